@@ -381,6 +381,15 @@ class Column(str):
         """Upper end of its 95 % interval."""
         return Column(f"{self}_high", self.kind, self.number_format, f"{self.meaning}, upper end of the 95 % interval")
 
+    def with_format(self, number_format: str, label: str = "") -> Column:
+        """The same column as one sentence or small figure shows it: in another format, with a shorter label.
+
+        >>> column = Column("top1", float, ".2%", "top-1 accuracy").with_format(".0%", "accuracy")
+        >>> column, column.number_format, column.meaning
+        ('top1', '.0%', 'accuracy')
+        """
+        return Column(str(self), self.kind, number_format, label or self.meaning, self.choices, self.filters)
+
 
 def with_interval(column: Column) -> tuple[Column, Column, Column]:
     """A column and both ends of its interval, as a table lists them."""

@@ -19,7 +19,7 @@ from fca.cli.configure import component, configured, keys_of, store_with_images
 from fca.cli.notices import gathered
 from fca.cli.selection import narrow
 from fca.cli.show import as_text, check_store, shown_columns
-from fca.report.figure import Figure, headlines, visuals_of
+from fca.report.finding import Finding, findings_of, sentences
 from fca.report.style import NothingToDraw, as_svg, spec
 from fca.store import Store
 from fca.store.files import DamagedFile
@@ -33,11 +33,11 @@ def _print(config: DictConfig) -> None:
     """Print every table with its question and source, and where it is saved; the ones that answer, and how, last."""
     check_root("analyse", config)
     found = _analysed(config, config.outputs)
-    answering = visuals_of(found.analysis).headlines
+    stated = {finding.tables[0].name for finding in findings_of(found.analysis) if finding.state is not None}
     saved = zip(found.tables.values(), found.save(), strict=True)
-    for table, folder in sorted(saved, key=lambda pair: pair[0].name in answering):
+    for table, folder in sorted(saved, key=lambda pair: pair[0].name in stated):
         print(f"{_text(table)}\n{len(table.runs)} runs; kept in {folder}\n")
-    print(*map(printable, headlines(found.analysis, found.tables)), sep="\n")
+    print(*map(printable, sentences(found.analysis, found.tables)), sep="\n")
 
 
 def _analysed(config: DictConfig, outputs: str | Path) -> Analysed:
@@ -98,24 +98,25 @@ class Analysed:
     @cached_property
     def figures(self) -> dict[str, Any]:
         """Name -> Altair chart; a figure for which the tables have too little is left out."""
-        return {figure.key: chart for figure, chart in self._drawn()}
+        return {finding.key: chart for finding, chart in self._drawn()}
 
-    def _drawn(self) -> Iterator[tuple[Figure, Any]]:
-        for figure in visuals_of(self.analysis).figures:
-            if all(table.name in self.tables for table in figure.tables):
-                try:
-                    yield figure, figure.draw(*(self.tables[table.name] for table in figure.tables))
-                except NothingToDraw:
-                    continue
+    def _drawn(self) -> Iterator[tuple[Finding, Any]]:
+        for finding in findings_of(self.analysis):
+            if finding.draw is None or not finding.is_in(self.tables):
+                continue
+            try:
+                yield finding, finding.draw(*(self.tables[table.name] for table in finding.tables))
+            except NothingToDraw:
+                continue
 
     def __repr__(self) -> str:
         return "\n\n".join(map(_text, self.tables.values()))
 
     def _repr_html_(self) -> str:
         parts = []
-        for figure, chart in self._drawn():
+        for finding, chart in self._drawn():
             picture = base64.b64encode(as_svg(spec(chart)).encode()).decode()  # an <img>: ids of inline SVGs collide
-            parts.append(f'<p><b>{html.escape(figure.title)}</b></p><img src="data:image/svg+xml;base64,{picture}">')
+            parts.append(f'<p><b>{html.escape(finding.title)}</b></p><img src="data:image/svg+xml;base64,{picture}">')
         for table in self.tables.values():
             title = f"<b>{html.escape(table.name)}</b>: {html.escape(table.question)}"
             lines = table.frame[shown_columns(table.frame)].to_html(index=False, max_rows=LINES, na_rep="")

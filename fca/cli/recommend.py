@@ -27,7 +27,7 @@ from fca.cli.show import show_failures, show_findings
 from fca.models.compiled import ALL, Compiled
 from fca.models.programs import missing_packages
 from fca.progress import Meter, track
-from fca.report.figure import answers
+from fca.report.finding import answers, study_findings
 from fca.store import State, Store
 from fca.store.columns import INPUT_SIZE
 from fca.studies.recommend.choice import Weighed
@@ -47,7 +47,6 @@ from fca.studies.recommend.evidence import (
 )
 from fca.studies.recommend.evidence import SCRATCH as FROM_SCRATCH
 from fca.studies.recommend.expected import KnownJobs, known_jobs
-from fca.studies.recommend.figures import ANSWERS
 from fca.studies.recommend.recommendation import Recommendation
 from fca.studies.recommend.screening import FINALISTS, finalists
 from fca.tasks.latency import check_threads
@@ -552,7 +551,8 @@ class Search:
         query = f"fingerprint == '{self.of[0]}' and classes == {self.of[1]}"
         asked = replace(self.asked, query=query)
         tables = {table.name: table for table in asked(self.store)}
-        print("", *(answer.sentence for answer in answers([asked], tables, len(ANSWERS))), sep="\n")
+        most = len(study_findings(asked))
+        print("", *(answer.sentence for answer in answers([asked], tables, most)), sep="\n")
         options = {name: getattr(asked, name) for name in OF_ANALYSIS}
         if asked.cost_table is not None:
             options["costs"] = asked.cost_table.by_name  # what the page is made of, whatever becomes of the file

@@ -21,7 +21,7 @@ from fca.allowed import Allowed, plain_name
 from fca.csv_table import csv_text
 from fca.report import style, terms
 from fca.report.compare import FOLDER
-from fca.report.figure import Headline, answers, headlines, visuals_of
+from fca.report.finding import Finding, Headline, answers, findings_of, notes, statements
 from fca.report.pictures import is_pictures, name_of_large
 from fca.report.style import NothingToDraw, spec
 from fca.store import columns as of_row
@@ -391,34 +391,57 @@ def answers_of(results: Sequence[Result]) -> list[Headline]:
 
 
 def _sections(result: Result, known: Mapping[str, Table]) -> Iterator[Section]:
-    """Each figure of an analysis, or the reason why it is missing; below it the tables that it is the first to draw."""
+    """Each figure of an analysis, or the reason why it is missing; below it the tables that it is the first to draw.
+
+    A finding without a figure is stated beside the figure that draws its first table.
+    """
+    findings = findings_of(result.analysis)
     shown: set[str] = set()
-    for figure in visuals_of(result.analysis).figures:
-        tables = [known[table.name] for table in figure.tables if table.name in known]
-        drawn, missing = None, result.missing or "its analysis did not run"
-        if len(tables) == len(figure.tables):
-            try:
-                drawn = spec(figure.draw(*tables))
-            except NothingToDraw as nothing:
-                missing = str(nothing)
-        if drawn is None:
-            yield Section(figure.key, figure.title, None, (), missing)
+    for finding in findings:
+        if finding.draw is None:
             continue
+
+        tables = [known[table.name] for table in finding.tables if table.name in known]
+        drawn, missing = _drawn(finding, tables, result.missing or "its analysis did not run")
+        if drawn is None:
+            yield Section(finding.key, finding.title, None, (), missing)
+            continue
+
         new = tuple(table for table in tables if table.name not in shown and len(table.frame))
-        shown |= {table.name for table in new}
-        sentences = headlines(result.analysis, {table.name: table for table in new})
-        yield Section(figure.key, figure.title, drawn, new, None, tuple(sentences))
+        new_names = {table.name for table in new}
+        shown |= new_names
+        beside = [one for one in findings if one.draw is None and one.tables[0].name in new_names]
+        details = (*_stated([finding, *beside], known), *notes(new))
+        yield Section(finding.key, finding.title, drawn, new, None, details)
+
+
+def _drawn(finding: Finding, tables: Sequence[Table], missing: str) -> tuple[dict[str, Any] | None, str | None]:
+    """The figure of a finding, or None and why there is none."""
+    if finding.draw is None or len(tables) < len(finding.tables):
+        return None, missing
+    try:
+        return spec(finding.draw(*tables)), None
+    except NothingToDraw as nothing:
+        return None, str(nothing)
+
+
+def _stated(findings: Iterable[Finding], tables: Mapping[str, Table]) -> list[str]:
+    return [one.sentence for finding in findings for one in statements(finding, tables)]
 
 
 def _others(results: Sequence[Result], shown: set[str]) -> Iterator[Section]:
     """The tables that no figure shows, with their sentences, if there are any."""
-    lacking = [
-        (result.analysis, table)
+    known = known_tables(results)
+    lacking = {
+        table.name: table
         for result in results
         for table in result.tables
         if table.name not in shown and len(table.frame)
-    ]
-    sentences = [line for analysis, table in lacking for line in headlines(analysis, {table.name: table})]
-    if lacking:
-        tables = tuple(table for _, table in lacking)
-        yield Section("other_tables", "More tables", None, tables, None, tuple(sentences))
+    }
+    if not lacking:
+        return
+
+    findings = dict.fromkeys(finding for result in results for finding in findings_of(result.analysis))
+    of_these = [finding for finding in findings if finding.tables[0].name in lacking]
+    details = (*_stated(of_these, known), *notes(lacking.values()))
+    yield Section("other_tables", "More tables", None, tuple(lacking.values()), None, details)

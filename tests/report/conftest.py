@@ -17,7 +17,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs FigureClaims over every figure of a study, and few lines and many."""
     if metafunc.cls and issubclass(metafunc.cls, FigureClaims):
         if "shown" in metafunc.fixturenames:
-            metafunc.parametrize("shown", metafunc.cls.FIGURES, ids=lambda shown: shown.key)
+            findings = [finding for finding in metafunc.cls.FINDINGS if finding.draw is not None]
+            metafunc.parametrize("shown", findings, ids=lambda shown: shown.key)
         if "case" in metafunc.fixturenames:
             metafunc.parametrize("case", metafunc.cls.CASES)
 

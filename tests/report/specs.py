@@ -5,7 +5,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from typing import ClassVar
 
 import pandas as pd
@@ -13,10 +12,18 @@ import pytest
 import vl_convert
 
 from fca.report import style
-from fca.report.figure import Figure
+from fca.report.finding import Finding, findings_of, statements
 from fca.types import Table
 
-STUDIES = ("few_class", "irt", "progressive", "adaptive", "reliance", "search")
+
+def drawn_findings(*analyses: object) -> list[Finding]:
+    """The findings of these analyses that have a figure."""
+    return [finding for analysis in analyses for finding in findings_of(analysis) if finding.draw is not None]
+
+
+def sentences_of(state: Callable, *frames: pd.DataFrame) -> list[str]:
+    """What the statements of a finding say about these frames."""
+    return [statement.sentence for statement in state(*frames)]
 
 
 def values(spec: dict) -> pd.DataFrame:
@@ -73,27 +80,27 @@ def _tables(claims: type["FigureClaims"], **asked) -> Mapping[str, Table]:
 
 
 @cache
-def _figure(claims: type["FigureClaims"], shown: Figure, **asked) -> dict:
+def _figure(claims: type["FigureClaims"], shown: Finding, **asked) -> dict:
     known = _tables(claims, **asked)
     return style.spec(shown.draw(*(known[spec.name] for spec in shown.tables)))
 
 
 class FigureClaims:
-    """What holds for every figure of a study; conftest.py runs it over FIGURES and CASES.
+    """What holds for every figure of a study; conftest.py runs it over FINDINGS and CASES.
 
     CASES:  options of `tables` for few lines and for many.    tables: invented ones by name.
     MARKS:  what a line becomes where that is not a symbol, by the key of the figure.
     """
 
-    FIGURES: ClassVar[Sequence[Figure]]
+    FINDINGS: ClassVar[Sequence[Finding]]
     CASES: ClassVar[Mapping[str, dict]]
     MARKS: ClassVar[Mapping[str, str]] = {}
     tables: Callable[..., Mapping[str, Table]]
 
     @classmethod
-    def figure(cls, which: Figure | Callable | str, **asked) -> dict:
+    def figure(cls, which: Finding | Callable | str, **asked) -> dict:
         """The figure, named by itself, its key or the function that draws it, over tables invented as asked."""
-        [shown] = (one for one in cls.FIGURES if which in (one, one.key, one.draw))
+        [shown] = (one for one in cls.FINDINGS if which in (one, one.key, one.draw))
         return _figure(cls, shown, **asked)
 
     def test_it_transforms_nothing_but_by_filter(self, shown):
@@ -107,14 +114,12 @@ class FigureClaims:
 
     def test_what_it_answers_is_a_sentence_and_a_small_figure(self):
         known = _tables(type(self))
-        asked = [one for study in STUDIES for one in import_module(f"fca.studies.{study}.figures").ANSWERS]
-        for answer in asked:
-            frames = [known[table.name].frame for table in answer.tables if table.name in known]
-            if len(frames) == len(answer.tables) and (found := answer.find(*frames)):
-                sentence, chart = found
+        for finding in self.FINDINGS:
+            for sentence, small in list(statements(finding, known))[: 1 if finding.question else None]:
                 assert sentence.endswith(".")
                 assert not re.search(r"\bnan\b|\bNone\b", sentence)
-                assert drawn({**style.spec(chart), "width": 300})
+                assert (small is not None) or not finding.question
+                assert small is None or drawn({**style.spec(small), "width": 300})
 
     def test_its_caption_is_made_of_whole_sentences(self, shown):
         title = self.figure(shown).get("title", {})

@@ -4,9 +4,9 @@ from typing import ClassVar
 
 import pandas as pd
 import pytest
+from fca.report.figure import visuals_of
 
 from fca.report import style
-from fca.report.figure import visuals_of
 from fca.studies.adaptive import figures
 from fca.studies.adaptive.adaptive_tests import AdaptiveTests
 from fca.studies.adaptive.replay import AdaptiveReplay

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pandas as pd
 import pytest
-
 from fca.report.figure import Answer, answers
+
 from fca.types import Table
 
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import vl_convert
+from fca.report.figure import visuals_of
 
 from fca.report import style
-from fca.report.figure import visuals_of
 from fca.studies.few_class.difficulty_map import QUANTILES, RANDOM_MEAN, DifficultyMap
 from fca.studies.few_class.figures import difficulty, similarity
 from fca.studies.few_class.similarity import RELEASED, RELEASED_AGREEMENT, Similarity

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from fca.report import style
-from fca.report.figure import visuals_of
 from fca.store import Store
 from fca.studies.search.failures import FailureSearch
-from tests.report.specs import computes, refuses_empty, values
+from tests.report.specs import computes, drawn_findings, refuses_empty, values
 from tests.studies.conftest import Lab
 from tests.studies.search_lab import arrays_of, searched, small_domain
 
-FIGURES = {one.key: one for one in visuals_of(FailureSearch()).figures}
+FIGURES = {finding.key: finding for finding in drawn_findings(FailureSearch())}
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from fca.report.figure import visuals_of
 
 from fca.report import style
-from fca.report.figure import visuals_of
 from fca.stats.label_errors import RULES
 from fca.studies.irt.figures import labels
 from fca.studies.irt.label_errors import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
 from fca.report.figure import headlines
+
 from fca.report.page import AnalysesReport, Page, Section, answers_of, grid, render, write_page
 from fca.studies.few_class.accuracy import GAP, FewClass
 from fca.studies.few_class.correlation import CORRELATION, Correlation

@@ -5,9 +5,9 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from fca.report.figure import headlines, visuals_of
 
 from fca.report import style
-from fca.report.figure import headlines, visuals_of
 from fca.studies.few_class.figures import prediction as figures
 from fca.studies.few_class.figures.prediction import prediction_headlines
 from fca.studies.few_class.prediction import PREDICTION, PREDICTORS, Prediction, judged

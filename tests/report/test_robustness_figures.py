@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import vl_convert
+from fca.report.figure import visuals_of
 
 from fca.report import style
-from fca.report.figure import visuals_of
 from fca.stats.segments import ranks, verdicts
 from fca.studies.irt.class_robustness import (
     CLASS_ROBUSTNESS,

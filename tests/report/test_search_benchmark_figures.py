@@ -5,10 +5,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from fca.report.figure import visuals_of
+from fca.report.finding import findings_of
 from fca.studies.search.benchmark import POLICY, SearchBenchmark
 from fca.studies.search.figures import benchmark as figures
-from tests.report.specs import FigureClaims, marks, values
+from tests.report.specs import FigureClaims, marks, sentences_of, values
 
 CURVES = ("accuracy", "running_mean", "coverage")
 
@@ -37,7 +37,7 @@ def tables(policies=("random", "bo", "gp_pairwise"), datasets=("zoo",), seeds=3)
 
 
 class TestEveryFigure(FigureClaims):
-    FIGURES, tables = figures.FIGURES, staticmethod(tables)
+    FINDINGS, tables = findings_of(SearchBenchmark()), staticmethod(tables)
     MARKS: ClassVar = {"search_histogram": "rect"}
     CASES: ClassVar = {
         "few": {"policies": ("bo_svr", "bo"), "seeds": 1},
@@ -69,10 +69,10 @@ def test_bands_are_one_standard_deviation_to_both_sides_and_shares():
 
 def test_headlines_have_the_numbers_of_the_tables():
     known = tables(policies=("random", "nwise 2", "bo", "gp_pairwise"))
-    first, second, *more = figures.headlines(known["search_found"].frame)
+    first, second, *more = sentences_of(figures.found_statements, known["search_found"].frame)
     assert first == (
-        "zoo, net: all of the worst tenth are visited by gp_pairwise after 30 % of all subdomains (range of 3 "
-        "searches: 30 to 100 %), bo after 50 % (30 to 100 %), random after 90 % (30 to 100 %)."
+        "On zoo, net, gp_pairwise finds all of the worst tenth after 30 % [30, 100] of the subdomains (range of 3 "
+        "searches); bo after 50 % [30, 100], random after 90 % [30, 100]."
     )
     assert second == (
         "zoo, net: the model of nwise 2 predicts no better than the mean (skill 0.00); 90 % of its choices only "
@@ -83,8 +83,4 @@ def test_headlines_have_the_numbers_of_the_tables():
 
 def test_without_one_policy_that_ends_there_is_no_headline():
     found = tables(policies=("nwise 2",))["search_found"].frame
-    assert not list(figures.headlines(found))
-
-
-def test_the_report_finds_these_figures():
-    assert [one.key for one in visuals_of(SearchBenchmark()).figures] == [one.key for one in figures.FIGURES]
+    assert not list(figures.found_statements(found))

@@ -5,9 +5,9 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import vl_convert
+from fca.report.figure import visuals_of
 
 from fca.report import style
-from fca.report.figure import visuals_of
 from fca.studies.irt.difficulty_segments import (
     SEGMENT_CLASSES,
     SEGMENT_MODELS,

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fca.report import terms
-from fca.report.figure import Headline
+from fca.report.finding import Headline
 from fca.report.page import Page, Section, render
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fca.report import figure
+from fca.report import finding
 from fca.stats.intervals import wilson
 from fca.stats.search import Domain
 from fca.stats.search.counts import image_correlation, share_with_interval
@@ -124,7 +124,7 @@ def test_a_lowest_accuracy_of_several_has_an_interval_only_if_it_is_that_of_all(
     searched(lab, SOME, of)
     [table] = [table for table in FailureSearch(shown=1)(lab.store) if table.name == "search_runs"]
     assert table.frame["lowest_shared"].tolist() == [2]
-    [sentence, *_] = figure.headlines(FailureSearch(), {table.name: table})
+    [sentence, *_] = finding.sentences(FailureSearch(), {table.name: table})
     assert f"accuracy is lowest, {printed}, for 2 of them, weather: " in sentence
 
 
@@ -228,11 +228,8 @@ def test_searches_that_differ_in_the_seed_alone_have_names_of_their_own(lab):
 
 
 def test_sentences_name_the_conditions_and_what_is_wrong_with_the_search(made):
-    text = "\n".join(figure.headlines(FailureSearch(), {table.name: table for table in made}))
-    assert (
-        f"car, resnet18: car is recognised in 31 % [22, 40] of images with {RULE}, against 88 % where no rule holds; "
-        in text
-    )
+    text = "\n".join(finding.sentences(FailureSearch(), {table.name: table for table in made}))
+    assert f"resnet18 recognises car in 31 % [22, 40] of images with {RULE}, and in 88 % where no rule holds; " in text
     assert "confirmed on 200 fresh images." in text
     assert "car, mobilenet: the model behind the policy predicts no better than the mean" in text
     assert "car, mobilenet: means of visited subdomains tend to be lower" in text
@@ -245,7 +242,7 @@ def test_sentences_about_a_policy_without_model_do_not_judge_its_model(lab):
     searched(lab, policy="random", skill=None)
     made = FailureSearch(partial=15)(lab.store)
     assert "the model behind the policy" not in "".join(
-        figure.headlines(FailureSearch(), {table.name: table for table in made})
+        finding.sentences(FailureSearch(), {table.name: table for table in made})
     )
 
 

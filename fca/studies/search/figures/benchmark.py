@@ -1,4 +1,4 @@
-"""Figures and headlines of analysis=search_benchmark."""
+"""Figures and statements of analysis=search_benchmark."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
-from fca.report.figure import Figure
+from fca.report import kinds, small, style
+from fca.report.finding import Statement
+from fca.report.small import interval
 from fca.studies.search import benchmark as made
 from fca.studies.search.benchmark import ALL, EXPLORED, FROM, HOURS, LEAST, MOST, POLICY, RHO, SEEDS, SHARE, SIZE, SKILL
 from fca.studies.table import DATASET, MODEL
@@ -19,6 +20,7 @@ _NWISE, _BO = ("#b48ad8", "#9a66c8", "#8450b8"), ("#0072b2", "#56a4d9", "#009e73
 _COLOURS = (kinds.GREY, *_NWISE, "#b07d00", *_BO, "#d55e00")
 _FILTERS = DATASET, MODEL, POLICY
 VALUE = Column("value", float, ".1%", "mean over searches")
+FOUND = Column("found", float, ".0%", "share of all subdomains")
 WORTH = 0.01  # share of variance, from which a model counts as better than the mean
 
 
@@ -80,31 +82,36 @@ def _panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
     return style.panels(frame.assign(**{MODEL: frame[MODEL].astype("string").fillna("")}), DATASET, MODEL, *fields)
 
 
-def headlines(found: pd.DataFrame) -> Iterator[str]:
-    """When each policy has visited all of the worst tenth, and which models predict no better than the mean.
+def found_statements(found: pd.DataFrame) -> Iterator[Statement]:
+    """When each policy has visited all of the worst tenth, and whose model predicts no better than the mean.
 
     >>> line = {"dataset": "zoo", "model": "net", "policy": "bo", "seeds": 10, "skill": 0.0, "covering": 0.9}
     >>> line |= {"all_found": 0.42, "all_found_least": 0.36, "all_found_most": 0.5}
-    >>> print(*headlines(pd.DataFrame([line])), sep="\\n")
-    zoo, net: all of the worst tenth are visited by bo after 42 % of all subdomains (range of 10 searches: 36 to 50 %).
+    >>> for statement in found_statements(pd.DataFrame([line])): print(statement.sentence)
+    On zoo, net, bo finds all of the worst tenth after 42 % [36, 50] of the subdomains (range of 10 searches).
     zoo, net: the model of bo predicts no better than the mean (skill 0.00); 90 % of its choices only cover the domain.
     """
-    for of, part in found.groupby([DATASET, MODEL], sort=False, dropna=False):
-        about, texts = ", ".join(name for name in of if isinstance(name, str)), list[str]()
-        for line in part.dropna(subset=ALL).sort_values(ALL).to_dict("records"):
-            what, over = ("", "") if texts else (" of all subdomains", f"range of {line[SEEDS]} searches: ")
-            ends = f"{over}{100 * line[LEAST]:.0f} to {100 * line[MOST]:.0f} %"
-            texts.append(f"{line[POLICY]} after {100 * line[ALL]:.0f} %{what} ({ends})")
-        if texts:
-            yield f"{about}: all of the worst tenth are visited by {', '.join(texts)}."
+    for names, part in found.groupby([DATASET, MODEL], sort=False, dropna=False):
+        searched = ", ".join(name for name in names if isinstance(name, str))
+        finished = part.dropna(subset=ALL).rename(columns={ALL: FOUND, LEAST: FOUND.low, MOST: FOUND.high})
+        if len(finished):
+            yield _fastest(searched, finished.sort_values(FOUND, kind="stable").drop_duplicates(POLICY))
+
         for line in part[part[SKILL] < WORTH].to_dict("records"):
             model = f"the model of {line[POLICY]} predicts no better than the mean (skill {line[SKILL]:.2f})"
-            yield f"{about}: {model}; {100 * line[made.COVERING]:.0f} % of its choices only cover the domain."
+            covering = f"{100 * line[made.COVERING]:.0f} % of its choices only cover the domain"
+            yield Statement(f"{searched}: {model}; {covering}.")
 
 
-FIGURES = (
-    Figure("search_curves", "Policies of search", (made.CURVES, made.FOUND), curves_figure),
-    Figure("search_histogram", "First subdomains visited", (made.HISTOGRAM,), histogram_figure),
-    Figure("search_predictors", "Models of accuracy", (made.PREDICTORS,), predictors_figure),
-)
-HEADLINES = {made.FOUND.name: headlines}
+def _fastest(searched: str, policies: pd.DataFrame) -> Statement:
+    """The policies that have visited all of the worst tenth first, and the next ones."""
+    first = policies.iloc[0].to_dict()
+    fastest = small.best_of(policies, FOUND, largest=False)[POLICY].tolist()
+    searches = "one search" if first[SEEDS] == 1 else f"range of {first[SEEDS]} searches"
+    verb = "finds" if len(fastest) == 1 else "each find"
+    after = f"{interval(first, FOUND)} of the subdomains ({searches})"
+    slower = [f"{line[POLICY]} after {interval(line, FOUND)}" for line in policies.to_dict("records")[len(fastest) :]]
+
+    others = f"; {', '.join(slower)}" if slower else ""
+    sentence = f"On {searched}, {small.listed(fastest)} {verb} all of the worst tenth after {after}{others}."
+    return Statement(sentence, small.dots(policies, POLICY, FOUND, (POLICY, *with_interval(FOUND))))

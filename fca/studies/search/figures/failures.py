@@ -1,4 +1,4 @@
-"""Figures and headlines of analysis=failure_search."""
+"""Figures and statements of analysis=failure_search."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
-from fca.report.figure import Figure
+from fca.report import kinds, small, style
+from fca.report.finding import Statement
+from fca.report.small import interval
 from fca.studies.search import failures as of
 from fca.types import Column, Table, with_interval
 
 _KINDS = {"search": "in the search", "fresh": "on fresh images", "fresh_outside": "on fresh images outside all rules"}
 WHERE = Column("where", str, "", "images", _KINDS)
 MEASURED = Column("measured", float, ".1%", "accuracy")
+SHARE = MEASURED.with_format(".0%")  # in sentences
+MEAN = of.ACCURACY.with_format(".0%", "mean accuracy")
+VALUE_NAME = Column("value_name", str, "", "attribute value")
+PAIR = Column("pair", str, "", "classifiers")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#e79a5b", "#7fc9a8")  # a partial search and its model are alike
 
 
@@ -53,7 +58,7 @@ def pairs_figure(pairs: Table) -> alt.FacetChart:
     return drawn.resolve_scale(x="independent", y="independent")
 
 
-def rules_figure(rules: Table, *_: Table) -> alt.FacetChart:
+def rules_figure(rules: Table) -> alt.FacetChart:
     """Accuracy under each condition: in the search, on fresh images, and on fresh images outside all rules."""
     parts = []
     for where, column in zip(WHERE.choices, (of.ACCURACY, of.FRESH, of.FRESH_OUTSIDE), strict=True):
@@ -73,7 +78,7 @@ def rules_figure(rules: Table, *_: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, title, (of.SEARCH,), columns=1, row=16)
 
 
-def accuracies_figure(accuracies: Table, *_: Table) -> alt.FacetChart:
+def accuracies_figure(accuracies: Table) -> alt.FacetChart:
     """How many visited subdomains have which accuracy."""
     frame = accuracies.frame.assign(panel=style.panels(accuracies.frame, of.SEARCH))
     frame["bin"] = [f"{100 * low:.0f} to {100 * low + 10:.0f}" for low in frame["at_least"]]
@@ -104,97 +109,152 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     return drawn
 
 
-def runs_headlines(runs: pd.DataFrame) -> Iterator[str]:
-    """How far each search came, what is lowest, and what its means and its policy's model are worth."""
+def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
+    """The accuracy under each condition: those first that fresh images confirm, of these the lowest.
+
+    >>> line = {"search": "car, net", "subject": "car", "rule": "time: night", "accuracy": 0.3, "outside": 0.9}
+    >>> [statement] = rules_statements(pd.DataFrame([line | {"confirmed": "not tested"}]))
+    >>> print(statement.sentence)
+    net recognises car in 30 % of images with time: night, and in 90 % where no rule holds; not tested on fresh images.
+    """
+    is_tested = rules[of.CONFIRMED] != "not tested"
+    accuracy = rules[of.ACCURACY].where(~is_tested, rules.get(of.FRESH))
+    order = rules.assign(rank=2 - is_tested - (rules[of.CONFIRMED] == "confirmed"), accuracy_shown=accuracy)
+    for line in order.sort_values(["rank", "accuracy_shown"], kind="stable").to_dict("records"):
+        tested = line[of.CONFIRMED] != "not tested"
+        inside, outside = (of.FRESH, of.FRESH_OUTSIDE) if tested else (of.ACCURACY, "outside")
+        within = {WHERE: line[of.RULE], **_measured(line, inside)}
+        elsewhere = {WHERE: "where no rule holds", MEASURED: line[outside]}
+
+        classifier = str(line[of.SEARCH]).removeprefix(f"{line[of.SUBJECT]}, ")
+        images = f"{line[of.FRESH_IMAGES]:,} fresh images" if tested else "fresh images"
+        is_lower = line[inside] < line[outside]
+        sentence = (
+            f"{'' if is_lower else 'No condition: '}{classifier} recognises {line[of.SUBJECT]} in "
+            f"{interval(within, SHARE)} of images with {line[of.RULE]}, and in "
+            f"{interval(elsewhere, SHARE)} where no rule holds; {line[of.CONFIRMED]} on {images}."
+        )
+        frame = pd.DataFrame([within, elsewhere], columns=[WHERE, *with_interval(SHARE)])
+        yield Statement(sentence, small.dots(frame, WHERE, SHARE, (WHERE, *with_interval(SHARE))))
+
+
+def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
+    """The attribute value of lowest mean accuracy in each search, and what partial searches get wrong.
+
+    >>> line = {"search": "net", "estimate": "visited", "attribute": "time", "accuracy_low": 0.2, "accuracy_high": 0.4}
+    >>> lines = [line | {"value": "day", "accuracy": 0.9}, line | {"value": "night", "accuracy": 0.3}]
+    >>> [statement] = values_statements(pd.DataFrame(lines).assign(bias=None))
+    >>> print(statement.sentence)
+    Accuracy is lowest with time: night, at 30 % [20, 40] (net).
+    """
+    for search, part in values.groupby(of.SEARCH, sort=False):
+        known = part.dropna(subset=of.ACCURACY)
+        if len(known):
+            first_estimate = known[known[of.ESTIMATE] == known[of.ESTIMATE].iloc[0]]
+            yield _lowest_value(str(search), first_estimate)
+
+        for estimate, partial_search in part.dropna(subset=of.BIAS).groupby(of.ESTIMATE, sort=False):
+            if estimate in of.PARTS:
+                of_model = part[part[of.ESTIMATE] == f"{estimate} model"]
+                yield Statement(f"{search}: {_partial_bias(str(estimate), partial_search, of_model)}.")
+
+
+def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
+    named = values.assign(**{VALUE_NAME: values[of.ATTRIBUTE] + ": " + values[of.VALUE]})
+    ordered = named.sort_values(of.ACCURACY, kind="stable")
+    accuracy = interval(ordered.iloc[0].to_dict(), MEAN)
+    lowest = small.best_of(ordered, MEAN, largest=False)[VALUE_NAME].tolist()
+    if len(lowest) == len(ordered):
+        text = f"None: accuracy is {accuracy} with every value"
+    elif len(lowest) > 1:
+        text = f"Accuracy is lowest with {small.listed(lowest)}, at {accuracy} each"
+    else:
+        text = f"Accuracy is lowest with {lowest[0]}, at {accuracy}"
+    return Statement(f"{text} ({search}).", small.dots(ordered, VALUE_NAME, MEAN, (VALUE_NAME, *with_interval(MEAN))))
+
+
+def _partial_bias(policy: str, partial_search: pd.DataFrame, of_model: pd.DataFrame) -> str:
+    """The largest error of the means of a partial search, and that of the model of its policy."""
+    worst = partial_search.sort_values(of.BIAS, key=abs).iloc[-1]
+    n_subdomains = partial_search.groupby(of.ATTRIBUTE)[of.VISITED].sum().max()
+    error = f"{100 * abs(worst[of.BIAS]):.0f} points too {'low' if worst[of.BIAS] < 0 else 'high'}"
+    model_error = f"{100 * of_model[of.BIAS].abs().max():.0f} points"
+    value = f"{worst[of.ATTRIBUTE]}: {worst[of.VALUE]}"
+    estimate = f"a search of {n_subdomains:,} subdomains by {policy} puts {value} {error}"
+    return f"{estimate}; its model, averaged over all subdomains, is off by at most {model_error}"
+
+
+def agreement_statements(agreement: pd.DataFrame) -> Iterator[Statement]:
+    """Whether two classifiers fail under the same conditions, for each pair.
+
+    >>> line = {"search": "a", "compared": "b", "rho": 0.6, "rho_low": 0.5, "rho_high": 0.7, "n_visited": 90}
+    >>> [statement] = agreement_statements(pd.DataFrame([line | {"overlap": 0.4, "chance": 0.1}]))
+    >>> print(statement.sentence)
+    a and b agree on which conditions are hard: rank correlation +0.60 [+0.50, +0.70] over 90 subdomains; \
+their worst tenths share 40 %, by chance 10 %.
+    """
+    known = agreement.dropna(subset=of.RHO)
+    pairs = known.assign(**{PAIR: known[of.SEARCH] + " and " + known["compared"]})
+    for line in pairs.to_dict("records"):
+        if pd.isna(line[of.RHO.low]):
+            agree = "may or may not agree (no interval)"
+        elif line[of.RHO.low] > 0:
+            agree = "agree"
+        elif line[of.RHO.high] < 0:
+            agree = "disagree"
+        else:
+            agree = "do not significantly agree"
+
+        rho = f"rank correlation {interval(line, of.RHO)} over {line[of.VISITED]:,} subdomains"
+        overlap = f"their worst tenths share {_percent(line, of.OVERLAP)}, by chance {100 * line['chance']:.0f} %"
+        sentence = f"{line[PAIR]} {agree} on which conditions are hard: {rho}; {overlap}."
+        yield Statement(sentence, small.dots(pairs, PAIR, of.RHO, (PAIR, *with_interval(of.RHO)), line=0.0))
+
+
+def runs_statements(runs: pd.DataFrame) -> Iterator[Statement]:
+    """How far each search came, where accuracy is lowest, and what its means and its policy's model are worth."""
     for line in runs.to_dict("records"):
-        name, count, total = line[of.SEARCH], line[of.VISITED], line[of.N_SUBDOMAINS]
-        lowest = f"accuracy is lowest, {_percent(line, of.LOWEST)}, for {line[of.CONDITIONS]}"
-        equal = line[of.LOWEST_SHARED]
-        if count == 1:
-            lowest = f"accuracy is {_percent(line, of.LOWEST)} for {line[of.CONDITIONS]}"
-        elif equal == count:
-            lowest = f"accuracy is {_percent(line, of.LOWEST)} in each"
-        elif equal > 1:
-            among = f"{equal:,} of them, {line[of.CONDITIONS]} among them"
-            lowest = f"accuracy is lowest, {_percent(line, of.LOWEST)}, for {among}"
-        visited = f"{count:,} of {total:,} subdomains {'was' if count == 1 else 'were'} visited"
-        yield f"{name}: {visited}; {lowest}."
-        if count < total and not str(line["policy"]).startswith(("random", "nwise")):
+        search, n_visited, n_subdomains = line[of.SEARCH], line[of.VISITED], line[of.N_SUBDOMAINS]
+        visited = f"{n_visited:,} of {n_subdomains:,} subdomains {'was' if n_visited == 1 else 'were'} visited"
+        yield Statement(f"{search}: {visited}; {_lowest_subdomain(line)}.")
+
+        is_guided = not str(line["policy"]).startswith(("random", "nwise"))
+        if n_visited < n_subdomains and is_guided:
             why = "because the policy looks for low ones"
-            yield f"{name}: means of visited subdomains tend to be lower than those of the domain, {why}."
+            yield Statement(f"{search}: means of visited subdomains tend to be lower than those of the domain, {why}.")
         if pd.notna(line[of.SKILL]) and line[of.SKILL] <= 0:
             covered = "" if pd.isna(line["covering"]) else f"; {100 * line['covering']:.0f} % of choices only cover"
             worth = f"predicts no better than the mean (explained variance {line[of.SKILL]:+.2f})"
-            yield f"{name}: the model behind the policy {worth}, so it did not guide the search{covered}."
+            model = f"the model behind the policy {worth}, so it did not guide the search{covered}"
+            yield Statement(f"{search}: {model}.")
 
 
-def rules_headlines(rules: pd.DataFrame) -> Iterator[str]:
-    """The conditions under which each classifier fails, by fresh images where there are some.
-
-    >>> line = {"search": "net", "subject": "car", "rule": "sun: no", "accuracy": 0.3, "outside": 0.9}
-    >>> print(*rules_headlines(pd.DataFrame([line | {"confirmed": "not tested"}])))
-    net: car is recognised in 30 % of images with sun: no, against 90 % where no rule holds; not tested on fresh images.
-    """
-    for line in rules.to_dict("records"):
-        tested = line[of.CONFIRMED] != "not tested"
-        value, other = (of.FRESH, of.FRESH_OUTSIDE) if tested else (of.ACCURACY, "outside")
-        without_rule = f"{100 * line[other]:.0f} % where no rule holds"
-        rate = f"{_percent(line, value)} of images with {line[of.RULE]}, against {without_rule}"
-        images = f"{line[of.FRESH_IMAGES]:,} fresh images" if tested else "fresh images"
-        no_lower = "" if line[value] < line[other] else ", no fewer"
-        recognised = f"{line[of.SUBJECT]} is recognised in {rate}{no_lower}"
-        yield f"{line[of.SEARCH]}: {recognised}; {line[of.CONFIRMED]} on {images}."
+def _lowest_subdomain(line: Mapping[Any, Any]) -> str:
+    """The lowest accuracy of a search, and of which conditions: those of one visited subdomain, or of several."""
+    accuracy, conditions, shared_by = _percent(line, of.LOWEST), line[of.CONDITIONS], line[of.LOWEST_SHARED]
+    if line[of.VISITED] == 1:
+        return f"accuracy is {accuracy} for {conditions}"
+    if shared_by == line[of.VISITED]:
+        return f"accuracy is {accuracy} in each"
+    if shared_by > 1:
+        return f"accuracy is lowest, {accuracy}, for {shared_by:,} of them, {conditions} among them"
+    return f"accuracy is lowest, {accuracy}, for {conditions}"
 
 
-def values_headlines(values: pd.DataFrame) -> Iterator[str]:
-    """What a partial search gets wrong, and how much of it its model corrects."""
-    for (search, estimate), part in values.dropna(subset=of.BIAS).groupby([of.SEARCH, of.ESTIMATE], sort=False):
-        if estimate in of.PARTS:
-            worst = part.sort_values(of.BIAS, key=abs).iloc[-1]
-            size = part.groupby(of.ATTRIBUTE)[of.VISITED].sum().max()
-            model = values[(values[of.SEARCH] == search) & (values[of.ESTIMATE] == f"{estimate} model")]
-            wrong = f"{100 * abs(worst[of.BIAS]):.0f} points too {'low' if worst[of.BIAS] < 0 else 'high'}"
-            off = f"{100 * model[of.BIAS].abs().max():.0f} points"
-            puts = (
-                f"a search of {size:,} subdomains by {estimate} puts {worst[of.ATTRIBUTE]}: {worst[of.VALUE]} {wrong}"
-            )
-            yield f"{search}: {puts}; its model, averaged over all subdomains, is off by at most {off}."
-
-
-def causes_headlines(causes: pd.DataFrame) -> Iterator[str]:
+def causes_statements(causes: pd.DataFrame) -> Iterator[Statement]:
     """How many of the lowest subdomains are whose failure."""
     for search, part in causes.groupby(of.SEARCH, sort=False):
         counts = part[of.CAUSE].value_counts().reindex(list(of.CAUSE.choices)).dropna()
-        found = "; ".join(f"{of.CAUSE.choices[str(cause)]} ({int(n)})" for cause, n in counts.items())
+        by_cause = "; ".join(f"{of.CAUSE.choices[str(cause)]} ({int(n)})" for cause, n in counts.items())
         subdomains = "the lowest subdomain" if len(part) == 1 else f"the {len(part)} lowest subdomains"
-        yield f"{search}: {subdomains}: {found}."
+        yield Statement(f"{search}: {subdomains}: {by_cause}.")
 
 
-def agreement_headlines(agreement: pd.DataFrame) -> Iterator[str]:
-    """Whether two classifiers fail under the same conditions."""
-    for line in agreement.dropna(subset=of.RHO).to_dict("records"):
-        ends = "" if pd.isna(line[of.RHO.low]) else f" [{line[of.RHO.low]:+.2f}, {line[of.RHO.high]:+.2f}]"
-        rho = f"rank correlation {line[of.RHO]:+.2f}{ends} over {line[of.VISITED]:,} subdomains"
-        both = f"their worst tenths share {_percent(line, of.OVERLAP)}, by chance {100 * line['chance']:.0f} %"
-        yield f"{line[of.SEARCH]} and {line['compared']}: {rho}; {both}."
+def _measured(line: Mapping[Any, Any], column: Column) -> dict[str, Any]:
+    """An accuracy of this line with its interval, if it has one, as `MEASURED`."""
+    return {end: line.get(name) for end, name in zip(with_interval(MEASURED), with_interval(column), strict=True)}
 
 
 def _percent(line: Mapping[Any, Any], column: Column) -> str:
     ends = "" if pd.isna(line.get(column.low)) else f" [{100 * line[column.low]:.0f}, {100 * line[column.high]:.0f}]"
     return f"{100 * line[column]:.0f} %{ends}"
-
-
-FIGURES = (
-    Figure("search_rules", "Conditions of failure", (of.RULES, of.RUNS), rules_figure),
-    Figure("search_values", "Accuracy by attribute value", (of.VALUES,), values_figure),
-    Figure("search_pairs", "Accuracy by pair of values", (of.PAIRS,), pairs_figure),
-    Figure("search_accuracies", "Accuracies", (of.BINS, of.CAUSES, of.AGREES), accuracies_figure),
-    Figure("search_gallery", "Pictures", (of.GALLERY,), gallery_figure),
-)
-HEADLINES = {
-    of.RUNS.name: runs_headlines,
-    of.RULES.name: rules_headlines,
-    of.VALUES.name: values_headlines,
-    of.CAUSES.name: causes_headlines,
-    of.AGREES.name: agreement_headlines,
-}
