@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import NamedTuple, Protocol
 
 import altair as alt
@@ -112,10 +112,12 @@ def answers(analyses: Iterable[object], tables: Mapping[str, Table], most: int) 
     findings = [finding for same_rank in zip_longest(*of_study) for finding in same_rank if finding is not None]
     frames_of = [[tables[table.name].frame for table in finding.tables] for finding in findings]
 
-    lines: Counter[str] = Counter()
-    for frame in (frame for frames in frames_of for frame in frames if DATASET in frame):
-        lines.update(frame[DATASET].dropna())
-    datasets: Sequence[str | None] = sorted(lines, key=lambda dataset: (-lines[dataset], dataset)) or [None]
+    n_lines: Counter[str] = Counter()
+    for frame in chain.from_iterable(frames_of):
+        if DATASET in frame:
+            n_lines.update(frame[DATASET].dropna())
+    by_lines = sorted(n_lines, key=lambda dataset: (-n_lines[dataset], dataset))
+    datasets: Sequence[str | None] = by_lines or [None]
 
     headlines_on = []
     for dataset in datasets:

@@ -23,7 +23,7 @@ from typing import ClassVar
 import altair as alt
 
 from fca.report import kinds, style
-from fca.report.figure import Figure
+from fca.report.finding import Finding, Statement
 from fca.studies.table import MODEL, TableSpec
 from fca.types import Column
 
@@ -56,8 +56,11 @@ def toy_figure(toy):
     return style.faceted(chart, frame, alt.Title("How large is each run?"), (FLAVOUR,))
 
 
-FIGURES = (Figure("toy", "A toy", (TOY,), toy_figure),)
-HEADLINES = {TOY.name: lambda frame: iter([f"The toy has {len(frame)} lines."])}
+def toy_statements(toy):
+    yield Statement(f"The toy has {len(toy)} lines.")
+
+
+FINDINGS = (Finding("toy", "A toy", (TOY,), "How large is the toy?", toy_statements, toy_figure),)
 '''
 ANALYSIS = "# How large is each run?\n_target_: toy_study.Toy\nquery: null\n"
 REPORT = """# A page of the toy.

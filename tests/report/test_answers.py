@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pandas as pd
 import pytest
-from fca.report.figure import Answer, answers
+from fca.report.finding import Finding, Statement, answers
 
 from fca.types import Table
 
@@ -18,14 +18,19 @@ MODELS, LABELS, OVER_ALL = Declared("models"), Declared("labels"), Declared("ove
 
 def first(frame):
     line = frame.iloc[0]
-    return (f"{line['model']} of {line['dataset']}.", None) if line["model"] != "unknown" else None
+    if line["model"] != "unknown":
+        yield Statement(f"{line['model']} of {line['dataset']}.")
+        yield Statement("It is in the section alone.")
 
 
-FIGURES = ()
-ANSWERS = (
-    Answer("Which model?", (MODELS,), first),
-    Answer("Which labels?", (LABELS,), lambda frame: (f"{len(frame)} labels of {frame['dataset'].iloc[0]}.", None)),
-    Answer("Over all data sets?", (OVER_ALL,), lambda frame: (f"{len(frame)} lines.", None)),
+FINDINGS = (
+    Finding("models", "", (MODELS,), "Which model?", first),
+    Finding(
+        *("labels", "", (LABELS,), "Which labels?"),
+        lambda frame: [Statement(f"{len(frame)} labels of {frame['dataset'].iloc[0]}.")],
+    ),
+    Finding("figure", "", (LABELS,)),
+    Finding("over_all", "", (OVER_ALL,), "Over all data sets?", lambda frame: [Statement(f"{len(frame)} lines.")]),
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fca.report import small
 from fca.studies.recommend.choice import CHOSEN, GUESS, SMALLEST, VERDICT
-from fca.studies.recommend.figures import _VERDICTS, confusion_answer, front_figure, model_answer
+from fca.studies.recommend.figures import _VERDICTS, confusion_statements, front_figure, model_statements
 from fca.studies.recommend.images import ERRORS
 from fca.studies.recommend.recommendation import RECOMMENDATION
 
@@ -26,7 +26,7 @@ TESTED = {"top1": 0.9, "top1_low": 0.83, "top1_high": 0.94, "n_test": 100, "chan
 
 def sentence(**changes):
     frame = pd.DataFrame([LINE | EXPECTED | TESTED | {"line": SMALLEST} | changes])
-    return model_answer(frame, frame)[0]
+    return model_statements(frame, frame)[0].sentence
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_no_two_verdicts_that_can_stand_beside_each_other_look_alike():
 
 def test_counts_begin_at_0_and_have_whole_numbers():
     frame = pd.DataFrame({"label": ["a", "b"], "predicted_class": ["b", "a"], "errors": [34, 32], "dataset": "d"})
-    spec = confusion_answer(frame)[1].to_dict()
+    spec = confusion_statements(frame)[0].small.to_dict()
     [axis] = [layer["encoding"]["x"] for layer in spec["layer"] if "x" in layer["encoding"]]
     assert axis["scale"]["zero"] is True
     assert axis["axis"]["tickMinStep"] == 1

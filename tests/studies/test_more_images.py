@@ -7,7 +7,7 @@ from fca.store import Store
 from fca.studies.recommend.evidence import Program, evidence
 from fca.studies.recommend.metric import Metric
 from fca.studies.recommend.more_images import MORE_IMAGES, curve_row, measured_curve, more_images
-from fca.studies.recommend.more_images_figure import more_images_answer
+from fca.studies.recommend.more_images_figure import more_images_statements
 from fca.studies.recommend.recommendation import Recommendation
 from tests.studies.conftest import Lab
 from tests.studies.test_recommendation import SIZE, TOP1, curve, job_data, network, trained
@@ -43,7 +43,7 @@ def test_the_curve_of_the_recommended_program_is_shown_and_continued_to_four_tim
     gain = predicted.loc[2.0, "accuracy"] - predicted.loc[1.0, "accuracy"]
     assert predicted.loc[2.0, "gain"] == pytest.approx(gain, abs=0.003)  # of 4,000 draws
     assert (predicted["accuracy_low"] < predicted["accuracy"]).all()
-    sentence, _ = more_images_answer(frame)
+    [(sentence, _)] = more_images_statements(frame)
     assert sentence.startswith(f"With {n / 3:.0f} more training images a class, {2 * n / 3:.0f} a class in all, ")
 
 
@@ -73,7 +73,10 @@ def test_balanced_accuracy_counts_every_class_alike(lab):
     balanced = measured_curve(of, row, Metric("balanced"))
     assert balanced.accuracy == pytest.approx((0.5 + 2 * TOP1) / 3, abs=1e-6)
     assert balanced.images < 8 + n_others  # unequal weights: fewer effective images
-    assert "of balanced accuracy is expected" in more_images_answer(more_images(of, FAST, Metric("balanced")))[0]
+    assert (
+        "of balanced accuracy is expected"
+        in more_images_statements(more_images(of, FAST, Metric("balanced")))[0].sentence
+    )
 
 
 def test_many_images_have_no_prediction(lab, monkeypatch):
@@ -82,4 +85,4 @@ def test_many_images_have_no_prediction(lab, monkeypatch):
     [of] = evidence(lab.store, None)
     frame = more_images(of, FAST, Metric())
     assert frame.loc[frame["point"] == "predicted", "times"].tolist() == [1.0]
-    assert more_images_answer(frame) is None
+    assert more_images_statements(frame) == []

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.costs import amount
 from fca.report import kinds, small, style
-from fca.report.figure import Answer, Figure
+from fca.report.finding import Finding, Statement
 from fca.store.columns import FILE_MB, PRECISION
 from fca.studies.recommend import images
 from fca.studies.recommend.choice import (
@@ -34,7 +34,7 @@ from fca.studies.recommend.choice import (
 )
 from fca.studies.recommend.evidence import LATENCY
 from fca.studies.recommend.finetuning import FINETUNING
-from fca.studies.recommend.finetuning_figure import finetuning_answer, finetuning_figure
+from fca.studies.recommend.finetuning_figure import finetuning_figure, finetuning_statements
 from fca.studies.recommend.images import (
     CLASSES,
     CONFUSIONS,
@@ -46,12 +46,10 @@ from fca.studies.recommend.images import (
 )
 from fca.studies.recommend.metric import BALANCED
 from fca.studies.recommend.more_images import MORE_IMAGES
-from fca.studies.recommend.more_images_figure import more_images_answer, more_images_figure
+from fca.studies.recommend.more_images_figure import more_images_figure, more_images_statements
 from fca.studies.recommend.recommendation import ANSWER, NEXT, REASON, RECOMMENDATION, STEP
 from fca.studies.table import AT_CHANCE, CHANCE, DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, TOP1
 from fca.types import Column, Table, with_interval
-
-Found = tuple[str, Any] | None
 
 FRONT_LINE = Column("front")
 SHARE_BALANCED = Column(BALANCED_TOP1, float, ".1%", "balanced accuracy")
@@ -180,7 +178,7 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, style.title("How many images does each class have?"), (DATASET,), row=18)
 
 
-def model_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
+def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
     """Which model to use, how accurate and how fast it is.
 
     >>> line = {"dataset": "photos", "line": "smallest", "candidate": "net 160 px int8 (linear probe)"}
@@ -188,21 +186,21 @@ def model_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
     >>> line |= {"top1": 0.9, "top1_low": 0.83, "top1_high": 0.94}
     >>> line |= {"top1_expected": 0.9, "top1_expected_low": 0.85, "top1_expected_high": 0.94}
     >>> frame = pd.DataFrame([line])
-    >>> print(*model_answer(frame, frame)[0].split(". "), sep="\\n")
+    >>> print(*model_statements(frame, frame)[0].sentence.split(". "), sep="\\n")
     Use net 160 px int8 (linear probe): 90.0 % [83.0, 94.0] of 100 test images right, 9.3 ms an image, 3.9 MB
     Other images chose it; by them 90.0 % [85.0, 94.0] is expected
     3 test images are copies of training or validation images: new ones are harder.
     >>> alike = {"metric": "balanced", "balanced_top1": 0.8, "balanced_top1_low": 0.7, "balanced_top1_high": 0.84}
-    >>> sentences = model_answer(pd.DataFrame([line | alike]), frame)[0].split(". ")
+    >>> sentences = model_statements(pd.DataFrame([line | alike]), frame)[0].sentence.split(". ")
     >>> print(sentences[0].split(", 9.3")[0], sentences[2], sep="\\n")
     Use net 160 px int8 (linear probe): 80.0 % [70.0, 84.0] of balanced accuracy on 100 test images
     Test images are harder than those that chose the model
     >>> guessing = {"top1": 0.1, "top1_low": 0.06, "top1_high": 0.17, "chance": 0.1, "at_chance": True}
-    >>> print(model_answer(pd.DataFrame([line | guessing]), frame)[0])
+    >>> print(model_statements(pd.DataFrame([line | guessing]), frame)[0].sentence)
     None yet: the model that other images chose, net 160 px int8 (linear probe), is right on 10.0 % [6.0, 17.0] of \
 100 test images, always the most frequent class on 10.0 %. That is the level of chance.
     >>> lucky = guessing | {"n_test": 2, "top1": 1.0, "top1_low": 0.34, "top1_high": 1.0, "chance": 0.5}
-    >>> print(model_answer(pd.DataFrame([line | lucky]), frame)[0].rsplit(". ")[-1])
+    >>> print(model_statements(pd.DataFrame([line | lucky]), frame)[0].sentence.rsplit(". ")[-1])
     So few do not tell it from guessing.
     """
     first = lines[lines[LINE] == SMALLEST].iloc[0].to_dict()
@@ -216,17 +214,18 @@ def model_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
         guess = f"always the most frequent class on {small.interval(first, GUESS_RIGHT)}"
         looks_better = first[TOP1] > first[CHANCE]
         verdict = "So few do not tell it from guessing" if looks_better else "That is the level of chance"
-        return f"None yet: {model}, {name}, {right}, {guess}. {verdict}.", chart
+        return [Statement(f"None yet: {model}, {name}, {right}, {guess}. {verdict}.", chart)]
 
     unsure = ""
     if first[VERDICT] == GUESS:
         unsure = f"; a best guess, {100 * first[WITHIN]:.0f} % sure"
     if value is PAID:
-        return f"Use {name}: {_costs(first, tested_images)}, {_takes(first)}{unsure}.{_expected_costs(first)}", chart
+        costs = f"{_costs(first, tested_images)}, {_takes(first)}{unsure}.{_expected_costs(first)}"
+        return [Statement(f"Use {name}: {costs}", chart)]
     right = f"{small.interval(first, SHARE_RIGHT)} of {tested_images} right"
     if _is_balanced(first):
         right = f"{small.interval(first, SHARE_BALANCED)} of balanced accuracy on {tested_images}"
-    return f"Use {name}: {right}, {_takes(first)}{unsure}.{_expectation(first)}", chart
+    return [Statement(f"Use {name}: {right}, {_takes(first)}{unsure}.{_expectation(first)}", chart)]
 
 
 def _takes(of: Mapping[Any, Any]) -> str:
@@ -291,7 +290,7 @@ def _expected_costs(of: Mapping[Any, Any]) -> str:
     return sentence + _copies(of)
 
 
-def front_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
+def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
     """The other lines of the answer: the most accurate, and one of half the time.
 
     >>> of = {"dataset": "photos", "file_mb": 4.0}
@@ -299,12 +298,12 @@ def front_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
     >>> more = of | {"line": "most accurate", "candidate": "large", "top1_expected": 0.908, "latency_ms": 40.0}
     >>> more |= {"top1_expected_low": 0.85, "top1_expected_high": 0.95}
     >>> frame = pd.DataFrame([few, more])
-    >>> print(front_answer(frame, frame.assign(on_front=True))[0])
+    >>> print(front_statements(frame, frame.assign(on_front=True))[0].sentence)
     Most accurate within the limits: large, 90.8 % [85.0, 95.0] expected, 40.0 ms an image, 4.0 MB.
     """
     first = lines[lines[LINE] == SMALLEST].iloc[0]
     if first.get(AT_CHANCE):
-        return None
+        return []
     value = _value(candidates)
     words = {BEST: "Most accurate within the limits", FASTER: "Half the time for at most 2 points"}
     better = "more accurate"
@@ -320,19 +319,20 @@ def front_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
             expected = f"{amounts} expected"
             sentences.append(f"{words[line[LINE]]}: {line[CANDIDATE]}, {expected}, {_takes(line)}.")
     if not sentences:
-        return None
+        return []
     shown = candidates.dropna(subset=[value, LATENCY])
     front = shown[shown[ON_FRONT].astype(bool)].sort_values(LATENCY).assign(front="front")
-    return " ".join(sentences), small.lines(front, MS, value, FRONT_LINE, (CANDIDATE, MS, value))
+    return [Statement(" ".join(sentences), small.lines(front, MS, value, FRONT_LINE, (CANDIDATE, MS, value)))]
 
 
-def confusion_answer(confusions: pd.DataFrame) -> Found:
+def confusion_statements(confusions: pd.DataFrame) -> list[Statement]:
     """The pair of classes that costs most.
 
     >>> line = {"dataset": "photos", "label": "wolf", "predicted_class": "dog", "errors": 3, "share": 0.75}
-    >>> print(confusion_answer(pd.DataFrame([line, line | {"label": "cat", "errors": 1, "share": 0.25}]))[0])
+    >>> cat = line | {"label": "cat", "errors": 1, "share": 0.25}
+    >>> print(confusion_statements(pd.DataFrame([line, cat]))[0].sentence)
     Its most frequent error is wolf taken for dog: 3 of 4 errors on test images.
-    >>> print(confusion_answer(pd.DataFrame([line | {"errors": 1}, line | {"label": "cat", "errors": 1}]))[0])
+    >>> print(confusion_statements(pd.DataFrame([line | {"errors": 1}, cat]))[0].sentence)
     None of its 2 errors on test images is more frequent than the others: wolf taken for dog, cat taken for dog.
     """
     if COST_OF_ERRORS in confusions and confusions[COST_OF_ERRORS].notna().any():
@@ -345,26 +345,24 @@ def confusion_answer(confusions: pd.DataFrame) -> Found:
     labels, predicted = most_frequent[LABEL], most_frequent[PREDICTED_CLASS]
     pairs = [f"{label} taken for {other}" for label, other in zip(labels, predicted, strict=True)]
     if total == "1":
-        return f"Its only error on test images is {pairs[0]}.", chart
-    if len(pairs) == 1:
-        return f"Its most frequent error is {pairs[0]}: {errors:.0f} of {total} errors on test images.", chart
-    if len(pairs) < len(ordered):
-        return (
-            f"Its most frequent errors are {small.listed(pairs)}: {errors:.0f} each of {total} on test images.",
-            chart,
-        )
-    named = ", ".join(pairs[: small.NAMED])
-    if len(pairs) > small.NAMED:
-        named += f" and {len(pairs) - small.NAMED} more"
-    return f"None of its {total} errors on test images is more frequent than the others: {named}.", chart
+        sentence = f"Its only error on test images is {pairs[0]}."
+    elif len(pairs) == 1:
+        sentence = f"Its most frequent error is {pairs[0]}: {errors:.0f} of {total} errors on test images."
+    elif len(pairs) < len(ordered):
+        sentence = f"Its most frequent errors are {small.listed(pairs)}: {errors:.0f} each of {total} on test images."
+    else:
+        others = len(pairs) - small.NAMED
+        named = ", ".join(pairs[: small.NAMED]) + (f" and {others} more" if others > 0 else "")
+        sentence = f"None of its {total} errors on test images is more frequent than the others: {named}."
+    return [Statement(sentence, chart)]
 
 
-def _cost_of_confusions(confusions: pd.DataFrame) -> Found:
+def _cost_of_confusions(confusions: pd.DataFrame) -> list[Statement]:
     """The pair of classes whose errors cost most together.
 
     >>> line = {"dataset": "photos", "label": "wolf", "predicted_class": "dog", "errors": 1, "cost_of_errors": 20.0}
     >>> few = pd.DataFrame([line, line | {"label": "dog", "predicted_class": "wolf", "errors": 3, "cost_of_errors": 3}])
-    >>> print(_cost_of_confusions(few)[0])
+    >>> print(_cost_of_confusions(few)[0].sentence)
     Its dearest errors are wolf answered as dog: 1 of 4 on test images, 20 of 23 that all errors cost.
     """
     ordered = confusions.sort_values(COST_OF_ERRORS, ascending=False, kind="stable")
@@ -374,14 +372,14 @@ def _cost_of_confusions(confusions: pd.DataFrame) -> Found:
     number = f"{first[ERRORS]:.0f} of {ordered[ERRORS].sum():.0f} on test images"
     shown = ordered.assign(pair=ordered[LABEL].astype(str) + " → " + ordered[PREDICTED_CLASS].astype(str))
     chart = small.dots(shown, "pair", COST_OF_ERRORS, (LABEL, PREDICTED_CLASS, ERRORS, COST_OF_ERRORS))
-    return f"Its dearest errors are {pair}: {number}, {costs}.", chart
+    return [Statement(f"Its dearest errors are {pair}: {number}, {costs}.", chart)]
 
 
-def label_answer(relabel: pd.DataFrame) -> Found:
+def label_statements(relabel: pd.DataFrame) -> list[Statement]:
     """How many labels to look at, and the first.
 
     >>> line = {"dataset": "photos", "image_id": "7.png", "label": "wolf", "suggested": "dog", "margin": 0.8}
-    >>> print(label_answer(pd.DataFrame([line]))[0])
+    >>> print(label_statements(pd.DataFrame([line]))[0].sentence)
     1 label disagrees with images that resemble theirs: look first at 7.png, labelled wolf, which resembles dog.
     """
     worst = relabel.iloc[0]
@@ -389,37 +387,78 @@ def label_answer(relabel: pd.DataFrame) -> Found:
     first = f"look first at {worst[IMAGE_ID]}, labelled {worst[LABEL]}, which resembles {worst[images.SUGGESTED]}"
     shown = relabel.assign(change=relabel[LABEL].astype(str) + " → " + relabel[images.SUGGESTED].astype(str))
     chart = small.dots(shown, "change", DOUBT, (IMAGE_ID, LABEL, images.SUGGESTED, DOUBT))
-    return f"{number} with images that resemble theirs: {first}.", chart
+    return [Statement(f"{number} with images that resemble theirs: {first}.", chart)]
 
 
-def step_answer(steps: pd.DataFrame, candidates: pd.DataFrame) -> Found:
+def step_statements(steps: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
     """The first thing to try.
 
     >>> of = {"dataset": "photos"}
     >>> known = pd.DataFrame([of | {"candidate": "net", "within": 0.7, "verdict": "best guess"}])
-    >>> print(step_answer(pd.DataFrame([of | {"step": "train net", "reason": "it may be better"}]), known)[0])
+    >>> steps = pd.DataFrame([of | {"step": "train net", "reason": "it may be better"}])
+    >>> print(step_statements(steps, known)[0].sentence)
     To change the answer: train net; it may be better.
     """
     line = steps.iloc[0]
     shown = candidates.dropna(subset=WITHIN)
     sentence = f"To change the answer: {line[STEP]}; {line[REASON]}."
-    return sentence, small.dots(shown, CANDIDATE, SURE, (CANDIDATE, VERDICT, SURE))
+    return [Statement(sentence, small.dots(shown, CANDIDATE, SURE, (CANDIDATE, VERDICT, SURE)))]
 
 
-FIGURES = (
-    Figure("recommendation", "Accuracy and speed", (RECOMMENDATION,), front_figure),
-    Figure("recommendation_confusions", "Confusions", (CONFUSIONS,), confusions_figure),
-    Figure("recommendation_relabel", "Labels to look at", (RELABEL,), relabel_figure),
-    Figure("recommendation_classes", "Images of each class", (CLASSES,), classes_figure),
-    Figure("recommendation_more_images", "More images", (MORE_IMAGES,), more_images_figure),
-    Figure("recommendation_finetuning", "Fine-tuning", (FINETUNING,), finetuning_figure),
-)
-ANSWERS = (
-    Answer("Which model should I use?", (ANSWER, RECOMMENDATION), model_answer),
-    Answer("What would another one bring?", (ANSWER, RECOMMENDATION), front_answer),
-    Answer("What did fine-tuning bring?", (FINETUNING,), finetuning_answer),
-    Answer("What does it confuse?", (CONFUSIONS,), confusion_answer),
-    Answer("Which labels look wrong?", (RELABEL,), label_answer),
-    Answer("What would change the answer?", (NEXT, RECOMMENDATION), step_answer),
-    Answer("Would more images help?", (MORE_IMAGES,), more_images_answer),
+FINDINGS = (
+    Finding(
+        "recommendation_answer",
+        "The answer",
+        (ANSWER, RECOMMENDATION),
+        "Which model should I use?",
+        model_statements,
+    ),
+    Finding(
+        "recommendation_others",
+        "The other programs",
+        (ANSWER, RECOMMENDATION),
+        "What would another one bring?",
+        front_statements,
+    ),
+    Finding(
+        "recommendation_finetuning",
+        "Fine-tuning",
+        (FINETUNING,),
+        "What did fine-tuning bring?",
+        finetuning_statements,
+        finetuning_figure,
+    ),
+    Finding(
+        "recommendation_confusions",
+        "Confusions",
+        (CONFUSIONS,),
+        "What does it confuse?",
+        confusion_statements,
+        confusions_figure,
+    ),
+    Finding(
+        "recommendation_relabel",
+        "Labels to look at",
+        (RELABEL,),
+        "Which labels look wrong?",
+        label_statements,
+        relabel_figure,
+    ),
+    Finding(
+        "recommendation_next",
+        "What to try next",
+        (NEXT, RECOMMENDATION),
+        "What would change the answer?",
+        step_statements,
+    ),
+    Finding(
+        "recommendation_more_images",
+        "More images",
+        (MORE_IMAGES,),
+        "Would more images help?",
+        more_images_statements,
+        more_images_figure,
+    ),
+    Finding("recommendation", "Accuracy and speed", (RECOMMENDATION,), draw=front_figure),
+    Finding("recommendation_classes", "Images of each class", (CLASSES,), draw=classes_figure),
 )

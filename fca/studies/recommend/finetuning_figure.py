@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from fca.report import kinds, small, style
+from fca.report.finding import Statement
 from fca.store.columns import TRAIN_S
 from fca.studies.recommend.choice import CANDIDATE
 from fca.studies.recommend.finetuning import GAIN, PROBE_TOP1, TUNED_TOP1
@@ -30,14 +31,15 @@ def finetuning_figure(gains: Table) -> alt.FacetChart:
     return style.faceted(drawn, frame, title, (DATASET,), row=24)
 
 
-def finetuning_answer(gains: pd.DataFrame) -> tuple[str, Any]:
+def finetuning_statements(gains: pd.DataFrame) -> list[Statement]:
     """What the fine-tuned networks gained, the best one first.
 
     >>> line = {"candidate": "net 128 px (fine-tuned)", "top1_finetuned": 0.95, "top1_probe": 0.86, "gain": 0.09}
     >>> line |= {"gain_low": 0.03, "gain_high": 0.16, "n_test": 120, "train_s": 140.0}
-    >>> print(finetuning_answer(pd.DataFrame([line]))[0])
+    >>> print(finetuning_statements(pd.DataFrame([line]))[0].sentence)
     Fine-tuning net 128 px brought +9.0 points [+3.0, +16.0] on 120 test images: 95.0 %, its linear probe 86.0 %.
-    >>> print(finetuning_answer(pd.DataFrame([line | {"gain_low": -0.01}]))[0].split(" px ")[1].split(":")[0])
+    >>> [statement] = finetuning_statements(pd.DataFrame([line | {"gain_low": -0.01}]))
+    >>> print(statement.sentence.split(" px ")[1].split(":")[0])
     brought +9.0 points [-1.0, +16.0] on 120 test images, which may be nothing
     """
     first = gains.iloc[0].to_dict()
@@ -46,4 +48,6 @@ def finetuning_answer(gains: pd.DataFrame) -> tuple[str, Any]:
     doubt = ", which may be nothing" if first[GAIN.low] <= 0 <= first[GAIN.high] else ""
     gain = f"{small.interval(first, GAIN)} on {first[N_TEST]:.0f} test images{doubt}"
     sentence = f"Fine-tuning {name} brought {gain}: {accuracies}."
-    return sentence, small.dots(gains, CANDIDATE, GAIN, (CANDIDATE, *with_interval(GAIN), TRAIN_S), line=0.0)
+    return [
+        Statement(sentence, small.dots(gains, CANDIDATE, GAIN, (CANDIDATE, *with_interval(GAIN), TRAIN_S), line=0.0))
+    ]

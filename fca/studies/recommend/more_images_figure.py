@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from fca.report import kinds, small, style
+from fca.report.finding import Statement
 from fca.studies.recommend.choice import METRIC
 from fca.studies.recommend.metric import BALANCED
 from fca.studies.recommend.more_images import A_CLASS, ACCURACY, GAIN, MEASURED, POINT, PREDICTED, SHARE_RIGHT, TIMES
@@ -42,25 +43,26 @@ def more_images_figure(curve: Table) -> alt.FacetChart:
     return style.faceted(kinds.layers(band, line, ends, measured), frame, title, (DATASET,), 320)
 
 
-def more_images_answer(curve: pd.DataFrame) -> tuple[str, Any] | None:
-    """What twice as many training images are expected to bring; None where no prediction was checked that far.
+def more_images_statements(curve: pd.DataFrame) -> list[Statement]:
+    """What twice as many training images are expected to bring; nothing where no prediction was checked that far.
 
     >>> line = {"dataset": "photos", "images_a_class": 20.0, "accuracy": 0.8, "accuracy_low": 0.76}
     >>> line |= {"accuracy_high": 0.84, "times": 1.0, "point": "predicted", "metric": "accuracy"}
     >>> more = line | {"images_a_class": 40.0, "accuracy": 0.84, "accuracy_high": 0.87, "times": 2.0}
     >>> more |= {"accuracy_low": 0.8, "gain": 0.04, "gain_low": 0.01, "gain_high": 0.06}
-    >>> print(more_images_answer(pd.DataFrame([line, more]))[0])
+    >>> print(more_images_statements(pd.DataFrame([line, more]))[0].sentence)
     With 20 more training images a class, 40 a class in all, 84.0 % [80.0, 87.0] is expected, \
 +4.0 points [+1.0, +6.0] against now.
-    >>> print(more_images_answer(pd.DataFrame([line, more | {"gain_low": -0.01}]))[0].split("expected, ")[1])
+    >>> [statement] = more_images_statements(pd.DataFrame([line, more | {"gain_low": -0.01}]))
+    >>> print(statement.sentence.split("expected, ")[1])
     +4.0 points [-1.0, +6.0] against now, which may be nothing.
-    >>> print(more_images_answer(pd.DataFrame([line, more | {"gain": 0.003, "gain_low": -0.01}]))[0])
+    >>> print(more_images_statements(pd.DataFrame([line, more | {"gain": 0.003, "gain_low": -0.01}]))[0].sentence)
     20 more training images a class, 40 a class in all, bring less than a point: +0.3 points [-1.0, +6.0] are expected.
     """
     predicted = curve[curve[POINT] == PREDICTED]
     reached = predicted[predicted[TIMES] <= TWICE]
     if reached.empty or (reached[TIMES] < FEWEST_TIMES).all():
-        return None
+        return []
     line = reached.sort_values(TIMES).iloc[-1].to_dict()
     images = line[A_CLASS]
     more = f"{images - images / line[TIMES]:.0f} more training images a class, {images:.0f} a class in all"
@@ -73,4 +75,4 @@ def more_images_answer(curve: pd.DataFrame) -> tuple[str, Any] | None:
         sentence = f"{more}, bring less than a point: {gain} are expected."
     shown = predicted.sort_values(TIMES)
     chart = small.curve(shown, A_CLASS, ACCURACY, (A_CLASS, TIMES, *with_interval(ACCURACY), *with_interval(GAIN)))
-    return sentence, chart
+    return [Statement(sentence, chart)]
