@@ -12,6 +12,8 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
+from typing_extensions import get_protocol_members
+
 from fca.types import FcaError
 
 PLUGINS = "FCA_PLUGINS"
@@ -78,3 +80,16 @@ def class_of(what: str, target: object, room: str = "fca") -> type:
     if not (isinstance(found, type) and is_dataclass(found)):
         raise FcaError(what, name, ours, f"{module} has no dataclass {kind}: correct the name")
     return found
+
+
+def check_contract(what: str, made: object, contract: type) -> None:
+    """Raise FcaError for a component that lacks a part of the protocol of its kind, naming the parts.
+
+    what: the key that names its class.    made: the component, or its class.
+    """
+    missing = sorted(name for name in get_protocol_members(contract) if not hasattr(made, name))
+    if missing:
+        kind = made if isinstance(made, type) else type(made)
+        allowed = f"a class with all parts of {contract.__module__}.{contract.__name__}"
+        step = f"add to {kind.__qualname__}: {', '.join(missing)}"
+        raise FcaError(what, f"{kind.__module__}.{kind.__qualname__}", allowed, step)

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Any,
+    ClassVar,
     NamedTuple,
     Protocol,
     runtime_checkable,
@@ -179,6 +180,14 @@ class ImageData:
         return {}
 
 
+@runtime_checkable
+class Dataset(Protocol):
+    """A configured data set: `dataset=...`."""
+
+    def load(self) -> ImageData:
+        """Its images, listed. Raises FcaError for data that are not there or not as configured."""
+
+
 @dataclass(frozen=True)
 class ClassSubset:
     """Which classes a job has. `ncl`, `seed` and `sampler` only record how it was drawn; `classes` is what it is."""
@@ -270,7 +279,13 @@ class Classifier:
 
 @runtime_checkable
 class Model(Protocol):
-    """A configured network, not yet built: cheap to make and to plan with, no torch until `build`."""
+    """A configured network, not yet built: cheap to make and to plan with, no torch until `build`.
+
+    A model of one's own may inherit from it, which gives it the two members below that have a body.
+    learns: whether it has weights that a training finds; HOG and functions of one's own have none.
+    """
+
+    learns: ClassVar[bool] = True
 
     def label(self) -> str: ...  # its name in tables and figures
 
@@ -280,8 +295,34 @@ class Model(Protocol):
     def identity(self) -> dict[str, Any]:
         """JSON of all that decides its outputs: architecture, keywords, input, which weights (sha256, tag or run)."""
 
+    def from_scratch(self) -> Model | None:
+        """This network with random weights; None where it cannot be had without what it has learnt."""
+        return self if self.learns and self.weights_label() is None else None
+
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """With `classes`: a fresh head for them (to train). Without: the weights' own classes (to predict or embed)."""
+        """With `classes`: a fresh head for them (to train). Without: the weights' own classes (to predict or embed).
+
+        Loads its own weights, but for those that fca stored: these are put into what this returns, tensor by tensor.
+        """
+
+
+@runtime_checkable
+class OfSeveralDepths(Model, Protocol):
+    """A network that can be cut before its last stage (see `fca.models.depths`)."""
+
+    depth: str
+
+    def depths(self) -> tuple[str, ...]:
+        """The depths that this network has."""
+
+    def at_depth(self, depth: str) -> Model: ...
+
+
+@runtime_checkable
+class OfAnySize(Model, Protocol):
+    """A network whose input may have another size than usual."""
+
+    input_size: int | None  # side in pixels; None: that of its record
 
 
 @runtime_checkable
@@ -410,6 +451,17 @@ class Table:
     parameters: Mapping[str, Any]
     runs: tuple[str, ...]
     columns: tuple[Column, ...] = ()
+
+
+@runtime_checkable
+class Analysis(Protocol):
+    """A configured analysis: a store -> its tables. Its findings stand beside it (`fca.report.finding`)."""
+
+    tables: ClassVar[tuple[Any, ...]]
+    """The declarations of its tables (`fca.studies.table.TableSpec`)."""
+
+    def __call__(self, store: Any) -> Iterable[Table]:
+        """The tables. Raises FcaError where the store has no rows for them."""
 
 
 class Finished(NamedTuple):

@@ -21,16 +21,27 @@ from fca.cli.application import CONF, check_root, composed, one_line
 from fca.cli.hints import beside, one_at_a_time, similar_first
 from fca.data.content import is_known
 from fca.data.splits import as_trained_on, first_images
-from fca.plugins import class_of, plugins
+from fca.plugins import check_contract, class_of, plugins
+from fca.shifts import Shifts
 from fca.store import Store
 from fca.store.files import DamagedFile, read_yaml
 from fca.subset import draw_subset, full_set, key_of, named_subset, number_of_classes
-from fca.tasks import Setup, Task
+from fca.tasks import Adaptation, Setup, Task, Tracker
 from fca.tasks.adaptation.network import Network
-from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run, check_choice, listed
+from fca.types import Analysis, ClassSubset, Column, Dataset, FcaError, ImageData, Model, Run, check_choice, listed
 
 log = logging.getLogger(__name__)
 
+CONTRACTS: dict[str, type] = {  # what a component of these groups owes
+    "dataset": Dataset,
+    "model": Model,
+    "encoder": Model,
+    "shift": Shifts,
+    "task": Task,
+    "adaptation": Adaptation,
+    "logger": Tracker,
+    "analysis": Analysis,
+}
 _MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
 
 
@@ -46,6 +57,8 @@ def component(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
         with _explained(values, group):
             made: Any = OmegaConf.to_object(typed(values, group))
         check_values(type(made), vars(made), group)
+        if group in CONTRACTS:
+            check_contract(f"{group}._target_", made, CONTRACTS[group])
         if isinstance(made, Checked):
             made.check()
         _MADE[key] = made

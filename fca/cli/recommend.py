@@ -51,7 +51,7 @@ from fca.studies.recommend.recommendation import Recommendation
 from fca.studies.recommend.screening import FINALISTS, finalists
 from fca.tasks.latency import check_threads
 from fca.training.devices import ACCELERATORS, device_of
-from fca.types import FcaError, Run, check_choice
+from fca.types import FcaError, OfAnySize, OfSeveralDepths, Run, check_choice
 
 SHARED = ("dataset", "subset", "machine", "recipe", "trainer", "logger", "outputs", "limit", "plugins")
 OF_ANALYSIS = ("within", "confidence", "metric", "costs", "latency_ms", "memory_mb", "file_mb", "params_m")
@@ -315,11 +315,11 @@ class Search:
 
     def _eager(self, network: Network) -> Iterator[Subject]:
         """A network in PyTorch, at its usual size and smaller ones, in every depth."""
-        model: Any = network.model
-        usual = getattr(model, "input_size", None)
+        model = network.model
+        usual = model.input_size if isinstance(model, OfAnySize) else None
         sizes: list[dict[str, Any]] = [{}]
         sizes += [{"model.input_size": size} for size in smaller_sizes(usual or 0, self.config.sizes)]
-        depths = model.depths() if hasattr(model, "depths") else (WHOLE,)
+        depths = model.depths() if isinstance(model, OfSeveralDepths) else (WHOLE,)
         for size in sizes:
             for depth in depths:
                 if depth in self.config.depths:

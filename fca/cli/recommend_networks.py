@@ -111,7 +111,7 @@ def _model(jobs: Jobs, keys: Keys) -> Model:
 
 def _from_scratch(jobs: Jobs, name: str) -> Network:
     model = _model(jobs, {"model": name})
-    if not hasattr(model, "weights"):
+    if model.from_scratch() is None:
         allowed = f"networks that can be trained; {name} has no weights of its own"
         raise FcaError("candidates", name, allowed, "leave it out; a probe on HOG is always among the choices")
     return Network(SCRATCH, {"model": name}, model)

@@ -11,7 +11,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,7 +56,7 @@ IMAGENETS = tuple(f"imagenet-{name}" for name in ("1k", "12k", "21k-goog", "21k-
 
 
 @dataclass(frozen=True)
-class LibraryModel:
+class LibraryModel(Model):
     """A network by its name in a library. Null leaves a value of its input to the library's record of the weights.
 
     name:    any name that the library has for a classifier, with or without the tag of its weights.
@@ -96,6 +96,9 @@ class LibraryModel:
         if self.pretrained:
             return identity_of(self.family, self, self._published(), name=self.architecture)
         return identity_of(self.family, self)
+
+    def from_scratch(self) -> Model:
+        return replace(self, weights=None)
 
     @property
     def pretrained(self) -> bool:
@@ -281,8 +284,7 @@ def check_count(known: Sequence[str], logits: int, what: str = "the logits") -> 
 
 def starts_from_scratch(model: Model) -> bool:
     """Whether a model has random weights until it is trained; what has nothing to learn (hog, own) has none."""
-    has_weights_to_learn = getattr(model, "learns", True)
-    return has_weights_to_learn and model.weights_label() is None
+    return model.learns and model.weights_label() is None
 
 
 def built(model: Model) -> Classifier:

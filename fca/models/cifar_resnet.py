@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
 from fca.allowed import Allowed
 from fca.geometry import ResizeCrop
 from fca.models import IMAGENET_MEAN, IMAGENET_STD, Normalise, class_keys, file_label, identity_of
-from fca.types import Classifier, FcaError
+from fca.types import Classifier, FcaError, Model
 
 
 @dataclass(frozen=True)
-class CifarResNet:
+class CifarResNet(Model):
     """The network of arXiv:1512.03385, section 4.2, with shortcuts of option A; 32 pixels, ImageNet mean and std.
 
     depth:   6 n + 2 layers: 20, 32, 44, 56, 110.
@@ -30,6 +30,9 @@ class CifarResNet:
 
     def weights_label(self) -> str | None:
         return file_label(self.weights)
+
+    def from_scratch(self) -> Model:
+        return replace(self, weights=None)
 
     def identity(self) -> dict[str, Any]:
         if self.depth < 8 or self.depth % 6 != 2:

@@ -15,7 +15,7 @@ from fca.geometry import ResizeCrop
 from fca.store import Store
 from fca.store.damage import compare, is_run_id, noting
 from fca.store.files import DamagedFile, read_object, write_json, write_whole
-from fca.types import Classifier, FcaError
+from fca.types import Classifier, FcaError, Model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,7 +53,7 @@ class Description(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Compiled:
+class Compiled(Model):
     """An encoder that runs in onnxruntime on the CPU, whatever the accelerator.
 
     outputs: where runs are kept.    run_id: of the run of task=compile.

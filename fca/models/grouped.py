@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from fca.subset import read_groups
-from fca.types import Classifier, FcaError
+from fca.types import Classifier, FcaError, Model
 
 
 @dataclass(frozen=True)
-class Grouped:
+class Grouped(Model):
     """A network whose classes count as groups; the largest logit is what fca.stats.protocols.grouped_top1 scores.
 
     logit(group) = log Σ softmax(logits of the base)[class], over the classes of the group; other classes are left out.

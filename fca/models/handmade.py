@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Float32
@@ -12,7 +12,7 @@ from jaxtyping import Float, Float32
 from fca.allowed import Allowed, Side
 from fca.geometry import ResizeCrop
 from fca.identity import canonical
-from fca.types import Classifier, FcaError
+from fca.types import Classifier, FcaError, Model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,13 +21,13 @@ LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, ITU-R BT.601
 
 
 @dataclass(frozen=True)
-class Handmade:
+class Handmade(Model):
     """What encoders without weights share.    input_size: side in pixels that images are resized to."""
 
     input_size: Side
 
     family = ""  # in identities, and as a label
-    learns = False
+    learns: ClassVar[bool] = False
 
     def label(self) -> str:
         return self.family

@@ -13,7 +13,7 @@ from fca.geometry import ResizeCrop
 from fca.models.compiled import in_torch
 from fca.models.programs import IMAGES, LOGITS, Session, check_packages
 from fca.store.files import DamagedFile, read_object
-from fca.types import Classifier, FcaError
+from fca.types import Classifier, FcaError, Model
 
 PRECISION, SHA256, FILE_TEST = "precision", "sha256", "file_test"
 WRITTEN = "an ONNX file with the JSON that fca export wrote beside it"
@@ -40,7 +40,7 @@ class Description(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnnxFile:
+class OnnxFile(Model):
     """A classifier in a file, which takes images as bytes and gives logits.
 
     file: its path; beside it lies FILE.json, as `fca export` writes it.

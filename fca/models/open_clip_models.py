@@ -29,7 +29,7 @@ from fca.models import (
     unknown_name,
 )
 from fca.torchvision_ops import imported
-from fca.types import Classifier, FcaError
+from fca.types import Classifier, FcaError, Model
 
 if TYPE_CHECKING:
     from torch import nn
@@ -40,7 +40,7 @@ _WNID = re.compile(r"n\d{8}")
 
 
 @dataclass(frozen=True)
-class OpenClip:
+class OpenClip(Model):
     """A CLIP (arXiv:2103.00020) or a relative of it. Without class keys an encoder, with them a zero-shot classifier:
 
     logits = exp(s) f(image)·t / |f(image)| + b,   t = mean over templates of the texts' unit features, made unit again
@@ -74,6 +74,9 @@ class OpenClip:
     def naming(self, classes: Sequence[str]) -> OpenClip:
         """The same model with these class keys to choose among; one that has class keys keeps its own."""
         return self if self.classes is not None else replace(self, classes=list(classes))
+
+    def from_scratch(self) -> Model:
+        return replace(self, weights=None)
 
     def identity(self) -> dict[str, Any]:
         """For a zero-shot classifier also class names and templates. Raises FcaError for impossible settings."""

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 from fca.allowed import fits
 from fca.models import identity_of
 from fca.models.compiled import Compiled
-from fca.plugins import class_of
+from fca.plugins import check_contract, class_of
 from fca.store import Store
 from fca.store.damage import compare, is_run_id, noting, removed
 from fca.store.files import DamagedFile, read_object
@@ -32,7 +32,7 @@ MOVED = {
 
 
 @dataclass(frozen=True)
-class StoredRun:
+class StoredRun(Model):
     """The weights that a `train` run left in its folder.
 
     outputs:  where runs are kept.    run_id: of the train run.
@@ -137,7 +137,7 @@ class StoredRun:
 
 
 @dataclass(frozen=True)
-class Probed:
+class Probed(Model):
     """A frozen network with a linear classifier on its features: what a run of adaptation=probe leaves as a model.
 
     base:    the network whose features are read, as its class and fields; its weights file must still exist.
@@ -238,7 +238,8 @@ def model_from(description: object, path: str = DESCRIPTION) -> tuple[Any, list[
     kind: Any = class_of(f"target in {path}", now, "fca.models")
     values, known = about["fields"], {field.name: field for field in fields(kind) if field.init}
     needed = {name for name, field in known.items() if field.default is MISSING and field.default_factory is MISSING}
-    if not (hasattr(kind, "build") and isinstance(values, dict) and needed <= set(values) <= set(known)):
+    check_contract(f"target in {path}", kind, Model)
+    if not (isinstance(values, dict) and needed <= set(values) <= set(known)):
         raise FcaError(
             f"fields in {path}", repr(values)[:80], f"{', '.join(known)} of {kind.__name__}", "train this run again"
         )

@@ -85,6 +85,9 @@ class TimmModel(LibraryModel):
         """The depths that this network has, in the order of the features of depth=all; known without building it."""
         return ("cut", "whole") if self.architecture in _with_widening() else ("whole",)
 
+    def at_depth(self, depth: str) -> TimmModel:
+        return replace(self, depth=depth)
+
     @property
     def packaged(self) -> bool:
         """Whether its weights are those of an installed package."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -29,7 +29,7 @@ from fca.models.programs import (
 from fca.store.columns import FILE_MB, INPUT_SIZE, PRECISION
 from fca.tasks import Setup
 from fca.tasks.adaptation import need_weights
-from fca.types import Column, FcaError, Finished, ImageData, Model, Run
+from fca.types import Column, FcaError, Finished, ImageData, Model, OfSeveralDepths, Run
 
 N_CALIBRATION = Column("n_calibration", int, ",", "training images that gave the ranges of activations in int8")
 COMPILE_S = Column("compile_s", float, ".1f", "time to write the program, seconds")
@@ -64,7 +64,7 @@ class Compile:
         setup.clean_only("compile")
         check_packages("task", "compile")
         need_weights(setup, "probe")
-        learns_nothing = not getattr(setup.model, "learns", True)
+        learns_nothing = not setup.model.learns
         if learns_nothing or isinstance(setup.model, Compiled | OnnxFile):
             kind = "has no layers" if learns_nothing else "is a program already"
             raise FcaError("model", setup.model.label(), f"a network in PyTorch; this {kind}", "choose another model")
@@ -137,13 +137,15 @@ class Compile:
         return np.asarray(pixels[rows])
 
 
-def with_every_depth(model: Any) -> tuple[Model, tuple[str, ...]]:
+def with_every_depth(model: Model) -> tuple[Model, tuple[str, ...]]:
     """The model as the encoder of all its depths, and their names; of a network with one depth it is that model."""
-    depths: tuple[str, ...] = model.depths() if hasattr(model, "depths") else (WHOLE,)
-    if getattr(model, "depth", WHOLE) != WHOLE:
+    if not isinstance(model, OfSeveralDepths):
+        return model, (WHOLE,)
+    if model.depth != WHOLE:
         step = "leave model.depth out: the program has every depth"
         raise FcaError("model.depth", model.depth, f"{WHOLE} for task=compile", step)
-    return (replace(model, depth=ALL), depths) if len(depths) > 1 else (model, depths)
+    depths = model.depths()
+    return (model.at_depth(ALL) if len(depths) > 1 else model), depths
 
 
 def widths_of(program: bytes, depths: Sequence[str], size: int) -> dict[str, int]:

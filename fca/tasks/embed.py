@@ -83,7 +83,7 @@ def embed_run(work: Forward) -> Run:
     """The run of an encoder's pass over a split."""
     data, encoder = work.data, work.model
     if work.split != ALL:
-        check_forward(work, predicts=False)
+        check_forward(work)
     identity = {"data": data.fingerprint, "split": work.split, "encoder": encoder.identity()}
     about = {
         **data_columns(data, work.split),

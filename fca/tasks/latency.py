@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from fca.allowed import Allowed
-from fca.models import starts_from_scratch
 from fca.models.compiled import Compiled
 from fca.models.onnx_file import OnnxFile
 from fca.store.columns import DEVICE, FILE_MB, INPUT_SIZE, PARAMS
@@ -127,7 +126,7 @@ def _subject(model: Model, keys: Sequence[str], threads: int) -> _Subject:
         return _program(model.with_head(zeros, zeros[:, 0]), model.description.geometry.size, threads)
     if isinstance(model, OnnxFile):
         return _program(model.program, model.description.geometry.size, threads)
-    classifier = model.build(keys if hasattr(model, "weights") or starts_from_scratch(model) else None)
+    classifier = model.build(keys if model.from_scratch() is not None else None)
     return _Subject(classifier, cost(classifier), None)
 
 

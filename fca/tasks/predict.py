@@ -185,14 +185,10 @@ def shift_on(shift: Shift, data: ImageData, split: str) -> Shift:
     return shift.for_images(any_above_reference(data, split)) if isinstance(shift, DependsOnSize) else shift
 
 
-def check_forward(work: Forward, *, predicts: bool = True) -> None:
-    """Raise FcaError for a model without weights, and for a split without images.
-
-    predicts: whether its logits are wanted, which an encoder of the user's need not have.
-    """
+def check_forward(work: Forward) -> None:
+    """Raise FcaError for a model without weights, and for a split without images."""
     data, split = work.data, work.split
-    has_no_weights = getattr(work.model, "weights", "none needed") is None
-    if has_no_weights or (predicts and starts_from_scratch(work.model)):
+    if starts_from_scratch(work.model):
         step = "train it first (task=train, then model=run model.run_id=...) or give its weights: model.weights=PATH"
         raise FcaError("model.weights", None, "weights: a model from scratch has no classes and no features", step)
     if not len(data.rows(split)):

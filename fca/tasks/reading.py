@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from fca.models import starts_from_scratch
 from fca.tasks.predict import Nameable
-from fca.types import FcaError
+from fca.types import FcaError, Model
 
 
 def reading(encoder: Any, texts: Sequence[str], key: str = "encoder") -> Any:
@@ -23,9 +24,9 @@ def reading(encoder: Any, texts: Sequence[str], key: str = "encoder") -> Any:
     return replace(named, classes=list(names), names=names, templates=["{}"])
 
 
-def reads(model: Any) -> bool:
+def reads(model: Model) -> bool:
     """Whether it compares images with texts."""
-    return isinstance(model, Nameable) and getattr(model, "weights", None) is not None
+    return isinstance(model, Nameable) and not starts_from_scratch(model)
 
 
 def name_of(model: Any) -> str:

@@ -160,7 +160,10 @@ OURS = {"target": "fca.models.cifar_resnet.CifarResNet", "fields": FIELDS, "clas
         ({"target": "fca.store.files.write_text"}, r"target in \S+model.json = fca.store.files.write_text; "),
         ({"target": "fca.models.stored.Path"}, "no dataclass Path"),
         ({"target": "fca.models.stored.asdict"}, "no dataclass asdict"),
-        ({"target": "fca.models.Normalise", "fields": {"mean": [], "std": []}}, "fields in .*model.json"),
+        (
+            {"target": "fca.models.Normalise", "fields": {"mean": [], "std": []}},
+            r"target in \S+model.json = fca.models.Normalise; .*add to Normalise: build",
+        ),
         ({"target": "fca.models.no_such.Net"}, "a class in a module that imports"),
         ({"target": "fca.models.cifar_resnet"}, "no dataclass cifar_resnet"),
         ({"target": "fca.models.../../x"}, "= fca.models.../../x; allowed: a component of fca.models"),
@@ -241,7 +244,8 @@ def test_a_description_that_cannot_be_read_is_named(outputs, text):
 
 
 def test_the_model_of_a_plugin_comes_back_from_its_description(tmp_path, monkeypatch):
-    text = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Net:\n    width: float\n    build = 0\n"
+    text = "from dataclasses import dataclass\nfrom fca.types import Model\n"
+    text += "@dataclass(frozen=True)\nclass Net(Model):\n    width: float\n"
     (tmp_path / "plugged_networks.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("FCA_PLUGINS", "plugged_networks")
@@ -258,13 +262,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
+from fca.types import Model
+
 @dataclass(frozen=True)
-class Net:
+class Net(Model):
     widths: tuple[int, ...]
     name: Optional[str] = None
     computed: int = field(init=False, default=3)
     place: object = None
-    build = 0
 """
     (tmp_path / "plugged_fields.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)

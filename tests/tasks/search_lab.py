@@ -18,7 +18,7 @@ from fca.store import Store
 from fca.store.claims import acquire, release
 from fca.subset import full_set
 from fca.tasks.search import Search
-from fca.types import Classifier, ImageData
+from fca.types import Classifier, ImageData, Model
 
 ATTRIBUTES = {"time": ["day", "night"], "place": ["road", "field", "beach"], "size": ["near", "far"]}
 RULES = [{"not": {"time": "night", "place": "beach"}}]
@@ -109,7 +109,7 @@ class Small:
 
 
 @dataclass
-class Eye:
+class Eye(Model):
     """Recognises a car by its brightness: above `threshold`. Counts what it predicts."""
 
     threshold: float = 120.0

@@ -12,7 +12,7 @@ from fca.data.manifest import Generated
 from fca.tasks.generate import generate
 from fca.tasks.generate.checks import Checks, duplicates
 from fca.tasks.generate.folder import Folder, checked
-from fca.types import FcaError
+from fca.types import FcaError, Model
 from tests.tasks.painter import Painter, plan
 from tests.tasks.search_lab import Small
 
@@ -22,8 +22,10 @@ CAT, OTHER = "n01/size/medium/01-5", "n02/view/hard/00-7"
 
 
 @dataclass(frozen=True)
-class ByColour:
+class ByColour(Model):
     """A classifier that knows red from blue: logits are how near an image's mean is to each colour."""
+
+    learns = False
 
     known: tuple = ("n02", "n03", "n01")
     looked: list = field(default_factory=list)

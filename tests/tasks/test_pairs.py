@@ -13,7 +13,7 @@ from fca.store import Store, claims, results
 from fca.studies.few_class.similarity import Similarity
 from fca.tasks import Machine, Setup
 from fca.tasks.embed import Embed
-from fca.types import ImageData
+from fca.types import ImageData, Model
 
 KEYS = ("cat", "ant", "bee")
 COUNTS = (6, 4, 1)  # test images of each
@@ -31,8 +31,10 @@ def colours():
 
 
 @dataclass(frozen=True)
-class Closeness:
+class Closeness(Model):
     """Contract of an encoder that compares pairs."""
+
+    learns = False
 
     images_per_class: int = 3
     seed: int = 0

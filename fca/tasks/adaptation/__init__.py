@@ -20,8 +20,7 @@ OF_TRAINING = (GROUP, N_UNUSED)  # of `about_training`, beside the columns of ev
 
 def need_weights(setup: Setup, name: str) -> None:
     """Raise FcaError for a way of this name that begins with weights, if the model has none."""
-    has_no_weights = getattr(setup.model, "weights", "inseparable") is None
-    if has_no_weights or (name == "finetune" and starts_from_scratch(setup.model)):
+    if starts_from_scratch(setup.model):
         step = "give them: model.weights=pretrained, or model.weights=PATH"
         raise FcaError("adaptation", name, f"scratch: {setup.model.label()} has no weights", step)
 

@@ -16,7 +16,7 @@ from fca.data.copies import kept_together
 from fca.data.pixels import open_originals, open_pixels
 from fca.data.splits import fixed_draw
 from fca.identity import canonical
-from fca.models import check_built, starts_from_scratch
+from fca.models import check_built
 from fca.models.stored import BEST, describe_model, snapshot_name
 from fca.stats.features import fit_probe
 from fca.store.columns import DEVICE, FLAG
@@ -92,14 +92,12 @@ class Scratch(Network):
 
     def plan(self, setup: Setup, data: ImageData) -> list[Run]:
         """The training and its predictions. Raises FcaError for a model that cannot lose its weights."""
-        model: Any = setup.model
-        if starts_from_scratch(model):
-            return _plan(setup, data, finetune=False)
-        if not hasattr(model, "weights"):
+        model = setup.model.from_scratch()
+        if model is None:
             step = "name the network itself, e.g. model=resnet18"
-            allowed = f"finetune or probe: {model.label()} is given with what it learnt"
+            allowed = f"finetune or probe: {setup.model.label()} is given with what it learnt"
             raise FcaError("adaptation", "scratch", allowed, step)
-        return _plan(replace(setup, model=replace(model, weights=None)), data, finetune=False)
+        return _plan(replace(setup, model=model), data, finetune=False)
 
 
 @dataclass(frozen=True)
