@@ -95,7 +95,9 @@ def test_a_trained_model_predicts_alike_as_a_run_and_as_a_file(family, fca, tmp_
 def test_a_model_that_lacks_a_part_is_refused_when_it_is_loaded_with_the_part(family, fca, tmp_path):
     code = tmp_path / "my_parts.py"
     code.write_text(code.read_text().replace("(Model)", "").replace("def weights_label", "def weight_label"))
-    code, _, err = fca("model=smallnet", "limit=8", *(f"{key}={value}" for key, value in family.items() if "." in key))
+    code, _, err = fca(
+        "model=smallnet", "model.width=8", "limit=8", *(f"{key}={value}" for key, value in family.items() if "." in key)
+    )
     assert code == 2
     assert "model._target_ = my_parts.SmallNet; allowed: a class with all parts of fca.types.Model; " in err
     assert "next: add to SmallNet: from_scratch, learns, weights_label" in err
