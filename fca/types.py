@@ -13,6 +13,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
+    Generic,
     NamedTuple,
     Protocol,
     runtime_checkable,
@@ -21,6 +22,7 @@ from typing import (
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int, UInt8
+from typing_extensions import TypeVar
 
 if TYPE_CHECKING:
     import torch
@@ -363,8 +365,11 @@ class DependsOnSize(Shift, Protocol):
         """Position in `data.items` -> the object mask of the changed image."""
 
 
+Work = TypeVar("Work", covariant=True, default=Any)
+
+
 @dataclass(frozen=True)
-class Run:
+class Run(Generic[Work]):
     """One unit of work. `identity` is what it means (and all that `run_id` hashes); `about` fills its Row's columns.
 
     work: what the task that planned the run needs to do it, such as the data and the model: small, by reference. It is
@@ -376,7 +381,7 @@ class Run:
     about: Mapping[str, Any] = field(default_factory=dict)
     parent: str | None = None  # the run whose weights or arrays this one reads; it is finished first
     light: bool = False  # a score from stored arrays: milliseconds, needs no launcher
-    work: Any = field(default=None, compare=False, repr=False)
+    work: Work = field(default=None, compare=False, repr=False)  # type: ignore[assignment]  # of a task without any
 
     @cached_property
     def run_id(self) -> str:

@@ -26,7 +26,7 @@ from fca.shifts import Shifts
 from fca.store import Store
 from fca.store.files import DamagedFile, read_yaml
 from fca.subset import draw_subset, full_set, key_of, named_subset, number_of_classes
-from fca.tasks import Adaptation, Setup, Task, Tracker
+from fca.tasks import Setup, Task, Tracker
 from fca.tasks.adaptation.network import Network
 from fca.types import Analysis, ClassSubset, Column, Dataset, FcaError, ImageData, Model, Run, check_choice, listed
 
@@ -38,7 +38,7 @@ CONTRACTS: dict[str, type] = {  # what a component of these groups owes
     "encoder": Model,
     "shift": Shifts,
     "task": Task,
-    "adaptation": Adaptation,
+    "adaptation": Task,
     "logger": Tracker,
     "analysis": Analysis,
 }

@@ -27,6 +27,7 @@ from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND, FLAG
 from fca.store.diverged import DIVERGED
 from fca.store.files import DamagedFile, open_to_append, write_text
 from fca.store.interruption import is_starved, was_interrupted
+from fca.tasks import OnImages
 from fca.training import stop
 from fca.types import FcaError, Finished, Run, without_password
 
@@ -195,7 +196,7 @@ def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
 def keep_items(job: Job, done: set[str]) -> None:
     """Write the lists of images that those runs of a job need which are done, where they are missing or damaged."""
     for run in job.plan:
-        data = getattr(getattr(run.work, "forward", run.work), "data", job.setup.data)
+        data = run.work.data if isinstance(run.work, OnImages) else job.setup.data
         if run.run_id in done and data.fingerprint == run.about.get("fingerprint"):
             job.setup.store.keep_items(data)
 

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
+from typing_extensions import TypeVar
+
 from fca.allowed import Allowed, Workers
+from fca.data.splits import for_training
 from fca.store import Store
 from fca.training.devices import check_devices
 from fca.training.recipe import Recipe
@@ -21,6 +24,8 @@ from fca.types import ClassSubset, Column, FcaError, Finished, ImageData, Model,
 N_TRAIN = Column("n_train", int, ",", "training images")
 N_VAL = Column("n_val", int, ",", "validation images")
 N_UNUSED = Column("n_unused", int, ",", "images left out: in no class folder, or of a class that train or test lacks")
+
+Work = TypeVar("Work", default=Any)
 
 FINDINGS = "findings.csv"  # in a run's folder: what a person should look at, a line each, by the column `finding`
 
@@ -75,12 +80,16 @@ class Setup:
     recipe: Recipe
     subset: ClassSubset
     seed: int
-    adaptation: Adaptation
+    adaptation: Task
     compat: str | None
     machine: Machine
     trainer: TrainerKeys
     store: Store
     tracker: Tracker
+
+    def for_training(self) -> Setup:
+        """The same on the data as a training sees them (see `fca.data.splits.for_training`)."""
+        return replace(self, data=for_training(self.data))
 
     @property
     def cache(self) -> Path:
@@ -94,9 +103,21 @@ class Setup:
 
 
 @runtime_checkable
-class Task(Protocol):
+class OnImages(Protocol):
+    """The work of a run whose arrays have a line for each of these images, or for some of them."""
+
+    @property
+    def data(self) -> ImageData: ...
+
+
+@runtime_checkable
+class Task(Protocol[Work]):
     """A kind of work: `plan` lists the runs of a configuration, `run` yields each of the given ones as it is done.
 
+    An adaptation (fca/tasks/adaptation: how a network comes to its classes) is a task, too: `task=train` does the one
+    that is configured, on the data as a training sees them.
+
+    Work:    what a run takes to be done, beside the setup; `plan` puts it into `Run.work`.
     columns: what its rows have beside the columns that all tasks share (fca/store/columns.py).
     summary: what the terminal shows of a row beside its accuracies: a column, with its interval where it has one, or a
              text such as "{n_asked} of {n_pool} images".
@@ -105,22 +126,8 @@ class Task(Protocol):
     columns: ClassVar[tuple[Column, ...]]
     summary: ClassVar[tuple[Column | str, ...]]
 
-    def plan(self, setup: Setup) -> list[Run]: ...
+    def plan(self, setup: Setup) -> list[Run[Work]]:
+        """The runs, each behind those that it needs. Raises FcaError for what cannot be done with this setup."""
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Work]], setup: Setup) -> Iterator[Finished]:
         """runs: of a plan of this setup, in its order; those that another process does or did are left out."""
-
-
-@runtime_checkable
-class Adaptation(Protocol):
-    """How a network comes to its classes (see fca/tasks/adaptation): the plan and the work of `task=train`.
-
-    columns: what its rows have beside the columns of every training (fca/tasks/train.py).
-    """
-
-    columns: ClassVar[tuple[Column, ...]]
-
-    def plan(self, setup: Setup, data: ImageData) -> list[Run]:
-        """The training and the predictions of its weights. Raises FcaError where the model cannot be adapted so."""
-
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]: ...  # as of a task

@@ -118,7 +118,12 @@ class Examination:
     classes: Sequence[int]
     policy: Chosen
     estimator: str
-    predictions: Sequence[Run]
+    predictions: Sequence[Run[Forward]]
+
+    @property
+    def data(self) -> ImageData:
+        """The images of the test."""
+        return self.forward.data
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,7 @@ class AdaptiveTest:
     batch: Annotated[int | None, Allowed(1)] = None
     randomesque: Annotated[int, Allowed(1)] = 1
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: Setup) -> list[Run[Examination]]:
         """A run a shift. Raises FcaError for what cannot be tested: options, pool, budget, bank."""
         predictions = whole_split(setup, "test")
         data, own = predictions[0].work.data, predictions[0].work.classes  # as released, a model has its own classes
@@ -216,7 +221,7 @@ class AdaptiveTest:
             runs.append(Run("adaptive_test", {**whole.identity, **meaning}, {**whole.about, **about}, work=work))
         return runs
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Examination]], setup: Setup) -> Iterator[Finished]:
         """Build the model once; test it under every shift."""
         first: Forward = runs[0].work.forward
         classifier = built(first.model)
@@ -224,7 +229,7 @@ class AdaptiveTest:
         for run in runs:
             yield self._tested(run, setup, classifier)
 
-    def _tested(self, run: Run, setup: Setup, classifier: Classifier) -> Finished:
+    def _tested(self, run: Run[Examination], setup: Setup, classifier: Classifier) -> Finished:
         work: Examination = run.work
         data, shift = work.forward.data, work.forward.shift
         classes = _known(classifier, work, setup)
@@ -260,7 +265,9 @@ class AdaptiveTest:
         }
         return Finished(run, columns, arrays)
 
-    def _evaluator(self, run: Run, setup: Setup, classifier: Classifier, classes: list[int], items: Items) -> Evaluator:
+    def _evaluator(
+        self, run: Run[Examination], setup: Setup, classifier: Classifier, classes: list[int], items: Items
+    ) -> Evaluator:
         data, shift, machine = run.work.forward.data, run.work.forward.shift, setup.machine
         clean = shift.label() == CLEAN.label()
         shown = data if clean else shifted(data, shift, "test")

@@ -59,7 +59,7 @@ class Compile:
     precision: Annotated[str, Allowed(choices=PRECISIONS)]
     calibration: Annotated[int, Allowed(1, 10_000)]
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: Setup) -> list[Run[Compiling]]:
         """Raises FcaError for a network without weights, and where the packages that write programs are missing."""
         setup.clean_only("compile")
         check_packages("task", "compile")
@@ -90,10 +90,10 @@ class Compile:
         )
         return [in_fp32, in_int8]
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Compiling]], setup: Setup) -> Iterator[Finished]:
         """Leaves program.onnx and program.json in the run's folder."""
         for run in runs:
-            work: Compiling = run.work
+            work = run.work
             start = time.perf_counter()
             columns: dict[str, Any] = {}
             if work.precision == FP32:
@@ -110,8 +110,8 @@ class Compile:
             }
             yield Finished(run, columns, {})
 
-    def _in_fp32(self, run: Run) -> tuple[bytes, Description]:
-        work: Compiling = run.work
+    def _in_fp32(self, run: Run[Compiling]) -> tuple[bytes, Description]:
+        work = run.work
         encoder = work.model.build()
         if not isinstance(encoder.geometry, ResizeCrop):
             allowed = "a network whose input is a resized and cropped image"
@@ -120,7 +120,7 @@ class Compile:
         widths = widths_of(program, work.depths, encoder.input_size)
         return program, Description(run.about["model"], run.about["weights"], FP32, encoder.geometry, widths)
 
-    def _in_int8(self, run: Run, setup: Setup) -> tuple[bytes, Description, int]:
+    def _in_int8(self, run: Run[Compiling], setup: Setup) -> tuple[bytes, Description, int]:
         """The program of the run in fp32 with its activations in the ranges of some images, and their number."""
         in_fp32 = Compiled(str(setup.store.outputs), str(run.parent), ALL)
         about = in_fp32.description

@@ -47,7 +47,7 @@ class Describe:
     columns: ClassVar[tuple[Column, ...]] = (N_IMAGES, N_TRAIN, N_VAL, N_UNUSED, *DETAILS, CHECKSUM)
     summary: ClassVar[tuple[Column | str, ...]] = (N_IMAGES, N_TRAIN, N_VAL, "n_test", N_UNUSED, *DETAILS)
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: Setup) -> list[Run[None]]:
         """One run, whatever the subset, model and seed."""
         setup.clean_only("describe")
         data = setup.data
@@ -61,7 +61,7 @@ class Describe:
             identity["cut"] = cut.fingerprint  # before, a set of one split was described as if all of it were test
         return [Run("describe", identity, about)]
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[None]], setup: Setup) -> Iterator[Finished]:
         """Beside the row and its arrays, findings.csv lists what a person should look at; see `findings`."""
         for run in runs:
             setup.store.keep_items(setup.data)

@@ -55,13 +55,13 @@ class Embed:
 
     split: Annotated[str, Allowed(choices=(*SPLITS, ALL))]
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: Setup) -> list[Run[Forward]]:
         """One run: data, split and encoder weights."""
         setup.clean_only("embed")
         with of_encoder():
             return [embed_run(Forward(setup.encoder, setup.data, self.split))]
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Forward]], setup: Setup) -> Iterator[Finished]:
         """Arrays `features` (float16), in the order of the split's items; or see `compared`."""
         for run in runs:
             with of_encoder():
@@ -79,7 +79,7 @@ def of_encoder() -> Iterator[None]:
         raise FcaError(*(re.sub(r"\bmodel(?==)|^model$", "model@encoder", text) for text in texts)) from error
 
 
-def embed_run(work: Forward) -> Run:
+def embed_run(work: Forward) -> Run[Forward]:
     """The run of an encoder's pass over a split."""
     data, encoder = work.data, work.model
     if work.split != ALL:
@@ -95,7 +95,7 @@ def embed_run(work: Forward) -> Run:
     return Run("embed", identity, about, work=work)
 
 
-def embedded(run: Run, setup: Setup) -> Finished:
+def embedded(run: Run[Forward], setup: Setup) -> Finished:
     """The features of a run's images, or the similarities of a sample of them.
 
     Raises FcaError for features that are no numbers, or larger than float16 holds.

@@ -29,6 +29,13 @@ def check_threads(key: str, threads: int | None) -> None:
         raise FcaError(key, threads, f"1 to {cores}, the cores of this machine, or null for all", f"take {key}={cores}")
 
 
+class Timed(NamedTuple):
+    """The work of a run: a network, and the classes of its head."""
+
+    model: Model
+    keys: Sequence[str]
+
+
 @dataclass(frozen=True)
 class Latency:
     """`task=latency`: one run for a network, head size, machine and number of threads.
@@ -59,7 +66,7 @@ class Latency:
     rounds: Annotated[int, Allowed(1)]
     threads: Annotated[int | None, Allowed(1, 1024)]
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: Setup) -> list[Run[Timed]]:
         """One run: the network with a head for the subset's classes, on this machine."""
         setup.clean_only("latency")
         model, ncl, where = setup.model, setup.subset.ncl, socket.gethostname()
@@ -74,9 +81,9 @@ class Latency:
         }
         about = {"model": model.label(), "weights": model.weights_label(), "ncl": ncl}
         keys = [setup.data.classes[c] for c in setup.subset.classes]
-        return [Run("latency", identity, about, work=(model, keys))]
+        return [Run("latency", identity, about, work=Timed(model, keys))]
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Timed]], setup: Setup) -> Iterator[Finished]:
         """All networks of these runs in interleaved rounds."""
         from fca.training.devices import accelerator_for, device_name
         from fca.training.speed import ProcessorTime, load, on_threads, speeds

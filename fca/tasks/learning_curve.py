@@ -15,7 +15,7 @@ from fca.stats.nested_subsets import measure, possible_halvings
 from fca.store.columns import FITS, JUDGED_IMAGES, N_JUDGED, RIGHT, SIZES
 from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import OF_TRAINING, about_training
-from fca.tasks.adaptation.probe import identity_of_probe, probing
+from fca.tasks.adaptation.probe import Probing, identity_of_probe, probing
 from fca.tasks.embed import embedded
 from fca.types import Column, Finished, Run
 
@@ -58,7 +58,7 @@ class LearningCurve:
             yield embedded(run, setup) if run.task == "embed" else _measured(run, setup)
 
 
-def _measured(run: Run, setup: Setup) -> Finished:
+def _measured(run: Run[Probing], setup: Setup) -> Finished:
     data, subset = run.work.data, setup.subset
     values = run.work.values(setup.store)
     train, val = (data.rows(split, subset.classes) for split in ("train", "val"))

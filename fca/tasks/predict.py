@@ -118,16 +118,16 @@ class Predict:
             raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
         groups = None if self.groups is None else read_groups(self.groups, self.group_columns)
         heavy = whole_split(setup, self.split, self.keep == "logits")
-        work: Forward = heavy[0].work
+        work = heavy[0].work
         check_forward(work)
         check_classes(work.model, work.data, self.split)
         if setup.subset.ncl == len(setup.data.classes) and groups is None:
-            return heavy
+            return [*heavy]
         if self.keep is None and any(shift.label() != CLEAN.label() for shift in setup.shifts):
             raise FcaError("task.keep", None, "logits, to score a subset of shifted images", "add task.keep=logits")
         check_subset(work.model, work.data, setup.subset.classes, work.classes)
         scoring = Scoring(work.data, setup.subset, groups)
-        return heavy + [score_run(run, scoring) for run in heavy]
+        return [*heavy, *(score_run(run, scoring) for run in heavy)]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Build the model once and forward the split once a shift; score from what is stored."""
@@ -137,7 +137,7 @@ class Predict:
                 yield Finished(run, score(run, setup.store), {})
 
 
-def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run]:
+def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run[Forward]]:
     """The run of each shift that predicts a whole split.
 
     The data of a stored run are those that its training cut. As released (compat), a sub-model's head has all classes,
@@ -235,14 +235,16 @@ def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str,
     }
 
 
-def predict_run(work: Forward, model: Mapping[str, Any], about: Mapping[str, Any], parent: str | None = None) -> Run:
+def predict_run(
+    work: Forward, model: Mapping[str, Any], about: Mapping[str, Any], parent: str | None = None
+) -> Run[Forward]:
     """The run that predicts: its identity knows neither subset nor seed.    model: identity of the weights."""
     data, split, shift = work.data, work.split, work.shift
     identity = {"data": data.fingerprint, "split": split, "model": model, "shift": shift.identity()}
     return Run("predict", identity, {**about, **data_columns(data, split, shift)}, parent, work=work)
 
 
-def score_run(heavy: Run, work: Scoring) -> Run:
+def score_run(heavy: Run[Forward], work: Scoring) -> Run[Scoring]:
     """The run that scores a subset on the stored logits of a predict run."""
     keys, groups = [work.data.classes[c] for c in work.subset.classes], work.groups
     identity = {"parent": heavy.run_id, "classes": keys, **({"groups": dict(groups.of)} if groups else {})}
@@ -301,7 +303,7 @@ def prediction_arrays(
 # The work.
 
 
-def predictions(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+def predictions(runs: Sequence[Run[Forward]], setup: Setup) -> Iterator[Finished]:
     """Predict run after predict run; each model is built once.    runs: those of one model after each other."""
     for _, same in groupby(runs, lambda run: id(run.work.model)):
         of_one = list(same)
@@ -347,7 +349,7 @@ def known_images(work: Forward, classifier: Classifier) -> Images:
 
 
 def predicted(
-    run: Run, classifier: Classifier, setup: Setup, done: Callable[[int], object] = lambda images: None
+    run: Run[Forward], classifier: Classifier, setup: Setup, done: Callable[[int], object] = lambda images: None
 ) -> Finished:
     """Forward every image of the split whose class the classifier knows, as the shift shows it.
 
@@ -355,7 +357,7 @@ def predicted(
     """
     from fca.training.infer import logits_of
 
-    work: Forward = run.work
+    work = run.work
     data, split, machine = work.data, work.split, setup.machine
     rows, true, known = known_images(work, classifier)
     clean = work.shift.label() == CLEAN.label()
@@ -377,7 +379,7 @@ def predicted(
     return Finished(run, columns, arrays)
 
 
-def predicted_at_input(runs: Sequence[Run], classifier: Classifier, setup: Setup) -> Iterator[Finished]:
+def predicted_at_input(runs: Sequence[Run[Forward]], classifier: Classifier, setup: Setup) -> Iterator[Finished]:
     """Forward the same images under many shifts of stage `input`: batch by batch, every shift of a batch in turn.
 
     Beside the usual arrays: mask_area, the share of the input that is object, and examples (uint8, 64 pixels a side),
@@ -385,7 +387,7 @@ def predicted_at_input(runs: Sequence[Run], classifier: Classifier, setup: Setup
     """
     from fca.tasks.at_input import AtInput, outputs_under
 
-    work: Forward = runs[0].work
+    work = runs[0].work
     rows, true, known = known_images(work, classifier)
     shown = AtInput(work.data, work.split, rows, classifier, setup)
     runs_at_once = max(1, LOGITS_HELD_BYTES // (4 * len(rows) * len(classifier.classes)))
@@ -393,7 +395,8 @@ def predicted_at_input(runs: Sequence[Run], classifier: Classifier, setup: Setup
     for start in range(0, len(runs), runs_at_once):
         together = runs[start : start + runs_at_once]
         begun = time.perf_counter()
-        shifted = outputs_under([run.work.shift for run in together], classifier, shown, rows[first_of_class])
+        shifts = [run.work.shift for run in together if isinstance(run.work.shift, InputShift)]
+        shifted = outputs_under(shifts, classifier, shown, rows[first_of_class])
         seconds = (time.perf_counter() - begun) / len(together)
 
         for run, logits, examples in zip(together, shifted.logits, shifted.examples, strict=True):
@@ -418,9 +421,9 @@ def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: Class
     return {**{column: predicted[column] for column in ("n_test", *FORWARD)}, **top1, "flag": flag}
 
 
-def score(run: Run, store: Store) -> dict[str, Any]:
+def score(run: Run[Scoring], store: Store) -> dict[str, Any]:
     """A subset's open, masked and, with groups, grouped accuracy from the parent's stored logits."""
-    work: Scoring = run.work
+    work = run.work
     classes, parent = list(work.subset.classes), store.row(str(run.parent))
     if unknown := sorted(set(classes) - set(parent["classes"])):
         keys = ", ".join(work.data.classes[c] for c in unknown)

@@ -17,7 +17,7 @@ from fca.stats.features import fit_probe, representative_rows
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
 from fca.tasks import N_TRAIN, Setup
 from fca.tasks.adaptation import OF_TRAINING, about_training
-from fca.tasks.adaptation.probe import identity_of_probe, probing
+from fca.tasks.adaptation.probe import Probing, identity_of_probe, probing
 from fca.tasks.embed import embedded
 from fca.types import Column, Finished, ImageData, Run
 
@@ -55,7 +55,7 @@ class Screen:
         for run in runs:
             yield embedded(run, setup) if run.task == "embed" else self._probed(run, setup)
 
-    def _probed(self, run: Run, setup: Setup) -> Finished:
+    def _probed(self, run: Run[Probing], setup: Setup) -> Finished:
         few, subset = run.work.data, setup.subset
         labels = subset.new_labels(few.labels)
         probe = fit_probe(run.work.values(setup.store), labels, kept_together(few.items, few.group))

@@ -213,7 +213,7 @@ class Search:
         given = {name: words if name == "features" else value for name, value in self._options().items()}
         return make_policy(self.policy, self.domain.space, seed, **given)
 
-    def _searched(self, run: Run, setup: Setup) -> Finished:
+    def _searched(self, run: Run[Work], setup: Setup) -> Finished:
         from fca.training.devices import device_name
 
         columns, space = self._clean(run.work, setup), self.domain.space

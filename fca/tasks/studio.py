@@ -30,6 +30,7 @@ from fca.store.files import DamagedFile, open_to_append, opened, remove, write_w
 from fca.store.journal import Journal, Line
 from fca.tasks import Setup
 from fca.tasks.generate import bound_to_parent, drawn_together, pass_size
+from fca.tasks.predict import Forward
 from fca.types import Classifier, FcaError, ImageData, Model, Run, generator
 
 Seconds = tuple[str | None, float]  # that a draw took, after why it was refused, if it was
@@ -62,7 +63,7 @@ class Work(NamedTuple):
     data: ImageData
     model: Model
     reader: Any  # the encoder as a classifier over prompts, where one is needed
-    clean: Run
+    clean: Run[Forward]
 
 
 class Draw(NamedTuple):
@@ -128,8 +129,8 @@ class Studio:
     Raises FcaError where the model, or the second one, does not know the target.
     """
 
-    def __init__(self, search: Searched, run: Run, setup: Setup) -> None:
-        work: Work = run.work
+    def __init__(self, search: Searched, run: Run[Work], setup: Setup) -> None:
+        work = run.work
         self.search, self.folder, self.seed = search, setup.store.folder(run.run_id), setup.seed
         self.accelerator, self.reader = setup.machine.accelerator, work.reader and work.reader.build()
         networks = [built(model) for model in (work.model, search.second) if model]

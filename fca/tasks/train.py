@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fca.data.splits import for_training
 from fca.tasks import N_TRAIN, N_UNUSED, N_VAL, Setup
 from fca.tasks.adaptation import OF_TRAINING, VAL_TOP1
 from fca.types import Column, Finished, Run
@@ -25,7 +24,7 @@ class Train:
 
     def plan(self, setup: Setup) -> list[Run]:
         """The training and the predictions of the weights that it keeps."""
-        return setup.adaptation.plan(setup, for_training(setup.data))
+        return setup.adaptation.plan(setup.for_training())
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Adapt if that is to be done, then predict the test images."""

@@ -8,10 +8,8 @@ import pytest
 
 from fca.cli.configure import task_columns
 from fca.geometry import ResizeCrop
-from fca.shifts import Clean
-from fca.store import Store, claims, results
+from fca.store import claims, results
 from fca.studies.few_class.similarity import Similarity
-from fca.tasks import Machine, Setup
 from fca.tasks.embed import Embed
 from fca.types import ImageData, Model
 
@@ -62,22 +60,12 @@ class Closeness(Model):
         return 1 - abs(float(a.mean()) - float(b.mean())) / 255
 
 
-def made(**given):
-    """What this task reads of a setup, and nothing else."""
-    setup = object.__new__(Setup)
-    vars(setup).update(given)
-    return setup
-
-
 @pytest.fixture
 def setup(tmp_path):
-    store = Store(tmp_path / "outputs")
-    machine = Machine("cpu", 1, "auto", "auto", workers=1, cache_gb=1.0, checkpoint_s=0.0, keep_weights="snapshots")
-    return made(data=colours(), encoder=Closeness(), shifts=[Clean()], machine=machine, store=store)
-
-
-def changed(setup, **given):
-    return made(**{**vars(setup), **given})
+    job = job_of_keys(
+        {"dataset": "digits", "task": "embed", "outputs": str(tmp_path / "outputs"), "machine.workers": 1}
+    )
+    return replace(job.setup, data=colours(), encoder=Closeness())
 
 
 def run(setup):
@@ -121,13 +109,13 @@ def test_the_sample_is_drawn_by_image_id_and_seed_not_by_the_order_of_items(setu
     items = setup.data.items
     turned = replace(setup.data, items=items.iloc[::-1].reset_index(drop=True))
     backwards = replace(turned, read=lambda i: setup.data.read(len(items) - 1 - i))
-    assert names(setup) == names(changed(setup, data=backwards))
-    seeds = [names(changed(setup, encoder=Closeness(seed=seed))) for seed in range(4)]
+    assert names(setup) == names(replace(setup, data=backwards))
+    seeds = [names(replace(setup, encoder=Closeness(seed=seed))) for seed in range(4)]
     assert len({frozenset(drawn) for drawn in seeds}) > 1
 
 
 def test_the_similarity_analysis_scores_what_the_function_said(setup):
-    finished = run(changed(setup, encoder=Closeness(images_per_class=10)))
+    finished = run(replace(setup, encoder=Closeness(images_per_class=10)))
     row = {**finished.run.about, **finished.columns, "run_id": finished.run.run_id, "task": "embed"}
     folder = setup.store.folder(row["run_id"])
     setup.store.write(row, finished.arrays, claims.acquire(folder), task_columns())
@@ -152,7 +140,7 @@ def test_the_similarity_analysis_scores_what_the_function_said(setup):
 
 def test_another_sample_is_another_run(setup):
     task = Embed("test")
-    ids = {task.plan(changed(setup, encoder=Closeness(seed=s)))[0].run_id for s in (0, 1)}
+    ids = {task.plan(replace(setup, encoder=Closeness(seed=s)))[0].run_id for s in (0, 1)}
     assert len(ids) == 2
 
 

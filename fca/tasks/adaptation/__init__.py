@@ -38,7 +38,7 @@ def about_training(setup: Setup, data: ImageData, name: str) -> dict[str, Any]:
     }
 
 
-def predictions_of(train: Run, setup: Setup, data: ImageData, snapshots: Sequence[str] = (BEST,)) -> list[Run]:
+def predictions_of(train: Run, setup: Setup, data: ImageData, snapshots: Sequence[str] = (BEST,)) -> list[Run[Forward]]:
     """The predict runs of a training's weights on the test images: for each snapshot on clean ones, then by shift."""
     by_label = {shift.label(): shift for shift in (CLEAN, *setup.shifts)}
     check_masks(setup.shifts, data, "test", setup.subset.classes)

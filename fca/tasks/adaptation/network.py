@@ -27,7 +27,7 @@ from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
 from fca.tasks.adaptation.probe import Probing, probing
 from fca.tasks.embed import embedded
-from fca.tasks.predict import adapted_columns, predicted, predictions
+from fca.tasks.predict import Forward, adapted_columns, predicted, predictions
 from fca.training.recipe import FEW_STEPS, Recipe
 from fca.types import Classifier, Column, FcaError, Finished, ImageData, Model, Run
 
@@ -50,7 +50,7 @@ class Training:
     data: ImageData
     model: Model
     recipe: Recipe
-    clean: Run
+    clean: Run[Forward]
     features: Probing | None = None
 
 
@@ -59,11 +59,12 @@ class Network:
     """`adaptation=null`: finetune the model if it has weights, else train it from scratch."""
 
     columns: ClassVar[tuple[Column, ...]] = (BEST_EPOCH, EPOCHS_RUN)
+    summary: ClassVar[tuple[Column | str, ...]] = ()
 
-    def plan(self, setup: Setup, data: ImageData) -> list[Run]:
+    def plan(self, setup: Setup) -> list[Run]:
         """The training and its predictions."""
         way = Scratch() if setup.model.weights_label() is None else Finetune()
-        return way.plan(setup, data)
+        return way.plan(setup)
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Train if that is to be done, then let the weights that it kept predict the test images.
@@ -90,14 +91,14 @@ class Network:
 class Scratch(Network):
     """`adaptation=scratch`: begin with random weights, whatever weights the model was given."""
 
-    def plan(self, setup: Setup, data: ImageData) -> list[Run]:
+    def plan(self, setup: Setup) -> list[Run]:
         """The training and its predictions. Raises FcaError for a model that cannot lose its weights."""
         model = setup.model.from_scratch()
         if model is None:
             step = "name the network itself, e.g. model=resnet18"
             allowed = f"finetune or probe: {setup.model.label()} is given with what it learnt"
             raise FcaError("adaptation", "scratch", allowed, step)
-        return _plan(replace(setup, model=model), data, finetune=False)
+        return _plan(replace(setup, model=model), finetune=False)
 
 
 @dataclass(frozen=True)
@@ -111,16 +112,16 @@ class Finetune(Network):
 
     start: Annotated[str, Allowed(choices=(RANDOM, PROBE))] = RANDOM
 
-    def plan(self, setup: Setup, data: ImageData) -> list[Run]:
+    def plan(self, setup: Setup) -> list[Run]:
         """The training and its predictions, after the features of a probe to start from.
 
         Raises FcaError for a model without weights, and to start from a probe with compat.
         """
         need_weights(setup, "finetune")
         if self.start == RANDOM:
-            return _plan(setup, data, finetune=True)
-        embed, features = probing(setup, data)
-        return [embed, *_plan(setup, data, finetune=True, features=features)]
+            return _plan(setup, finetune=True)
+        embed, features = probing(setup, setup.data)
+        return [embed, *_plan(setup, finetune=True, features=features)]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Embed where that was not done, then train and predict."""
@@ -131,11 +132,12 @@ class Finetune(Network):
             yield from super().run(rest, setup)
 
 
-def _plan(setup: Setup, data: ImageData, *, finetune: bool, features: Probing | None = None) -> list[Run]:
+def _plan(setup: Setup, *, finetune: bool, features: Probing | None = None) -> list[Run]:
     """The training, and the predict runs of its best weights and of every snapshot, under every shift.
 
     features: those of the probe to start from, if that is wanted. Raises FcaError for a recipe out of range.
     """
+    data = setup.data
     setup.recipe.check()
     images, val_images = (sum(data.number(split, setup.subset.classes) for split in part) for part in _parts(setup))
     recipe = replace(setup.recipe, flip=setup.recipe.flip and data.mirror)
@@ -176,7 +178,7 @@ def _parts(setup: Setup) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (("train", "val"), ("test",)) if setup.compat else (("train",), ("val",))
 
 
-def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
+def _fitted(run: Run[Training], setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     """The trained network, the columns of its training, and whether that diverged.
 
     As released (compat), the head has all classes.
@@ -185,7 +187,7 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     from fca.training.devices import devices_name
     from fca.training.loop import Place, fit, seed_everything
 
-    work: Training = run.work
+    work = run.work
     data, machine = work.data, setup.machine
     head = full_set(len(data.classes)) if setup.compat else setup.subset
     keys = [data.classes[c] for c in head.classes]

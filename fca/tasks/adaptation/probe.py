@@ -44,7 +44,7 @@ class Probing:
         return of_every_depth if self.encoder is None else self.encoder.features(of_every_depth)
 
 
-def probing(setup: Setup, data: ImageData) -> tuple[Run, Probing]:
+def probing(setup: Setup, data: ImageData) -> tuple[Run[Forward], Probing]:
     """The run of the network's pass over all images, whatever the subset, and the work of what is fitted to them.
 
     Raises FcaError for a model without weights, and with compat.
@@ -56,6 +56,12 @@ def probing(setup: Setup, data: ImageData) -> tuple[Run, Probing]:
     compiled = setup.model if isinstance(setup.model, Compiled) else None
     features = embed_run(Forward(compiled.every_depth() if compiled else setup.model, data, ALL))
     return features, Probing(data, features.run_id, compiled)
+
+
+def of_features(prediction: Run[Forward], work: Probing) -> Run[Probing]:
+    """The same prediction, made of stored features instead of by the network."""
+    by_features: Run[Any] = prediction
+    return replace(by_features, light=True, work=work)
 
 
 def identity_of_probe(setup: Setup, data: ImageData) -> dict[str, Any]:
@@ -77,12 +83,14 @@ class Probe:
     """
 
     columns: ClassVar[tuple[Column, ...]] = (PENALTY, N_JUDGED)
+    summary: ClassVar[tuple[Column | str, ...]] = ()
 
-    def plan(self, setup: Setup, data: ImageData) -> list[Run]:
+    def plan(self, setup: Setup) -> list[Run]:
         """The features of all images (whatever the subset), then the probe and its predictions, which need no launcher.
 
         Raises FcaError for a model without weights, and with compat.
         """
+        data = setup.data
         features, work = probing(setup, data)
         identity = identity_of_probe(setup, data) | {"adaptation": "probe"}
         identity["layer"] = "as solved"  # before, the stored layer had the same numbers in another order
@@ -91,7 +99,7 @@ class Probe:
         about = {**about_training(setup, data, "probe"), PENALTY_BY: LEFT_OUT}
         train = Run("train", identity, about, features.run_id, light=True, work=work)
         clean, *others = predictions_of(train, setup, data)
-        return [features, train, replace(clean, light=True, work=work), *others]
+        return [features, train, of_features(clean, work), *others]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Embed once; solve for the subset; predict its test images, those of a shift by the network and the probe."""
@@ -103,7 +111,7 @@ class Probe:
         yield from predictions([run for run in runs if run.task == "predict" and not run.light], setup)
 
 
-def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+def _solved(runs: Sequence[Run[Probing]], setup: Setup) -> Iterator[Finished]:
     """The probe of a subset and what it predicts: those of these runs that are wanted."""
     data, subset, features = runs[0].work.data, setup.subset, runs[0].work.features
     values = runs[0].work.values(setup.store)

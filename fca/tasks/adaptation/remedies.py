@@ -6,7 +6,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from fca.studies.reliance.spurious_rank import ranks_of
 from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
 from fca.tasks.adaptation.network import BEST_EPOCH
-from fca.tasks.adaptation.probe import Probing, keep_layer
+from fca.tasks.adaptation.probe import Probing, keep_layer, of_features
 from fca.tasks.embed import ALL, embed_run, embedded
 from fca.tasks.predict import FORWARD, Forward, adapted_columns, prediction_arrays, prediction_columns, predictions
 from fca.types import Column, FcaError, Finished, ImageData, Run, no_mask
@@ -45,6 +45,7 @@ class Remedy:
     """
 
     columns: ClassVar[tuple[Column, ...]] = (BEST_EPOCH, SALIENCY_WEIGHT, STRENGTH)
+    summary: ClassVar[tuple[Column | str, ...]] = ()
 
     epochs: Annotated[int, Allowed(1)]
     lr: Annotated[float, Allowed(above=0)]
@@ -69,11 +70,12 @@ class Remedy:
         if self.solver == "logistic" and self.name != "dfr":
             raise FcaError("adaptation.solver", self.solver, f"adam for {self.name}", "take adaptation=dfr")
 
-    def plan(self, setup: Setup, data: ImageData) -> list[Run]:
+    def plan(self, setup: Setup) -> list[Run]:
         """The features of all images (whatever the subset), the layer, and its predictions.
 
         Raises FcaError for a model without weights, compat, corm without masks, and ranks that do not fit the images.
         """
+        data = setup.data
         ranks = self._images(setup, data)[2]
         need_weights(setup, self.name)
         if setup.compat:
@@ -91,7 +93,7 @@ class Remedy:
         work = Probing(data, features.run_id)
         train = Run("train", identity, about, features.run_id, light=not self.corm, work=work)
         clean, *others = predictions_of(train, setup, data)
-        return [features, train, replace(clean, light=True, work=work), *others]
+        return [features, train, of_features(clean, work), *others]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Embed once; train the layer; predict clean test images by their features, others through the network."""
@@ -102,7 +104,7 @@ class Remedy:
             yield from self._adapted(mine, setup)
         yield from predictions([run for run in runs if run.task == "predict" and run not in mine], setup)
 
-    def _adapted(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def _adapted(self, runs: Sequence[Run[Probing]], setup: Setup) -> Iterator[Finished]:
         """The layer's training and its predictions on clean test images: those of these runs that are wanted."""
         work, subset, train = runs[0].work, setup.subset, runs[0] if runs[0].task == "train" else None
         data, keys = work.data, [work.data.classes[c] for c in subset.classes]

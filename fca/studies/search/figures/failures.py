@@ -153,10 +153,11 @@ def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
             first_estimate = known[known[of.ESTIMATE] == known[of.ESTIMATE].iloc[0]]
             yield _lowest_value(str(search), first_estimate)
 
-        for estimate, partial_search in part.dropna(subset=of.BIAS).groupby(of.ESTIMATE, sort=False):
+        for name, partial_search in part.dropna(subset=of.BIAS).groupby(of.ESTIMATE, sort=False):
+            estimate = str(name)
             if estimate in of.PARTS:
                 of_model = part[part[of.ESTIMATE] == f"{estimate} model"]
-                yield Statement(f"{search}: {_partial_bias(str(estimate), partial_search, of_model)}.")
+                yield Statement(f"{search}: {_partial_bias(estimate, partial_search, of_model)}.")
 
 
 def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
