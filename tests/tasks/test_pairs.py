@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from fca.cli.configure import task_columns
+from fca.cli.jobs import job_of_keys
 from fca.geometry import ResizeCrop
 from fca.store import claims, results
 from fca.studies.few_class.similarity import Similarity
