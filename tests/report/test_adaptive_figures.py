@@ -97,7 +97,7 @@ def test_the_gain_of_choosing_images_is_that_over_random_draws_with_the_same_ban
     assert "With an item bank random images have 0.50 [0.40, 0.60] times" in sentence
     assert sentence.endswith("choosing images by the bank multiplies that by 0.80 [0.70, 1.10].")
     assert with_bank.startswith("On rendered, images chosen by an item bank (defensive_irt + regression) have ")
-    assert with_bank.endswith(" times the squared error in accuracy of Static 3.")
+    assert with_bank.endswith(" times the squared error in accuracy of as many evenly drawn images.")
     without_random_draws = sentences_of(figures.methods_statements, frame)
     assert "item bank" not in " ".join(without_random_draws), "not without what it is compared with"
 

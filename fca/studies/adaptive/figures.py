@@ -132,9 +132,11 @@ squared error in accuracy of as many evenly drawn images (Static 3).
         yield Statement(sentence, small.dots(smallest_first, METHOD, replay.RATIO, hover, line=1.0))
 
         if has_bank:
-            ratio = interval(chosen_by_bank, replay.RATIO)
-            chosen = f"images chosen by an item bank ({_DEFAULT_OF_BANK})"
-            yield Statement(f"On {dataset}, {chosen} have {ratio} times the squared error in {target} of {static}.")
+            yield Statement(
+                f"On {dataset}, images chosen by an item bank ({_DEFAULT_OF_BANK}) have "
+                f"{interval(chosen_by_bank, replay.RATIO)} times the squared error in {target} of as many evenly drawn "
+                "images."
+            )
 
 
 def curves_figure(curves: Table) -> alt.FacetChart:
