@@ -12,9 +12,9 @@ from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats.intervals import interval_over, mean_with_interval
 from fca.stats.irt import IrtFit
-from fca.stats.irt.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
-from fca.stats.irt.item_fit import MeanSquares, Misfit, mean_squares, misfit, replicates
-from fca.stats.irt.score_fit import MOST_ITEMS, score_fit
+from fca.stats.psychometrics.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
+from fca.stats.psychometrics.item_fit import MeanSquares, Misfit, mean_squares, misfit, replicates
+from fca.stats.psychometrics.score_fit import MOST_ITEMS, score_fit
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt import fits

@@ -11,7 +11,7 @@ import pandas as pd
 from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats.intervals import interval_over, mean_with_interval
-from fca.stats.irt.dimensions import held_out_dimensions
+from fca.stats.psychometrics.dimensions import held_out_dimensions
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt import fits

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fca.allowed import Allowed, Seed
 from fca.progress import track
-from fca.stats.irt.facets import FacetFit, fit_facets
+from fca.stats.psychometrics.facets import FacetFit, fit_facets
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, linked_parts, shifted_responses
 from fca.studies.irt import fits

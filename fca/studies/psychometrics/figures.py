@@ -10,13 +10,13 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.figure import Figure
-from fca.studies.irt import dif, dimensionality, information, item_fit, severity_facet
-from fca.studies.irt.dif import DELTA, ETS_CLASS
-from fca.studies.irt.dimensionality import DIMENSIONS, GAIN
 from fca.studies.irt.fits import ABILITY, DIFFICULTY, HOLD_OUT, SUBJECT, not_estimable_lines
-from fca.studies.irt.information import INFORMATION, KIND
-from fca.studies.irt.item_fit import INFIT, INFIT_EXPECTED, INFIT_Z, LIMIT, PAIR_Z
-from fca.studies.irt.severity_facet import EFFECT, STEP
+from fca.studies.psychometrics import dif, dimensionality, information, item_fit, severity_facet
+from fca.studies.psychometrics.dif import DELTA, ETS_CLASS
+from fca.studies.psychometrics.dimensionality import DIMENSIONS, GAIN
+from fca.studies.psychometrics.information import INFORMATION, KIND
+from fca.studies.psychometrics.item_fit import INFIT, INFIT_EXPECTED, INFIT_Z, LIMIT, PAIR_Z
+from fca.studies.psychometrics.severity_facet import EFFECT, STEP
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY
 from fca.types import Table
 

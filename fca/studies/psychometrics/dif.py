@@ -15,8 +15,8 @@ from scipy.stats import false_discovery_control
 from fca.allowed import Allowed, Seed
 from fca.stats.comparison import holm
 from fca.stats.irt import ItemBank, score_ability
-from fca.stats.irt.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
 from fca.stats.irt.model import Items, Subjects
+from fca.stats.psychometrics.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects, unfit
 from fca.studies.irt import fits
