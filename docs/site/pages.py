@@ -44,6 +44,7 @@ NO_OPTION = ("hydra", "local", "experiment")  # folders of conf that have no pag
 STUDIES = {
     "few_class": "Few classes",
     "irt": "Item responses",
+    "psychometrics": "Psychometrics",
     "progressive": "Progressive difficulty",
     "adaptive": "Adaptive tests",
     "reliance": "Object or surroundings",

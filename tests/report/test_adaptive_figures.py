@@ -4,18 +4,17 @@ from typing import ClassVar
 
 import pandas as pd
 import pytest
-from fca.report.figure import visuals_of
 
 from fca.report import style
 from fca.studies.adaptive import figures
 from fca.studies.adaptive.adaptive_tests import AdaptiveTests
 from fca.studies.adaptive.replay import AdaptiveReplay
 from tests.report.invented_adaptive import tables
-from tests.report.specs import FigureClaims, marks, values
+from tests.report.specs import FigureClaims, drawn_findings, marks, sentences_of, values
 
 
 class TestEveryFigure(FigureClaims):
-    FIGURES, tables = figures.FIGURES, staticmethod(tables)
+    FINDINGS, tables = figures.FINDINGS, staticmethod(tables)
     CASES: ClassVar = {"few": {"models": 1}, "many": {"models": 8, "datasets": ("rendered", "photos"), "seeds": (0, 1)}}
 
 
@@ -72,21 +71,21 @@ def test_by_attribute_one_test_a_model_is_drawn():
     assert "several tests" not in " ".join(figure(figures.attributes_figure)["title"]["subtitle"])
 
 
-def test_headlines_have_the_numbers_of_the_tables():
+def test_statements_have_the_numbers_of_the_tables():
     known = tables()
-    accuracy, score = figures.method_headlines(known["adaptive_methods"].frame)
-    start = "rendered: with 25 % of the images, the squared error of accuracy relative to Static 3 is "
+    accuracy, score = sentences_of(figures.methods_statements, known["adaptive_methods"].frame)
+    start = "With 25 % of the images of rendered, an adaptive test (optimal_allocation + stratified) has "
     assert accuracy.startswith(start)
-    assert "for optimal_allocation + stratified" in accuracy
-    assert "score" in score
-    [line] = figures.evaluated_headlines(known["adaptive_asked"].frame)
+    assert accuracy.endswith(" times the squared error in accuracy of as many evenly drawn images (Static 3).")
+    assert "squared error in score" in score
+    [line] = sentences_of(figures.evaluated_statements, known["adaptive_asked"].frame)
     assert line == "rendered: a session shows 2.7 hard images to net0 (top1 50 %) and 2.9 to net2 (top1 52 %)."
-    [line] = figures.live_headlines(known["adaptive_tests"].frame)
+    [line] = sentences_of(figures.live_statements, known["adaptive_tests"].frame)
     assert line.startswith("rendered: 3 adaptive tests of 25 % of the images: 4 of 4 intervals contain the true value")
     assert line.endswith("; 30 % of the time of a full run.")
 
 
-def test_what_a_choice_of_images_gains_is_said_against_random_draws_with_the_same_bank():
+def test_the_gain_of_choosing_images_is_that_over_random_draws_with_the_same_bank():
     """In 4 of 12 cells of published responses a choice by the bank erred more than random draws with that bank."""
     frame = tables()["adaptive_methods"].frame
     frame = frame.assign(ratio_same_bank_low=0.7, ratio_same_bank_high=1.1)
@@ -94,16 +93,17 @@ def test_what_a_choice_of_images_gains_is_said_against_random_draws_with_the_sam
     random = ours.assign(method="random draws, same bank (regression)", policy="random", ratio_same_bank=1.0, ratio=0.5)
     random = random.assign(ratio_low=0.4, ratio_high=0.6)
     both = pd.concat([frame, random], ignore_index=True)
-    sentence, _ = figures.error_answer(both)
+    sentence, with_bank, *_ = sentences_of(figures.methods_statements, both)
     assert "With an item bank random images have 0.50 [0.40, 0.60] times" in sentence
     assert sentence.endswith("choosing images by the bank multiplies that by 0.80 [0.70, 1.10].")
-    headline = next(iter(figures.method_headlines(both)))
-    assert headline.endswith("for defensive_irt + regression, 0.80 [0.70, 1.10] times that of the random draws.")
-    assert "item bank" not in figures.error_answer(frame)[0], "not without what it is compared with"
+    assert with_bank.startswith("On rendered, images chosen by an item bank (defensive_irt + regression) have ")
+    assert with_bank.endswith(" times the squared error in accuracy of as many evenly drawn images.")
+    without_random_draws = sentences_of(figures.methods_statements, frame)
+    assert "item bank" not in " ".join(without_random_draws), "not without what it is compared with"
 
 
 def test_the_report_finds_these_figures():
-    keys = {figure.key for analysis in (AdaptiveReplay(), AdaptiveTests()) for figure in visuals_of(analysis).figures}
+    keys = {finding.key for finding in drawn_findings(AdaptiveReplay(), AdaptiveTests())}
     assert keys >= {
         "adaptive_errors",
         "adaptive_curves",

@@ -6,7 +6,7 @@ import pytest
 from fca.report import style
 from fca.studies.progressive import figures
 from fca.studies.progressive.hierarchy import Hierarchy
-from tests.report.specs import computes, drawn, marks, refuses_empty, values
+from tests.report.specs import computes, drawn, marks, refuses_empty, sentences_of, values
 from tests.studies.steps_lab import able, respond, steps_lab
 
 MODELS = 5
@@ -44,8 +44,8 @@ def test_without_triplets_there_is_no_matched_score(tmp_path):
     parts = style.spec(figures.parts_figure(bare["hierarchy"]))
     assert set(values(parts)["series"]) == {"sessions minus levels: these differ"}
     assert "No triplets are named" in str(parts["title"])
-    [line] = figures.hierarchy_headlines(bare["hierarchy"].frame)
-    assert "No triplets are named: objects are not tested" in line
+    [line] = sentences_of(figures.parts_statements, bare["hierarchy"].frame)
+    assert "no triplets are named: objects are not tested" in line
     for name in ("hierarchy_patterns", "hierarchy_correlation"):
         assert len(bare[name].frame)
     assert drawn(style.spec(figures.correlation_figure(bare["hierarchy"], bare["hierarchy_correlation"])))
@@ -79,23 +79,41 @@ def test_the_heading_has_both_coefficients(tables):
     assert not computes(spec)
 
 
-def test_few_models_have_no_coefficient_as_the_headline_states(tmp_path):
+def test_few_models_have_no_coefficient_as_the_statement_has_it(tmp_path):
     few = made(tmp_path, models=2)
-    [line] = figures.correlation_headlines(few["hierarchy_correlation"].frame)
+    [line] = sentences_of(figures.correlation_statements, few["hierarchy_correlation"].frame)
     assert line == (
         "steps: accuracy and hierarchical score over 2 models: correlation not defined; given level rates not defined."
     )
     assert drawn(style.spec(figures.correlation_figure(few["hierarchy"], few["hierarchy_correlation"])))
 
 
-def test_the_headline_counts_models_whose_objects_fail_in_order(tables):
+def test_the_statement_counts_models_whose_objects_fail_in_order(tables):
     low = {"matched_excess_low": np.array([-0.1, 0.01, 0.02, -0.3, 0.2]), "session_excess_low": 0.1}
     frame = tables["hierarchy"].frame.assign(**low)
-    [unknown] = figures.hierarchy_headlines(frame.assign(matched_excess_low=np.nan))
+    [unknown] = sentences_of(figures.parts_statements, frame.assign(matched_excess_low=np.nan))
     assert "(p of the matching below 0.05; no interval over classes)." in unknown
-    [line] = figures.hierarchy_headlines(frame)
+    [line] = sentences_of(figures.parts_statements, frame)
     assert "in 3 of 5 models (matched minus all triplets" in line
     assert line.endswith("classes and attributes differ in 5 of 5.")
+
+
+def test_a_single_model_has_no_range_of_scores(tables):
+    best = tables["hierarchy"].frame.query("model == 'net4'").assign(hierarchical_score=0.9, session_rates=0.87)
+    best = best.assign(hierarchical_score_low=0.8, hierarchical_score_high=0.95, level_rates=0.85)
+    assert sentences_of(figures.order_statements, best) == [
+        "On steps, net4 fails on the harder image first in 90 % [80, 95] of triplets; its accuracies by level alone "
+        "make 85 %.",
+        "steps: accuracies of each class and attribute alone make 87 % of triplets.",
+    ]
+
+
+def test_models_at_the_level_of_chance_have_no_order(tables):
+    guessing = tables["hierarchy"].frame.assign(at_chance=True)
+    assert sentences_of(figures.order_statements, guessing) == []
+    assert sentences_of(figures.parts_statements, guessing) == [
+        "steps: all models are at the level of chance; in which order they fail shows nothing."
+    ]
 
 
 def test_without_a_line_there_is_nothing_to_draw(tables):

@@ -5,7 +5,8 @@ import pytest
 
 from fca.stats.intervals import wilson
 from fca.studies.progressive.attribute_levels import AttributeLevels
-from fca.studies.progressive.figures import steps_headlines
+from fca.studies.progressive.figures import steps_statements
+from tests.report.specs import sentences_of
 from tests.studies.steps_lab import LEVELS, able, items_of, respond, steps_lab
 
 
@@ -89,8 +90,8 @@ def test_four_classes_that_are_all_alike_show_no_spread_to_go_by(steps):
     found = tables(steps)["attribute_steps"]
     assert found[["drop_low", "drop_high"]].isna().all(axis=None)
     assert dict(zip(found["drop"].round(9), found["verdict"], strict=True)) == {0: "undecided", -1: "no interval"}
-    headlines = list(steps_headlines(found.assign(at_chance=False)))
-    assert any("without an interval (alike in all classes" in line for line in headlines)
+    sentences = sentences_of(steps_statements, found.assign(at_chance=False))
+    assert any("without an interval (alike in all classes" in line for line in sentences)
 
 
 def test_one_class_has_no_interval_over_classes(tmp_path):

@@ -5,15 +5,15 @@ import pytest
 from scipy.special import expit
 
 from fca.stats.irt import fit_irt
-from fca.stats.irt.dif import logistic_dif
 from fca.stats.irt.information import total_information
-from fca.stats.irt.item_fit import mean_squares
+from fca.stats.psychometrics.dif import logistic_dif
+from fca.stats.psychometrics.item_fit import mean_squares
 from fca.store import Store
-from fca.studies.irt.dif import Dif
-from fca.studies.irt.dimensionality import Dimensionality
-from fca.studies.irt.information import Information
-from fca.studies.irt.item_fit import ItemFit
-from fca.studies.irt.severity_facet import SeverityFacet
+from fca.studies.psychometrics.dif import Dif
+from fca.studies.psychometrics.dimensionality import Dimensionality
+from fca.studies.psychometrics.information import Information
+from fca.studies.psychometrics.item_fit import ItemFit
+from fca.studies.psychometrics.severity_facet import SeverityFacet
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
 from tests.studies.conftest import Lab

@@ -8,12 +8,12 @@ from fca.store import Store
 from fca.studies.answers import clean_responses
 from fca.studies.irt import fits
 from fca.studies.irt.ability import Ability
-from fca.studies.irt.dif import Dif
 from fca.studies.irt.figures.irt import fit_headlines
-from fca.studies.irt.information import Information
 from fca.studies.irt.irt import Irt
-from fca.studies.irt.item_fit import ItemFit
-from fca.studies.irt.severity_facet import SeverityFacet
+from fca.studies.psychometrics.dif import Dif
+from fca.studies.psychometrics.information import Information
+from fca.studies.psychometrics.item_fit import ItemFit
+from fca.studies.psychometrics.severity_facet import SeverityFacet
 from fca.types import FcaError
 
 PARTS = ["answers, part 1 of 2", "answers, part 2 of 2"]

@@ -1,4 +1,4 @@
-"""Figures and headlines of analysis=adaptive_replay and adaptive_tests."""
+"""Figures and statements of analysis=adaptive_replay and adaptive_tests, and `FINDINGS`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import altair as alt
 import pandas as pd
 
 from fca.report import kinds, small, style
-from fca.report.figure import Answer, Figure
+from fca.report.finding import Finding, Statement
 from fca.report.small import interval
 from fca.store.columns import PREDICT_S, SHIFT
 from fca.studies.adaptive import adaptive_tests as live
 from fca.studies.adaptive import replay
 from fca.studies.adaptive.adaptive_tests import ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH
-from fca.studies.adaptive.exposure import ABILITY_TAU, COMMON, LARGEST, METHOD, NEVER, REPEATS
+from fca.studies.adaptive.exposure import ABILITY_TAU, ADAPTIVE_EXPOSURE, COMMON, LARGEST, METHOD, NEVER, REPEATS
 from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, SEED, TOP1
 from fca.types import Column, Table, with_interval
 
@@ -46,7 +46,7 @@ _RIGHT = {replay.RIGHT_SECOND: "right in the second round", replay.WHOLE: "right
 LINE = Column("line", str, "", "share", {name: name for name in _RIGHT.values()})
 RESPONSE = Column("response", str, "", "prediction")
 STEP = Column("step", str, "", "round and image")
-MEASURE = Column("value", float, ".2f", "value")
+MEASURE = VALUE.with_format(".2f", "value")
 _SHOWN_BY = (DATASET, POLICY, ESTIMATOR, live.BUDGET, SHARE, MODELS, REPEATS)
 _PANELS = {
     replay.RANK_TAU: "order by estimated accuracy, tau",
@@ -89,6 +89,54 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     )
     chart = kinds.layers(each.encode(tooltip=kinds.tooltips(_MEASURES)), means)
     return style.faceted(chart, frame, title, _FILTERS, height=28 * frame[METHOD].nunique(), columns=2)
+
+
+def methods_statements(methods: pd.DataFrame) -> Iterator[Statement]:
+    """The squared error of the default test against evenly drawn images, and what a choice of images adds to a bank.
+
+    >>> line = {"dataset": "zoo", "target": "accuracy", "budget": 0.25, "share": 0.25, "warning": None}
+    >>> static = line | {"method": "Static 3", "ratio": 1.0, **dict(zip(("policy", "estimator"), replay.BASE))}
+    >>> ours = line | dict(zip(("policy", "estimator"), replay.DEFAULT)) | {"method": " + ".join(replay.DEFAULT)}
+    >>> ours |= {"ratio": 0.6, "ratio_low": 0.4, "ratio_high": 0.9}
+    >>> [statement] = methods_statements(pd.DataFrame([static, ours]))
+    >>> print(statement.sentence)
+    With 25 % of the images of zoo, an adaptive test (optimal_allocation + stratified) has 0.60 [0.40, 0.90] times the \
+squared error in accuracy of as many evenly drawn images (Static 3).
+    """
+    has_smallest_budget = methods[live.BUDGET] == methods[live.BUDGET].min()
+    for target, tests in methods[has_smallest_budget].groupby(TARGET, sort=False):
+        is_static = replay.is_base(tests)
+        is_compared = ~is_static & tests[live.WARNING].isna() & tests[replay.RATIO].notna()
+        compared = tests[is_compared].drop_duplicates(METHOD)
+        by_method = compared.set_index(METHOD).to_dict("index")
+        default = next((name for name in _DEFAULTS if name in by_method), None)
+        if default is None:
+            continue
+
+        ours = by_method[default]
+        dataset, static = ours[DATASET], tests.loc[is_static, METHOD].iloc[0]
+        sentence = (
+            f"With {100 * ours[SHARE]:.3g} % of the images of {dataset}, an adaptive test ({default}) has "
+            f"{interval(ours, replay.RATIO)} times the squared error in {target} of as many evenly drawn images "
+            f"({static})."
+        )
+        chosen_by_bank, random_draws = by_method.get(_DEFAULT_OF_BANK), by_method.get(_RANDOM_DRAWS)
+        has_bank = chosen_by_bank is not None and random_draws is not None
+        if has_bank:
+            sentence += (
+                f" With an item bank random images have {interval(random_draws, replay.RATIO)} times; choosing images "
+                f"by the bank multiplies that by {interval(chosen_by_bank, replay.SAME_BANK)}."
+            )
+        smallest_first = compared.sort_values(replay.RATIO, kind="stable")
+        hover = (METHOD, *with_interval(replay.RATIO))
+        yield Statement(sentence, small.dots(smallest_first, METHOD, replay.RATIO, hover, line=1.0))
+
+        if has_bank:
+            yield Statement(
+                f"On {dataset}, images chosen by an item bank ({_DEFAULT_OF_BANK}) have "
+                f"{interval(chosen_by_bank, replay.RATIO)} times the squared error in {target} of as many evenly drawn "
+                "images."
+            )
 
 
 def curves_figure(curves: Table) -> alt.FacetChart:
@@ -165,6 +213,26 @@ def evaluated_figure(evaluated: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, title, _FILTERS, columns=2, row=22)
 
 
+def evaluated_statements(evaluated: pd.DataFrame) -> Iterator[Statement]:
+    """How many hard images a session has for the weakest and for the most accurate model.
+
+    >>> line = {"dataset": "zoo", "mapping": "Q", "level": "hard"}
+    >>> lines = [line | {"model": "vgg", "top1": 0.5, "asked": 1.6}, line | {"model": "vit", "top1": 0.7, "asked": 3.9}]
+    >>> [statement] = evaluated_statements(pd.DataFrame(lines))
+    >>> print(statement.sentence)
+    zoo: a session shows 1.6 hard images to vgg (top1 50 %) and 3.9 to vit (top1 70 %).
+    """
+    is_hard = (evaluated[LEVEL] == "hard") & (evaluated[replay.MAPPING] == "Q")
+    hard_images = evaluated[is_hard].sort_values(TOP1, kind="stable").to_dict("records")
+    if not hard_images or hard_images[0][TOP1] == hard_images[-1][TOP1]:
+        return
+
+    weakest, strongest = hard_images[0], hard_images[-1]
+    few = f"{weakest[replay.EVALUATED]:.1f} hard images to {weakest[MODEL]} (top1 {100 * weakest[TOP1]:.0f} %)"
+    many = f"{strongest[replay.EVALUATED]:.1f} to {strongest[MODEL]} (top1 {100 * strongest[TOP1]:.0f} %)"
+    yield Statement(f"{weakest[DATASET]}: a session shows {few} and {many}.")
+
+
 def trajectories_figure(trajectories: Table) -> alt.FacetChart:
     """How many sessions have how many points after round one, and what they then get right; a panel a model."""
     frame = trajectories.frame.sort_values([DATASET, TOP1, "points"], kind="stable").reset_index(drop=True)
@@ -234,6 +302,37 @@ def live_figure(tests: Table) -> alt.FacetChart:
     return drawn
 
 
+def live_statements(tests: pd.DataFrame) -> Iterator[Statement]:
+    """How often the intervals contained the truth, and the cost of the tests beside a full run.
+
+    >>> line = {"dataset": "zoo", "policy": "random", "target": "score", "share": 0.25, "covered": True}
+    >>> [statement] = live_statements(pd.DataFrame([line | {"error_pp": -0.5, "time_share": None}]))
+    >>> print(statement.sentence)
+    zoo: 1 adaptive test of 25 % of the images: 1 of 1 intervals contain the true value, error 0.5 points.
+    """
+    is_first_target = tests[TARGET] == tests[TARGET].iloc[0]  # a test has a line for each target
+    count = int(is_first_target.sum())
+    plural = "s" if count > 1 else ""
+    sentence = f"{tests[DATASET].iloc[0]}: {count} adaptive test{plural} of {_percents(tests[SHARE])} of the images"
+
+    with_truth = tests.dropna(subset=live.COVERED)
+    if len(with_truth):
+        error = "error" if len(with_truth) == 1 else "largest error"
+        points = with_truth[live.ERROR].abs().max()
+        covered = f"{int(with_truth[live.COVERED].sum())} of {len(with_truth)} intervals contain the true value"
+        sentence += f": {covered}, {error} {points:.1f} points"
+
+    time_shares = tests[live.TIME_SHARE].dropna()
+    if len(time_shares):
+        sentence += f"; {_percents(time_shares)} of the time of a full run"
+    yield Statement(f"{sentence}.")
+
+
+def _percents(shares: pd.Series) -> str:
+    low, high = (f"{100 * share:.3g}" for share in (shares.min(), shares.max()))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
 def attributes_figure(attributes: Table) -> alt.FacetChart:
     """The same by attribute, of one test a model; a panel a model and target."""
     frame = named(attributes.frame.dropna(subset=ESTIMATE))
@@ -299,133 +398,48 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(row=row, panel=style.panels(frame, DATASET, "named"))
 
 
-def _percents(shares: pd.Series) -> str:
-    low, high = (f"{100 * share:.3g}" for share in (shares.min(), shares.max()))
-    return f"{low} %" if low == high else f"{low} to {high} %"
-
-
-def method_headlines(methods: pd.DataFrame) -> Iterator[str]:
-    """Error of the default test, and of the default with an item bank beside random draws with the same bank.
-
-    >>> line = {"dataset": "zoo", "target": "score", "budget": 0.25, "share": 0.25, "models": 6, "warning": None}
-    >>> static = line | {"method": "Static 3", "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}
-    >>> static |= dict(zip(("policy", "estimator"), replay.BASE))
-    >>> ours = line | {"method": " + ".join(replay.DEFAULT), "ratio": 0.6}
-    >>> ours |= dict(zip(("policy", "estimator"), replay.DEFAULT))
-    >>> list(method_headlines(pd.DataFrame([static, ours | {"ratio_low": 0.4, "ratio_high": 0.9}])))
-    ['zoo: with 25 % of the images, the squared error of score relative to Static 3 is 0.60 [0.40, 0.90] for \
-optimal_allocation + stratified.']
-    """
-    for (dataset, target), part in methods.groupby([DATASET, TARGET], sort=False):
-        part = part[part["budget"] == part["budget"].min()]
-        base = part[replay.is_base(part)]
-        ratios = part.dropna(subset="ratio").drop_duplicates("method").set_index("method").to_dict("index")
-        default = next((name for name in _DEFAULTS if name in ratios), None)
-        if base.empty or default is None:
-            continue
-
-        share, static = _percents(base[SHARE].head(1)), base["method"].iloc[0]
-        sentence = f"{dataset}: with {share} of the images, the squared error of {target} relative to {static} is "
-        sentence += f"{_interval(ratios[default], replay.RATIO)} for {default}"
-        with_bank, random = ratios.get(_DEFAULT_OF_BANK), ratios.get(_RANDOM_DRAWS)
-        if with_bank is not None and random is not None:
-            sentence += f"; with an item bank {_interval(random, replay.RATIO)} for random draws and "
-            sentence += f"{_interval(with_bank, replay.RATIO)} for {_DEFAULT_OF_BANK}, "
-            sentence += f"{_interval(with_bank, replay.SAME_BANK)} times that of the random draws"
-        yield f"{sentence}."
-
-
-def _interval(line: dict[Any, Any], column: Column) -> str:
-    """A ratio with its interval, where there is one."""
-    ends = "" if pd.isna(line[column.low]) else f" [{line[column.low]:.2f}, {line[column.high]:.2f}]"
-    return f"{line[column]:.2f}{ends}"
-
-
-def evaluated_headlines(evaluated: pd.DataFrame) -> Iterator[str]:
-    """How many hard images a session has for the weakest and for the most accurate model.
-
-    >>> line = {"dataset": "zoo", "mapping": "Q", "level": "hard"}
-    >>> lines = [line | {"model": "vgg", "top1": 0.5, "asked": 1.6}, line | {"model": "vit", "top1": 0.7, "asked": 3.9}]
-    >>> list(evaluated_headlines(pd.DataFrame(lines)))
-    ['zoo: a session shows 1.6 hard images to vgg (top1 50 %) and 3.9 to vit (top1 70 %).']
-    """
-    hard = evaluated[(evaluated[LEVEL] == "hard") & (evaluated["mapping"] == "Q")]
-    for dataset, part in hard.groupby(DATASET, sort=False):
-        ends = part.sort_values(TOP1, kind="stable").iloc[[0, -1]].to_dict("records")
-        weak, strong = (f"to {end['model']} (top1 {100 * end['top1']:.0f} %)" for end in ends)
-        few, many = (f"{end['asked']:.1f}" for end in ends)
-        if len(part) > 1 and ends[0][TOP1] < ends[1][TOP1]:
-            yield f"{dataset}: a session shows {few} hard images {weak} and {many} {strong}."
-
-
-def live_headlines(tests: pd.DataFrame) -> Iterator[str]:
-    """How often the intervals contained the truth, and the cost of the tests beside a full run.
-
-    >>> line = {"dataset": "zoo", "policy": "random", "target": "score", "share": 0.25, "covered": True}
-    >>> print(*live_headlines(pd.DataFrame([line | {"error_pp": -0.5, "time_share": None}])))
-    zoo: 1 adaptive test of 25 % of the images: 1 of 1 intervals contain the true value, error 0.5 points.
-    """
-    for dataset, part in tests.groupby(DATASET, sort=False):
-        count = int((part[TARGET] == part[TARGET].iloc[0]).sum())
-        line = f"{dataset}: {count} adaptive test{'s' if count > 1 else ''} of {_percents(part[SHARE])} of the images"
-        known = part.dropna(subset="covered")
-        if len(known):
-            line += f": {int(known['covered'].sum())} of {len(known)} intervals contain the true value, "
-            error = "error" if len(known) == 1 else "largest error"
-            line += f"{error} {known['error_pp'].abs().max():.1f} points"
-        timed = part["time_share"].dropna()
-        yield line + (f"; {_percents(timed)} of the time of a full run." if len(timed) else ".")
-
-
-def error_answer(methods: pd.DataFrame) -> tuple[str, Any] | None:
-    """The squared error of the default test against evenly drawn images, and what a choice of images adds to a bank.
-
-    >>> line = {"dataset": "zoo", "target": "accuracy", "budget": 0.25, "share": 0.25, "warning": None}
-    >>> static = line | {"method": "Static 3", "ratio": 1.0, **dict(zip(("policy", "estimator"), replay.BASE))}
-    >>> ours = line | dict(zip(("policy", "estimator"), replay.DEFAULT)) | {"method": " + ".join(replay.DEFAULT)}
-    >>> print(error_answer(pd.DataFrame([static, ours | {"ratio": 0.6, "ratio_low": 0.4, "ratio_high": 0.9}]))[0])
-    With 25 % of the images of zoo, an adaptive test (optimal_allocation + stratified) has 0.60 [0.40, 0.90] times the \
-squared error of as many evenly drawn images.
-    """
-    least = methods[(methods["budget"] == methods["budget"].min()) & methods["warning"].isna()]
-    part = least[~replay.is_base(least)].dropna(subset=replay.RATIO)
-    if part.empty:
-        return None
-    part = part[(part[DATASET] == part[DATASET].iloc[0]) & (part[TARGET] == part[TARGET].iloc[0])]
-    by_name = part.drop_duplicates("method").set_index("method").to_dict("index")
-    default = next((name for name in _DEFAULTS if name in by_name), None)
-    if default is None:
-        return None
-
-    line = by_name[default]
-    sentence = f"With {_percents(pd.Series([line[SHARE]]))} of the images of {line[DATASET]}, an adaptive test"
-    sentence += (
-        f" ({default}) has {interval(line, replay.RATIO)} times the squared error of as many evenly drawn images."
-    )
-    with_bank = by_name.get(_DEFAULT_OF_BANK)
-    if with_bank is not None and _RANDOM_DRAWS in by_name:
-        random = interval(by_name[_RANDOM_DRAWS], replay.RATIO)
-        sentence += (
-            f" With an item bank random images have {random} times; choosing images by the bank multiplies that "
-        )
-        sentence += f"by {interval(with_bank, replay.SAME_BANK)}."
-    part = part.sort_values(replay.RATIO, kind="stable")
-    hover = (METHOD, *with_interval(replay.RATIO))
-    return sentence, small.dots(part, METHOD, replay.RATIO, hover, line=1.0)
-
-
-_ERRORS, _METHODS, _CURVES, _EXPOSURE, _EVALUATED, _TRAJECTORIES, _SESSIONS = replay.AdaptiveReplay.tables
-_TESTS, _ATTRIBUTES = live.AdaptiveTests.tables
-FIGURES = (
-    Figure("adaptive_errors", "Error of adaptive tests", (_ERRORS, _METHODS), errors_figure),
-    Figure("adaptive_curves", "Error by share of images", (_CURVES,), curves_figure),
-    Figure("adaptive_exposure", "Order of the models, and images asked", (_EXPOSURE, _CURVES), exposure_figure),
-    Figure("adaptive_asked", "Images evaluated by level", (_EVALUATED,), evaluated_figure),
-    Figure("adaptive_trajectories", "Where sessions go", (_TRAJECTORIES,), trajectories_figure),
-    Figure("adaptive_sessions", "A few sessions", (_SESSIONS,), sessions_figure),
-    Figure("adaptive_tests", "Live adaptive tests", (_TESTS,), live_figure),
-    Figure("adaptive_test_attributes", "Live adaptive tests by attribute", (_ATTRIBUTES,), attributes_figure),
-    Figure("adaptive_truth", "Live tests and the truth", (_ATTRIBUTES,), truth_figure),
+FINDINGS = (
+    Finding(
+        "adaptive_methods",
+        "Adaptive tests against evenly drawn images",
+        (replay.ADAPTIVE_METHODS,),
+        "Do fewer images suffice?",
+        methods_statements,
+    ),
+    Finding(
+        "adaptive_errors",
+        "Error of adaptive tests",
+        (replay.ADAPTIVE_ERRORS, replay.ADAPTIVE_METHODS),
+        draw=errors_figure,
+    ),
+    Finding("adaptive_curves", "Error by share of images", (replay.ADAPTIVE_CURVES,), draw=curves_figure),
+    Finding(
+        "adaptive_exposure",
+        "Order of the models, and images asked",
+        (ADAPTIVE_EXPOSURE, replay.ADAPTIVE_CURVES),
+        draw=exposure_figure,
+    ),
+    Finding(
+        "adaptive_asked",
+        "Images evaluated by level",
+        (replay.ADAPTIVE_ASKED,),
+        state=evaluated_statements,
+        draw=evaluated_figure,
+    ),
+    Finding("adaptive_trajectories", "Where sessions go", (replay.ADAPTIVE_TRAJECTORIES,), draw=trajectories_figure),
+    Finding("adaptive_sessions", "A few sessions", (replay.ADAPTIVE_SESSIONS,), draw=sessions_figure),
+    Finding(
+        "adaptive_tests",
+        "Live adaptive tests",
+        (live.ADAPTIVE_TESTS,),
+        state=live_statements,
+        draw=live_figure,
+    ),
+    Finding(
+        "adaptive_test_attributes",
+        "Live adaptive tests by attribute",
+        (live.ADAPTIVE_TEST_ATTRIBUTES,),
+        draw=attributes_figure,
+    ),
+    Finding("adaptive_truth", "Live tests and the truth", (live.ADAPTIVE_TEST_ATTRIBUTES,), draw=truth_figure),
 )
-HEADLINES = {_METHODS.name: method_headlines, _EVALUATED.name: evaluated_headlines, _TESTS.name: live_headlines}
-ANSWERS = (Answer("Do fewer images suffice?", (_METHODS,), error_answer),)

@@ -1,4 +1,4 @@
-"""Figures and headlines of analysis=hierarchy, attribute_levels and validate_levels."""
+"""Figures and statements of analysis=hierarchy, attribute_levels and validate_levels, and `FINDINGS`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import altair as alt
 import pandas as pd
 
 from fca.report import kinds, small, style
-from fca.report.figure import Answer, Figure
+from fca.report.finding import Finding, Statement
 from fca.report.small import ALIKE, interval
 from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
 from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
 from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, SCORE
-from fca.studies.progressive.validate_levels import CONFIDENCE, ValidateLevels
+from fca.studies.progressive.validate_levels import (
+    CONFIDENCE,
+    CONFIDENCE_LEVELS,
+    CONFIDENCE_TRENDS,
+    CONTRADICTIONS_SHOWN,
+)
 from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST, NOTE, all_at_chance
 from fca.types import LEVELS, Column, Table, with_interval
 
@@ -34,7 +39,7 @@ PART = Column("series", str, "", "difference", {name: name for name in _PARTS.va
 VALUE = Column("value", float, ".1%", "triplets that follow the order")
 _HOVER = (DATASET, MODEL, SERIES, *with_interval(VALUE), ACCURACY, SCORE, *BY_LEVEL)
 _HOVER += (hierarchy.P_MATCHED, hierarchy.TRIPLETS, hierarchy.SESSIONS, N_TEST)
-DIFFERENCE = Column("value", float, "+.1%", "share of triplets")
+DIFFERENCE = VALUE.with_format("+.1%", "share of triplets")
 _COLOURS = ("#0072b2", "#009e73", kinds.GREY)
 _SHAPES = ("circle", "square", "diamond")
 _DARK = "#333a44"
@@ -56,6 +61,47 @@ _FOLLOWS = {True: "harder images fail first", False: "an easier image fails firs
 ORDER = Column(hierarchy.FOLLOWS, str, "", "order of failure", {words: words for words in _FOLLOWS.values()})
 BIN = Column("middle", str, "", "confidence (%)")
 _BEST_FIRST = alt.EncodingSortField(ACCURACY, op="max", order="descending")
+SHARE_RIGHT = ACCURACY.with_format(".0%", "accuracy")
+FOLLOWED = hierarchy.HIERARCHICAL_SCORE.with_format(".0%", "triplets that follow the order")
+COST = attribute_levels.DROP.with_format("+.0%", "accuracy lost")
+STEP_NAME = Column("step_name", str, "", "step")
+MOST_NAMES = 10  # of attributes or classes in a sentence
+
+
+def accuracy_statements(models: pd.DataFrame) -> Iterator[Statement]:
+    """Accuracy of the best model, and on easy and hard images.
+
+    >>> line = {"dataset": "zoo", "model": "vit", "accuracy": 0.8, "accuracy_low": 0.7, "accuracy_high": 0.9}
+    >>> vit = line | {"easy": 0.95, "medium": 0.8, "hard": 0.65}
+    >>> [statement] = accuracy_statements(pd.DataFrame([vit, vit | {"model": "vgg", "accuracy": 0.7}]))
+    >>> print(statement.sentence)
+    On zoo, the best of 2 models, vit, is right on 80 % [70, 90] of images: 95 % of easy and 65 % of hard ones.
+    """
+    best_first = models.sort_values(ACCURACY, ascending=False, kind="stable")
+    hover = (MODEL, *with_interval(SHARE_RIGHT), *BY_LEVEL)
+    sentence = f"On {models[DATASET].iloc[0]}, {_accuracy_of_best(best_first)}."
+    yield Statement(sentence, small.dots(best_first, MODEL, SHARE_RIGHT, hover))
+
+
+def _accuracy_of_best(best_first: pd.DataFrame) -> str:
+    best = best_first.iloc[0].to_dict()
+    accuracy = interval(best, SHARE_RIGHT)
+    number = len(best_first)
+    if all_at_chance(best_first):
+        who = "the model is" if number == 1 else f"all {number} models are"
+        return f"{who} at the level of chance: {accuracy} of images right"
+
+    easiest, hardest = LEVELS[0], LEVELS[-1]
+    by_level = f"{100 * best[easiest]:.0f} % of {easiest} and {100 * best[hardest]:.0f} % of {hardest} ones"
+    if number == 1:
+        return f"{best[MODEL]} is right on {accuracy} of images: {by_level}"
+
+    equally_good = small.best_of(best_first, SHARE_RIGHT)[MODEL].tolist()
+    if len(equally_good) == number:
+        return f"all {number} models are right on {accuracy} of images"
+    if len(equally_good) > 1:
+        return f"the best models, {small.listed(equally_good)}, are right on {accuracy} of images"
+    return f"the best of {number} models, {best[MODEL]}, is right on {accuracy} of images: {by_level}"
 
 
 def hierarchy_figure(models: Table) -> alt.FacetChart:
@@ -73,6 +119,46 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
         "attribute) or in all alike.",
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
+
+
+def order_statements(models: pd.DataFrame) -> Iterator[Statement]:
+    """How often the most orderly model fails on hard images before easy ones, then how often all models do.
+
+    >>> line = {"dataset": "zoo", "model": "vit", "hierarchical_score": 0.9, "level_rates": 0.8, "session_rates": 0.88}
+    >>> vit = line | {"hierarchical_score_low": 0.85, "hierarchical_score_high": 0.95}
+    >>> vgg = vit | {"model": "vgg", "hierarchical_score": 0.86}
+    >>> for statement in order_statements(pd.DataFrame([vit, vgg])): print(statement.sentence)
+    On zoo, vit fails on the harder image first in 90 % [85, 95] of triplets; its accuracies by level alone make 80 %.
+    zoo: 2 models follow the order of levels in 86 to 90 % of triplets; their accuracies by level alone make 80 %, \
+those of each class and attribute 88 %.
+    """
+    if all_at_chance(models):
+        return  # `parts_statements` explains why
+
+    best_first = models.sort_values(FOLLOWED, ascending=False, kind="stable")
+    best = best_first.iloc[0].to_dict()
+    dataset = best[DATASET]
+    followed = f"{best[MODEL]} fails on the harder image first in {interval(best, FOLLOWED)} of triplets"
+    made_by_level = f"its accuracies by level alone make {100 * best[hierarchy.LEVEL_RATES]:.0f} %"
+    dots = small.dots(best_first, MODEL, FOLLOWED, (MODEL, *with_interval(FOLLOWED)))
+    yield Statement(f"On {dataset}, {followed}; {made_by_level}.", dots)
+
+    by_session = _percent_range(models[hierarchy.SESSION_RATES])
+    if len(models) == 1:
+        yield Statement(f"{dataset}: accuracies of each class and attribute alone make {by_session} of triplets.")
+        return
+
+    score = _percent_range(models[hierarchy.HIERARCHICAL_SCORE])
+    by_level = _percent_range(models[hierarchy.LEVEL_RATES])
+    yield Statement(
+        f"{dataset}: {len(models)} models follow the order of levels in {score} of triplets; their accuracies by "
+        f"level alone make {by_level}, those of each class and attribute {by_session}."
+    )
+
+
+def _percent_range(shares: pd.Series) -> str:
+    low, high = (f"{100 * share:.0f}" for share in (shares.min(), shares.max()))
+    return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def parts_figure(models: Table) -> alt.FacetChart:
@@ -103,6 +189,38 @@ def _series(frame: pd.DataFrame, names: Mapping[Column, str]) -> pd.DataFrame:
     return long.assign(panel=style.panels(long, DATASET))
 
 
+def parts_statements(models: pd.DataFrame) -> Iterator[Statement]:
+    """For how many models the matching adds to what accuracies make of the score.
+
+    >>> net = {"dataset": "zoo", "matched_excess": 0.02, "matched_excess_low": 0.01, "session_excess_low": 0.04}
+    >>> [statement] = parts_statements(pd.DataFrame([net, net | {"matched_excess_low": -0.01}]))
+    >>> print(statement.sentence)
+    On zoo, the same object fails first when hard, beyond what accuracies make, in 1 of 2 models (matched minus all \
+triplets: 95 % interval over classes above 0); classes and attributes differ in 2 of 2.
+    """
+    dataset = models[DATASET].iloc[0]
+    if all_at_chance(models):
+        yield Statement(f"{dataset}: all models are at the level of chance; in which order they fail shows nothing.")
+        return
+
+    sessions_differ = models[hierarchy.SESSION_EXCESS.low] > 0
+    differ = f"classes and attributes differ in {sessions_differ.sum()} of {len(models)}"
+    if models[hierarchy.MATCHED_EXCESS].isna().all():
+        yield Statement(f"On {dataset}, no triplets are named: objects are not tested; {differ}.")
+        return
+
+    same_object = f"On {dataset}, the same object fails first when hard, beyond what accuracies make, in"
+    if models[hierarchy.MATCHED_EXCESS.low].isna().all():
+        is_significant = models[hierarchy.P_MATCHED] < 0.05
+        test = "p of the matching below 0.05; no interval over classes"
+        yield Statement(f"{same_object} {is_significant.sum()} of {len(models)} models ({test}).")
+        return
+
+    is_above = models[hierarchy.MATCHED_EXCESS.low] > 0
+    test = "matched minus all triplets: 95 % interval over classes above 0"
+    yield Statement(f"{same_object} {is_above.sum()} of {len(models)} models ({test}); {differ}.")
+
+
 def patterns_figure(patterns: Table) -> alt.FacetChart:
     """How often each model shows each of the eight patterns, and how often accuracies alone; one panel a model."""
     frame = patterns.frame.sort_values([DATASET, ACCURACY], ascending=[True, False], kind="stable")
@@ -127,7 +245,7 @@ def patterns_figure(patterns: Table) -> alt.FacetChart:
 
 def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     """Score against accuracy, a point a model, beside what accuracies by level make; coefficients as headings."""
-    heading = {str(name): _heading(part) for name, part in correlation.frame.groupby(DATASET)}
+    heading = {str(name): _coefficients(part) for name, part in correlation.frame.groupby(DATASET)}
     names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.LEVEL_RATES: _SERIES[hierarchy.LEVEL_RATES]}
     frame = _series(models.frame, names)
     frame["panel"] = [f"{panel}\n{heading[name]}" for panel, name in zip(frame["panel"], frame[DATASET], strict=True)]
@@ -151,6 +269,32 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
         "Each point is one model with its 95 % interval. In the panel given level rates, what these make is taken out.",
     )
     return style.faceted(kinds.layers(rules, points, *texts), frame, title, (DATASET, MODEL), height=300)
+
+
+def correlation_statements(correlation: pd.DataFrame) -> Iterator[Statement]:
+    """Accuracy and score over models, plain and given the level rates' score."""
+    dataset, models = correlation[DATASET].iloc[0], correlation[MODELS].iloc[0]
+    yield Statement(f"{dataset}: accuracy and hierarchical score over {models} models: {_coefficients(correlation)}.")
+
+
+def _coefficients(lines: pd.DataFrame) -> str:
+    by_kind = {line[hierarchy.KIND]: r_text(line) for line in lines.to_dict("records")}
+    return f"correlation {by_kind['pearson']}; given level rates {by_kind['partial']}"
+
+
+def r_text(line: Mapping[Any, Any]) -> str:
+    """A coefficient with its interval, or that there is none.
+
+    >>> r_text({"r": 0.77, "r_low": None, "r_high": None, "note": "no interval"})
+    '.77 (no interval)'
+    >>> r_text({"r": -0.5, "r_low": -0.9, "r_high": 0.1, "note": None})
+    '-.50 [-.90, .10]'
+    """
+    if pd.isna(line["r"]):
+        return "not defined"
+    known = [f"{line[name]:.2f}".replace("0.", ".", 1) for name in ("r", "r_low", "r_high") if pd.notna(line[name])]
+    without = f" ({line[NOTE]})" if pd.notna(line[NOTE]) else ""
+    return f"{known[0]}{without}" if len(known) < 3 else f"{known[0]} [{known[1]}, {known[2]}]"
 
 
 def scores_figure(scores: Table) -> alt.FacetChart:
@@ -186,6 +330,69 @@ def steps_figure(steps: Table) -> alt.FacetChart:
     return _by_attribute(
         steps, attribute_levels.DROP, attribute_levels.STEP, title, (DATASET,), line=kinds.ZERO, size=70
     )
+
+
+def steps_statements(steps: pd.DataFrame) -> Iterator[Statement]:
+    """The step of an attribute that costs most accuracy; then in how many attributes each level costs accuracy.
+
+    >>> line = {"dataset": "zoo", "attribute": "size", "step": "medium to hard", "verdict": "falls"}
+    >>> hard = line | {"drop": 0.2, "drop_low": 0.1, "drop_high": 0.3}
+    >>> medium = line | {"step": "easy to medium", "verdict": "undecided", "drop": 0.1, "drop_low": -0.1}
+    >>> for statement in steps_statements(pd.DataFrame([hard, medium])): print(statement.sentence)
+    On zoo, the step from medium to hard size costs most: +20 points [+10, +30] of accuracy.
+    zoo: accuracy falls at both steps, easy to medium and medium to hard, in 0 of 1 attributes; it does not change \
+significantly in size (easy to medium).
+    >>> uncertain = hard | {"drop_low": -0.1, "drop_high": 0.5}
+    >>> print(next(steps_statements(pd.DataFrame([uncertain, medium]))).sentence)
+    On zoo, no step costs accuracy significantly; the step from medium to hard size costs +20 points [-10, +50].
+    """
+    dataset = steps[DATASET].iloc[0]
+    step_names = steps[ATTRIBUTE] + ", " + steps[attribute_levels.STEP]
+    costliest_first = steps.assign(**{STEP_NAME: step_names}).sort_values(COST, ascending=False, kind="stable")
+    dots = small.dots(costliest_first, STEP_NAME, COST, (STEP_NAME, *with_interval(COST)), line=0.0)
+    if all_at_chance(steps):
+        yield Statement(f"Not known: on {dataset}, all models are at the level of chance.", dots)
+        return
+
+    yield Statement(f"On {dataset}, {_costliest_step(costliest_first)}.", dots)
+
+    verdicts = steps[attribute_levels.VERDICT]
+    falls = verdicts.eq(FALLS).groupby(steps[ATTRIBUTE]).all()
+    both_steps = f"both steps, {' and '.join(attribute_levels.STEPS)}, in {falls.sum()} of {len(falls)} attributes"
+    names = steps[ATTRIBUTE] + " (" + steps[attribute_levels.STEP] + ")"
+    exceptions = _exceptions(names, verdicts, attribute_levels.VERDICT.choices)
+    yield Statement(f"{dataset}: accuracy falls at {both_steps}{exceptions}.")
+
+
+def _costliest_step(costliest_first: pd.DataFrame) -> str:
+    significant = costliest_first[costliest_first[COST.low] > 0]
+    without_interval = costliest_first[costliest_first[COST.low].isna() & (costliest_first[COST] > ALIKE)]
+    is_largest = without_interval[COST] >= costliest_first[COST].iloc[0] - ALIKE
+    costly = significant if len(significant) else without_interval[is_largest]
+    if costly.empty:
+        return f"no step costs accuracy significantly; {_step(costliest_first)} costs {_cost(costliest_first)}"
+
+    equally_costly = small.best_of(costly, COST)[STEP_NAME].tolist()
+    if len(equally_costly) > 1:
+        is_all = len(equally_costly) == len(costliest_first)
+        which = "all steps" if is_all else f"the steps {small.listed(equally_costly)}"
+        return f"{which} cost as much: {_cost(costly)} of accuracy"
+
+    costs = "costs most:" if len(costliest_first) > 1 else "costs"
+    if costly[COST].iloc[0] < costliest_first[COST].iloc[0]:
+        costs = "costs most of those that do so significantly:"
+    return f"{_step(costly)} {costs} {_cost(costly)} of accuracy"
+
+
+def _step(ordered: pd.DataFrame) -> str:
+    """The first step, as a sentence has it."""
+    return f"the step from {ordered[attribute_levels.STEP].iloc[0]} {ordered[ATTRIBUTE].iloc[0]}"
+
+
+def _cost(ordered: pd.DataFrame) -> str:
+    """What the first step costs, with its interval, or that there is none."""
+    line = ordered.iloc[0].to_dict()
+    return interval(line, COST) + (" (no interval)" if pd.isna(line[COST.low]) else "")
 
 
 def levels_figure(levels: Table) -> alt.FacetChart:
@@ -257,6 +464,35 @@ def trends_figure(trends: Table) -> alt.FacetChart:
     return style.faceted(kinds.layers(rules, dots), frame, title, (DATASET,), columns=2, row=20)
 
 
+def trends_statements(trends: pd.DataFrame) -> Iterator[Statement]:
+    """In how many attributes and classes confidence falls, and where it does not.
+
+    >>> line = {"dataset": "zoo", "by": "attribute", "value": "size", "verdict": "falls"}
+    >>> [statement] = trends_statements(pd.DataFrame([line, line | {"value": "view", "verdict": "rises"}]))
+    >>> print(statement.sentence)
+    zoo: mean confidence falls at both steps in 1 of 2 attributes; it rises at a step in view.
+    """
+    plural = {"attribute": "attributes", "class": "classes"}
+    for by, tested in trends.groupby(validate_levels.BY, sort=False):
+        verdicts = tested[validate_levels.VERDICT]
+        count = f"{(verdicts == FALLS).sum()} of {len(tested)} {plural[str(by)]}"
+        exceptions = _exceptions(tested[validate_levels.VALUE], verdicts, validate_levels.VERDICT.choices)
+        dataset = tested[DATASET].iloc[0]
+        yield Statement(f"{dataset}: mean confidence falls at both steps in {count}{exceptions}.")
+
+
+def _exceptions(names: pd.Series, verdicts: pd.Series, words: Mapping[str, str]) -> str:
+    """The end of a sentence: where it does not fall, the first names of each verdict in these words."""
+    does_not_fall = verdicts != FALLS
+    clauses = []
+    for verdict, same_verdict in names[does_not_fall].groupby(verdicts[does_not_fall], sort=False):
+        first_names = ", ".join(same_verdict.head(MOST_NAMES))
+        number_left = len(same_verdict) - MOST_NAMES
+        others = f" and {number_left} more" if number_left > 0 else ""
+        clauses.append(f"; it {words[str(verdict)]} in {first_names}{others}")
+    return "".join(clauses)
+
+
 def contradictions_figure(shown: Table) -> alt.FacetChart:
     """A grid of pictures a kind of contradiction, with class, attribute and confidence below each."""
     frame = shown.frame.dropna(subset="thumbnail")
@@ -281,248 +517,73 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
     return drawn
 
 
-def hierarchy_headlines(models: pd.DataFrame) -> Iterator[str]:
-    """The range of the scores, what accuracies alone make of them, and for how many models the matching adds to it.
-
-    >>> line = {"dataset": "zoo", "hierarchical_score": 0.9, "session_rates": 0.88, "level_rates": 0.8, "classes": 9}
-    >>> of_net = {**line, "matched_excess": 0.02, "matched_excess_low": 0.01, "session_excess_low": 0.04}
-    >>> print(*hierarchy_headlines(pd.DataFrame([of_net, {**of_net, "matched_excess_low": -0.01}])))
-    zoo: 2 models follow the order of levels in 90 to 90 % of triplets; their accuracies by level alone make 80 to \
-80 %, those of each class and attribute 88 to 88 %. The same object fails first when hard, beyond that, in 1 of 2 \
-models (matched minus all triplets: 95 % interval over classes above 0); classes and attributes differ in 2 of 2.
-    """
-    for dataset, part in models.groupby(DATASET, sort=False):
-        if all_at_chance(part):
-            yield f"{dataset}: all models are at the level of chance; in which order they fail shows nothing."
-            continue
-        models_follow = "1 model follows" if len(part) == 1 else f"{len(part)} models follow"
-        score, by_session, by_level = (f"{100 * part[c].min():.0f} to {100 * part[c].max():.0f} %" for c in _SERIES)
-        same, differ = (f"{(part[c.low] > 0).sum()} of {len(part)}" for c in _PARTS)
-        objects = (
-            f"The same object fails first when hard, beyond that, in {same} models (matched minus all triplets: 95 % "
-            f"interval over classes above 0); classes and attributes differ in {differ}"
-        )
-        if part[hierarchy.MATCHED_EXCESS].isna().all():
-            objects = f"No triplets are named: objects are not tested; classes and attributes differ in {differ}"
-        elif part[hierarchy.MATCHED_EXCESS.low].isna().all():
-            same = f"{(part[hierarchy.P_MATCHED] < 0.05).sum()} of {len(part)} models"
-            objects = (
-                f"The same object fails first when hard, beyond that, in {same} (p of the matching below 0.05; no "
-                "interval over classes)"
-            )
-        yield (
-            f"{dataset}: {models_follow} the order of levels in {score} of triplets; their accuracies by "
-            f"level alone make {by_level}, those of each class and attribute {by_session}. {objects}."
-        )
-
-
-def correlation_headlines(correlation: pd.DataFrame) -> Iterator[str]:
-    """Accuracy and score over models, plain and given the level rates' score."""
-    for dataset, part in correlation.groupby(DATASET, sort=False):
-        models = part[MODELS].iloc[0]
-        yield f"{dataset}: accuracy and hierarchical score over {models} models: {_heading(part)}."
-
-
-def _heading(lines: pd.DataFrame) -> str:
-    by_kind = {line[hierarchy.KIND]: r_text(line) for line in lines.to_dict("records")}
-    return f"correlation {by_kind['pearson']}; given level rates {by_kind['partial']}"
-
-
-def r_text(line: Mapping[Any, Any]) -> str:
-    """A coefficient with its interval, or that there is none.
-
-    >>> r_text({"r": 0.77, "r_low": None, "r_high": None, "note": "no interval"})
-    '.77 (no interval)'
-    >>> r_text({"r": -0.5, "r_low": -0.9, "r_high": 0.1, "note": None})
-    '-.50 [-.90, .10]'
-    """
-    if pd.isna(line["r"]):
-        return "not defined"
-    known = [f"{line[name]:.2f}".replace("0.", ".", 1) for name in ("r", "r_low", "r_high") if pd.notna(line[name])]
-    without = f" ({line[NOTE]})" if pd.notna(line[NOTE]) else ""
-    return f"{known[0]}{without}" if len(known) < 3 else f"{known[0]} [{known[1]}, {known[2]}]"
-
-
-def steps_headlines(steps: pd.DataFrame) -> Iterator[str]:
-    """In how many attributes each level costs accuracy, and the other attributes.
-
-    >>> line = {"dataset": "zoo", "attribute": "size", "step": "easy to medium", "verdict": "falls"}
-    >>> print(*steps_headlines(pd.DataFrame([line, {**line, "step": "medium to hard", "verdict": "undecided"}])))
-    zoo: accuracy falls at both steps, easy to medium and medium to hard, in 0 of 1 attributes; it does not change \
-significantly in size (medium to hard).
-    """
-    for dataset, part in steps.groupby(DATASET, sort=False):
-        if all_at_chance(part):
-            yield f"{dataset}: all models are at the level of chance; what a harder level costs is not known."
-            continue
-        falls = part["verdict"].eq(FALLS).groupby(part[ATTRIBUTE]).all()
-        named = part.assign(named=part[ATTRIBUTE] + " (" + part[attribute_levels.STEP] + ")")
-        count = f"{' and '.join(attribute_levels.STEPS)}, in {falls.sum()} of {len(falls)} attributes"
-        others = _others(named, "named", attribute_levels.VERDICT)
-        yield f"{dataset}: accuracy falls at both steps, {count}{others}."
-
-
-def trends_headlines(trends: pd.DataFrame) -> Iterator[str]:
-    """In how many attributes and classes confidence falls, and where it does not.
-
-    >>> line = {"dataset": "zoo", "by": "attribute", "value": "size", "verdict": "falls"}
-    >>> list(trends_headlines(pd.DataFrame([line, {**line, "value": "view", "verdict": "rises"}])))
-    ['zoo: mean confidence falls at both steps in 1 of 2 attributes; it rises at a step in view.']
-    """
-    plural = {"attribute": "attributes", "class": "classes"}
-    for (dataset, by), part in trends.groupby([DATASET, "by"], sort=False):
-        count = f"{(part[validate_levels.VERDICT] == FALLS).sum()} of {len(part)} {plural[str(by)]}"
-        others = _others(part, "value", validate_levels.VERDICT)
-        yield f"{dataset}: mean confidence falls at both steps in {count}{others}."
-
-
-def _others(lines: pd.DataFrame, name: str, verdict: Column) -> str:
-    """The rest of a sentence: where it does not fall, ten names of each verdict at most."""
-    found = ""
-    for value, same in lines[lines[verdict] != FALLS].groupby(verdict, sort=False):
-        names = same[name].tolist()
-        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        found += f"; it {verdict.choices[str(value)]} in {', '.join(names[:10])}{more}"
-    return found
-
-
-def contradictions_headlines(shown: pd.DataFrame) -> Iterator[str]:
+def contradictions_statements(shown: pd.DataFrame) -> Iterator[Statement]:
     """How many images contradict their level.
 
     >>> line = {"dataset": "zoo", "kind": "easy, missed by all", "of": 3, "models": 6}
-    >>> list(contradictions_headlines(pd.DataFrame([line])))
-    ['zoo: images that contradict their level for 6 models: 3 easy, but no model is right.']
+    >>> [statement] = contradictions_statements(pd.DataFrame([line]))
+    >>> print(statement.sentence)
+    zoo: images that contradict their level for 6 models: 3 easy, but no model is right.
     """
-    for (dataset, models), part in shown.groupby([DATASET, MODELS], sort=False):
-        counts: dict[str, int] = dict(zip(part["kind"], part["of"], strict=True))
-        named = "; ".join(f"{count} {validate_levels.KIND.choices[kind]}" for kind, count in counts.items())
-        yield f"{dataset}: images that contradict their level for {models} models: {named}."
+    dataset, models = shown[DATASET].iloc[0], shown[MODELS].iloc[0]
+    count_of_kind = dict(zip(shown[validate_levels.KIND], shown[validate_levels.OF], strict=True))
+    counts = "; ".join(f"{count} {validate_levels.KIND.choices[kind]}" for kind, count in count_of_kind.items())
+    yield Statement(f"{dataset}: images that contradict their level for {models} models: {counts}.")
 
 
-_SHARE = Column(ACCURACY, float, ".0%", "accuracy")
-_FOLLOWED = Column(hierarchy.HIERARCHICAL_SCORE, float, ".0%", "triplets that follow the order")
-_COST = Column(attribute_levels.DROP, float, "+.0%", "accuracy lost")
-
-
-def accuracy_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
-    """Accuracy of the best model, and on easy and hard images.
-
-    >>> line = {"dataset": "zoo", "model": "vit", "accuracy": 0.8, "accuracy_low": 0.7, "accuracy_high": 0.9}
-    >>> vit = line | {"easy": 0.95, "medium": 0.8, "hard": 0.65}
-    >>> print(accuracy_answer(pd.DataFrame([vit, vit | {"model": "vgg", "accuracy": 0.7}]))[0])
-    On zoo, the best of 2 models, vit, is right on 80 % [70, 90] of images: 95 % of easy and 65 % of hard ones.
-    """
-    part = models.dropna(subset=ACCURACY).sort_values(ACCURACY, ascending=False, kind="stable")
-    if part.empty:
-        return None
-    line = part.iloc[0].to_dict()
-    chart = small.dots(part, MODEL, _SHARE, (MODEL, *with_interval(_SHARE), *BY_LEVEL))
-    if all_at_chance(part):
-        who = "the model is" if len(part) == 1 else f"all {len(part)} models are"
-        return f"On {line[DATASET]}, {who} at the level of chance: {interval(line, _SHARE)} of images right.", chart
-    ends = " and ".join(f"{100 * line[level]:.0f} % of {level}" for level in (LEVELS[0], LEVELS[-1]))
-    best = small.best_of(part, _SHARE)[MODEL].tolist()
-    if len(part) == 1:
-        right = f"{line[MODEL]} is right on {interval(line, _SHARE)} of images: {ends} ones"
-    elif len(best) == len(part):
-        right = f"all {len(part)} models are right on {interval(line, _SHARE)} of images"
-    elif len(best) > 1:
-        right = f"the best models, {small.listed(best)}, are right on {interval(line, _SHARE)} of images"
-    else:
-        name = f"the best of {len(part)} models, {line[MODEL]},"
-        right = f"{name} is right on {interval(line, _SHARE)} of images: {ends} ones"
-    return f"On {line[DATASET]}, {right}.", chart
-
-
-def order_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
-    """How often the most orderly model fails on hard images before easy ones.
-
-    >>> line = {"dataset": "zoo", "model": "vit", "hierarchical_score": 0.9, "level_rates": 0.8}
-    >>> print(order_answer(pd.DataFrame([line | {"hierarchical_score_low": 0.85, "hierarchical_score_high": 0.95}]))[0])
-    On zoo, vit fails on the harder image first in 90 % [85, 95] of triplets; its accuracies by level alone make 80 %.
-    """
-    part = models.dropna(subset=_FOLLOWED).sort_values(_FOLLOWED, ascending=False, kind="stable")
-    if part.empty:
-        return None
-    line = part.iloc[0].to_dict()
-    if all_at_chance(part):
-        return None
-    followed = f"{line[MODEL]} fails on the harder image first in {interval(line, _FOLLOWED)} of triplets"
-    alone = f"its accuracies by level alone make {100 * line[hierarchy.LEVEL_RATES]:.0f} %"
-    hover = (MODEL, *with_interval(_FOLLOWED))
-    return f"On {line[DATASET]}, {followed}; {alone}.", small.dots(part, MODEL, _FOLLOWED, hover)
-
-
-def cost_answer(steps: pd.DataFrame) -> tuple[str, Any] | None:
-    """The step of an attribute that costs most accuracy.
-
-    >>> line = {"dataset": "zoo", "attribute": "size", "step": "medium to hard", "drop": 0.2, "drop_low": 0.1}
-    >>> lines = [line | {"drop_high": 0.3}, line | {"step": "easy to medium", "drop": 0.1}]
-    >>> print(cost_answer(pd.DataFrame(lines))[0])
-    On zoo, the step from medium to hard size costs most: +20 points [+10, +30] of accuracy.
-    >>> lines[0] |= {"drop_low": -0.1, "drop_high": 0.5}
-    >>> print(cost_answer(pd.DataFrame(lines).assign(drop_low=-0.1))[0])
-    On zoo, no step costs accuracy significantly; the step from medium to hard size costs +20 points [-10, +50].
-    """
-    part = steps.dropna(subset=_COST).sort_values(_COST, ascending=False, kind="stable")
-    if part.empty:
-        return None
-    part = part.assign(named=part[ATTRIBUTE] + ", " + part[attribute_levels.STEP])
-    hover = (Column("named", str, "", "step"), *with_interval(_COST))
-    chart = small.dots(part, "named", _COST, hover, line=0.0)
-    dataset = part[DATASET].iloc[0]
-    if all_at_chance(part):
-        return f"Not known: on {dataset}, all models are at the level of chance.", chart
-
-    significant = part[part[_COST.low] > 0]
-    without_interval = part[part[_COST.low].isna() & (part[_COST] > ALIKE)]
-    is_largest = without_interval[_COST] >= part[_COST].iloc[0] - ALIKE
-    costly = significant if len(significant) else without_interval[is_largest]
-    if costly.empty:
-        return f"On {dataset}, no step costs accuracy significantly; {_step(part)} costs {_cost(part)}.", chart
-    most = small.best_of(costly, _COST)["named"].tolist()
-    if len(most) > 1:
-        equal = "all steps cost" if len(most) == len(part) else f"the steps {small.listed(most)} cost"
-        return f"On {dataset}, {equal} as much: {_cost(costly)} of accuracy.", chart
-    costs = "costs most:" if len(part) > 1 else "costs"
-    if costly[_COST].iloc[0] < part[_COST].iloc[0]:
-        costs = "costs most of those that do so significantly:"
-    return f"On {dataset}, {_step(costly)} {costs} {_cost(costly)} of accuracy.", chart
-
-
-def _step(ordered: pd.DataFrame) -> str:
-    """The first step, as a sentence has it."""
-    return f"the step from {ordered[attribute_levels.STEP].iloc[0]} {ordered[ATTRIBUTE].iloc[0]}"
-
-
-def _cost(ordered: pd.DataFrame) -> str:
-    """What the first step costs, with its interval, or that there is none."""
-    line = ordered.iloc[0].to_dict()
-    return interval(line, _COST) + (" (no interval)" if pd.isna(line[_COST.low]) else "")
-
-
-_BINS, _TRENDS, _CONTRADICTIONS, _ = ValidateLevels.tables
-FIGURES = (
-    Figure("hierarchy", "Hard images fail first", (HIERARCHY,), hierarchy_figure),
-    Figure("hierarchy_parts", "Objects or sessions", (HIERARCHY,), parts_figure),
-    Figure("hierarchy_patterns", "Patterns of right and wrong", (HIERARCHY_PATTERNS,), patterns_figure),
-    Figure("hierarchy_correlation", "Order and accuracy", (HIERARCHY, HIERARCHY_CORRELATION), correlation_figure),
-    Figure("attribute_scores", "Scores by attribute", (ATTRIBUTE_SCORES,), scores_figure),
-    Figure("attribute_steps", "What a level costs", (ATTRIBUTE_STEPS,), steps_figure),
-    Figure("attribute_levels", "Accuracy by attribute and level", (ATTRIBUTE_LEVELS,), levels_figure),
-    Figure("confidence_levels", "Confidence by level", (_BINS,), bins_figure),
-    Figure("confidence_trends", "Confidence by attribute and class", (_TRENDS,), trends_figure),
-    Figure("contradictions", "Images that contradict their level", (_CONTRADICTIONS,), contradictions_figure),
-)
-HEADLINES = {
-    HIERARCHY.name: hierarchy_headlines,
-    HIERARCHY_CORRELATION.name: correlation_headlines,
-    ATTRIBUTE_STEPS.name: steps_headlines,
-    _TRENDS.name: trends_headlines,
-    _CONTRADICTIONS.name: contradictions_headlines,
-}
-ANSWERS = (
-    Answer("How accurate are models, easy to hard?", (HIERARCHY,), accuracy_answer),
-    Answer("What does a harder level cost?", (ATTRIBUTE_STEPS,), cost_answer),
-    Answer("Do hard images fail first?", (HIERARCHY,), order_answer),
+FINDINGS = (
+    Finding(
+        "hierarchy_accuracy",
+        "Accuracy from easy to hard",
+        (HIERARCHY,),
+        "How accurate are models, easy to hard?",
+        accuracy_statements,
+    ),
+    Finding(
+        "attribute_steps",
+        "What a level costs",
+        (ATTRIBUTE_STEPS,),
+        "What does a harder level cost?",
+        steps_statements,
+        steps_figure,
+    ),
+    Finding(
+        "hierarchy",
+        "Hard images fail first",
+        (HIERARCHY,),
+        "Do hard images fail first?",
+        order_statements,
+        hierarchy_figure,
+    ),
+    Finding("hierarchy_parts", "Objects or sessions", (HIERARCHY,), state=parts_statements, draw=parts_figure),
+    Finding("hierarchy_patterns", "Patterns of right and wrong", (HIERARCHY_PATTERNS,), draw=patterns_figure),
+    Finding(
+        "hierarchy_correlation",
+        "Order and accuracy",
+        (HIERARCHY, HIERARCHY_CORRELATION),
+        draw=correlation_figure,
+    ),
+    Finding(
+        "hierarchy_coefficients",
+        "Correlation of order and accuracy",
+        (HIERARCHY_CORRELATION,),
+        state=correlation_statements,
+    ),
+    Finding("attribute_scores", "Scores by attribute", (ATTRIBUTE_SCORES,), draw=scores_figure),
+    Finding("attribute_levels", "Accuracy by attribute and level", (ATTRIBUTE_LEVELS,), draw=levels_figure),
+    Finding("confidence_levels", "Confidence by level", (CONFIDENCE_LEVELS,), draw=bins_figure),
+    Finding(
+        "confidence_trends",
+        "Confidence by attribute and class",
+        (CONFIDENCE_TRENDS,),
+        state=trends_statements,
+        draw=trends_figure,
+    ),
+    Finding(
+        "contradictions",
+        "Images that contradict their level",
+        (CONTRADICTIONS_SHOWN,),
+        state=contradictions_statements,
+        draw=contradictions_figure,
+    ),
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fca.stats.irt import MODELS, fit_irt, fit_items
-from fca.stats.irt.item_fit import mean_squares
+from fca.stats.psychometrics.item_fit import mean_squares
 from tests.stats.irt.planted import planted
 
 # difficulties were -0.012, 0, 0, 0.012 with standard errors of 0.1

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from fca.stats.irt import ItemBank, fit_irt
-from fca.stats.irt.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
-from fca.stats.irt.item_fit import replicates
+from fca.stats.psychometrics.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
+from fca.stats.psychometrics.item_fit import replicates
 from tests.stats.irt.planted import planted, with_holes
 
 
@@ -18,7 +18,7 @@ def fitted():
 
 def test_q3_is_the_correlation_of_residuals_whatever_the_blocks(fitted, monkeypatch):
     responses, fit = fitted
-    monkeypatch.setattr("fca.stats.irt.dependence.BLOCK", 7)
+    monkeypatch.setattr("fca.stats.psychometrics.dependence.BLOCK", 7)
     residuals = responses - fit.probability()
     p = fit.probability()
     direct = np.corrcoef(residuals.T)[np.triu_indices(60, 1)]

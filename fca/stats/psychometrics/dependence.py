@@ -134,7 +134,8 @@ def highest(responses: Matrix, probability: Matrix) -> float:
     """The highest z of any pair (see `most_dependent`).
 
     No fixed cut such as Q3 = .2 holds for 20 to 90 subjects and millions of pairs; compare with `highest` of responses
-    drawn from the fit and fitted again (`fca.stats.irt.item_fit.replicates`; Christensen, Makransky & Horton 2017).
+    drawn from the fit and fitted again (`fca.stats.psychometrics.item_fit.replicates`; Christensen, Makransky & Horton
+    2017).
 
     >>> highest(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), np.full((4, 2), 0.5))
     2.0

@@ -7,8 +7,8 @@ import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
 from fca.stats.irt import ItemBank, fit_irt
-from fca.stats.irt.item_fit import mean_squares, misfit, replicates
-from fca.stats.irt.score_fit import expected_share, score_chances, score_fit
+from fca.stats.psychometrics.item_fit import mean_squares, misfit, replicates
+from fca.stats.psychometrics.score_fit import expected_share, score_chances, score_fit
 from fca.types import FcaError
 from tests.stats.irt.planted import planted, with_holes
 

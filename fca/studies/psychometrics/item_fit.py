@@ -12,9 +12,9 @@ from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats.intervals import interval_over, mean_with_interval
 from fca.stats.irt import IrtFit
-from fca.stats.irt.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
-from fca.stats.irt.item_fit import MeanSquares, Misfit, mean_squares, misfit, replicates
-from fca.stats.irt.score_fit import MOST_ITEMS, score_fit
+from fca.stats.psychometrics.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
+from fca.stats.psychometrics.item_fit import MeanSquares, Misfit, mean_squares, misfit, replicates
+from fca.stats.psychometrics.score_fit import MOST_ITEMS, score_fit
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt import fits
@@ -41,6 +41,12 @@ _MISFIT = (OUTFIT, OUTFIT_EXPECTED, OUTFIT_Z, INFIT, INFIT_EXPECTED, INFIT_Z)
 Q3 = Column("q3", float, "+.2f", "correlation of residuals (Q3)")
 PAIR_Z = Column("z", float, ".1f", "covariance of residuals, in standard deviations")
 WITHIN = Column("q3_within", float, "+.3f", "mean Q3 of pairs of one class")
+MISFIT_INFIT = Column("misfit_infit", float, ".1%", "share of items with |infit z| above 1.96")
+N_PAIRED = Column("n_paired", int, ".0f", "items whose pairs were searched")
+Z_BY_CHANCE = Column("z_by_chance", float, ".1f", "the same in simulated responses, highest of the replicates")
+PAIRS_BEYOND = Column("pairs_beyond", int, ".0f", "pairs above all simulated ones, 20 at most")
+FIRST = Column("first", str, "", "item")
+SECOND = Column("second", str, "", "item")
 
 ITEM_FIT = TableSpec(
     "item_fit",
@@ -66,14 +72,12 @@ DEPENDENCE = TableSpec(
     "Does the model leave out what items share?",
     YEN,
     (
-        *(DATASET, IRT_MODEL, N_SUBJECTS, N_ITEMS),
-        *(Column("misfit_infit", float, ".1%", "share of items with |infit z| above 1.96"),),
+        *(DATASET, IRT_MODEL, N_SUBJECTS, N_ITEMS, MISFIT_INFIT),
         *(Column("misfit_outfit", float, ".1%", "share of items with |outfit z| above 1.96"),),
         *(Column("q3_mean", float, "+.4f", "mean Q3 of all pairs"), Column("q3_sd", float, ".3f", "its spread")),
-        *(*with_interval(WITHIN), Column("n_paired", int, ".0f", "items whose pairs were searched")),
+        *(*with_interval(WITHIN), N_PAIRED),
         *(Column("z_highest", float, ".1f", "highest residual covariance of a pair, in sd"),),
-        *(Column("z_by_chance", float, ".1f", "the same in simulated responses, highest of the replicates"),),
-        *(Column("pairs_beyond", int, ".0f", "pairs above all simulated ones, 20 at most"), fits.NOT_ESTIMABLE),
+        *(Z_BY_CHANCE, PAIRS_BEYOND, fits.NOT_ESTIMABLE),
     ),
 )
 DEPENDENT_PAIRS = TableSpec(
@@ -81,7 +85,7 @@ DEPENDENT_PAIRS = TableSpec(
     "Which items go together beyond ability?",
     YEN,
     (
-        *(DATASET, Column("first", str, "", "item"), Column("second", str, "", "item")),
+        *(DATASET, FIRST, SECOND),
         *(Column("first_label", str, "", "its class"), Column("second_label", str, "", "its class"), PAIR_Z),
         *(Q3, Column("q3_adjusted", float, "+.2f", "Q3 less the mean of all pairs")),
         Column("beyond_chance", bool, "", "whether it is above all pairs of simulated responses"),

@@ -23,6 +23,8 @@ GRID = 61
 INFORMATION = Column("information", float, ".1f", "Fisher information of all items")
 ERROR = Column("standard_error", float, ".3f", "standard error of ability there")
 KIND = Column("kind", str, "", "curve of the test, or a subject")
+MARGINAL = Column("marginal", float, ".4f", "marginal reliability, expected from the items")
+ITEMS_95 = Column("items_95", int, ".0f", "items at random for .95")
 
 TEST_INFORMATION = TableSpec(
     "test_information",
@@ -35,11 +37,10 @@ TEST_RELIABILITY = TableSpec(
     "How reliable are abilities, and how many images would do?",
     SOURCE,
     (
-        *(DATASET, IRT_MODEL, N_SUBJECTS, N_ITEMS),
-        *(Column("marginal", float, ".4f", "marginal reliability, expected from the items"),),
+        *(DATASET, IRT_MODEL, N_SUBJECTS, N_ITEMS, MARGINAL),
         *(Column("empirical", float, ".4f", "empirical reliability, of these subjects"),),
         *(Column("items_90", int, ".0f", "items at random for a reliability of .90"),),
-        *(Column("items_95", int, ".0f", "items at random for .95"),),
+        ITEMS_95,
         *(Column("items_99", int, ".0f", "items at random for .99"), fits.NOT_ESTIMABLE),
     ),
 )

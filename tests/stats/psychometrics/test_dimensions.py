@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fca.stats.irt import fit_irt
-from fca.stats.irt.dimensions import fit_dimensions, held_out_dimensions
+from fca.stats.psychometrics.dimensions import fit_dimensions, held_out_dimensions
 from fca.types import FcaError
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats.intervals import interval_over, mean_with_interval
-from fca.stats.irt.dimensions import held_out_dimensions
+from fca.stats.psychometrics.dimensions import held_out_dimensions
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt import fits
@@ -22,13 +22,14 @@ from fca.types import Column, Table, with_interval
 DIMENSIONS = Column("dimensions", int, ".0f", "dimensions of ability")
 NLL = Column("held_out_nll", float, ".4f", "log loss of hidden responses")
 GAIN = Column("gain", float, "+.4f", "log loss saved by the last dimension; above 0: it predicts better")
+CHOSEN = Column("chosen", bool, "", "whether this number is taken")
 DIMENSIONALITY = TableSpec(
     "dimensionality",
     "Does one ability explain the responses, or do more predict held-out ones better?",
     "Reckase (Multidimensional item response theory, 2009); predictive comparison as in arXiv:2106.00840",
     (
         *(DATASET, HOLD_OUT, DIMENSIONS, NLL, *with_interval(GAIN)),
-        *(Column("chosen", bool, "", "whether this number is taken"), N_SUBJECTS, N_MODELS, N_ITEMS),
+        *(CHOSEN, N_SUBJECTS, N_MODELS, N_ITEMS),
     ),
 )
 METHOD = {

@@ -1,7 +1,7 @@
 """S-X²: does an item follow its curve at every number of right responses (Orlando & Thissen 2000)?
 
 For tests of few items taken by many subjects. With thousands of items every subject has a score of its own, and there
-is nothing to compare; infit and outfit (`fca.stats.irt.item_fit`) are for that.
+is nothing to compare; infit and outfit (`fca.stats.psychometrics.item_fit`) are for that.
 """
 
 from __future__ import annotations

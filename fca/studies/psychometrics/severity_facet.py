@@ -12,7 +12,7 @@ import pandas as pd
 
 from fca.allowed import Allowed, Seed
 from fca.progress import track
-from fca.stats.irt.facets import FacetFit, fit_facets
+from fca.stats.psychometrics.facets import FacetFit, fit_facets
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, linked_parts, shifted_responses
 from fca.studies.irt import fits
@@ -25,6 +25,7 @@ SOURCE = "Fischer (linear logistic test model, 1973); De Boeck & Wilson, 2004, c
 STEP = Column("step", float, "+.3f", "logits of difficulty that a step of severity adds")
 EFFECT = Column("effect", float, "+.2f", "logits of difficulty that this severity adds to clean images")
 IMAGES = Column("images", int, ".0f", "images")
+LINE = Column("line", float, "+.2f", "the straight line there")
 
 SEVERITY_FACET = TableSpec(
     "severity_facet",
@@ -40,7 +41,7 @@ SEVERITY_EFFECTS = TableSpec(
     "severity_effects",
     "Does difficulty grow evenly with severity?",
     SOURCE,
-    (DATASET, CORRUPTION, SEVERITY, *with_interval(EFFECT), Column("line", float, "+.2f", "the straight line there")),
+    (DATASET, CORRUPTION, SEVERITY, *with_interval(EFFECT), LINE),
 )
 SEVERITY_NETWORKS = TableSpec(
     "severity_networks",

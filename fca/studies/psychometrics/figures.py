@@ -1,0 +1,364 @@
+"""Fit, dependence, information, dimensions, DIF and severity: figures and sentences of what users of mirt look for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from fca.report import kinds, small, style
+from fca.report.finding import Finding, Statement
+from fca.report.small import interval
+from fca.studies.irt.fits import (
+    ABILITY,
+    DIFFICULTY,
+    HOLD_OUT,
+    IRT_MODEL,
+    N_ITEMS,
+    SUBJECT,
+    not_estimable_lines,
+)
+from fca.studies.psychometrics import dif, dimensionality, information, item_fit, severity_facet
+from fca.studies.psychometrics.dif import DELTA, ETS_CLASS
+from fca.studies.psychometrics.dimensionality import DIMENSIONS, GAIN
+from fca.studies.psychometrics.information import INFORMATION, KIND
+from fca.studies.psychometrics.item_fit import INFIT, INFIT_EXPECTED, INFIT_Z, LIMIT, PAIR_Z, WITHIN, Z_BY_CHANCE
+from fca.studies.psychometrics.severity_facet import EFFECT, LINE, STEP
+from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY
+from fca.types import Table
+
+
+def item_fit_figure(sample: Table) -> alt.FacetChart:
+    """Infit of sampled items against difficulty, in standard deviations from what the model makes."""
+    frame = sample.frame.dropna(subset=INFIT_Z)
+    frame = frame.assign(panel=style.panels(frame, DATASET))
+
+    marks: Any = alt.Chart().mark_circle(size=22, opacity=0.5)
+    marks = marks.encode(
+        x=kinds.quantity(alt.X, DIFFICULTY, "difficulty"),
+        y=kinds.quantity(alt.Y, INFIT_Z, "infit, standard deviations from expected"),
+        tooltip=kinds.tooltips(sample.columns),
+    )
+    limits = [kinds.reference(limit, upright=True) for limit in (-LIMIT, LIMIT)]
+
+    title = style.title(
+        "Which images do not follow their curve?",
+        "Each dot is one image of a sample. Above the dashed lines its responses are noisier than expected, below them "
+        "more regular.",
+        "If the model held, at most one of twenty dots would lie outside.",
+    )
+    return style.faceted(kinds.layers(marks, *limits), frame, title, (DATASET,), height=280)
+
+
+def person_fit_figure(persons: Table) -> alt.FacetChart:
+    """Each subject's infit beside what it would be if the model held."""
+    frame = persons.frame.assign(panel=style.panels(persons.frame, DATASET))
+
+    rows = kinds.category(alt.Y, SUBJECT, alt.EncodingSortField(INFIT, order="descending"))
+    base: Any = alt.Chart().encode(y=rows, tooltip=kinds.tooltips(persons.columns))
+    ticks = base.mark_tick(thickness=2, color=kinds.GREY, size=12)
+    ticks = ticks.encode(x=kinds.quantity(alt.X, INFIT_EXPECTED, "infit"))
+    dots = base.mark_point(filled=True, size=55)
+    dots = dots.encode(x=kinds.quantity(alt.X, INFIT, "infit"))
+
+    title = style.title(
+        "Which subjects respond unlike the others of their ability?",
+        "Each dot is the infit of a subject, each tick its infit in simulated responses, for which the model holds.",
+        "A dot right of its tick fails on easy images and solves hard ones too often.",
+    )
+    return style.faceted(kinds.layers(ticks, dots), frame, title, (DATASET,), row=14)
+
+
+def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
+    """The most dependent pairs, and the highest that chance makes."""
+    frame = pairs.frame.merge(dependence.frame[[DATASET, Z_BY_CHANCE]], on=DATASET)
+    pair_names = frame[item_fit.FIRST] + " · " + frame[item_fit.SECOND]
+    frame = frame.assign(panel=style.panels(frame, DATASET), pair=pair_names)
+
+    rows = kinds.category(alt.Y, "pair", alt.EncodingSortField(PAIR_Z, order="descending"), labelLimit=320)
+    chart = kinds.points_with_intervals(PAIR_Z, rows, pairs.columns, line=Z_BY_CHANCE, size=60)
+
+    title = style.title(
+        "Which images go together beyond ability?",
+        "Each mark is the covariance, over subjects, of what the model does not explain of two images; the dashed line "
+        "is the highest of any pair in simulated responses.",
+    )
+    return style.faceted(chart, frame, title, (DATASET,), row=14)
+
+
+def information_figure(curves: Table) -> alt.FacetChart:
+    """Information of the whole set over ability, with the subjects on the curve."""
+    frame = curves.frame.assign(panel=style.panels(curves.frame, DATASET))
+
+    base: Any = alt.Chart().encode(
+        x=kinds.quantity(alt.X, ABILITY, "ability", nice=False, padding=8),
+        y=kinds.quantity(alt.Y, INFORMATION, "Fisher information", zero=True, padding=0),
+        tooltip=kinds.tooltips(curves.columns),
+    )
+    line = base.transform_filter(f"datum.{KIND} == 'curve'").mark_line(strokeWidth=2)
+    dots = base.transform_filter(f"datum.{KIND} == 'subject'").mark_point(filled=True, size=45, color=kinds.CONTRAST[0])
+
+    title = style.title(
+        "At which abilities do the images measure well?",
+        "The line is the information of all images; the standard error of an ability is one over its root. Dots are "
+        "the subjects.",
+    )
+    return style.faceted(kinds.layers(line, dots), frame, title, (DATASET,), height=260)
+
+
+def dimensionality_figure(table: Table) -> alt.FacetChart:
+    """What a second and a third dimension save in predicting hidden responses."""
+    frame = table.frame.dropna(subset=GAIN)
+    frame = frame.assign(panel=style.panels(frame, DATASET))
+
+    coloured = kinds.hue(HOLD_OUT, frame, title="hidden")
+    along = alt.X(f"{DIMENSIONS}:O", title="dimensions", axis=alt.Axis(labelAngle=0))
+    up = kinds.quantity(alt.Y, GAIN, "log loss saved")
+    chart = kinds.points_with_intervals(GAIN, along, table.columns, coloured, dodge=HOLD_OUT, line=kinds.ZERO, scale=up)
+
+    title = style.title(
+        "Does one ability explain the responses?",
+        "Each mark is the log loss of held-out responses that one more dimension saves, with its 95 % interval over "
+        "networks;",
+        "above 0 it predicts better, below 0 it only fits noise.",
+    )
+    return style.faceted(chart, frame, title, (DATASET,), height=240)
+
+
+def dif_figure(sample: Table) -> alt.FacetChart:
+    """Delta of sampled items against difficulty, coloured by its class."""
+    frame = sample.frame.assign(panel=style.panels(sample.frame, DATASET))
+
+    coloured = kinds.hue(ETS_CLASS, frame, title="DIF")
+    across = kinds.quantity(alt.X, DIFFICULTY, "difficulty")
+    chart = kinds.scatter(across, kinds.quantity(alt.Y, DELTA, "ETS delta"), sample.columns, coloured, size=30)
+
+    title = style.title(
+        "Which images are harder for one kind of model at equal ability?",
+        "Each dot is one image of a sample of those that can be tested; below 0 it is harder for the focal group.",
+        "With few models large values are mostly noise: classes B and C also need significance.",
+    )
+    return style.faceted(kinds.layers(kinds.reference(kinds.ZERO, upright=True), chart), frame, title, (DATASET,))
+
+
+def severity_facet_figure(effects: Table) -> alt.FacetChart:
+    """Difficulty that each severity adds, with its interval, and the straight line through clean images."""
+    frame = effects.frame.assign(panel=style.panels(effects.frame, DATASET, CORRUPTION))
+
+    along = alt.X(f"{SEVERITY}:O", title="severity", axis=alt.Axis(labelAngle=0))
+    up = kinds.quantity(alt.Y, EFFECT, "added difficulty (logits)", zero=True)
+    dots = kinds.points_with_intervals(EFFECT, along, effects.columns, scale=up, size=60)
+    straight: Any = alt.Chart().mark_line(strokeDash=[5, 3], color=kinds.GREY)
+    straight = straight.encode(x=along, y=f"{LINE}:Q")
+
+    title = style.title(
+        "How much difficulty does each severity add?",
+        "Each dot is the difficulty that one severity adds, with its 95 % interval over networks; the dashed line has "
+        "the same step at each severity.",
+    )
+    return style.faceted(kinds.layers(straight, dots), frame, title, (DATASET, CORRUPTION), height=200)
+
+
+def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
+    """The step of each network beside the common one, a row a corruption."""
+    of_networks = networks.frame.dropna(subset=STEP).assign(mark="network")
+    frame = pd.concat([of_networks, steps.frame.assign(mark="common")])
+    frame["panel"] = style.panels(frame, DATASET)
+
+    along = kinds.category(alt.Y, CORRUPTION)
+    axis = kinds.quantity(alt.X, STEP, "difficulty that a step of severity adds (logits)", zero=True)
+    single: Any = alt.Chart().transform_filter("datum.mark == 'network'").mark_point(size=40, color=kinds.GREY)
+    single = single.encode(x=axis, y=along, tooltip=kinds.tooltips(networks.columns))
+    common = kinds.points_with_intervals(
+        STEP, along, steps.columns, where="datum.mark == 'common'", scale=axis, size=80, line=0.0
+    )
+
+    title = style.title(
+        "Does a step of severity cost every network as much?",
+        "Filled marks are the step that all networks share, with its 95 % interval over networks; open marks are "
+        "single networks.",
+        "Where open dots lie far apart, no single step describes all networks.",
+    )
+    return style.faceted(kinds.layers(single, common), frame, title, (DATASET, CORRUPTION), row=32)
+
+
+def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:
+    """How many items misfit, and whether classes or single pairs share more than ability.
+
+    >>> line = {"dataset": "zoo", "misfit_infit": 0.1, "q3_within": 0.02, "q3_within_low": 0.01, "q3_within_high": 0.03}
+    >>> line |= {"pairs_beyond": 0, "n_paired": 90, "irt_model": "2pl"}
+    >>> for statement in dependence_statements(pd.DataFrame([line])): print(statement.sentence)
+    zoo: 10% of the items have an infit beyond 1.96 standard deviations of the 2pl's (at most 5% if it held).
+    zoo: mean Q3 of images of one class +0.020 [+0.010, +0.030]; no pair of 90 images above chance.
+    """
+    yield from _not_estimable(dependence)
+
+    for line in dependence.to_dict("records"):
+        if pd.notna(line[item_fit.MISFIT_INFIT]):
+            share = f"{line[item_fit.MISFIT_INFIT]:.0%} of the items"
+            beyond = f"beyond {LIMIT} standard deviations of the {line[IRT_MODEL]}'s (at most 5% if it held)"
+            yield Statement(f"{line[DATASET]}: {share} have an infit {beyond}.")
+
+        if pd.notna(line[item_fit.PAIRS_BEYOND]):
+            q3 = f"mean Q3 of images of one class {interval(line, WITHIN)}; " if pd.notna(line[WITHIN]) else ""
+            pairs = f"{_pairs(int(line[item_fit.PAIRS_BEYOND]))} of {int(line[item_fit.N_PAIRED]):,} images"
+            yield Statement(f"{line[DATASET]}: {q3}{pairs} above chance.")
+
+
+def _pairs(number: int) -> str:
+    """A number of pairs, of which the table has at most `LISTED`."""
+    if number == 0:
+        return "no pair"
+    if number == 1:
+        return "1 pair"
+    return f"{number} pairs or more" if number == item_fit.LISTED else f"{number} pairs"
+
+
+def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
+    """How reliable abilities are, and how many images are enough.
+
+    >>> line = {"dataset": "zoo", "n_items": 1000, "marginal": 0.99, "items_95": 120}
+    >>> for statement in reliability_statements(pd.DataFrame([line])): print(statement.sentence)
+    zoo: 1,000 images measure ability with a marginal reliability of 0.9900; 120 at random would reach 0.95.
+    """
+    yield from _not_estimable(reliability)
+
+    for line in reliability.to_dict("records"):
+        marginal = f"a marginal reliability of {line[information.MARGINAL]:.4f}"
+        measured = f"{line[N_ITEMS]:,} images measure ability with {marginal}"
+        enough = f"{line[information.ITEMS_95]:,} at random would reach 0.95"
+        yield Statement(f"{line[DATASET]}: {measured}; {enough}.")
+
+
+def dimensionality_statements(table: pd.DataFrame) -> Iterator[Statement]:
+    """How many dimensions are taken, by each way of hiding.
+
+    >>> line = {"dataset": "zoo", "hold_out": "subjects", "dimensions": 1, "chosen": True, "held_out_nll": 0.5}
+    >>> for statement in dimensionality_statements(pd.DataFrame([line])): print(statement.sentence)
+    zoo: held-out subjects show 1 dimension of ability (log loss 0.5000).
+    """
+    chosen = table[table[dimensionality.CHOSEN].astype(bool)]
+    for line in chosen.to_dict("records"):
+        dimensions = f"{line[DIMENSIONS]} dimension{'s' if line[DIMENSIONS] > 1 else ''} of ability"
+        loss = f"log loss {line[dimensionality.NLL]:.4f}"
+        yield Statement(f"{line[DATASET]}: held-out {line[HOLD_OUT]} show {dimensions} ({loss}).")
+
+
+def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
+    """How many items have DIF, among how many that can be tested.
+
+    >>> line = {"dataset": "zoo", "n_focal": 5, "n_reference": 9, "n_matched": 12, "n_tested": 90, "n_items": 100}
+    >>> lines = [line | {"class_c": 3, "beyond_bh": 1}, line | {"n_tested": 0, "class_c": 0, "beyond_bh": 0}]
+    >>> for statement in dif_statements(pd.DataFrame(lines)): print(statement.sentence)
+    zoo: 5 against 9 models (12 matched): 3 of 90 tested items have large DIF (class C), 1 after correction.
+    zoo: 5 against 9 models: their abilities do not overlap enough to compare any of 100 items.
+    """
+    yield from _not_estimable(summary)
+
+    for line in summary.to_dict("records"):
+        groups = f"{line[DATASET]}: {line[dif.N_FOCAL]} against {line[dif.N_REFERENCE]} models"
+        if not line[dif.N_TESTED]:
+            no_overlap = f"their abilities do not overlap enough to compare any of {line[N_ITEMS]:,} items"
+            yield Statement(f"{groups}: {no_overlap}.")
+            continue
+
+        large = f"{line[dif.CLASS_C]:,} of {line[dif.N_TESTED]:,} tested items have large DIF (class C)"
+        corrected = f"{line[dif.BEYOND_BH]:,} after correction"
+        yield Statement(f"{groups} ({line[dif.N_MATCHED]} matched): {large}, {corrected}.")
+
+
+def severity_statements(steps: pd.DataFrame) -> Iterator[Statement]:
+    """Which corruption adds most difficulty a step, and which least.
+
+    >>> line = {"dataset": "zoo", "step_low": 0.4, "step_high": 0.6}
+    >>> lines = [{**line, "corruption": "fog", "step": 0.5}, {**line, "corruption": "snow", "step": 0.45}]
+    >>> for statement in severity_statements(pd.DataFrame(lines)): print(statement.sentence)
+    zoo: a step of severity adds most difficulty under fog, +0.50 logits [+0.40, +0.60]; least under snow, +0.45.
+    """
+    largest = small.best_of(steps, STEP)
+    smallest = small.best_of(steps, STEP, largest=False)
+    logits = _logits(largest.iloc[0].to_dict())
+    under_largest = small.listed(largest[CORRUPTION].tolist())
+
+    adds = f"{steps[DATASET].iloc[0]}: a step of severity adds"
+    if len(steps) == 1:
+        yield Statement(f"{adds} difficulty under {under_largest}, {logits}.")
+    elif len(largest) == len(steps):
+        yield Statement(f"{adds} the same difficulty under {small.all_of(len(steps))}: {logits}.")
+    else:
+        least = f"least under {small.listed(smallest[CORRUPTION].tolist())}, {smallest.iloc[0][STEP]:+.2f}"
+        yield Statement(f"{adds} most difficulty under {under_largest}, {logits}; {least}.")
+
+
+def _logits(line: Mapping[Any, Any]) -> str:
+    """A step with its interval, if it has one."""
+    ends = "" if pd.isna(line[STEP.low]) else f" [{line[STEP.low]:+.2f}, {line[STEP.high]:+.2f}]"
+    return f"{line[STEP]:+.2f} logits{ends}"
+
+
+def network_statements(networks: pd.DataFrame) -> Iterator[Statement]:
+    """Between which ends the steps of single networks lie, under the corruption where they differ most.
+
+    >>> line = {"dataset": "zoo", "corruption": "fog"}
+    >>> lines = [{**line, "model": "vit", "step": 0.1}, {**line, "model": "cnn", "step": 0.9}]
+    >>> for statement in network_statements(pd.DataFrame(lines)): print(statement.sentence)
+    zoo: of single networks, a step of severity adds +0.10 (vit) to +0.90 logits (cnn) under fog.
+    """
+    fitted = networks.dropna(subset=STEP)
+    if fitted.empty:
+        return
+
+    steps = fitted.groupby(CORRUPTION)[STEP]
+    widest = (steps.max() - steps.min()).idxmax()
+    ordered = fitted[fitted[CORRUPTION] == widest].sort_values(STEP, kind="stable")
+    lowest, highest = ordered.iloc[0], ordered.iloc[-1]
+    if lowest[STEP] < highest[STEP]:
+        ends = f"{lowest[STEP]:+.2f} ({lowest[MODEL]}) to {highest[STEP]:+.2f} logits ({highest[MODEL]})"
+        yield Statement(f"{lowest[DATASET]}: of single networks, a step of severity adds {ends} under {widest}.")
+
+
+def _not_estimable(fits: pd.DataFrame) -> Iterator[Statement]:
+    for sentence in not_estimable_lines(fits):
+        yield Statement(sentence)
+
+
+FINDINGS = (
+    Finding("item_fit", "Item fit", (item_fit.ITEM_FIT_SHOWN,), draw=item_fit_figure),
+    Finding("person_fit", "Person fit", (item_fit.PERSON_FIT,), draw=person_fit_figure),
+    Finding(
+        "dependent_pairs",
+        "Local dependence",
+        (item_fit.DEPENDENT_PAIRS, item_fit.DEPENDENCE),
+        draw=pairs_figure,
+    ),
+    Finding("dependence", "Misfit and dependence", (item_fit.DEPENDENCE,), state=dependence_statements),
+    Finding("test_information", "Test information", (information.TEST_INFORMATION,), draw=information_figure),
+    Finding(
+        "test_reliability", "Reliability of abilities", (information.TEST_RELIABILITY,), state=reliability_statements
+    ),
+    Finding(
+        "dimensionality",
+        "Dimensionality",
+        (dimensionality.DIMENSIONALITY,),
+        state=dimensionality_statements,
+        draw=dimensionality_figure,
+    ),
+    Finding("dif", "Differential item functioning", (dif.DIF_SHOWN,), draw=dif_figure),
+    Finding("dif_summary", "Items with DIF", (dif.DIF_SUMMARY,), state=dif_statements),
+    Finding("severity_facet", "Severity as a facet", (severity_facet.SEVERITY_EFFECTS,), draw=severity_facet_figure),
+    Finding("severity_steps", "Steps of severity", (severity_facet.SEVERITY_FACET,), state=severity_statements),
+    Finding(
+        "severity_networks",
+        "Severity by network",
+        (severity_facet.SEVERITY_NETWORKS, severity_facet.SEVERITY_FACET),
+        draw=networks_figure,
+    ),
+    Finding(
+        "network_steps",
+        "Steps of single networks",
+        (severity_facet.SEVERITY_NETWORKS,),
+        state=network_statements,
+    ),
+)
