@@ -6,7 +6,7 @@ import json
 import logging
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from fca.store.files import DamagedFile, read_yaml
 from fca.subset import draw_subset, full_set, key_of, named_subset, number_of_classes
 from fca.tasks import Setup, Task, Tracker
 from fca.tasks.adaptation.network import Network
-from fca.types import Analysis, ClassSubset, Column, Dataset, FcaError, ImageData, Model, Run, check_choice, listed
+from fca.types import Analysis, ClassSubset, Dataset, FcaError, ImageData, Model, Run, check_choice, listed
 
 log = logging.getLogger(__name__)
 
@@ -232,17 +232,6 @@ def _fits(kind: type, name: str, value: Any) -> bool:
         return name == "_target_" or OmegaConf.merge(_schema(kind), {name: value}) is not None
     except OmegaConfBaseException:
         return False
-
-
-@cache
-def task_columns() -> tuple[Column, ...]:
-    """The columns that the tasks and adaptations of conf/ declare, whether or not some run has them."""
-    paths = [path for group in ("task", "adaptation") for path in sorted((CONF / group).glob("*.yaml"))]
-    found: list[Any] = []
-    for path in paths:
-        with suppress(FcaError):  # of a module that the user does not list now
-            found.append(class_of("_target_", OmegaConf.select(OmegaConf.load(path), "_target_")))
-    return tuple(dict.fromkeys(column for declaring in found for column in declaring.columns))
 
 
 @cache

@@ -22,7 +22,7 @@ from fca.allowed import plain_name
 from fca.cli import printable
 from fca.cli.analyse import tables_of
 from fca.cli.application import CONF, ReportConfig, application, check_root, typed_words
-from fca.cli.configure import component, configured, keys_of, store_with_images, task_columns
+from fca.cli.configure import component, configured, keys_of, store_with_images
 from fca.cli.execute import provenance
 from fca.cli.notices import gathered
 from fca.cli.selection import command, query_of
@@ -35,7 +35,7 @@ from fca.report.page import RUNS, Result, answers_of
 from fca.report.pictures import large_pictures
 from fca.store import Store
 from fca.store import results as results_of
-from fca.store.columns import BASE, DATASET, RUN_ID
+from fca.store.columns import DATASET, RUN_ID
 from fca.store.damage import shown
 from fca.store.files import DamagedFile, read_object, write_json
 from fca.store.filters import Filters, words_of
@@ -153,7 +153,7 @@ def _made(config: DictConfig, again: str, folders: Sequence[Path]) -> Made:
     left_out = list(dict.fromkeys(line for table in tables for line in table.parameters.get(DATA_LEFT_OUT, ())))
     large = large_pictures(store, tables)
     before = _on_page(folder)
-    page: Path = maker(folder, results, store.rows(), again, (*BASE, *task_columns()), [*damaged, *left_out], large)
+    page: Path = maker(folder, results, store.rows(), again, store.columns(), [*damaged, *left_out], large)
     lost = before - _on_page(folder)
     gone = {name for name, dataset in lost if dataset is None}
     lost = {(name, dataset) for name, dataset in lost if dataset is None or name not in gone}

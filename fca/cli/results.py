@@ -117,14 +117,11 @@ def results(
 
 
 def frame_with(outputs: str | Path, names: Iterable[str]) -> pd.DataFrame:
-    """All finished runs. If these columns are not all there, also those of tasks that have not run."""
+    """All finished runs. If these columns are not all there, also those that are declared but no run has."""
     frame = store.results(outputs)
     if set(names) <= set(frame):
         return frame
-
-    from fca.cli.configure import task_columns  # a second, for a question that is rarely asked
-
-    return store.results(outputs, columns=task_columns())
+    return store.results(outputs, columns=map(str, store.Store(Path(outputs)).columns()))
 
 
 def _chosen(options: Any, kind: str) -> pd.DataFrame:

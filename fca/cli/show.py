@@ -17,7 +17,7 @@ from fca.cli import Words, printable, refused
 from fca.csv_table import read_table
 from fca.report.pictures import is_pictures
 from fca.store import ENDED_EARLY, State, Store, claims
-from fca.store.columns import BASE, HEADLINES, RECIPE, Row
+from fca.store.columns import HEADLINES, RECIPE, Row
 from fca.store.damage import PROGRESS
 from fca.store.files import DamagedFile, content_of, read_frame, read_object
 from fca.types import FcaError
@@ -90,7 +90,7 @@ def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
     config = flat_config(folder)
     yield from _configuration(config, whole) if config else ("", "configuration: no config.yaml that can be read")
     if row:
-        yield from ("", *_numbers(row), *_classes(store, row), *_relatives(store, row))
+        yield from ("", *_numbers(store, row), *_classes(store, row), *_relatives(store, row))
     yield from _curves(folder)
     command = row.get("command") or (store.error(run_id).get("command") if state in ENDED_EARLY else None)
     yield from ("", f"command\n  {command}") if command else ()
@@ -187,8 +187,8 @@ def with_ends(name: str, row: Row) -> str:
     return _cell(row[name]) + (f" [{_cell(low)}, {_cell(high)}]" if low is not None and high is not None else "")
 
 
-def _numbers(row: Row) -> Iterator[str]:
-    meanings = {str(column): column.meaning for column in BASE}
+def _numbers(store: Store, row: Row) -> Iterator[str]:
+    meanings = {str(column): column.meaning for column in store.columns()}
     names = numbers_of(row)
     width = max(map(len, names), default=0)
     yield "numbers"
@@ -269,9 +269,17 @@ def _table_lines(store: Store, table_id: str) -> Iterator[str]:
     about = read_object(folder / "table.json", name=str, question=str, source=str, parameters=dict, runs=list)
     frame = read_frame(folder / "table.parquet", table_id)
     yield as_text(frame, f"{table_id}  {about['name']}: {about['question']}", LINES)
-    yield from (about["source"], "", "parameters")
+    yield from (about["source"], "", "columns", *_meanings(store, about))
+    yield from ("", "parameters")
     yield from (f"  {key}: {typed_value(value)}" for key, value in about["parameters"].items())
     yield from ("", f"of {len(about['runs'])} runs: {', '.join(map(str, about['runs'][:10]))}", "", *_files(folder))
+
+
+def _meanings(store: Store, about: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each column of a table, with its meaning; none for a table of an earlier version."""
+    columns = store.columns_of_table(about)
+    width = max(map(len, columns), default=0)
+    yield from (f"  {column:{width}}  {column.meaning}".rstrip() for column in columns)
 
 
 def show_job(job: Job) -> list[str]:

@@ -38,6 +38,7 @@ FITTED = "fitted.json"  # beside the weights of a network that was trained whole
 PROGRESS = "progress.json"  # of a training at work: epoch, epochs, images_per_s, left_s (of its own estimate), device
 REMOVED = "removed.json"  # files: weights that the row lists and that were removed on purpose; why
 FILES = Column("files", tuple, "", "name, bytes, xxh3_128, dtype and shape of each file of the run, and of the row")
+SCHEMA = Column("schema", str, "", "what the columns of the row mean: see fca.store.schemas")
 OTHERS = (
     "config.yaml",
     "log.txt",
@@ -65,11 +66,12 @@ class Entry(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A row that is whole, what it lists (None of an earlier version), and its time."""
+    """A row that is whole, what it lists (None of an earlier version), its time, and its schema if it names one."""
 
     row: Row
     files: dict[str, Entry] | None
     mtime_ns: int
+    schema: str | None
 
 
 def is_run_id(name: str) -> bool:
@@ -87,12 +89,11 @@ def is_ours(name: str) -> bool:
     return name in (ROW, ERROR, NOTE, *OTHERS) or is_listed(name)
 
 
-def listing(folder: Path, row: Row) -> bytes:
-    """The content of row.json: the row, a checksum of this content, and a line for each array and weights file."""
+def listing(folder: Path, row: Row, schema: str) -> bytes:
+    """The content of row.json: the row, its schema, a checksum of this content, and a line for each file it lists."""
     names = sorted(name for name in os.listdir(folder) if is_listed(name))  # noqa: PTH208
-    text = json.dumps(
-        {**row, FILES: [PLACE.decode(), *(_of_file(folder / name) for name in names)]}, allow_nan=False, indent=1
-    )
+    files = [PLACE.decode(), *(_of_file(folder / name) for name in names)]
+    text = json.dumps({**row, SCHEMA: schema, FILES: files}, allow_nan=False, indent=1)
     return signed(text.encode())
 
 
@@ -105,22 +106,23 @@ def _of_file(path: Path) -> str:
 
 
 def read_row(folder: str | Path) -> Whole:
-    """A run's row, without `files`. Raises DamagedFile for one that is not whole; FileNotFoundError for none."""
+    """A run's row, what it lists and its schema. Raises DamagedFile if not whole; FileNotFoundError for none."""
     path = f"{folder}/{ROW}"
     content = content_of(path)
     row = parsed(path, content, run_id=str, task=str)
     mtime_ns = os.stat(path).st_mtime_ns  # noqa: PTH116  half the time of Path, over thousands of rows
     if row["run_id"] != os.path.basename(folder):  # noqa: PTH119
         raise DamagedFile(path, f"is the row of run {row['run_id']:.40}")
-    listed = row.pop(FILES, None)
+    listed, schema = row.pop(FILES, None), row.pop(SCHEMA, None)
     if not is_as_signed(content) or (listed is None and PLACE[:9] in content):
         raise DamagedFile(path, "was altered")
     _check_kinds(path, row)
     if listed is None:
-        return Whole(row, None, mtime_ns)
+        return Whole(row, None, mtime_ns, None)
     try:
         parts = [line.split(" ") for line in listed[1:]]
-        return Whole(row, {name: Entry(int(size), digest) for name, size, digest, *_ in parts}, mtime_ns)
+        files = {name: Entry(int(size), digest) for name, size, digest, *_ in parts}
+        return Whole(row, files, mtime_ns, schema if isinstance(schema, str) else None)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DamagedFile(path, "was altered") from error
 

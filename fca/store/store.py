@@ -21,8 +21,8 @@ import pandas as pd
 
 from fca.csv_table import csv_text
 from fca.store import claims, damage
-from fca.store.columns import FLAG, Row, checked
-from fca.store.damage import ERROR, FITTED, NOTE, REMOVED, ROW
+from fca.store.columns import BASE, FLAG, Row, checked
+from fca.store.damage import ERROR, FITTED, NOTE, REMOVED, ROW, SCHEMA
 from fca.store.diverged import DIVERGED, source_of, without_accuracy
 from fca.store.files import (
     DamagedFile,
@@ -41,6 +41,7 @@ from fca.store.files import (
 from fca.store.index import read_rows, row_of
 from fca.store.interruption import was_interrupted
 from fca.store.query import kept
+from fca.store.schemas import keep_schema, known_columns, read_schema
 from fca.types import Arrays, Column, FcaError, ImageData, Table
 
 
@@ -207,11 +208,12 @@ class Store:
 
         columns: those that the run's task declares, beside the ones that all rows share.
         """
-        row = checked(row, columns)
+        own_columns = tuple(columns)
+        row = checked(row, own_columns)
         folder = self.folder(row["run_id"])
         for name, array in arrays.items():
             write_array(folder / f"{name}.npy", array)
-        content = damage.listing(folder, row)
+        content = damage.listing(folder, row, keep_schema(self.outputs, own_columns))
         if not claims.is_mine(folder, token):
             raise ClaimLost(f"run {row['run_id']} was taken over by another worker")
         write_whole(folder / ROW, lambda file: file.write(content))
@@ -306,6 +308,20 @@ class Store:
         stat = path.stat() if path.is_file() else None
         return _items(path, stat and (stat.st_size, stat.st_mtime_ns, stat.st_ino)).copy(deep=False)
 
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of all rows and tables: those that every row shares, and those that stored schemas declare."""
+        return tuple(dict.fromkeys((*BASE, *known_columns(self.outputs))))
+
+    def columns_of_table(self, about: Mapping[str, Any]) -> tuple[Column, ...]:
+        """The columns of a saved table, of which `about` is table.json; none where it names no schema that is whole."""
+        schema = about.get(SCHEMA)
+        if not isinstance(schema, str):
+            return ()
+        try:
+            return read_schema(self.outputs, schema)
+        except DamagedFile:  # the table itself is there
+            return ()
+
     def save(self, table: Table) -> Path:
         """Save an analysis' table under an id of its name, its parameters and the runs it read; returns its folder."""
         meaning = {"name": table.name, "parameters": dict(table.parameters), "runs": sorted(table.runs)}
@@ -313,7 +329,8 @@ class Store:
         folder = self.outputs / "tables" / table_id
         write_frame(folder / "table.parquet", table.frame, table_id)
         write_text(folder / "table.csv", csv_text(table.frame))
-        write_json(folder / "table.json", {**meaning, "question": table.question, "source": table.source})
+        about = {"question": table.question, "source": table.source}
+        write_json(folder / "table.json", {**meaning, **about, SCHEMA: keep_schema(self.outputs, table.columns)})
         return folder
 
 

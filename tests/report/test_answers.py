@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pandas as pd
 import pytest
-from fca.report.finding import Finding, Statement, answers
 
+from fca.report.finding import Finding, Statement, answers
 from fca.types import Table
 
 

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from scipy.special import softmax
 
-from fca.cli.configure import task_columns
 from fca.stats.intervals import wilson
 from fca.store import Store, claims
 from fca.subset import draw_subset
 from fca.types import ImageData
+from tests.support.columns import task_columns
 
 KEYS = ("wolf", "cat", "yak", "ant", "bee", "dog")  # the order of labels, not of the alphabet
 PER_CLASS = 8

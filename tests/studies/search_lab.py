@@ -5,12 +5,12 @@ from collections import defaultdict
 
 import numpy as np
 
-from fca.cli.configure import task_columns
 from fca.stats.intervals import wilson
 from fca.stats.search import Domain
 from fca.stats.search.explain import find_rules, members
 from fca.store import claims
 from fca.types import Column
+from tests.support.columns import task_columns
 
 PROMPT = "A {color} car on a {backdrop} backdrop, during the {time}, it is {weather}."
 FAILING = {"time": "night", "backdrop": "cluttered"}

@@ -13,7 +13,6 @@ import pytest
 from safetensors.numpy import save_file
 
 import fca.studies
-from fca.cli.configure import task_columns
 from fca.store import Store
 from fca.store.columns import BASE
 from fca.studies import rows as select
@@ -32,6 +31,7 @@ from tests.studies.test_metric_truth import cue_data, network
 from tests.studies.test_object_statistics import salient
 from tests.studies.test_recommendation import recommended_study  # noqa: F401
 from tests.studies.test_search_benchmark import searched
+from tests.support.columns import task_columns
 
 JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
 SMALL = {"adaptive_asked", "adaptive_trajectories", "adaptive_sessions"}  # empty below nine images a session

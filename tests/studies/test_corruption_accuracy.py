@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from fca.report.figure import visuals_of
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from fca.report.figure import visuals_of
 from fca.stats.intervals import mean_with_interval
 from fca.store import Store
 from fca.studies.irt.corruption_accuracy import CorruptionAccuracy

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from fca.report.figure import visuals_of
 
 from fca.report import style
-from fca.report.figure import visuals_of
 from fca.store import Store
 from fca.studies.few_class import findings
 from fca.studies.few_class.findings import Findings

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from fca.report.figure import headlines
 
 from fca.report import style
-from fca.report.figure import headlines
 from fca.stats.reliance import relative_foreground_sensitivity as rfs
 from fca.store import Store
 from fca.studies.reliance import reliance

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from fca.report.figure import headlines, visuals_of
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from safetensors.numpy import save_file
 from scipy.stats import rankdata, zscore
 
-from fca.report.figure import headlines, visuals_of
 from fca.report.pictures import Pictures
 from fca.report.style import NothingToDraw, spec
 from fca.stats.intervals import wilson

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.cli.configure import task_columns
 from fca.cli.jobs import job_of_keys
 from fca.geometry import ResizeCrop
 from fca.store import claims, results
 from fca.studies.few_class.similarity import Similarity
 from fca.tasks.embed import Embed
 from fca.types import ImageData, Model
+from tests.support.columns import task_columns
 
 KEYS = ("cat", "ant", "bee")
 COUNTS = (6, 4, 1)  # test images of each

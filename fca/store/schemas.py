@@ -1,0 +1,92 @@
+"""What the columns of stored rows and tables mean, stored once for all that have the same columns.
+
+A row and a table name their schema by its hash, so code that has not imported what declared the columns can print and
+plot them. Rows and tables of earlier versions name none: their columns are shown without a meaning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from fca.store.files import DamagedFile, content_of, parsed, write_text
+from fca.types import Column
+
+FOLDER = "schemas"
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (str, int, float, bool, tuple)}
+_ID = re.compile(r"[0-9a-f]{12}")
+_FORMAT = re.compile(r"[+,]{0,2}(\.\d{1,2})?~?[a-z%]?")  # of d3, as far as columns have them
+
+
+def keep_schema(outputs: Path, columns: Iterable[Column]) -> str:
+    """Write the schema of these columns, if it is not there; returns its id."""
+    text = json.dumps({"columns": [_described(column) for column in columns]}, indent=1, sort_keys=True)
+    schema_id = hashlib.sha256(text.encode()).hexdigest()[:12]
+    path = outputs / FOLDER / f"{schema_id}.json"
+    if not path.is_file():
+        write_text(path, text)
+    return schema_id
+
+
+def _described(column: Column) -> dict[str, Any]:
+    return {
+        "name": str(column),
+        "kind": column.kind.__name__,
+        "format": column.number_format,
+        "meaning": column.meaning,
+        "choices": dict(column.choices),
+        "filters": column.filters,
+    }
+
+
+def read_schema(outputs: Path, schema_id: str) -> tuple[Column, ...]:
+    """The columns of a schema. Raises DamagedFile for a missing one, and for a wrong part, which it names."""
+    path = outputs / FOLDER / f"{schema_id}.json"
+    if not _ID.fullmatch(schema_id):
+        raise DamagedFile(path, "is no schema: its name is no id")
+    try:
+        content = content_of(path)
+    except FileNotFoundError:
+        raise DamagedFile(path, "is missing") from None
+    described = parsed(path, content, columns=list)["columns"]
+    return tuple(_column(path, number, one) for number, one in enumerate(described))
+
+
+def _column(path: Path, number: int, described: object) -> Column:
+    """One column of a schema, which may come from elsewhere."""
+    fields: dict[str, Any] = described if isinstance(described, dict) else {}
+    texts = [fields.get(name) for name in ("name", "kind", "format", "meaning")]
+    choices = fields.get("choices")
+    wrong = None
+    if not all(isinstance(text, str) for text in texts) or not fields["name"]:
+        wrong = "name, kind, format and meaning"
+    elif fields["kind"] not in KINDS:
+        wrong = f"kind {fields['kind']!r:.40}"
+    elif not _FORMAT.fullmatch(fields["format"]):
+        wrong = f"format {fields['format']!r:.40}"
+    elif not isinstance(choices, dict) or not all(isinstance(shown, str) for shown in choices.values()):
+        wrong = "choices"
+    elif not isinstance(fields.get("filters"), bool):
+        wrong = "filters"
+    if wrong is not None:
+        raise DamagedFile(path, f"is no schema: wrong {wrong} of column {number}")
+    kind = KINDS[fields["kind"]]
+    return Column(fields["name"], kind, fields["format"], fields["meaning"], choices or {}, fields["filters"])
+
+
+def known_columns(outputs: Path) -> Iterator[Column]:
+    """The columns of all schemas of a store, each name once; a schema that is damaged is passed over."""
+    names: set[str] = set()
+    for path in sorted((outputs / FOLDER).glob("*.json")):
+        try:
+            columns = read_schema(outputs, path.stem)
+        except DamagedFile:  # what it describes is there all the same
+            continue
+        for column in columns:
+            if column not in names:
+                names.add(str(column))
+                yield column
