@@ -28,6 +28,12 @@ def write_row(store, run_id="0123456789ab", columns=COLUMNS):
     return store.write(row, {}, claims.acquire(store.folder(run_id)), columns)
 
 
+def printed(folder, *words):
+    """What a command prints in a process of its own."""
+    command = [sys.executable, "-m", "fca.cli.main", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
 def test_a_schema_comes_back_as_it_was_declared_and_is_stored_once(tmp_path):
     schema_id = keep_schema(tmp_path, COLUMNS)
     assert keep_schema(tmp_path, list(COLUMNS)) == schema_id
@@ -40,17 +46,9 @@ def test_a_row_knows_its_columns_where_their_task_was_never_imported(tmp_path):
     store = Store(tmp_path / "outputs")
     row = write_row(store)
     assert store.row("0123456789ab") == row, "the schema is no value of the row"
-    code = "from fca.cli.main import main; main(['show', '0123456789ab'])"
-    shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "toys in the box" in shown.stdout
-    absent = subprocess.run(
-        [sys.executable, "-m", "fca.cli.main", "results", "--columns", "toys,names", "--format", "csv"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert absent.stdout == "toys,names\n3,\n", "a declared column that no run has is empty"
+    assert "toys in the box" in printed(tmp_path, "show", "0123456789ab")
+    words = ("results", "--columns", "toys,names", "--format", "csv")
+    assert printed(tmp_path, *words) == "toys,names\n3,\n", "a declared column that no run has is empty"
 
 
 def test_a_table_shows_what_its_columns_mean(tmp_path):
@@ -59,9 +57,7 @@ def test_a_table_shows_what_its_columns_mean(tmp_path):
     folder = store.save(Table("toys", "How many?", "nobody", frame, {}, (), COLUMNS))
     about = json.loads((folder / "table.json").read_text())
     assert declared(store.columns_of_table(about)) == declared(COLUMNS)
-    code = f"from fca.cli.main import main; main(['show', '{folder.name}'])"
-    shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "  share  share of red ones\n" in shown.stdout
+    assert "  share  share of red ones\n" in printed(tmp_path, "show", folder.name)
 
 
 def test_a_store_without_schemas_is_read_without_them(tmp_path):
