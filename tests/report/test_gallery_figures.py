@@ -18,7 +18,7 @@ from fca.studies.irt.figures import labels
 from fca.studies.irt.gallery import GALLERY, PREDICTED
 from tests.report.invented import run_rows
 from tests.report.invented import tables as invented_tables
-from tests.report.specs import computes, values
+from tests.report.specs import computes, sentences_of, values
 from tests.report.test_page import Parts
 
 RED = (220, 20, 30)
@@ -71,8 +71,22 @@ def test_without_pictures_the_page_says_which_run_makes_them():
     bare = gallery_table(pictured=False)
     with pytest.raises(style.NothingToDraw, match="no pictures of zoo; next: fca run task=describe dataset=zoo"):
         labels.gallery_figure(bare)
-    assert any("fca run task=describe dataset=zoo" in line for line in labels.gallery_headlines(bare.frame))
-    assert not any("describe" in line for line in labels.gallery_headlines(gallery_table().frame))
+    sentences = sentences_of(labels.gallery_statements, bare.frame)
+    assert any("fca run task=describe dataset=zoo" in sentence for sentence in sentences)
+    pictured = sentences_of(labels.gallery_statements, gallery_table().frame)
+    assert not any("describe" in sentence for sentence in pictured)
+
+
+def test_of_labels_that_are_equally_suspect_none_is_the_most_suspect():
+    frame = gallery_table().frame
+    [sentence] = sentences_of(labels.gallery_statements, frame)
+    assert sentence.endswith("Its label is one of 10 that are equally suspect."), "the hardest image is among them"
+    frame.loc[frame["kind"] == "suspect", "image_id"] = [f"suspect {at}.png" for at in range(10)]
+    [sentence] = sentences_of(labels.gallery_statements, frame)
+    assert sentence.endswith(
+        "10 labels are equally suspect, among them that of suspect 0.png: it is cat, the models predict dog (9), cat "
+        "(1)."
+    )
 
 
 def test_a_file_of_right_or_wrong_has_pictures_without_predicted_classes():

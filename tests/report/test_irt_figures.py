@@ -7,19 +7,16 @@ import pandas as pd
 import pytest
 
 from fca.report import style
+from fca.report.finding import findings_of, statements
 from fca.stats.irt import fit_irt
 from fca.studies.answers import Gathered
-from fca.studies.irt.figures.irt import (
-    FIGURES,
-    ability_headlines,
-    choice_headlines,
-    fit_headlines,
-    reliability_headlines,
-)
+from fca.studies.irt.figures.irt import ability_statements, fit_statements, reliability_statements
 from fca.studies.irt.irt import (
+    IRT_CHOICE,
     RELIABILITY,
     Calibrated,
     Irt,
+    Reliability,
     abilities,
     curves,
     fit_line,
@@ -28,9 +25,10 @@ from fca.studies.irt.irt import (
     severity_shares,
 )
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects
-from tests.report.specs import computes, drawn, marks, parts, values
+from tests.report.specs import computes, drawn, drawn_findings, marks, parts, sentences_of, values
 
-KNOWN = {one.key: one for one in FIGURES}
+FIGURES = drawn_findings(Irt(), Reliability())
+KNOWN = {finding.key: finding for finding in FIGURES}
 SPECS = {spec.name: spec for spec in (*Irt.tables, RELIABILITY)}
 every_figure = pytest.mark.parametrize("shown", FIGURES, ids=lambda shown: shown.key)
 
@@ -140,7 +138,8 @@ def test_every_subject_and_its_interval_is_drawn():
     ends = f"[{fit['tau_low']:.3f}, {fit['tau_high']:.3f}]"
     assert f"tau {fit['tau']:.3f} {ends}" in drawn["panel"].iloc[0]
     many = {**fit, "n_models": 9, "tau_low": 0.5, "tau_high": 1.0}
-    assert next(fit_headlines(pd.DataFrame([many]))).endswith(f"tau {fit['tau']:.3f} [0.500, 1.000].")
+    [order, *_] = sentences_of(ability_statements, frame, pd.DataFrame([many]))
+    assert order.endswith(f"tau {fit['tau']:.3f} [0.500, 1.000].")
 
 
 def test_the_trait_is_what_the_axis_and_the_sentences_call_it():
@@ -148,8 +147,10 @@ def test_the_trait_is_what_the_axis_and_the_sentences_call_it():
     for shown in (KNOWN["irt_abilities"], KNOWN["irt_curves"]):
         spec = style.spec(shown.draw(*(found[spec.name] for spec in shown.tables)))
         assert any(piece.get("title") == "agreement with shape" for piece in parts(spec))
-    assert all("agreement with shape" in line for line in ability_headlines(found["irt_abilities"].frame))
-    assert "agreement with shape against accuracy over 4 subjects" in next(fit_headlines(found["irt_fits"].frame))
+    sentences = sentences_of(ability_statements, found["irt_abilities"].frame, found["irt_fits"].frame)
+    assert len(sentences) == 2
+    assert all("agreement with shape" in sentence.lower() for sentence in sentences)
+    assert sentences[0].startswith("Agreement with shape orders the 4 subjects of zoo ")
 
 
 def test_the_plane_is_coloured_by_feasibility_where_the_model_has_one():
@@ -181,17 +182,35 @@ def test_tau_is_drawn_with_its_interval_and_severity_one_is_marked():
     assert dict(zip(scale["domain"], scale["range"], strict=True)) == {0: "circle", 1: "diamond", 2: "circle"}
 
 
-def test_the_sentences_repeat_the_tables():
-    fits = tables()["irt_fits"].frame
-    sentences = " ".join(fit_headlines(fits))
-    for line in fits[fits["corruption"] == "clean"].to_dict("records"):
-        assert f"tau {line['tau']:.3f}" in sentences
-        assert f"log loss {line['held_out_nll']:.3f}" in sentences
-    worse = fits.assign(held_out_nll=0.5, baseline_nll=0.4, converged=[False, True, True, True])
-    assert "means alone: 0.400, no worse." in " ".join(fit_headlines(worse))
-    assert f"{fits['dataset'].iloc[0]}: the fit did not converge for clean" in " ".join(fit_headlines(worse))
-    assert list(reliability_headlines(tables()["reliability"].frame)) == [
-        f"{name}: tau between ability and accuracy is 0.960 (fog) at severity 1, and 0.950 to 0.960 at all severities."
-        for name in ("zoo", "sea")
+@pytest.mark.parametrize("dataset", ["zoo", "sea"])
+def test_the_sentences_repeat_the_tables(dataset):
+    frames = {name: table.frame[table.frame["dataset"] == dataset] for name, table in tables().items()}
+    fits = frames["irt_fits"]
+    order, _ = sentences_of(ability_statements, frames["irt_abilities"], fits)
+    sentences = " ".join(sentences_of(fit_statements, fits))
+    [line] = fits[fits["corruption"] == "clean"].to_dict("records")
+    assert f"tau {line['tau']:.3f}" in order
+    assert f"{dataset}: 2pl is fitted to 8 subjects (4 models) and 60 items." in sentences
+    assert f"log loss {line['held_out_nll']:.3f}" in sentences
+    worse = fits.assign(held_out_nll=0.5, baseline_nll=0.4, converged=[False, True])
+    sentences_of_worse = " ".join(sentences_of(fit_statements, worse))
+    assert "means alone: 0.400, no worse." in sentences_of_worse
+    assert f"{dataset}: the fit did not converge for clean" in sentences_of_worse
+    assert sentences_of(reliability_statements, frames["reliability"]) == [
+        f"{dataset}: tau between ability and accuracy is 0.960 (fog) at severity 1, and 0.950 to 0.960 at all "
+        "severities."
     ]
-    assert list(choice_headlines(pd.DataFrame(columns=["dataset", "irt_model", "inner_nll", "chosen"]))) == []
+
+
+def test_without_candidates_nothing_is_stated_on_a_choice():
+    [choice] = [finding for finding in findings_of(Irt()) if finding.key == "irt_choice"]
+    assert list(statements(choice, {"irt_choice": IRT_CHOICE.table(IRT_CHOICE.frame([]), {}, ())})) == []
+
+
+def test_the_order_of_too_few_or_of_equal_subjects_is_not_known():
+    frames = {name: table.frame[table.frame["dataset"] == "zoo"] for name, table in tables().items()}
+    abilities, fits = frames["irt_abilities"], frames["irt_fits"]
+    [two, _] = sentences_of(ability_statements, abilities, fits.assign(n_subjects=2))
+    assert two == "Not known: zoo has too few subjects to compare their orders by ability and by accuracy."
+    [equal, _] = sentences_of(ability_statements, abilities, fits.assign(tau=np.nan, tau_low=np.nan, tau_high=np.nan))
+    assert equal == "Not known: all subjects of zoo have the same ability or the same accuracy."

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from fca.report.figure import visuals_of
 
 from fca.report import style
 from fca.stats.label_errors import RULES
@@ -24,9 +23,9 @@ from fca.studies.irt.label_errors import (
     VERDICT,
     LabelErrors,
 )
-from tests.report.specs import computes, marks, refuses_empty, values
+from tests.report.specs import computes, drawn_findings, marks, refuses_empty, sentences_of, values
 
-FIGURES = visuals_of(LabelErrors()).figures
+FIGURES = drawn_findings(LabelErrors())
 
 
 def rules_table(datasets=("zoo",)):
@@ -121,13 +120,20 @@ def test_suspects_are_drawn_with_their_verdicts_and_only_the_first():
 
 def test_sentences_repeat_the_table():
     table = rules_table().frame
-    [sentence] = labels.rules_headlines(table)
+    first, ranked_by, *of_the_paper = sentences_of(labels.rules_statements, table, curve_table().frame)
     best = table.loc[table["auc"].idxmax()]
-    assert sentence.startswith("zoo: of 54 known wrong labels, the 25 % most suspect images hold")
-    assert f"{100 * best['recall_25']:.0f} [" in sentence
-    paper = table.set_index("rule").loc[list(labels.PAPER)]
-    for words, auc in zip(("our fit: low discrimination", "as the paper fitted it"), paper["auc"], strict=True):
-        assert f"by {words}" in sentence
-        assert f"(AUC {auc:.3f}" in sentence
-    assert "30 to 40 %" in sentence
-    assert list(labels.rules_headlines(table.iloc[:0])) == []
+    ends = f"[{100 * best['recall_25_low']:.0f}, {100 * best['recall_25_high']:.0f}]"
+    found = f"finds {100 * best['recall_25']:.0f} % {ends} of the 54 known wrong labels"
+    assert first.startswith(f"Reviewing the 25 % most suspect images of zoo {found}")
+    assert f"ranked by {RULE.choices[best['rule']]} (AUC {best['auc']:.3f} [" in ranked_by
+    assert "by chance 25 %" in ranked_by
+    paper = table.set_index("rule").loc[list(labels.PAPER)].sort_values("auc", ascending=False)
+    assert best["rule"] not in paper.index
+    for sentence, (rule, line) in zip(of_the_paper, paper.iterrows(), strict=True):
+        assert f"by {RULE.choices[rule]} (AUC {line['auc']:.3f} [" in sentence
+        assert f"they hold {100 * line['recall_25']:.0f} % [" in sentence
+        assert "30 to 40 %" in sentence
+    assert {"our fit: low discrimination, feasibility", "as the paper fitted it: low in both"} == {
+        RULE.choices[rule] for rule in paper.index
+    }
+    assert sentences_of(labels.rules_statements, table.assign(recall_25=np.nan), curve_table().frame) == []

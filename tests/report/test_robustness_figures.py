@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import vl_convert
-from fca.report.figure import visuals_of
 
 from fca.report import style
 from fca.stats.segments import ranks, verdicts
@@ -17,10 +16,9 @@ from fca.studies.irt.class_robustness import (
     shown_severities,
 )
 from fca.studies.irt.figures import classes as drawings
-from tests.report.specs import computes, drawn, marks, refuses_empty, values
+from tests.report.specs import computes, drawn, drawn_findings, marks, refuses_empty, sentences_of, values
 
-SHOWN = visuals_of(ClassRobustness()).figures
-FIGURES = {one.key: one for one in SHOWN}
+FIGURES = {finding.key: finding for finding in drawn_findings(ClassRobustness())}
 SPECS = {spec.name: spec for spec in ClassRobustness.tables}
 SEGMENTS = {"difficulty": ("easy", "med_easy", "med_hard", "hard")}
 SEGMENTS["discrimination"] = ("low", "med_low", "med_high", "high")
@@ -149,10 +147,25 @@ def test_the_subtitle_states_the_sign_of_the_paper(key):
 
 def test_headlines_are_in_words_of_the_tables():
     known = tables()
-    [sentence] = drawings.robust_headlines(known["robust_classes"].frame)
+    [sentence] = sentences_of(drawings.robust_classes_statements, known["robust_classes"].frame)
     assert sentence.startswith("zoo: over 2 corruptions, susceptible: ")
-    [sentence] = drawings.direction_headlines(known["class_robustness"].frame)
-    assert "4 of 10 classes are harder than clean and 4 easier" in sentence
+    classes = known["class_robustness"].frame
+    first, directions = sentences_of(drawings.instability_statements, classes)
+    least_stable = classes.loc[classes["instability"].idxmax()]
+    name = f"Class {least_stable['label']} of zoo changes most under {least_stable['corruption']}: "
+    assert first.startswith(f"{name}its shares of easy to hard images vary by {least_stable['instability']:.2f} [")
+    assert "4 of 10 classes are harder than clean and 4 easier" in directions
+
+
+def test_a_corruption_whose_clean_images_nobody_recognises_is_left_out():
+    classes = tables()["class_robustness"].frame
+    is_fog = classes["corruption"] == "fog"
+    first, directions = sentences_of(drawings.instability_statements, classes.assign(at_chance=is_fog))
+    assert " changes most under snow: " in first
+    assert "over 1 corruption, 2 of 5 classes are harder" in directions
+    assert sentences_of(drawings.instability_statements, classes.assign(at_chance=True)) == [
+        "Not known: on clean images of zoo, all subjects are at the level of chance."
+    ]
 
 
 def test_of_classes_that_are_susceptible_as_often_none_is_picked():
@@ -164,17 +177,16 @@ def test_of_classes_that_are_susceptible_as_often_none_is_picked():
             line | {"corruption": "snow", "susceptible": ("cat", "dog")},
         ]
     )
-    assert list(drawings.robust_headlines(named)) == [
+    assert sentences_of(drawings.robust_classes_statements, named) == [
         "zoo: over 2 corruptions, susceptible: no class more than once; robust: yak and owl under both."
     ]
-    assert list(drawings.robust_headlines(named.assign(at_chance=True))) == [
+    assert sentences_of(drawings.robust_classes_statements, named.assign(at_chance=True)) == [
         "zoo: on clean images all subjects are at the level of chance; no class can be said to be susceptible or "
         "robust."
     ]
-    [one_known] = drawings.robust_headlines(named.assign(at_chance=[True, False]))
+    [one_known] = sentences_of(drawings.robust_classes_statements, named.assign(at_chance=[True, False]))
     assert one_known == "zoo: under snow, susceptible: cat and dog; robust: yak and owl."
 
 
 def test_the_report_finds_these_figures():
-    keys = [one.key for one in SHOWN]
-    assert keys == ["class_robustness", "robust_classes", "class_severity_difficulty", "class_severity_discrimination"]
+    assert list(FIGURES) == ["class_robustness", "robust_classes", "class_severity_difficulty", "class_severity_discrimination"]

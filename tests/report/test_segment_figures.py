@@ -5,9 +5,9 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import vl_convert
-from fca.report.figure import visuals_of
 
 from fca.report import style
+from fca.report.finding import findings_of
 from fca.studies.irt.difficulty_segments import (
     SEGMENT_CLASSES,
     SEGMENT_MODELS,
@@ -16,9 +16,8 @@ from fca.studies.irt.difficulty_segments import (
     shown_subjects,
 )
 from fca.studies.irt.figures import classes as drawings
-from tests.report.specs import FigureClaims, marks, values
+from tests.report.specs import FigureClaims, drawn_findings, marks, sentences_of, values
 
-SHOWN = visuals_of(DifficultySegments()).figures
 SPECS = {spec.name: spec for spec in DifficultySegments.tables}
 NAMES = ["easy", "med_easy", "med_hard", "hard"]
 
@@ -49,7 +48,7 @@ def tables(subjects=3, classes=4, datasets=("zoo",), kinds=("fog",)):
 
 
 class TestEveryFigure(FigureClaims):
-    FIGURES, tables = SHOWN, staticmethod(tables)
+    FINDINGS, tables = findings_of(DifficultySegments()), staticmethod(tables)
     CASES: ClassVar = {
         "few": {"subjects": 1, "classes": 1, "kinds": ()},
         "many": {"subjects": 40, "classes": 40, "datasets": ("zoo", "sky")},
@@ -92,11 +91,12 @@ def test_headlines_name_the_extremes_of_the_tables():
     known = tables(subjects=5, kinds=("fog", "snow"))
     frame = known["segment_models"].frame
     hard = frame[(frame["segment"] == "hard") & (frame["severity"] == 0)].sort_values("share", kind="stable")
-    [sentence] = drawings.model_headlines(frame)
-    best = hard[hard["share"] == hard["share"].max()].iloc[0]
-    assert f"images {best['subject']} solves the most, {100 * best['share']:.1f} %" in sentence
-    assert "at the highest severity, net" in sentence
-    sentences = list(drawings.class_headlines(known["segment_classes"].frame))
+    first, under_corruptions = sentences_of(drawings.hard_images_statements, frame)
+    best, weakest = hard.iloc[-1], hard.iloc[0]
+    assert f"images of zoo, {best['subject']} is right on {100 * best['share']:.0f} % [" in first
+    assert f"the weakest of 5, {weakest['subject']}, on {100 * weakest['share']:.0f} %." in first
+    assert "at the highest severity, net" in under_corruptions
+    sentences = sentences_of(drawings.hard_classes_statements, known["segment_classes"].frame)
     assert len(sentences) == 2
     top = known["segment_classes"].frame.query("parameter == 'difficulty' and quarter == 'top'")
     assert top.sort_values("share")["label"].iloc[-1] in sentences[0].split(" and ")[0]
@@ -115,20 +115,20 @@ def segment_models(**shares):
 def test_equal_subjects_share_a_superlative():
     """It named the first of equals: "a solves the most and d the fewest" with a = b and c = d."""
     ties = segment_models(a=[0.5], b=[0.5], c=[0.2], d=[0.2])
-    assert list(drawings.model_headlines(ties)) == [
-        "zoo: of the hard quarter of clean images a and b solve the most, 50.0 %, and c and d the fewest, 20.0 %."
+    assert sentences_of(drawings.hard_images_statements, ties) == [
+        "On the hard quarter of the images of zoo, a and b are each right on 50 %; the weakest of 4, c and d, on 20 %."
     ]
     tied = segment_models(a=[0.5, 0.3, 0.3], b=[0.4, 0.3, 0.3], c=[0.2, 0.1, 0.1])
-    assert list(drawings.model_headlines(tied)) == [
-        "zoo: of the hard quarter of clean images a solves the most, 50.0 %, and c the fewest, 20.0 %; at the highest "
-        "severity, nobody alone solves the most under any of 2 corruptions."
+    assert sentences_of(drawings.hard_images_statements, tied) == [
+        "On the hard quarter of the images of zoo, a is right on 50 %; the weakest of 3, c, on 20 %.",
+        "zoo: at the highest severity, nobody alone solves the most of the hard quarter under any of 2 corruptions.",
     ]
     one_lead = segment_models(a=[0.5, 0.3, 0.3], b=[0.4, 0.3, 0.5])
-    [sentence] = drawings.model_headlines(one_lead)
-    assert sentence.endswith("; at the highest severity, b solves the most under 1 of 2 corruptions.")
+    [_, sentence] = sentences_of(drawings.hard_images_statements, one_lead)
+    assert sentence == "zoo: at the highest severity, b solves the most of the hard quarter under 1 of 2 corruptions."
     at_chance = segment_models(a=[0.5, 0.3], b=[0.4, 0.2], c=[0.4, 0.2]).assign(at_chance=True)
-    assert list(drawings.model_headlines(at_chance)) == [
-        "zoo: who solves hard images is not known: all 3 subjects are at the level of chance on clean ones."
+    assert sentences_of(drawings.hard_images_statements, at_chance) == [
+        "Not known: on clean images of zoo, all subjects are at the level of chance."
     ]
 
 
@@ -140,15 +140,15 @@ def segment_classes(*shares):
 def test_classes_that_equal_the_next_one_are_not_named_as_the_most():
     """It named three: "a (38 %), b (38 %) and c (25 %)" with d and e at 25 %, too."""
     of = "zoo: the classes with most images in the hardest quarter are "
-    assert list(drawings.class_headlines(segment_classes(0.38, 0.38, 0.25, 0.25, 0.25))) == [
+    assert sentences_of(drawings.hard_classes_statements, segment_classes(0.38, 0.38, 0.25, 0.25, 0.25)) == [
         f"{of}a (38 %) and b (38 %)."
     ]
-    assert list(drawings.class_headlines(segment_classes(0.3, 0.3, 0.3, 0.3, 0.1))) == [
+    assert sentences_of(drawings.hard_classes_statements, segment_classes(0.3, 0.3, 0.3, 0.3, 0.1)) == [
         f"{of}a, b, c and d (30 % each)."
     ]
-    [one] = drawings.class_headlines(segment_classes(0.4, 0.3, 0.3, 0.3))
+    [one] = sentences_of(drawings.hard_classes_statements, segment_classes(0.4, 0.3, 0.3, 0.3))
     assert one == "zoo: the class with most images in the hardest quarter is a (40 %)."
-    [at_chance] = drawings.class_headlines(segment_classes(0.4, 0.3).assign(at_chance=True))
+    [at_chance] = sentences_of(drawings.hard_classes_statements, segment_classes(0.4, 0.3).assign(at_chance=True))
     assert (
         at_chance
         == "zoo: which classes are in the hardest quarter tells nothing: all subjects are at the level of chance."
@@ -156,8 +156,11 @@ def test_classes_that_equal_the_next_one_are_not_named_as_the_most():
 
 
 def test_one_subject_has_no_best():
-    assert list(drawings.model_headlines(tables(subjects=1)["segment_models"].frame)) == []
+    frame = tables(subjects=1, kinds=("fog", "snow"))["segment_models"].frame
+    [sentence] = sentences_of(drawings.hard_images_statements, frame)
+    assert sentence.startswith("On the hard quarter of the images of zoo, net0 is right on ")
+    assert "weakest" not in sentence
 
 
 def test_the_report_finds_these_figures():
-    assert [one.key for one in SHOWN] == ["segment_models", "segment_classes"]
+    assert [finding.key for finding in drawn_findings(DifficultySegments())] == ["segment_models", "segment_classes"]

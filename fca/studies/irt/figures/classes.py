@@ -1,6 +1,6 @@
 """Easy and hard images by model and class, and classes that a corruption breaks.
 
-Figures and headlines of analysis=difficulty_segments and analysis=class_robustness.
+Figures and statements of analysis=difficulty_segments and analysis=class_robustness.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import altair as alt
 import pandas as pd
 
 from fca.report import kinds, small, style
-from fca.report.figure import Figure
-from fca.studies.irt import class_robustness as robust
-from fca.studies.irt import difficulty_segments as segments
-from fca.studies.irt.class_robustness import DIRECTION, INSTABILITY, RANK, VERDICT
+from fca.report.finding import Statement
+from fca.report.small import interval
+from fca.studies.irt.class_robustness import DIRECTION, INSTABILITY, MODE, RANK, VERDICT
+from fca.studies.irt.corruption_accuracy import of_equal_severities
 from fca.studies.irt.difficulty_segments import DIFFERENCE, N_CLASSES, PLACE, QUARTER, SEGMENT, SHARE_RIGHT
 from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
 from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, all_at_chance, lines_at_chance
@@ -24,6 +24,9 @@ from fca.types import Column, Table, with_interval
 
 GAP = 0.075  # between names at the ends of lines, as a share of the panel's height
 NAMED = 3  # classes with the most images in a quarter, in a sentence
+BEST = 3  # subjects in the small figure, beside the weakest
+RIGHT_ON_HARD = SHARE_RIGHT.with_format(".0%", "right on the hard quarter")
+CHANGE = INSTABILITY.with_format(".2f", "how far it moves")
 _ABOUT = {"difficulty": "difficulty (top: hardest)", "discrimination": "discrimination (top: separates models best)"}
 _AWAY = alt.Axis(format="%", labelExpr="format(abs(datum.value), '.0%')", grid=True, tickCount=5)
 _SIGNED = Column("signed", float, ".0%", "share of the class's images")
@@ -43,7 +46,7 @@ def models_figure(shown: Table) -> alt.FacetChart:
     names = list(SEGMENT.choices.values())
     across = kinds.category(alt.X, SEGMENT, names, domain=False, grid=False, labelFontSize=10)
     rows = style.names_axis(SUBJECT, alt.EncodingSortField(PLACE, op="min"))
-    chart = kinds.heat_map(Column(SHARE_RIGHT, float, ".0%"), across, rows, shown.columns, (0.0, 1.0))
+    chart = kinds.heat_map(SHARE_RIGHT.with_format(".0%"), across, rows, shown.columns, (0.0, 1.0))
     everyone = (frame.groupby(DATASET)[SUBJECT].nunique() == frame.groupby(DATASET)["subjects"].first()).all()
     title = style.title(
         "Who solves the hard images?",
@@ -81,7 +84,7 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
     """Every class's instability with its interval, the most robust first; one panel a corruption."""
     frame = shown.frame.assign(panel=style.panels(shown.frame, DATASET, CORRUPTION))
     mode = frame["mode"].iloc[0]
-    value = Column(INSTABILITY, float, ".2%" if mode == "count" else ".3f", INSTABILITY.meaning)
+    value = INSTABILITY.with_format(".2%" if mode == "count" else ".3f")
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(RANK, op="min"), grid=False)
     coloured = kinds.hue(DIRECTION, frame, kinds.CONTRAST, ("triangle-down", "triangle-up", "circle"))
     across = kinds.quantity(alt.X, value, "", grid=True, domainMin=0, padding=0)
@@ -178,170 +181,216 @@ def as_written(parameters: Mapping[str, Any]) -> str:
     return " (as that paper has it, robust = moves most)" if parameters.get("compat") else ""
 
 
-def model_headlines(models: pd.DataFrame) -> Iterator[str]:
-    """Who solves most and fewest of the hard clean images, and who most under corruptions.
+def hard_images_statements(models: pd.DataFrame) -> Iterator[Statement]:
+    """Who is right on most and on fewest of the hard quarter of clean images, and who leads under corruptions.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "severity": 0, "segment": "hard"}
     >>> a = {"subject": "a", "share": 0.5, "share_low": 0.4, "share_high": 0.6}
     >>> b = {"subject": "b", "share": 0.2, "share_low": 0.1, "share_high": 0.3}
-    >>> print(*model_headlines(pd.DataFrame([line | a, line | b])))
-    zoo: of the hard quarter of clean images a solves the most, 50.0 % [40, 60], and b the fewest, 20.0 % [10, 30].
+    >>> [statement] = hard_images_statements(pd.DataFrame([line | a, line | b]))
+    >>> print(statement.sentence)
+    On the hard quarter of the images of zoo, a is right on 50 % [40, 60]; the weakest of 2, b, on 20 %.
     """
     hard = models[models[SEGMENT] == "hard"]
-    for dataset, part in hard.groupby(DATASET, sort=False):
-        clean = part[part[SEVERITY] == 0]
-        subjects = clean[SUBJECT].nunique()
-        if subjects < 2:
-            continue
-        if all_at_chance(clean):
-            every = small.all_of(subjects, "subjects")
-            yield f"{dataset}: who solves hard images is not known: {every} are at the level of chance on clean ones."
-            continue
+    clean = hard[hard[SEVERITY] == 0].sort_values(SHARE_RIGHT, ascending=False, kind="stable")
+    if clean.empty:
+        return
 
-        best, worst = (small.best_of(clean, SHARE_RIGHT, largest) for largest in (True, False))
-        if len(best) == len(clean):
-            ends = f"{small.all_of(subjects, 'subjects')} solve as many, {_share(best.iloc[0])}"
-        else:
-            solve = "solves" if len(best) == 1 else "solve"
-            most = f"{small.listed(best[SUBJECT].tolist())} {solve} the most, {_share(best.iloc[0])}"
-            ends = f"{most}, and {small.listed(worst[SUBJECT].tolist())} the fewest, {_share(worst.iloc[0])}"
-        yield f"{dataset}: of the hard quarter of clean images {ends}{_leading(part[part[SEVERITY] > 0])}."
+    best_and_weakest = pd.concat([clean.head(BEST), clean.tail(1)]).drop_duplicates(SUBJECT)
+    chart = small.dots(best_and_weakest, SUBJECT, RIGHT_ON_HARD, (SUBJECT, *with_interval(RIGHT_ON_HARD)))
+    if all_at_chance(clean):
+        yield Statement(_not_known(clean), chart)
+        return
+
+    yield Statement(_best_and_weakest(clean), chart)
+    yield from _leading_under_corruptions(hard[hard[SEVERITY] > 0])
 
 
-def _leading(shifted: pd.DataFrame) -> str:
+def _not_known(lines: pd.DataFrame) -> str:
+    return f"Not known: on clean images of {lines[DATASET].iloc[0]}, all subjects are at the level of chance."
+
+
+def _best_and_weakest(subjects: pd.DataFrame) -> str:
+    """Who is right on most and on fewest images of the hard quarter; subjects: the best first."""
+    highest, lowest = subjects.iloc[0].to_dict(), subjects.iloc[-1].to_dict()
+    quarter = f"On the hard quarter of the images of {highest[DATASET]}"
+    highest_share = interval(highest, RIGHT_ON_HARD)
+    best, weakest = (small.best_of(subjects, RIGHT_ON_HARD, is_best)[SUBJECT].tolist() for is_best in (True, False))
+    if len(best) == len(subjects) > 1:
+        return f"{quarter}, {small.all_of(len(subjects), 'subjects')} are equally often right: {highest_share}."
+
+    are = "is" if len(best) == 1 else "are each"
+    sentence = f"{quarter}, {small.listed(best)} {are} right on {highest_share}"
+    if len(subjects) == 1:
+        return f"{sentence}."
+    lowest_share = interval({RIGHT_ON_HARD: lowest[RIGHT_ON_HARD]}, RIGHT_ON_HARD)
+    return f"{sentence}; the weakest of {len(subjects)}, {small.listed(weakest)}, on {lowest_share}."
+
+
+def _leading_under_corruptions(shifted: pd.DataFrame) -> Iterator[Statement]:
     """Who alone solves the most under most corruptions, at the highest severity of each; of two or more corruptions."""
     highest = shifted[shifted[SEVERITY] == shifted.groupby(CORRUPTION)[SEVERITY].transform("max")]
     corruptions = highest[CORRUPTION].nunique()
-    if corruptions < 2:
-        return ""
+    if corruptions < 2 or highest[SUBJECT].nunique() < 2:
+        return
+
     leads = Counter[str]()
     for _, lines in highest.groupby(CORRUPTION):
         best = small.best_of(lines, SHARE_RIGHT)
         if len(best) == 1 < len(lines):
             leads[best[SUBJECT].iloc[0]] += 1
 
-    where = "at the highest severity"
+    severity = f"{highest[DATASET].iloc[0]}: at the highest severity"
+    hard_images = "the most of the hard quarter"
     if not leads:
-        return f"; {where}, nobody alone solves the most under any of {corruptions} corruptions"
+        yield Statement(f"{severity}, nobody alone solves {hard_images} under any of {corruptions} corruptions.")
+        return
     times = max(leads.values())
     leading = [name for name, led in leads.items() if led == times]
-    solve = "solves the most" if len(leading) == 1 else "each solve the most"
-    return f"; {where}, {small.listed(leading)} {solve} under {times} of {corruptions} corruptions"
+    solve = "solves" if len(leading) == 1 else "each solve"
+    subjects = small.listed(leading)
+    yield Statement(f"{severity}, {subjects} {solve} {hard_images} under {times} of {corruptions} corruptions.")
 
 
-def _share(line: pd.Series) -> str:
-    share, low, high = (100 * line[end] for end in with_interval(SHARE_RIGHT))
-    return f"{share:.1f} %" if pd.isna(low) else f"{share:.1f} % [{low:.0f}, {high:.0f}]"
-
-
-def class_headlines(classes: pd.DataFrame) -> Iterator[str]:
+def hard_classes_statements(classes: pd.DataFrame) -> Iterator[Statement]:
     """The classes with the largest share of their images in the top quarter, by each parameter.
 
     Classes that are equal to the next one are not named as if they were above it.
 
     >>> line = {"dataset": "zoo", "parameter": "difficulty", "quarter": "top"}
     >>> shares = {"cat": 0.5, "yak": 0.3, "ant": 0.1, "bee": 0.1}
-    >>> list(class_headlines(pd.DataFrame([line | {"label": key, "share": of} for key, of in shares.items()])))
-    ['zoo: the classes with most images in the hardest quarter are cat (50 %) and yak (30 %).']
+    >>> lines = [line | {"label": label, "share": share} for label, share in shares.items()]
+    >>> [statement] = hard_classes_statements(pd.DataFrame(lines))
+    >>> print(statement.sentence)
+    zoo: the classes with most images in the hardest quarter are cat (50 %) and yak (30 %).
     """
-    which = {"difficulty": "hardest", "discrimination": "most discriminating"}
+    highest = {"difficulty": "hardest", "discrimination": "most discriminating"}
     top = classes[classes[QUARTER] == "top"]
-    for (dataset, parameter), part in top.groupby([DATASET, PARAMETER], sort=False):
-        quarter = f"the {which[str(parameter)]} quarter"
+    for parameter, part in top.groupby(PARAMETER, sort=False):
+        dataset, quarter = part[DATASET].iloc[0], f"the {highest[str(parameter)]} quarter"
         if all_at_chance(part):
-            yield f"{dataset}: which classes are in {quarter} tells nothing: all subjects are at the level of chance."
-            continue
-        if part[SHARE_OF_CLASS].min() == part[SHARE_OF_CLASS].max():
-            continue
-
-        ranked = part.sort_values(SHARE_OF_CLASS, ascending=False, kind="stable")
-        next_share = ranked[SHARE_OF_CLASS].iloc[min(NAMED, len(ranked) - 1)]
-        above = ranked[ranked[SHARE_OF_CLASS] > next_share]
-        shares = [
-            f"{key} ({100 * share:.0f} %)" for key, share in zip(above[LABEL], above[SHARE_OF_CLASS], strict=True)
-        ]
-        if above.empty:  # more are equal than are named
-            best = small.best_of(part, SHARE_OF_CLASS)
-            shares = [f"{small.listed(best[LABEL].tolist())} ({100 * next_share:.0f} % each)"]
-        several = len(above) != 1
-        noun, verb = ("classes", "are") if several else ("class", "is")
-        yield f"{dataset}: the {noun} with most images in {quarter} {verb} {small.listed(shares)}."
+            nothing = "tells nothing: all subjects are at the level of chance"
+            yield Statement(f"{dataset}: which classes are in {quarter} {nothing}.")
+        elif part[SHARE_OF_CLASS].min() < part[SHARE_OF_CLASS].max():
+            yield Statement(f"{dataset}: the {_most_frequent(part, quarter)}.")
 
 
-def robust_headlines(named: pd.DataFrame) -> Iterator[str]:
-    """Which classes are most often susceptible and robust over the corruptions of a data set.
+def _most_frequent(classes: pd.DataFrame, quarter: str) -> str:
+    """The classes, three at most, that have more of their images in a quarter than the next one."""
+    ranked = classes.sort_values(SHARE_OF_CLASS, ascending=False, kind="stable")
+    next_share = ranked[SHARE_OF_CLASS].iloc[min(NAMED, len(ranked) - 1)]
+    above = ranked[ranked[SHARE_OF_CLASS] > next_share]
+    if above.empty:  # more are equal than are named
+        equal = small.best_of(classes, SHARE_OF_CLASS)[LABEL].tolist()
+        return f"classes with most images in {quarter} are {small.listed(equal)} ({100 * next_share:.0f} % each)"
+
+    shares = [f"{line[LABEL]} ({100 * line[SHARE_OF_CLASS]:.0f} %)" for line in above.to_dict("records")]
+    noun, are = ("class", "is") if len(shares) == 1 else ("classes", "are")
+    return f"{noun} with most images in {quarter} {are} {small.listed(shares)}"
+
+
+def robust_classes_statements(named: pd.DataFrame) -> Iterator[Statement]:
+    """Which classes are most often susceptible and robust over the corruptions.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "susceptible": ("cat",), "robust": ("yak",)}
-    >>> list(robust_headlines(pd.DataFrame([line, line | {"corruption": "snow", "susceptible": ("ant",)}])))
-    ['zoo: over 2 corruptions, susceptible: no class more than once; robust: yak under both.']
+    >>> lines = [line, line | {"corruption": "snow", "susceptible": ("ant",)}]
+    >>> [statement] = robust_classes_statements(pd.DataFrame(lines))
+    >>> print(statement.sentence)
+    zoo: over 2 corruptions, susceptible: no class more than once; robust: yak under both.
     """
-    for dataset, part in named.groupby(DATASET, sort=False):
-        known = part[~lines_at_chance(part)]
-        if known.empty:
-            level = "on clean images all subjects are at the level of chance"
-            yield f"{dataset}: {level}; no class can be said to be susceptible or robust."
-            continue
-        if not all(known[verdict].map(len).any() for verdict in VERDICT.choices):
-            continue
-        if len(known) == 1:
-            susceptible, robust_keys = (small.listed(known[verdict].iloc[0]) for verdict in VERDICT.choices)
-            yield f"{dataset}: under {known[CORRUPTION].iloc[0]}, susceptible: {susceptible}; robust: {robust_keys}."
-            continue
-        susceptible, robust_keys = (_most_often(known[verdict]) for verdict in VERDICT.choices)
-        yield f"{dataset}: over {_corruptions(len(known))}, susceptible: {susceptible}; robust: {robust_keys}."
+    dataset = named[DATASET].iloc[0]
+    above_chance = named[~lines_at_chance(named)]
+    if above_chance.empty:
+        level = "on clean images all subjects are at the level of chance"
+        yield Statement(f"{dataset}: {level}; no class can be said to be susceptible or robust.")
+        return
+    if not all(above_chance[verdict].map(len).any() for verdict in VERDICT.choices):
+        return
+
+    if len(above_chance) == 1:
+        under = f"under {above_chance[CORRUPTION].iloc[0]}"
+        susceptible, robust = (small.listed(above_chance[verdict].iloc[0]) for verdict in VERDICT.choices)
+    else:
+        under = f"over {_corruptions(len(above_chance))}"
+        susceptible, robust = (_most_often(above_chance[verdict]) for verdict in VERDICT.choices)
+    yield Statement(f"{dataset}: {under}, susceptible: {susceptible}; robust: {robust}.")
 
 
-def _most_often(keys_by_corruption: pd.Series) -> str:
+def _most_often(labels_by_corruption: pd.Series) -> str:
     """The classes named under most corruptions, of two or more."""
-    counts = Counter(key for keys in keys_by_corruption for key in keys)
+    counts = Counter(label for labels in labels_by_corruption for label in labels)
     times = max(counts.values())
     if times == 1:
         return "no class more than once"
-    leading = [key for key, count in counts.items() if count == times]
-    if times == len(keys_by_corruption):
+
+    leading = [label for label, count in counts.items() if count == times]
+    if times == len(labels_by_corruption):
         return f"{small.listed(leading)} under {small.all_of(times)}"
     return f"most often {small.listed(leading)} ({times}{' each' if len(leading) > 1 else ''})"
 
 
-def direction_headlines(classes: pd.DataFrame) -> Iterator[str]:
-    """How many classes are harder or easier than when clean, and which rank as robust though they have become harder.
+def instability_statements(classes: pd.DataFrame) -> Iterator[Statement]:
+    """The class that changes most under a corruption, and how many classes are harder or easier than when clean.
 
-    >>> line = {"dataset": "zoo", "corruption": "fog", "label": "cat", "direction": "harder", "verdict": "robust"}
-    >>> print(*direction_headlines(pd.DataFrame([line, line | {"label": "yak", "direction": "unclear"}])))
+    >>> line = {"dataset": "zoo", "corruption": "fog", "mode": "count", "instability_low": 0.1, "instability_high": 0.3}
+    >>> cat = line | {"label": "cat", "instability": 0.2, "direction": "harder", "verdict": "robust"}
+    >>> yak = line | {"label": "yak", "instability": 0.1, "direction": "unclear", "verdict": "robust"}
+    >>> for statement in instability_statements(pd.DataFrame([cat, yak])): print(statement.sentence)
+    Class cat of zoo changes most under fog: its shares of easy to hard images vary by 0.20 [0.10, 0.30] over \
+severities (standard deviation).
     zoo: over 1 corruption, 1 of 2 classes are harder than clean and 0 easier; 1 of 2 robust verdicts are of harder \
 classes.
     """
-    for dataset, part in classes.dropna(subset=DIRECTION).groupby(DATASET, sort=False):
-        if all_at_chance(part):
-            yield f"{dataset}: on clean images all subjects are at the level of chance; no class can be said to break."
-            continue
-        counts = Counter(part[DIRECTION])
-        moved = f"{counts['harder']} of {len(part)} classes are harder than clean and {counts['easier']} easier"
-        steady = part[part[VERDICT] == "robust"]
-        also = f"{(steady[DIRECTION] == 'harder').sum()} of {len(steady)} robust verdicts are of harder classes"
-        yield f"{dataset}: over {_corruptions(part[CORRUPTION].nunique())}, {moved}; {also}."
+    known = classes.dropna(subset=INSTABILITY).sort_values(INSTABILITY, ascending=False, kind="stable")
+    above_chance = known[~lines_at_chance(known)]
+    if known.empty:
+        return
+    if above_chance.empty:
+        yield Statement(_not_known(known), _of_first_corruption(known))
+        return
+
+    compared, left_out = of_equal_severities(above_chance)
+    ending = f"; {left_out}." if left_out else "."
+    yield Statement(_least_stable(compared, ending), _of_first_corruption(compared))
+
+    with_direction = above_chance.dropna(subset=DIRECTION)
+    if len(with_direction):
+        yield Statement(_directions(with_direction))
+
+
+def _of_first_corruption(classes: pd.DataFrame) -> Any:
+    """The small figure of the first classes under the corruption of the first line."""
+    same_corruption = classes[classes[CORRUPTION] == classes[CORRUPTION].iloc[0]]
+    return small.dots(same_corruption, LABEL, CHANGE, (LABEL, CORRUPTION, *with_interval(CHANGE)))
+
+
+def _least_stable(classes: pd.DataFrame, ending: str) -> str:
+    """The class that changes most, the first of these lines, and by how much."""
+    first = classes.iloc[0].to_dict()
+    dataset, label, corruption = first[DATASET], first[LABEL], first[CORRUPTION]
+    if first[INSTABILITY] == 0:
+        return f"None: no class of {dataset} changes over severities."
+
+    varied = "shares of easy to hard images vary" if first[MODE] == "count" else "mean difficulty varies"
+    change = f"its {varied} by {interval(first, CHANGE)} over severities (standard deviation){ending}"
+    equal = small.best_of(classes, INSTABILITY)
+    if len(equal) > 1:
+        example = f"{label} under {corruption} is one of {len(equal)} that change equally"
+        return f"No class of {dataset} changes most: {example}; {change}"
+    changes = "changes most" if len(classes) > 1 else "is the only one that was tested"
+    return f"Class {label} of {dataset} {changes} under {corruption}: {change}"
+
+
+def _directions(classes: pd.DataFrame) -> str:
+    """How many classes are harder or easier than clean, and which rank as robust though they have become harder."""
+    counts = Counter(classes[DIRECTION])
+    moved = f"{counts['harder']} of {len(classes)} classes are harder than clean and {counts['easier']} easier"
+
+    robust = classes[classes[VERDICT] == "robust"]
+    harder = f"{(robust[DIRECTION] == 'harder').sum()} of {len(robust)} robust verdicts are of harder classes"
+    corruptions = _corruptions(classes[CORRUPTION].nunique())
+    return f"{classes[DATASET].iloc[0]}: over {corruptions}, {moved}; {harder}."
 
 
 def _corruptions(number: int) -> str:
     return f"{number} corruption{'s' if number > 1 else ''}"
-
-
-FIGURES = (
-    Figure("segment_models", "Easy and hard images", (segments.SEGMENT_MODELS_SHOWN,), models_figure),
-    Figure("segment_classes", "Hard classes", (segments.SEGMENT_CLASSES_SHOWN,), classes_figure),
-    Figure("class_robustness", "Robust classes", (robust.CLASS_ROBUSTNESS_SHOWN,), ranking_figure),
-    Figure("robust_classes", "Susceptible or robust", (robust.ROBUST_CLASSES,), table_figure),
-    Figure("class_severity_difficulty", "Easy and hard images by severity", (robust.BY_DIFFICULTY,), severities_figure),
-    Figure(
-        "class_severity_discrimination",
-        "Discriminating images by severity",
-        (robust.BY_DISCRIMINATION,),
-        severities_figure,
-    ),
-)
-HEADLINES = {
-    segments.SEGMENT_MODELS.name: model_headlines,
-    segments.SEGMENT_CLASSES.name: class_headlines,
-    robust.ROBUST_CLASSES.name: robust_headlines,
-    robust.CLASS_ROBUSTNESS.name: direction_headlines,
-}

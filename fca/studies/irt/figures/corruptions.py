@@ -1,38 +1,37 @@
-"""Accuracy under corruptions: the figure and the headlines of analysis=corruption_accuracy."""
+"""Accuracy under corruptions: the figure and the statements of analysis=corruption_accuracy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from fca.report import kinds, small, style
-from fca.report.figure import Figure
+from fca.report.finding import Statement
 from fca.report.small import ALIKE, interval
-from fca.studies.irt import corruption_accuracy as of
+from fca.studies.irt.corruption_accuracy import CLEAN, LEVELS, LOSS, MEAN, RIGHT, of_equal_severities
 from fca.studies.irt.fits import SUBJECT
 from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY
-from fca.types import Table
+from fca.types import Table, with_interval
 
 DRAWN = 4  # subjects, the most accurate on clean images
 
 
 def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
     """Accuracy at each severity of each corruption, the most harmful first; one panel a subject."""
-    ranked = losses.frame.sort_values(of.CLEAN, ascending=False, kind="stable")
+    ranked = losses.frame.sort_values(CLEAN, ascending=False, kind="stable")
     chosen = ranked[[DATASET, SUBJECT]].drop_duplicates().groupby(DATASET, sort=False).head(DRAWN)
     frame = accuracies.frame.merge(chosen, on=[DATASET, SUBJECT])
-    frame = frame.merge(
-        losses.frame[[DATASET, SUBJECT, CORRUPTION, of.MEAN, of.LEVELS]], on=[DATASET, SUBJECT, CORRUPTION]
-    )
+    frame = frame.merge(losses.frame[[DATASET, SUBJECT, CORRUPTION, MEAN, LEVELS]], on=[DATASET, SUBJECT, CORRUPTION])
     frame["panel"] = style.panels(frame, DATASET, SUBJECT)
-    compared, left_out = of.of_equal_severities(frame)
-    place = frame[of.MEAN] + ~frame.index.isin(compared.index)  # those of other severities last: their means differ
+    compared, left_out = of_equal_severities(frame)
+    place = frame[MEAN] + ~frame.index.isin(compared.index)  # those of other severities last: their means differ
     frame = frame.assign(place=place)
     rows = kinds.category(alt.Y, CORRUPTION, alt.EncodingSortField("place", op="mean"), grid=False)
     across = kinds.category(alt.X, SEVERITY, title="severity (0: clean)", labelAngle=0, domain=False, grid=False)
-    chart = kinds.heat_map(of.RIGHT, across, rows, accuracies.columns, (0.0, 1.0))
+    chart = kinds.heat_map(RIGHT, across, rows, accuracies.columns, (0.0, 1.0))
     every = losses.frame[[DATASET, SUBJECT]].drop_duplicates()
     shown = "" if len(chosen) == len(every) else f" The {DRAWN} most accurate of {len(every)} subjects on clean images."
     title = style.title(
@@ -43,52 +42,82 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19)
 
 
-def loss_headlines(losses: pd.DataFrame) -> Iterator[str]:
-    """One line a data set: which corruption costs its most accurate subject most, and which least.
+def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
+    """Which corruption hurts the most accurate subject most, and how much accuracy it loses under which.
 
-    >>> line = {"dataset": "zoo", "subject": "vit", "top1_clean": 0.9}
-    >>> lines = [line | {"corruption": "fog", "loss": 0.4, "loss_low": 0.3, "loss_high": 0.5}]
-    >>> lines += [line | {"corruption": "snow", "loss": 0.02, "loss_low": -0.01, "loss_high": 0.05}]
-    >>> print(*loss_headlines(pd.DataFrame(lines)))
-    zoo: vit loses most under fog: +40.0 points [+30.0, +50.0] of 90.0 % on clean images; least under snow: \
-+2.0 points [-1.0, +5.0].
+    >>> line = {"dataset": "zoo", "subject": "vit", "top1_clean": 0.9, "top1_mean_low": 0.4, "top1_mean_high": 0.6}
+    >>> fog = line | {"corruption": "fog", "top1_mean": 0.5, "loss": 0.4, "loss_low": 0.3, "loss_high": 0.5}
+    >>> snow = line | {"corruption": "snow", "top1_mean": 0.55, "loss": 0.35, "loss_low": 0.2, "loss_high": 0.5}
+    >>> for statement in loss_statements(pd.DataFrame([fog, snow])): print(statement.sentence)
+    Of 2 corruptions of zoo, fog hurts vit most: 50.0 % [40.0, 60.0] right over its severities, 90.0 % on clean images.
+    zoo: the largest loss of vit, under fog, is +40.0 points [+30.0, +50.0]; the smallest, under snow, +35.0 points \
+[+20.0, +50.0].
+    >>> at_chance = pd.DataFrame([fog, snow]).assign(at_chance=True, top1_clean=0.1)
+    >>> [statement] = loss_statements(at_chance)
+    >>> print(statement.sentence)
+    Not known: on clean images of zoo, vit is at the level of chance (10.0 % right).
     """
-    known = losses.dropna(subset=of.LOSS).sort_values(of.CLEAN, ascending=False, kind="stable")
-    for dataset, part in known.groupby(DATASET, sort=False):
-        best, left_out = of.of_equal_severities(part[part[SUBJECT] == part[SUBJECT].iloc[0]])
-        best = best.sort_values(of.LOSS, ascending=False, kind="stable")
-        ending = f"; {left_out}." if left_out else "."
-        smallest = small.best_of(best, of.LOSS, largest=False)
-        first, last = best.iloc[0].to_dict(), smallest.iloc[0].to_dict()
-        who, clean = first[SUBJECT], f"{interval({of.CLEAN: first[of.CLEAN]}, of.CLEAN)} on clean images"
-        if first.get(AT_CHANCE):
-            yield f"{dataset}: {who} is at the level of chance ({clean}), so what corruptions cost it is not known."
-            continue
-        largest = small.best_of(best, of.LOSS)[CORRUPTION].tolist()
-        has_interval = pd.notna(first.get(of.LOSS.low))
+    subject = losses.sort_values(CLEAN, ascending=False, kind="stable")[SUBJECT].iloc[0]
+    of_subject = losses[losses[SUBJECT] == subject].sort_values(MEAN, kind="stable")
+    compared, left_out = of_equal_severities(of_subject)
+    line = compared.iloc[0].to_dict()
+
+    clean_accuracy = line[CLEAN] if pd.notna(line[CLEAN]) else None
+    chart = small.dots(compared, CORRUPTION, MEAN, (CORRUPTION, *with_interval(MEAN), CLEAN), line=clean_accuracy)
+    if line.get(AT_CHANCE):
+        level = f"at the level of chance ({_clean_accuracy(line)} right)"
+        yield Statement(f"Not known: on clean images of {line[DATASET]}, {subject} is {level}.", chart)
+        return
+
+    ending = f"; {left_out}." if left_out else "."
+    yield Statement(f"{_most_harmful(compared)}{ending}", chart)
+
+    with_loss = compared.dropna(subset=LOSS)
+    if len(with_loss):
+        yield Statement(f"{line[DATASET]}: {_losses(with_loss)}{ending}")
+
+
+def _most_harmful(compared: pd.DataFrame) -> str:
+    """The corruptions under which one subject is least accurate; or that none lowers its accuracy.
+
+    compared: the lines of the subject, the least accurate first.
+    """
+    line = compared.iloc[0].to_dict()
+    dataset, subject = line[DATASET], line[SUBJECT]
+    clean = f", {_clean_accuracy(line)} on clean images" if pd.notna(line[CLEAN]) else ""
+    if len(compared) == 1:
+        right = f"{interval(line, MEAN)} of the images of {dataset} over its severities"
+        return f"Under {line[CORRUPTION]}, {subject} is right on {right}{clean}"
+
+    worst = small.best_of(compared, MEAN, largest=False)[CORRUPTION].tolist()
+    right = f"{interval(line, MEAN)} right over {'its' if len(worst) == 1 else 'their'} severities"
+    corruptions = f"Of {len(compared)} corruptions of {dataset}"
+    has_interval = pd.notna(line.get(LOSS.low))
+    if clean:
         significantly = " significantly" if has_interval else ""
-        if first[of.LOSS] <= ALIKE or (has_interval and not first[of.LOSS.low] > 0):
-            loss = f"the largest loss, under {small.listed(largest)}, is {interval(first, of.LOSS)}"
-            if len(largest) == len(best):
-                loss = f"the loss under {'each' if len(best) > 1 else largest[0]} is {interval(first, of.LOSS)}"
-            yield f"{dataset}: no corruption lowers the accuracy of {who}{significantly}; {loss} of {clean}{ending}"
-            continue
-        clean += "" if has_interval else ", without an interval"
-        if len(largest) == len(best) > 1:
-            every = small.all_of(len(best))
-            yield f"{dataset}: {who} loses as much under {every}: {interval(first, of.LOSS)} of {clean}{ending}"
-            continue
-        verb = "loses most" if len(best) > 1 else "loses accuracy"
-        most = f"{who} {verb} under {small.listed(largest)}: {interval(first, of.LOSS)} of {clean}"
-        least_under = small.listed(smallest[CORRUPTION].tolist())
-        least = f"; least under {least_under}: {interval(last, of.LOSS)}" if len(best) > 1 else ""
-        yield f"{dataset}: {most}{least}{ending}"
+        if line[LOSS] <= ALIKE or (has_interval and not line[LOSS.low] > 0):
+            return f"{corruptions}, none lowers the accuracy of {subject}{significantly}: at least {right}{clean}"
+        clean += "" if has_interval else " (the difference has no interval)"
+
+    if len(worst) == len(compared):
+        return f"{corruptions}, {small.all_of(len(compared))} hurt {subject} as much: {right}{clean}"
+    hurt = "hurts" if len(worst) == 1 else "hurt"
+    return f"{corruptions}, {small.listed(worst)} {hurt} {subject} most: {right}{clean}"
 
 
-FIGURES = (
-    Figure(
-        *("corruption_accuracy", "Accuracy under corruptions", (of.CORRUPTION_ACCURACY, of.CORRUPTION_LOSS)),
-        accuracy_figure,
-    ),
-)
-HEADLINES = {of.CORRUPTION_LOSS.name: loss_headlines}
+def _clean_accuracy(line: Mapping[Any, Any]) -> str:
+    return interval({CLEAN: line[CLEAN]}, CLEAN)
+
+
+def _losses(lines: pd.DataFrame) -> str:
+    """The largest and the smallest loss of accuracy of one subject, and under which corruptions."""
+    subject = lines[SUBJECT].iloc[0]
+    largest, smallest = (small.best_of(lines, LOSS, is_largest) for is_largest in (True, False))
+    largest_loss, smallest_loss = (interval(equal.iloc[0], LOSS) for equal in (largest, smallest))
+    if len(largest) == len(lines):
+        corruptions = "each" if len(lines) > 1 else lines[CORRUPTION].iloc[0]
+        return f"the loss of {subject} under {corruptions} is {largest_loss}"
+
+    costly, harmless = (small.listed(equal[CORRUPTION].tolist()) for equal in (largest, smallest))
+    largest_of_all = f"the largest loss of {subject}, under {costly}, is {largest_loss}"
+    return f"{largest_of_all}; the smallest, under {harmless}, {smallest_loss}"

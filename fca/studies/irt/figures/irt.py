@@ -1,11 +1,11 @@
-"""Abilities, item parameters and how far to trust them: figures and headlines of analysis=irt and analysis=reliability.
+"""Abilities, item parameters and how far to trust them: figures, statements of analysis=irt and analysis=reliability.
 
 The figures of items: the plane of difficulty and discrimination, histograms by severity, and item curves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +13,42 @@ import altair as alt
 import pandas as pd
 
 from fca.report import kinds, small, style
-from fca.report.figure import Figure
-from fca.studies.irt import irt
-from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, TRAIT, not_estimable_lines
-from fca.studies.irt.irt import CEILING, HELD_OUT_NLL, MARK, PROBABILITY, SHARE, TAU
-from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT
+from fca.report.finding import Statement
+from fca.report.small import interval
+from fca.studies.irt.fits import (
+    ABILITY,
+    DIFFICULTY,
+    DISCRIMINATION,
+    HOLD_OUT,
+    IRT_MODEL,
+    N_ITEMS,
+    N_MODELS,
+    N_SUBJECTS,
+    SUBJECT,
+    TRAIT,
+    not_estimable_lines,
+)
+from fca.studies.irt.irt import (
+    BASELINE_NLL,
+    CEILING,
+    CONVERGED,
+    EXCESS,
+    HELD_OUT_AUC,
+    HELD_OUT_NLL,
+    INNER_NLL,
+    MARK,
+    ONE_CLASS,
+    PROBABILITY,
+    SHARE,
+    TAU,
+    WEAK_LINK,
+)
+from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT, TOP1
 from fca.types import Table
 
 PAPER_SEVERITY = 1
 FEW = 4  # corruptions whose histograms are drawn tall
+FEWEST_ORDERED = 3  # subjects: two are in one of two orders anyway
 _RIDGE = 0.9  # of the distance between severities, at the highest bin of a panel
 
 
@@ -56,33 +83,11 @@ def with_panel(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(panel=style.panels(frame, *((DATASET, "scale") if several else ("scale", DATASET))))
 
 
-def _tau(line: Mapping[Any, Any]) -> str:
-    tau = "tau not defined" if pd.isna(line[TAU]) else f"tau {line[TAU]:.3f}"
-    if pd.notna(line[TAU.low]):
-        return f"{tau} [{line[TAU.low]:.3f}, {line[TAU.high]:.3f}]"
-    return tau if pd.isna(line[TAU]) else f"{tau} (no interval: too few networks, or all in one order)"
-
-
-def _loss(line: Mapping[Any, Any]) -> str:
-    low, high = line[HELD_OUT_NLL.low], line[HELD_OUT_NLL.high]
-    return f"{line[HELD_OUT_NLL]:.3f}" + ("" if pd.isna(low) else f" [{low:.3f}, {high:.3f}]")
-
-
-def _one_class(line: Mapping[Any, Any]) -> str:
-    """The subjects that answer one class nearly always, three by name, and what to do about them.
-
-    >>> _one_class({"one_class": ("vit/0.01", "vgg/0.01")})
-    ' 2 subjects answer one class nearly always (vit/0.01, vgg/0.01), which no scale of ability holds: leave them out.'
-    >>> _one_class({"one_class": ()})
-    ''
-    """
-    names = line.get("one_class")
-    if not isinstance(names, tuple) or not names:  # missing without labels
-        return ""
-    shown = ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
-    who = "1 subject answers" if len(names) == 1 else f"{len(names)} subjects answer"
-    it = "it" if len(names) == 1 else "them"
-    return f" {who} one class nearly always ({shown}), which no scale of ability holds: leave {it} out."
+def _tau(fit: Mapping[Any, Any]) -> str:
+    if pd.isna(fit[TAU]):
+        return "tau not defined"
+    reason = " (no interval: too few networks, or all in one order)" if pd.isna(fit[TAU.low]) else ""
+    return f"tau {interval(fit, TAU.with_format('.3f'))}{reason}"
 
 
 def plane_figure(plane: Table) -> alt.FacetChart:
@@ -186,115 +191,171 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
     return drawn
 
 
-def ability_headlines(abilities: pd.DataFrame) -> Iterator[str]:
-    """Who is ablest on clean images, and by how much.
+def ability_statements(abilities: pd.DataFrame, fits: pd.DataFrame) -> Iterator[Statement]:
+    """Whether ability orders the subjects as accuracy does on clean images, and who is ablest.
 
-    >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability", "ability_low": 0.5, "ability_high": 1.5}
-    >>> lines = [{**line, "subject": "vit", "ability": 1.0}, {**line, "subject": "vgg", "ability": -1.0}]
-    >>> list(ability_headlines(pd.DataFrame(lines)))
-    ['zoo: highest ability of 2 subjects: vit, 1.00 [0.50, 1.50]; lowest: vgg, -1.00 [0.50, 1.50].']
+    >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability"}
+    >>> fits = pd.DataFrame([line | {"n_subjects": 9, "tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}])
+    >>> vit = line | {"subject": "vit", "top1": 0.9, "ability": 1.0, "ability_low": 0.5, "ability_high": 1.5}
+    >>> vgg = line | {"subject": "vgg", "top1": 0.5, "ability": -1.0, "ability_low": -1.5, "ability_high": -0.5}
+    >>> for statement in ability_statements(pd.DataFrame([vit, vgg]), fits): print(statement.sentence)
+    Ability orders the 9 subjects of zoo nearly as accuracy does: Kendall's tau 0.970 [0.900, 1.000].
+    zoo: highest ability of 2 subjects: vit, 1.00 [0.50, 1.50]; lowest: vgg, -1.00 [-1.50, -0.50].
     """
     clean = abilities[abilities[CORRUPTION] == "clean"]
-    for dataset, part in clean.groupby(DATASET, sort=False):
-        best, worst = (small.best_of(part, ABILITY, largest) for largest in (True, False))
-        first, last = _ability(best), _ability(worst)
-        if len(best) == len(part):
-            of = f"of {small.all_of(len(part), 'subjects')} alike" if len(part) > 1 else "of the only subject"
-            yield f"{dataset}: {part[TRAIT].iloc[0]} {of}: {first}."
-            continue
-        yield f"{dataset}: highest {part[TRAIT].iloc[0]} of {len(part)} subjects: {first}; lowest: {last}."
+    clean_fits = fits[fits[CORRUPTION] == "clean"]
+    if clean.empty or clean_fits.empty:
+        return
+
+    fit = clean_fits.iloc[0].to_dict()
+    accuracy, ability = TOP1.with_format(".1%", "accuracy"), ABILITY.with_format(".2f", str(fit[TRAIT]))
+    points = clean.dropna(subset=[TOP1, ABILITY]).reset_index(drop=True)
+    yield Statement(_order(fit), small.cloud(points, accuracy, ability, (SUBJECT, accuracy, ABILITY)))
+    yield Statement(_ablest(clean))
 
 
-def _ability(equal: pd.DataFrame) -> str:
+def _order(fit: Mapping[Any, Any]) -> str:
+    """Whether ability orders the subjects of a fit as accuracy does."""
+    dataset, trait, tau = fit[DATASET], str(fit[TRAIT]), fit[TAU]
+    if fit[N_SUBJECTS] < FEWEST_ORDERED:
+        return f"Not known: {dataset} has too few subjects to compare their orders by {trait} and by accuracy."
+    if pd.isna(tau):
+        return f"Not known: all subjects of {dataset} have the same {trait} or the same accuracy."
+
+    if tau == 1:
+        as_accuracy = "exactly as"
+    elif tau > 0.9:
+        as_accuracy = "nearly as"
+    elif tau > 0.5:
+        as_accuracy = "not quite as"
+    else:
+        as_accuracy = "unlike"
+    ordered = f"{trait.capitalize()} orders the {fit[N_SUBJECTS]} subjects of {dataset} {as_accuracy} accuracy does"
+    return f"{ordered}: Kendall's {_tau(fit)}."
+
+
+def _ablest(clean: pd.DataFrame) -> str:
+    """The subjects of highest and of lowest ability on clean images."""
+    dataset, trait = clean[[DATASET, TRAIT]].iloc[0]
+    highest, lowest = (small.best_of(clean, ABILITY, largest) for largest in (True, False))
+    if len(clean) == 1:
+        return f"{dataset}: {trait} of the only subject: {_of_equal_ability(highest)}."
+    if len(highest) == len(clean):
+        subjects = small.all_of(len(clean), "subjects")
+        return f"{dataset}: {trait} of {subjects} alike: {_of_equal_ability(highest)}."
+
+    ends = f"{_of_equal_ability(highest)}; lowest: {_of_equal_ability(lowest)}"
+    return f"{dataset}: highest {trait} of {len(clean)} subjects: {ends}."
+
+
+def _of_equal_ability(subjects: pd.DataFrame) -> str:
     """Subjects of equal ability, and the interval of the first."""
-    line = equal.iloc[0]
-    ends = "" if pd.isna(line[ABILITY.low]) else f" [{line[ABILITY.low]:.2f}, {line[ABILITY.high]:.2f}]"
-    return f"{small.listed(equal['subject'].tolist())}, {line[ABILITY]:.2f}{ends}"
+    return f"{small.listed(subjects[SUBJECT].tolist())}, {interval(subjects.iloc[0], ABILITY.with_format('.2f'))}"
 
 
-def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
-    """Whether ability orders the subjects as accuracy does, and whether held-out responses are predicted.
+def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
+    """Whether held-out responses are predicted, tau under corruptions, and which numbers are not to be trusted.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability", "irt_model": "2pl", "n_subjects": 9}
     >>> line |= {"n_models": 3, "n_items": 48, "tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}
     >>> line |= {"hold_out": "cells", "held_out_nll": 0.2, "held_out_nll_low": 0.1, "held_out_nll_high": 0.3}
     >>> line |= {"held_out_auc": 0.9, "baseline_nll": 0.3, "converged": True}
-    >>> for sentence in fit_headlines(pd.DataFrame([line])): print(sentence)
-    zoo: ability against accuracy over 9 subjects (3 models) and 48 items: Kendall's tau 0.970 [0.900, 1.000].
+    >>> for statement in fit_statements(pd.DataFrame([line])): print(statement.sentence)
+    zoo: 2pl is fitted to 9 subjects (3 models) and 48 items.
     zoo: 2pl predicts held-out responses with log loss 0.200 [0.100, 0.300] and AUC 0.900; means alone: 0.300.
     """
-    for dataset, part in fits.groupby(DATASET, sort=False):
-        clean, shifted = (part[(part[CORRUPTION] == "clean") == is_clean] for is_clean in (True, False))
-        for line in clean.to_dict("records"):
-            counts = f"{line['n_subjects']} subjects ({line['n_models']} models) and {line['n_items']:,} items"
-            yield f"{dataset}: {line[TRAIT]} against accuracy over {counts}: Kendall's {_tau(line)}.{_one_class(line)}"
-            if pd.notna(line["held_out_nll"]):
-                scores = f"log loss {_loss(line)} and AUC {line['held_out_auc']:.3f}"
-                worse = ", no worse" if line["baseline_nll"] <= line["held_out_nll"] else ""
-                alone = f"means alone: {line['baseline_nll']:.3f}{worse}"
-                whose = "of networks left out " if line["hold_out"] == "subjects" else ""
-                yield f"{dataset}: {line['irt_model']} predicts held-out responses {whose}with {scores}; {alone}."
-        known = shifted.dropna(subset=TAU).sort_values(TAU, kind="stable").to_dict("records")
-        if known:
-            low, high = (f"{known[at][TAU]:.3f} ({known[at][CORRUPTION]})" for at in (0, -1))
-            corruptions = len({line[CORRUPTION] for line in known})
-            shown = f"{corruptions} corruption{'' if corruptions == 1 else 's'}"
-            range_of_tau = low if len(known) == 1 else f"{low} to {high}"
-            yield f"{dataset}: under {shown}, tau between {part[TRAIT].iloc[0]} and accuracy is {range_of_tau}."
-        yield from not_estimable_lines(part)
-        for note in part.get("weak_link", pd.Series(dtype=object)).dropna():
-            yield f"{dataset}: {note}."
-        if not part["converged"].all():
-            failed = ", ".join(part.loc[~part["converged"].astype(bool), CORRUPTION])
-            yield f"{dataset}: the fit did not converge for {failed}; do not read its numbers."
+    dataset = fits[DATASET].iloc[0]
+    is_clean = fits[CORRUPTION] == "clean"
+    for fit in fits[is_clean].to_dict("records"):
+        counts = f"{fit[N_SUBJECTS]} subjects ({fit[N_MODELS]} models) and {fit[N_ITEMS]:,} items"
+        yield Statement(f"{dataset}: {fit[IRT_MODEL]} is fitted to {counts}.")
+
+        one_class_subjects = fit.get(ONE_CLASS)
+        if isinstance(one_class_subjects, tuple) and one_class_subjects:  # missing without labels
+            yield Statement(f"{dataset}: {_one_class(one_class_subjects)}.")
+        if pd.notna(fit[HELD_OUT_NLL]):
+            yield Statement(f"{dataset}: {_prediction(fit)}.")
+
+    ordered = fits[~is_clean].dropna(subset=TAU)
+    if len(ordered):
+        yield Statement(f"{dataset}: {_tau_under_corruptions(ordered)}.")
+
+    for sentence in not_estimable_lines(fits):
+        yield Statement(sentence)
+    for note in fits.get(WEAK_LINK, pd.Series(dtype=object)).dropna():
+        yield Statement(f"{dataset}: {note}.")
+    diverged = fits[~fits[CONVERGED].astype(bool)]
+    if len(diverged):
+        corruptions = ", ".join(diverged[CORRUPTION])
+        yield Statement(f"{dataset}: the fit did not converge for {corruptions}; do not read its numbers.")
 
 
-def choice_headlines(choice: pd.DataFrame) -> Iterator[str]:
+def _one_class(subjects: Sequence[str]) -> str:
+    """The subjects that answer one class nearly always, three by name, and what to do about them.
+
+    >>> _one_class(("vit/0.01", "vgg/0.01"))
+    '2 subjects answer one class nearly always (vit/0.01, vgg/0.01), which no scale of ability holds: leave them out'
+    """
+    names = ", ".join([*subjects[:3], *(["..."] if len(subjects) > 3 else [])])
+    answer = "1 subject answers" if len(subjects) == 1 else f"{len(subjects)} subjects answer"
+    them = "it" if len(subjects) == 1 else "them"
+    return f"{answer} one class nearly always ({names}), which no scale of ability holds: leave {them} out"
+
+
+def _prediction(fit: Mapping[Any, Any]) -> str:
+    """How well a fit predicts held-out responses, beside the means of subjects and items."""
+    scores = f"log loss {interval(fit, HELD_OUT_NLL.with_format('.3f'))} and AUC {fit[HELD_OUT_AUC]:.3f}"
+    no_worse = ", no worse" if fit[BASELINE_NLL] <= fit[HELD_OUT_NLL] else ""
+    whose = "of networks left out " if fit[HOLD_OUT] == "subjects" else ""
+    predicted = f"{fit[IRT_MODEL]} predicts held-out responses {whose}with {scores}"
+    return f"{predicted}; means alone: {fit[BASELINE_NLL]:.3f}{no_worse}"
+
+
+def _tau_under_corruptions(fits: pd.DataFrame) -> str:
+    """The lowest and the highest tau, and under which corruption."""
+    ordered = fits.sort_values(TAU, kind="stable").to_dict("records")
+    lowest, highest = (f"{fit[TAU]:.3f} ({fit[CORRUPTION]})" for fit in (ordered[0], ordered[-1]))
+    range_of_tau = lowest if len(ordered) == 1 else f"{lowest} to {highest}"
+
+    number = fits[CORRUPTION].nunique()
+    corruptions = f"{number} corruption{'' if number == 1 else 's'}"
+    return f"under {corruptions}, tau between {ordered[0][TRAIT]} and accuracy is {range_of_tau}"
+
+
+def choice_statements(choice: pd.DataFrame) -> Iterator[Statement]:
     """Which model was chosen by its prediction of held-out responses, and how much worse the next one is.
 
     >>> line = {"dataset": "zoo", "irt_model": "2pl", "inner_nll": 0.2, "chosen": True}
     >>> other = {**line, "irt_model": "1pl", "inner_nll": 0.3, "chosen": False}
     >>> other |= {"excess": 0.1, "excess_low": 0.05, "excess_high": 0.15}
-    >>> list(choice_headlines(pd.DataFrame([line, other])))
-    ['zoo: 2pl is chosen (inner log loss: 2pl 0.2000, 1pl 0.3000); 1pl is worse by 0.1000 [0.0500, 0.1500].']
+    >>> [statement] = choice_statements(pd.DataFrame([line, other]))
+    >>> print(statement.sentence)
+    zoo: 2pl is chosen (inner log loss: 2pl 0.2000, 1pl 0.3000); 1pl is worse by 0.1000 [0.0500, 0.1500].
     """
-    for dataset, part in choice.groupby(DATASET, sort=False):
-        lines = part.to_dict("records")
-        each = ", ".join(f"{line['irt_model']} {line['inner_nll']:.4f}" for line in lines)
-        [best] = part.loc[part["chosen"].astype(bool), "irt_model"]
-        second = lines[1]
-        ends = f" [{second['excess_low']:.4f}, {second['excess_high']:.4f}]" if pd.notna(second["excess_low"]) else ""
-        after = f"{second['irt_model']} is worse by {second['excess']:.4f}{ends}"
-        yield f"{dataset}: {best} is chosen (inner log loss: {each}); {after}."
+    lines = choice.to_dict("records")
+    dataset, second = lines[0][DATASET], lines[1]
+    [chosen_model] = choice.loc[choice["chosen"].astype(bool), IRT_MODEL]
+    losses = ", ".join(f"{line[IRT_MODEL]} {line[INNER_NLL]:.4f}" for line in lines)
+    next_model = f"{second[IRT_MODEL]} is worse by {interval(second, EXCESS.with_format('.4f'))}"
+    yield Statement(f"{dataset}: {chosen_model} is chosen (inner log loss: {losses}); {next_model}.")
 
 
-def reliability_headlines(reliability: pd.DataFrame) -> Iterator[str]:
+def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
     """The range of tau at severity 1, as in the paper's table, and at all severities.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "severity": 1, "tau": 0.97}
-    >>> list(reliability_headlines(pd.DataFrame([line, {**line, "severity": 5, "tau": 0.9}])))
-    ['zoo: tau between ability and accuracy is 0.970 (fog) at severity 1, and 0.900 to 0.970 at all severities.']
+    >>> [statement] = reliability_statements(pd.DataFrame([line, {**line, "severity": 5, "tau": 0.9}]))
+    >>> print(statement.sentence)
+    zoo: tau between ability and accuracy is 0.970 (fog) at severity 1, and 0.900 to 0.970 at all severities.
     """
     shifted = reliability[reliability[SEVERITY] > 0].dropna(subset=TAU)
-    for dataset, part in shifted.groupby(DATASET, sort=False):
-        first = part[part[SEVERITY] == PAPER_SEVERITY].sort_values(TAU, kind="stable")
-        ends = first.iloc[[0, -1]] if len(first) > 1 else first
-        named = " to ".join(f"{line[TAU]:.3f} ({line[CORRUPTION]})" for line in ends.to_dict("records"))
-        at = f"{named} at severity {PAPER_SEVERITY}, and " if len(first) else ""
-        every = f"{part[TAU].min():.3f} to {part[TAU].max():.3f} at all severities"
-        yield f"{dataset}: tau between ability and accuracy is {at}{every}."
+    if shifted.empty:
+        return
 
+    of_the_paper = shifted[shifted[SEVERITY] == PAPER_SEVERITY].sort_values(TAU, kind="stable")
+    ends = of_the_paper.iloc[[0, -1]] if len(of_the_paper) > 1 else of_the_paper
+    named_ends = " to ".join(f"{line[TAU]:.3f} ({line[CORRUPTION]})" for line in ends.to_dict("records"))
+    at_first = f"{named_ends} at severity {PAPER_SEVERITY}, and " if len(ends) else ""
 
-FIGURES = (
-    Figure("irt_abilities", "Abilities", (irt.IRT_ABILITIES, irt.IRT_FITS), abilities_figure),
-    Figure("irt_plane", "Difficulty and discrimination", (irt.IRT_PLANE,), plane_figure),
-    Figure("irt_severity", "What severity changes", (irt.IRT_SEVERITY,), severity_figure),
-    Figure("irt_curves", "Item curves", (irt.IRT_CURVES,), curves_figure),
-    Figure("reliability", "Ability and accuracy", (irt.RELIABILITY,), reliability_figure),
-)
-HEADLINES = {
-    irt.IRT_FITS.name: fit_headlines,
-    irt.IRT_ABILITIES.name: ability_headlines,
-    irt.IRT_CHOICE.name: choice_headlines,
-    irt.RELIABILITY.name: reliability_headlines,
-}
+    at_all = f"{shifted[TAU].min():.3f} to {shifted[TAU].max():.3f} at all severities"
+    yield Statement(f"{shifted[DATASET].iloc[0]}: tau between ability and accuracy is {at_first}{at_all}.")

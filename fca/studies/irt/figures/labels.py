@@ -1,31 +1,45 @@
-"""Labels that look wrong, and pictures: figures and headlines of analysis=label_errors and analysis=gallery."""
+"""Labels that look wrong, and pictures: figures and statements of analysis=label_errors and analysis=gallery."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
-from fca.report.figure import Figure
+from fca.report import kinds, small, style
+from fca.report.finding import Statement
+from fca.report.small import interval
 from fca.studies.irt import label_errors as errors
 from fca.studies.irt.fits import ITEM_TOP1, MODAL_WRONG_SHARE
-from fca.studies.irt.gallery import GALLERY, KIND, PREDICTED
-from fca.studies.irt.label_errors import AUC, AUC_REVIEWED, OTHER_CLASS, PRECISION, RANK, RECALL, RECALLS, RULE, VERDICT
-from fca.studies.table import DATASET, LABEL
+from fca.studies.irt.gallery import KIND, PREDICTED
+from fca.studies.irt.label_errors import (
+    AUC,
+    AUC_REVIEWED,
+    OTHER_CLASS,
+    PRECISION,
+    RANK,
+    RECALL,
+    RECALLS,
+    RULE,
+    SHARE_FLAGGED,
+    VERDICT,
+)
+from fca.studies.table import DATASET, IMAGE_ID, LABEL
 from fca.types import Column, Table, with_interval
 
 PAPER = "low_discrimination_feasibility", errors.AS_PAPER  # the rule of the paper, by our fit and as it fitted
 CLAIM = (0.3, 0.4)  # of the errors, by the paper; it does not state which share of all images is flagged
+BY_CHANCE = 0.25  # of the wrong labels, in a quarter of the images
 FIRST = 20  # suspects of each data set in the figure
 STEP = kinds.SIDE + 52  # pixels from the top of one picture to the next, with three lines of text between
 WIDEST = 22  # characters below a picture
 _NO_VERDICTS = "no verdicts on these images were given (analysis.verdicts); suspects are ranked all the same"
 _NO_LABEL_IN_DOUBT = "for no image do more models predict one other class than its label"
 _MEASURES = {AUC: "AUC among all", AUC_REVIEWED: "AUC among reviewed", PRECISION: "precision of the first k"}
+FOUND_IN_QUARTER = RECALLS[-1].with_format(".0%", "wrong labels found")
 MEASURE = Column("measure", str, "", "measure", {words: words for words in _MEASURES.values()})
 VALUE = Column("value", float, ".3f", "AUC, precision")
 
@@ -61,7 +75,7 @@ def curve_figure(curve: Table) -> alt.FacetChart:
     diagonal: Any = alt.Chart(chance).mark_line(strokeDash=[4, 3], color=kinds.GREY, strokeWidth=1)
     lines: Any = alt.Chart().mark_line(strokeWidth=2)
     lines = lines.encode(
-        x=kinds.quantity(alt.X, errors.SHARE_FLAGGED, padding=0),
+        x=kinds.quantity(alt.X, SHARE_FLAGGED, padding=0),
         y=kinds.quantity(alt.Y, RECALL, padding=0),
         color=coloured.colour(),
         opacity=coloured.opacity(),
@@ -69,7 +83,7 @@ def curve_figure(curve: Table) -> alt.FacetChart:
     )
     chart = kinds.layers(
         alt.Chart(claim).mark_rect(opacity=0.15, color=kinds.GREY).encode(y=f"{RECALL}:Q", y2="to:Q"),
-        diagonal.encode(x=f"{errors.SHARE_FLAGGED}:Q", y=f"{RECALL}:Q"),
+        diagonal.encode(x=f"{SHARE_FLAGGED}:Q", y=f"{RECALL}:Q"),
         lines.add_params(coloured.picked),
     )
     title = style.title(
@@ -162,55 +176,107 @@ def _undescribed(frame: pd.DataFrame) -> str:
     return f"no pictures of {', '.join(bare)}; next: {runs} (for responses from files, the data set of their images)"
 
 
-def rules_headlines(rules: pd.DataFrame) -> Iterator[str]:
-    """What the best rule and the paper's find of the known errors among the 25 % most suspect images.
+def rules_statements(rules: pd.DataFrame, curve: pd.DataFrame) -> Iterator[Statement]:
+    """How many wrong labels are among the quarter that the best rule suspects most, and that the paper's rule does.
 
-    >>> line = {"dataset": "zoo", "rule": "low_top1", "auc": 0.9, "auc_low": 0.8, "auc_high": 0.95, "errors": 54}
-    >>> line |= {"recall_25": 0.75, "recall_25_low": 0.6, "recall_25_high": 0.85}
-    >>> list(rules_headlines(pd.DataFrame([line])))[0][:88]
-    'zoo: of 54 known wrong labels, the 25 % most suspect images hold 75 [60, 85] % by few mo'
+    >>> line = {"dataset": "zoo", "auc_low": 0.8, "auc_high": 0.95, "errors": 54}
+    >>> best = line | {"rule": "low_top1", "auc": 0.9, "recall_25": 0.75, "recall_25_low": 0.6, "recall_25_high": 0.85}
+    >>> rules = pd.DataFrame([best, line | {"rule": PAPER[0], "auc": 0.85, "recall_25": 0.5}])
+    >>> curve = pd.DataFrame([{"dataset": "zoo", "rule": "low_top1", "share_flagged": 0.25, "recall": 0.75}])
+    >>> for statement in rules_statements(rules, curve): print(statement.sentence)
+    Reviewing the 25 % most suspect images of zoo finds 75 % [60, 85] of the 54 known wrong labels.
+    zoo: these images are ranked by few models right (AUC 0.900 [0.800, 0.950]); by chance 25 % are found.
+    zoo: ranked by our fit: low discrimination, feasibility (AUC 0.850 [0.800, 0.950]), they hold 50 %; the paper \
+claims 30 to 40 %, of no stated share.
     """
-    for dataset, part in rules.groupby(DATASET, sort=False):
-        best = part.sort_values(AUC, ascending=False, kind="stable").head(1)
-        paper = part[part[RULE].isin(PAPER) & ~part.index.isin(best.index)]
-        found = "; ".join(_found(line) for line in pd.concat([best, paper]).to_dict("records"))
-        claim = f"by chance 25 %; the paper claims {100 * CLAIM[0]:.0f} to {100 * CLAIM[1]:.0f} %, of no stated share"
-        known = int(part["errors"].iloc[0])
-        yield f"{dataset}: of {known} known wrong labels, the 25 % most suspect images hold {found}; {claim}."
+    ranked = rules.dropna(subset=FOUND_IN_QUARTER).sort_values(AUC, ascending=False, kind="stable")
+    if ranked.empty:
+        return
+
+    best, *others = ranked.to_dict("records")
+    of_best = curve[curve[RULE] == best[RULE]].reset_index(drop=True)
+    chart = small.lines(of_best, SHARE_FLAGGED, RECALL, RULE, (SHARE_FLAGGED, RECALL))
+    yield Statement(f"Reviewing the 25 % most suspect images of {best[DATASET]} finds {_found_by_best(best)}.", chart)
+
+    by_chance = f"by chance {100 * BY_CHANCE:.0f} % are found"
+    yield Statement(f"{best[DATASET]}: these images are ranked by {_rule_with_auc(best)}; {by_chance}.")
+
+    claim = f"the paper claims {100 * CLAIM[0]:.0f} to {100 * CLAIM[1]:.0f} %, of no stated share"
+    for line in others:
+        if line[RULE] in PAPER:
+            held = f"they hold {interval(line, FOUND_IN_QUARTER)}"
+            yield Statement(f"{line[DATASET]}: ranked by {_rule_with_auc(line)}, {held}; {claim}.")
 
 
-def _found(line: Mapping[Hashable, Any]) -> str:
-    recall, low, high = (f"{100 * line[end]:.0f}" for end in with_interval(RECALLS[-1]))
-    share = recall if pd.isna(line[RECALLS[-1].low]) else f"{recall} [{low}, {high}]"
-    bounds = "" if pd.isna(line[AUC.low]) else f" [{line[AUC.low]:.3f}, {line[AUC.high]:.3f}]"
-    return f"{share} % by {RULE.choices[line[RULE]]} (AUC {line[AUC]:.3f}{bounds})"
+def _found_by_best(line: Mapping[Any, Any]) -> str:
+    """The share of the known wrong labels that a rule finds, and whether chance finds as many."""
+    number = line["errors"]
+    wrong_labels = "1 known wrong label" if number == 1 else f"{number:.0f} known wrong labels"
+    found = f"{interval(line, FOUND_IN_QUARTER)} of the {wrong_labels}"
+    if line.get(FOUND_IN_QUARTER.low, 1.0) <= BY_CHANCE:
+        found += f", not significantly more than the {100 * BY_CHANCE:.0f} % that chance finds"
+    return found
 
 
-def gallery_headlines(gallery: pd.DataFrame) -> Iterator[str]:
-    """The most suspect image of each data set, and which sets still lack pictures.
+def _rule_with_auc(line: Mapping[Any, Any]) -> str:
+    return f"{RULE.choices[line[RULE]]} (AUC {interval(line, AUC)})"
 
-    >>> line = {"dataset": "zoo", "kind": "suspect", "rank": 1, "image_id": "7.png", "label": "cat", "thumbnail": None}
-    >>> line |= {PREDICTED: "9 x dog, 1 x cat", "difficulty": 2.5, "top1": 0.1, "modal_wrong_share": 0.9}
-    >>> list(gallery_headlines(pd.DataFrame([line])))[0]
-    'zoo: look first at the label cat of 7.png, for which the models predict 9 x dog, 1 x cat.'
+
+def gallery_statements(gallery: pd.DataFrame) -> Iterator[Statement]:
+    """The hardest image and the label that looks most wrong; and how to make pictures that are missing.
+
+    >>> hard = {"dataset": "zoo", "kind": "hardest", "rank": 1, "image_id": "7.png", "thumbnail": "data:,"}
+    >>> hard |= {"label": "cat", "predicted": "dog (9)", "top1": 0.0, "modal_wrong_share": 0.9}
+    >>> suspect = hard | {"kind": "suspect", "image_id": "3.png"}
+    >>> for suspects in ([suspect], [hard | {"kind": "suspect"}], [suspect, suspect | {"image_id": "4.png"}]):
+    ...     [statement] = gallery_statements(pd.DataFrame([hard, *suspects]))
+    ...     print(statement.sentence.partition("dog (9). ")[2])
+    Look first at the label of 3.png: it is cat, the models predict dog (9).
+    Its label is also the most suspect.
+    2 labels are equally suspect, among them that of 3.png: it is cat, the models predict dog (9).
     """
-    suspects = gallery[gallery[KIND] == "suspect"].sort_values("rank", kind="stable")
-    for dataset, part in suspects.groupby(DATASET, sort=False):
-        line = part.iloc[0].to_dict()
-        equal = (part[[MODAL_WRONG_SHARE, ITEM_TOP1]] == part[[MODAL_WRONG_SHARE, ITEM_TOP1]].iloc[0]).all(axis=1).sum()
-        label = f"{line[LABEL]} of {line['image_id']}"
-        suspect = f"look first at the label {label}"
-        if equal > 1:
-            suspect = f"{equal} labels are equally suspect, among them {label}"
-        yield f"{dataset}: {suspect}, for which the models predict {line[PREDICTED]}."
+    hardest, suspects = (_of_kind(gallery, kind) for kind in ("hardest", "suspect"))
+    if hardest.empty:
+        return
+
+    first = hardest.iloc[0].to_dict()
+    sentence = f"The hardest image of {first[DATASET]} is {first[IMAGE_ID]}: its label is {_predicted_instead(first)}."
+    if len(suspects):
+        sentence += f" {_most_suspect(suspects, first[IMAGE_ID])}."
+    yield Statement(sentence, _hardest_images(hardest))
+
     if gallery["thumbnail"].isna().any():
-        yield f"Gallery: {_undescribed(gallery)}."
+        yield Statement(f"Gallery: {_undescribed(gallery)}.")
 
 
-FIGURES = (
-    Figure("label_error_rules", "Rules that find wrong labels", (errors.LABEL_ERROR_RULES,), rules_figure),
-    Figure("label_error_curve", "Wrong labels found", (errors.LABEL_ERROR_CURVE,), curve_figure),
-    Figure("label_suspects", "Labels that look wrong", (errors.LABEL_SUSPECTS,), suspects_figure),
-    Figure("gallery", "Hardest, easiest and most suspect images", (GALLERY,), gallery_figure),
-)
-HEADLINES = {errors.LABEL_ERROR_RULES.name: rules_headlines, GALLERY.name: gallery_headlines}
+def _of_kind(gallery: pd.DataFrame, kind: str) -> pd.DataFrame:
+    return gallery[gallery[KIND] == kind].sort_values("rank", kind="stable")
+
+
+def _most_suspect(suspects: pd.DataFrame, hardest_image: str) -> str:
+    """Whose label to look at first, and what the models predict."""
+    first = suspects.iloc[0].to_dict()
+    measures = suspects[[MODAL_WRONG_SHARE, ITEM_TOP1]]
+    n_equal = (measures == measures.iloc[0]).all(axis=1).sum()
+    if first[IMAGE_ID] == hardest_image:
+        return f"Its label is {'also the most' if n_equal == 1 else f'one of {n_equal} that are equally'} suspect"
+
+    label = f"{first[IMAGE_ID]}: it is {_predicted_instead(first)}"
+    if n_equal > 1:
+        return f"{n_equal} labels are equally suspect, among them that of {label}"
+    return f"Look first at the label of {label}"
+
+
+def _predicted_instead(line: Mapping[Any, Any]) -> str:
+    """The label of an image, and what the models predict where that is known."""
+    predicted = line[PREDICTED]
+    return f"{line[LABEL]}" if pd.isna(predicted) else f"{line[LABEL]}, the models predict {predicted}"
+
+
+def _hardest_images(hardest: pd.DataFrame) -> Any:
+    """The small figure of the hardest images: their pictures, or how many models are right where there are none."""
+    pictured = hardest.dropna(subset="thumbnail")
+    if len(pictured):
+        return small.strip(pictured, LABEL, (IMAGE_ID, LABEL, PREDICTED))
+    share_right = ITEM_TOP1.with_format(".0%", "models that are right")
+    return small.dots(hardest, IMAGE_ID, share_right, (IMAGE_ID, LABEL, share_right))
