@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from fca.cli.application import CONF, register
 from fca.cli.configure import component, typed
 from fca.cli.help import question_of
-from fca.cli.options import option_files
+from fca.cli.options import option_files, rows
 
 ROOTS = {
     "run": ("dataset", "model", "task"),
@@ -72,6 +72,10 @@ def test_every_yaml_begins_with_what_it_is_for(path):
 @pytest.mark.parametrize("path", sorted(set(OPTIONS) - set(YAMLS)), ids=str)
 def test_every_row_has_what_it_is_for_behind_it(path):
     assert len(question_of(CONF / path)) > 20
+
+
+def test_no_row_stands_where_a_file_is():
+    assert [file for file in rows() if file.is_file()] == [], "Hydra would take the file, help and messages the row"
 
 
 @pytest.mark.parametrize("name", [path.stem for path in YAMLS if path.parent.name == "analysis"])
