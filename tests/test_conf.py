@@ -9,6 +9,8 @@ from omegaconf import OmegaConf
 
 from fca.cli.application import CONF, register
 from fca.cli.configure import component, typed
+from fca.cli.help import question_of
+from fca.cli.options import option_files, rows
 
 ROOTS = {
     "run": ("dataset", "model", "task"),
@@ -17,9 +19,11 @@ ROOTS = {
     "generate": ("generator", "plan"),
 }
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name not in ("hydra", "local"))
+OPTIONS = [path.relative_to(CONF) for path in option_files(CONF)]  # files, and rows in place of files
+OPTIONS = [path for path in OPTIONS if len(path.parts) == 2 and path.parts[0] not in ("hydra", "local")]
 OVERLAYS = ("subset", "debug", "experiment")  # they name no class
 SHARED = CONF.joinpath("recipe", "shared.yaml").relative_to(CONF)  # a recipe but for its augmentation
-COMPONENTS = [path for path in YAMLS if path.parent.name not in OVERLAYS and path != SHARED]
+COMPONENTS = [path for path in OPTIONS if path.parent.name not in OVERLAYS and path != SHARED]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -63,6 +67,15 @@ def test_every_yaml_begins_with_what_it_is_for(path):
     first = (CONF / path).read_text().splitlines()
     assert first[0].startswith("#")
     assert len(first) <= 40, "a YAML of over 40 lines"
+
+
+@pytest.mark.parametrize("path", sorted(set(OPTIONS) - set(YAMLS)), ids=str)
+def test_every_row_has_what_it_is_for_behind_it(path):
+    assert len(question_of(CONF / path)) > 20
+
+
+def test_no_row_stands_where_a_file_is():
+    assert [file for file in rows() if file.is_file()] == [], "Hydra would take the file, help and messages the row"
 
 
 @pytest.mark.parametrize("name", [path.stem for path in YAMLS if path.parent.name == "analysis"])
@@ -114,5 +127,5 @@ def test_two_names_of_one_network_plan_the_same_runs():
 
 
 def test_every_recipe_is_of_a_model():
-    names = {path.stem.removeprefix("fca_") for path in YAMLS if path.parent.name == "recipe"}
+    names = {path.stem.removeprefix("fca_") for path in OPTIONS if path.parent.name == "recipe"}
     assert names == {*PAPER, *OF_ITEM_RESPONSES, *OTHERS, "default", "few_images", "shared"}

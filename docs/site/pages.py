@@ -25,6 +25,7 @@ from fca.cli.application import CONF, ROOTS, composed
 from fca.cli.help import Key, groups, meanings, question_of, sections
 from fca.cli.hints import values_of
 from fca.cli.main import COMMANDS, WITHOUT_HYDRA
+from fca.cli.options import option_files, rows
 from fca.cli.show import typed_value
 from fca.plugins import class_of
 from fca.types import Column
@@ -182,7 +183,7 @@ def _roots() -> Iterator[str]:
 
 def _options(group: str) -> Iterator[str]:
     """The options of a group, and the keys of each class among them."""
-    files = sorted((CONF / group).rglob("*.yaml"))
+    files = option_files(CONF / group)
     by_class: dict[str, list[Path]] = {}
     for file in files:
         by_class.setdefault(values_of(file).get("_target_", ""), []).append(file)
@@ -208,7 +209,8 @@ def _keys_of(group: str, target: str, files: list[Path]) -> Iterator[Key]:
     values = [values_of(file) for file in files]
     known = {key: text for file in files for key, text in meanings(file, target).items()}
     kind: Any = class_of("_target_", target) if target else None
-    before = "" if "@package _global_" in files[0].read_text(encoding="utf-8") else f"{group}."
+    texts = (file.read_text(encoding="utf-8") for file in files if file not in rows())
+    before = "" if "@package _global_" in next(texts, "") else f"{group}."
     for key in dict.fromkeys(key for one in values for key in one if key != "_target_"):
         given = {typed_value(one[key]) for one in values if key in one}
         default = given.pop() if len(given) == 1 else "by option"

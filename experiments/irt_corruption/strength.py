@@ -31,7 +31,7 @@ from sklearn.datasets import load_sample_images
 import fca
 from fca.data.pixels import geometry_under
 from fca.geometry import REFERENCE, ResizeCrop
-from fca.shifts.constants import CONSTANTS
+from fca.shifts.constants import PUBLISHED
 from fca.shifts.corruption import Corruption, corrupted
 from fca.stats.intervals import wilson
 from fca.types import generator
@@ -150,7 +150,7 @@ def main():
     parser.add_argument("--severity", type=int, default=3)
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
-    print_strengths(["gaussian_noise", "jpeg_compression"] if options.smoke else list(CONSTANTS), options.severity)
+    print_strengths(["gaussian_noise", "jpeg_compression"] if options.smoke else list(PUBLISHED), options.severity)
     if options.real is not None:
         print_accuracies(options.real, every=50 if options.smoke else 1)
 

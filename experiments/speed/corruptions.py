@@ -13,7 +13,7 @@ from harness import machine, options, timed
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
-from fca.shifts.constants import CONSTANTS
+from fca.shifts.constants import PUBLISHED
 from fca.shifts.corruption import Corruption, corrupted
 from fca.types import generator
 
@@ -34,14 +34,14 @@ def milliseconds(image, kind, calls):
 
 
 def main():
-    size = options(__doc__, calls=(5, 1), kinds=(len(CONSTANTS), 2))
+    size = options(__doc__, calls=(5, 1), kinds=(len(PUBLISHED), 2))
     cv2.setNumThreads(1)
     whole = Image.fromarray(load_sample_image("china.jpg"))
     for side in (32, 224)[: 1 if size.smoke else 2]:
         image = np.asarray(whole.resize((side, side), Image.Resampling.BOX))
         print(f"{side} px: ms an image, mean of 5 severities; ratio = ours / theirs, of the severity with the largest")
         totals, ratios = np.zeros(2), {}
-        for kind in list(CONSTANTS)[: size.kinds]:
+        for kind in list(PUBLISHED)[: size.kinds]:
             mine, other = milliseconds(image, kind, size.calls)
             totals += mine.sum(), other.sum()
             ratios[kind] = float((mine / other).max())

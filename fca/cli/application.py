@@ -32,7 +32,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from fca.allowed import KINDS, Allowed, Seed, Workers, allowed_of, check_values, declared
-from fca.cli import Words, refused
+from fca.cli import Words, options, refused
 from fca.cli.hints import (
     KEY,
     group_as_key,
@@ -210,14 +210,14 @@ ROOTS = {
 
 USERS = (HydraException, OmegaConfBaseException, FcaError, DamagedFile, OSError)  # what may come of what was typed
 FIXED = ("--config-path", "--config-name", "--experimental-rerun")  # not ours: roots are fixed, and pickles run code
-_PACKAGE = Path(__file__).resolve().parents[1]
-CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if folder.is_dir())
+CONF = options.CONF
 
 
 @cache
 def register() -> None:
     """Make the schemas known to Hydra under the names that the root YAMLs start from; look at every file it loads."""
     watch(CONF)
+    options.store_rows()
     for name, root in ROOTS.items():
         schema = OmegaConf.structured(root)
         if root is RunConfig:  # a node that takes keys beside the typed ones; `check_root` refuses what is no group
@@ -452,11 +452,6 @@ def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> Di
         GlobalHydra.instance().hydra = before
 
 
-def nested_options(group: str) -> list[str]:
-    """The options of a group that lie in folders of it, such as corruption/fog of shift."""
-    return sorted(f"{path.parent.name}/{path.stem}" for path in (CONF / group).glob("*/*.yaml"))
-
-
 def typed_words(config: Any, overrides: Sequence[str] | None = None) -> list[str]:
     """The overrides of one job and the further folders in which their options were found; config: its node `hydra`."""
     folders = [word for word in config.overrides.hydra if word.startswith("hydra.searchpath=")]
@@ -575,7 +570,7 @@ def _of_word(error: Exception, words: Sequence[str]) -> FcaError:
     return FcaError(key, value, f"a value that can be used ({reason})", f"correct {key.lstrip('+~')}")
 
 
-def _no_option(file: str, options: Sequence[str], root: str, words: Sequence[str]) -> FcaError:
+def _no_option(file: str, names: Sequence[str], root: str, words: Sequence[str]) -> FcaError:
     """A group has no such option; the group as it was typed, where it was."""
     parts = file.split("/")
     keys = [word.partition("=")[0].lstrip("+") for word in words]
@@ -583,7 +578,7 @@ def _no_option(file: str, options: Sequence[str], root: str, words: Sequence[str
     group, name = "/".join(parts[:at]), "/".join(parts[at:])
     typed = (key for key, word in zip(keys, words, strict=True) if name in word.partition("=")[2].split(","))
     key = next((key for key in typed if key.partition("@")[0] == group), group)
-    return unknown_option(root, key, name, [*options, *nested_options(group)], file)
+    return unknown_option(root, key, name, [*names, *options.nested_options(group)], file)
 
 
 def _kind(root: str, key: str) -> str | None:

@@ -21,10 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from fca.allowed import allowed_of, declared
 from fca.cli import refused
-from fca.cli.application import CONF, ROOTS, composed, hydra_words, nested_options
+from fca.cli.application import CONF, ROOTS, composed, hydra_words
 from fca.cli.main import COMMANDS
+from fca.cli.options import CORRUPTIONS, TABLE, built_on, is_option, nested_options, option_names, rows
 from fca.cli.show import typed_value
-from fca.cli.trust import plain_values
 from fca.plugins import class_of, use_plugins
 from fca.types import FcaError
 
@@ -109,7 +109,7 @@ def groups(root: str, config: DictConfig) -> dict[str, list[str]]:
         if package and group in found:
             found[typed] = [f"those of {group}"]
             continue
-        names = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+        names = option_names(group)
         of_its_own = {f"{group}/{path.name}" for path in (CONF / group).glob("*/")} & {
             name for name, _ in _choices(config)
         }
@@ -206,17 +206,16 @@ def _of_class(folder: Path) -> dict[str, list[Path]]:
 
 def _chain(file: Path, deep: int = 0) -> Iterator[Path]:
     """A file and those of its folder in its defaults list, the nearest first; none that is broken."""
-    if not file.is_file() or deep > _DEEP:
+    if not is_option(file) or deep > _DEEP:
         return
     try:
-        content = plain_values(file)
+        below = built_on(file)
     except FcaError:  # nobody chose it, or Hydra would have refused it
         return
 
     yield file
-    for entry in reversed(content.get("defaults", [])):
-        if isinstance(entry, str) and entry != "_self_":
-            yield from _chain(file.parent / f"{entry}.yaml", deep + 1)
+    for other in reversed(below):
+        yield from _chain(other, deep + 1)
 
 
 @cache
@@ -248,10 +247,24 @@ def _collect(node: yaml.MappingNode, lines: Sequence[str], before: str, found: d
 
 
 def question_of(file: Path) -> str:
-    """What a file is for: the comment at its top, as far as the first command."""
+    """What a file is for: the comment at its top, as far as the first command; or that of a row in its place."""
+    if file in rows():
+        return _question_of_corruption(file.stem) if file.parent == CORRUPTIONS else _question_of_row(file)
     lines = []
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         if not line.startswith("#") or line.startswith("#   "):
             break
         lines.append(line.removeprefix("#").strip())
     return " ".join(line for line in lines if not line.startswith("@package"))
+
+
+def _question_of_row(file: Path) -> str:
+    """The comment behind a row of conf/options.yaml."""
+    name = file.relative_to(CONF).with_suffix("").as_posix()
+    return comments_of(TABLE)[name.replace("/", ".", 1)]
+
+
+def _question_of_corruption(kind: str) -> str:
+    from fca.shifts.corruption import KINDS  # which imports SciPy
+
+    return f"How much accuracy is lost to {KINDS[kind].cause}?"

@@ -16,7 +16,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from fca.cli.trust import plain_values
+from fca.cli.options import built_on, is_option, keys_in, option_files
 from fca.types import LISTED, FcaError, listed, similar
 
 KEY = r"[+~]*[A-Za-z_][\w$]*([.@:/][\w$]+)*@?"  # what Hydra reads as a key
@@ -100,9 +100,9 @@ def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str,
     if "dataset" in keys and word and Path(word).expanduser().exists():
         meant = [f"dataset=folder {_quoted('dataset.root', word)}"]
     groups = [*keys, "experiment"] if root == "run" else keys
-    meant += [f"{group}={word}" for group in groups if word and (conf / group / f"{word}.yaml").is_file()]
+    meant += [f"{group}={word}" for group in groups if word and is_option(conf / group / f"{word}.yaml")]
     folder, _, option = word.rpartition("/")
-    if folder and (conf / f"{word}.yaml").is_file():
+    if folder and is_option(conf / f"{word}.yaml"):
         meant += [f"{folder}={option}"]
     hint = f"did you mean {' or '.join(meant[:MOST])}? " if meant else ""
     return FcaError("word", word, "KEY=VALUE", f"{hint}fca {root} --help lists groups and keys")
@@ -231,7 +231,7 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
 def _options_with(conf: Path, group: str, name: str) -> list[tuple[str, bool]]:
     """Options of a group that have a key, with whether it must be given."""
     options = []
-    for file in sorted((conf / group).rglob("*.yaml")):
+    for file in option_files(conf / group):
         values = values_of(file)
         if name in values:
             options.append((file.relative_to(conf / group).with_suffix("").as_posix(), values[name] == "???"))
@@ -241,17 +241,16 @@ def _options_with(conf: Path, group: str, name: str) -> list[tuple[str, bool]]:
 @cache
 def values_of(file: Path, deep: int = 0) -> dict[str, Any]:
     """The keys that a file and those that it builds on give their option."""
-    if not file.is_file() or deep > _DEEP:
+    if not is_option(file) or deep > _DEEP:
         return {}
     try:
-        content = plain_values(file)
+        keys, below = keys_in(file), built_on(file)
     except FcaError:  # a broken file, which nobody chose, gives no hint
         return {}
     values: dict[str, Any] = {}
-    for entry in content.get("defaults", []):
-        if isinstance(entry, str) and entry != "_self_":
-            values |= values_of(file.parent / f"{entry}.yaml", deep + 1)
-    return values | {key: value for key, value in content.items() if key != "defaults"}
+    for other in below:
+        values |= values_of(other, deep + 1)
+    return values | {key: value for key, value in keys.items() if key != "defaults"}
 
 
 def _takes_any_key(config: Mapping[str, Any], key: str) -> bool:

@@ -23,6 +23,7 @@ from fca.allowed import declared
 from fca.cli.application import CONF, ROOTS, check_word, composed
 from fca.cli.configure import Job, job_of
 from fca.cli.notices import gathered
+from fca.cli.options import rows
 from fca.cli.results import results
 from fca.cli.run import complete
 from fca.cli.trust import check_file, check_words, load_yaml
@@ -176,15 +177,18 @@ def _option(group: str, name: str) -> DictConfig | None:
     Raises FcaError, as Hydra's loader does here, for keys that a file may not set.
     """
     file = CONF / group / f"{name}.yaml"
-    if not file.is_file() or "@package" in file.read_text():
+    if file in rows():
+        own = OmegaConf.create(rows()[file])
+    elif not file.is_file() or "@package" in file.read_text():
         return None
-    own = load_yaml(file)
-    check_file(str(file), own)
+    else:
+        own = load_yaml(file)
+        check_file(str(file), own)
     match own.pop("defaults", []):
         case []:
             return own
         case [str(other), "_self_"]:
-            below = _option(group, other)
+            below = _option(group, other.removesuffix("@_here_"))
             return None if below is None else DictConfig(OmegaConf.merge(below, own))
     return None
 

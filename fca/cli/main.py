@@ -163,7 +163,7 @@ def _complete(words: Sequence[str]) -> int:
             return importlib.import_module(f"fca.cli.{line[1]}").main([])
         finally:
             Words.at_tab = None
-    from fca.cli.application import nested_options
+    from fca.cli.options import nested_options
 
     group, _, option = line[2].rpartition(" ")[2].partition("=")
     if option:  # Hydra completes no option in a folder

@@ -1,7 +1,7 @@
 """Shifts: what is done to images before a model sees them. A configuration names a family, which lists its shifts.
 
 A family is a dataclass with `shifts()` in a file of its own, and a YAML in `conf/shift/`. One more corruption is a
-function in `corruption`, its constants, and a YAML in `conf/shift/corruption/`.
+function in `corruption`, which `KINDS` there lists, and a row of constants: `FURTHER` in `constants`.
 """
 
 from __future__ import annotations

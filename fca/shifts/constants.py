@@ -1,4 +1,7 @@
-"""The published constants of the 19 corruptions, by size of image: facts of Hendrycks and Dietterich's generators."""
+"""The constants of every corruption. Those of the 19 published ones are facts of Hendrycks and Dietterich's generators.
+
+A further corruption is a row of `FURTHER` here and a function of its name in `fca.shifts.corruption`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def _scaled(side: Number, *lengths: tuple[Number, ...]) -> Five:
 # water and 1 for mud.    elastic_transform: reach of the wobble, its smoothness, jitter of the affine corners; those of
 # imagenet are shares of 244 pixels, not 224: so they were generated.
 # fmt: off
-_BY_SIZE: dict[str, dict[str, Five]] = {
+_PUBLISHED_BY_SIZE: dict[str, dict[str, Five]] = {
     "cifar": {
         "gaussian_noise": _one(0.04, 0.06, 0.08, 0.09, 0.10),
         "shot_noise": _one(500, 250, 100, 75, 50),
@@ -104,7 +107,16 @@ _BY_SIZE: dict[str, dict[str, Five]] = {
     },
 }
 # fmt: on
-CONSTANTS = {kind: {size: fives[kind] for size, fives in _BY_SIZE.items()} for kind in _BY_SIZE["imagenet"]}
+PUBLISHED = tuple(_PUBLISHED_BY_SIZE["imagenet"])
+"""The 19 kinds of CIFAR-10-C and ImageNet-C, which `shift=corruption/all` has."""
+
+FURTHER: dict[str, Five] = {}
+"""Kinds of our own: kind -> one tuple per severity, for images of any size. No option of several kinds has them."""
+
+CONSTANTS = {
+    **{kind: {size: fives[kind] for size, fives in _PUBLISHED_BY_SIZE.items()} for kind in PUBLISHED},
+    **{kind: dict.fromkeys(_PUBLISHED_BY_SIZE, fives) for kind, fives in FURTHER.items()},
+}
 """kind -> size -> the arguments of the function that draws it, one tuple per severity."""
 
 

@@ -2,7 +2,7 @@
 
 Every kind is a function of its name: noise, blur, weather, colours and shapes, encoding. It takes and gives an image,
 float32 in [0, 1], and its constants; `corrupted` clips. Those of `ON_BYTES` take and give bytes: rounding to bytes is
-what they do. `rng` is there where random numbers are drawn.
+what they do. `rng` is there where random numbers are drawn. `KINDS`, at the end, lists all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -38,7 +38,7 @@ Mask = Bool[np.ndarray, "height width"]
 class Corruptions:
     """`shift=corruption/...`: one shift per kind and severity.
 
-    kinds:      names of corruptions (see `conf/shift/corruption/`).    severities: 1 (weakest) to 5.
+    kinds:      names of corruptions (see `KINDS`).    severities: 1 (weakest) to 5.
     seed:       of whatever is drawn: noise, angles, flakes. The same image gets the same under the same seed.
     at:         where an image with a shorter side above 96 pixels is corrupted; see `Corruption`.
     """
@@ -159,10 +159,14 @@ def corrupted(image: Bytes, kind: str, severity: int, rng: Rng) -> Bytes:
     >>> corrupted(image, "brightness", 5, np.random.default_rng(0))[0, 0].tolist()
     [176, 176, 176]
     """
-    known, draw = constants(kind, severity, *image.shape[:2]), globals()[kind]
+    arguments = constants(kind, severity, *image.shape[:2])
+    draw = KINDS[kind].draw
     if kind in ON_BYTES:
-        return draw(image, *known)
-    return ops.to_bytes(draw(ops.to_unit(image), *known, **({"rng": rng} if draws(kind) else {})))
+        return draw(image, *arguments)
+
+    if draws(kind):
+        return ops.to_bytes(draw(ops.to_unit(image), *arguments, rng=rng))
+    return ops.to_bytes(draw(ops.to_unit(image), *arguments))
 
 
 @cache
@@ -173,7 +177,7 @@ def draws(kind: str) -> bool:
     (True, False)
     """
     check_choice("corruption", kind, CONSTANTS)
-    return "rng" in inspect.signature(globals()[kind]).parameters
+    return "rng" in inspect.signature(KINDS[kind].draw).parameters
 
 
 # Noise: every colour of every pixel is changed independently.
@@ -541,3 +545,37 @@ def pixelate(image: Bytes, share: Number) -> Bytes:
     height, width = image.shape[:2]
     small = Pillow.fromarray(image).resize((int(width * share), int(height * share)), Pillow.Resampling.BOX)
     return np.asarray(small.resize((width, height), Pillow.Resampling.BOX))
+
+
+class Kind(NamedTuple):
+    """A kind of corruption: the function that draws it, and what costs accuracy there, in words for the help."""
+
+    draw: Callable[..., Any]
+    cause: str
+
+
+KINDS = {
+    kind.draw.__name__: kind
+    for kind in (
+        Kind(gaussian_noise, "sensor noise as in low light"),
+        Kind(shot_noise, "the noise of counted light, stronger in the bright"),
+        Kind(impulse_noise, "values flipped to black or white, as by bit errors"),
+        Kind(speckle_noise, "noise in proportion to the light"),
+        Kind(gaussian_blur, "a Gaussian blur"),
+        Kind(defocus_blur, "a lens out of focus"),
+        Kind(glass_blur, "frosted glass before the lens"),
+        Kind(motion_blur, "a camera that moves"),
+        Kind(zoom_blur, "a camera that moves towards its object"),
+        Kind(snow, "falling snow"),
+        Kind(frost, "ice on the lens"),
+        Kind(fog, "fog"),
+        Kind(spatter, "drops of water (weak) or mud (strong) on the lens"),
+        Kind(brightness, "too much light"),
+        Kind(saturate, "colours too pale (1, 2) or too strong (3 to 5)"),
+        Kind(contrast, "flat light"),
+        Kind(elastic_transform, "stretched and wobbling shapes"),
+        Kind(jpeg_compression, "strong JPEG compression"),
+        Kind(pixelate, "an image enlarged from few pixels"),
+    )
+}
+"""Every kind by the name that `shift=corruption/KIND` selects; their constants are in `fca.shifts.constants`."""

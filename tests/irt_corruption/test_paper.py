@@ -6,6 +6,7 @@ from pathlib import Path
 import sharma as paper
 import yaml
 
+from fca.cli.options import nested_options
 from tests.irt_corruption.conftest import CLASSES
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -76,7 +77,7 @@ def test_five_of_eight_subjects_of_table_3_are_better_on_harder_images():
 def test_every_corruption_of_the_paper_is_one_of_the_configuration():
     names = {*paper.TABLE1, *paper.TABLE2, *(move.kind for move in paper.MOVES)}
     assert len(names) == 15
-    assert all((CONF / "shift" / "corruption" / f"{name}.yaml").is_file() for name in names)
+    assert {f"corruption/{name}" for name in names} <= set(nested_options("shift"))
 
 
 def test_every_subject_of_table_3_is_one_of_the_study_s_models():

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 from skimage.filters import gaussian
 
-from fca.shifts.constants import CONSTANTS, constants
-from fca.shifts.corruption import corrupted
+from fca.shifts.constants import CONSTANTS, PUBLISHED, constants
+from fca.shifts.corruption import KINDS, corrupted
 from tests.shifts.photographs import photograph
 
 CIFAR, TINY, IMAGENET = (32, 32), (64, 64), (224, 224)
@@ -19,7 +19,8 @@ def seen(image, kind, severity):
 
 
 def test_every_kind_has_five_severities_of_equal_length_at_every_size():
-    assert len(CONSTANTS) == 19
+    assert len(PUBLISHED) == 19
+    assert set(PUBLISHED) <= set(CONSTANTS) == set(KINDS)
     for kind, sizes in CONSTANTS.items():
         assert list(sizes) == ["cifar", "tiny_imagenet", "imagenet"], kind
         for fives in sizes.values():

@@ -13,7 +13,7 @@ from PIL import Image
 
 from fca.data.pixels import geometry_under
 from fca.geometry import REFERENCE, ResizeCrop
-from fca.shifts.constants import CONSTANTS
+from fca.shifts.constants import PUBLISHED
 from fca.shifts.corruption import Corruption
 from fca.store import Store
 from tests.shifts.photographs import data_of
@@ -50,7 +50,7 @@ def rms(changed, clean):
 
 
 @pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("kind", CONSTANTS)
+@pytest.mark.parametrize("kind", PUBLISHED)
 def test_a_photograph_is_changed_as_much_as_by_imagecorruptions(name, kind):
     shift, images = Corruption(kind, 3), photographs(name)
     read, geometry = shift.reader(data_of(images)), geometry_under(shift, NETWORK)

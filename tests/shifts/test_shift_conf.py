@@ -6,18 +6,22 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from fca.cli.application import CONF
+from fca.cli.application import CONF, register
 from fca.cli.configure import component, typed
+from fca.cli.help import question_of
+from fca.cli.options import option_files
 from fca.shifts import Shifts, overrides
-from fca.shifts.constants import CONSTANTS
+from fca.shifts.constants import CONSTANTS, PUBLISHED
 from fca.types import FcaError
 
-NAMES = sorted(str(path.relative_to(CONF / "shift").with_suffix("")) for path in (CONF / "shift").rglob("*.yaml"))
+FILES = [path for path in option_files(CONF / "shift") if path.is_file()]
+NAMES = [str(path.relative_to(CONF / "shift").with_suffix("")) for path in option_files(CONF / "shift")]
 EXTRA = {"speckle_noise", "gaussian_blur", "spatter", "saturate"}
 
 
 @pytest.fixture(autouse=True)
 def hydra():
+    register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield
 
@@ -27,16 +31,21 @@ def composed(name, *words):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_yaml_binds_and_says_question_command_and_cost(name):
+def test_every_option_binds_and_has_a_question(name):
     config = composed(name)
     assert set(typed(OmegaConf.to_container(config.shift), "shift")) == set(config.shift) - {"_target_"}
-    head = [line for line in (CONF / "shift" / f"{name}.yaml").read_text().splitlines() if line.startswith("#")]
+    assert "?" in question_of(CONF / "shift" / f"{name}.yaml")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_yaml_has_question_command_and_cost(file):
+    head = [line for line in file.read_text().splitlines() if line.startswith("#")]
     assert head[0].endswith("?")
-    assert f"shift={name}" in "".join(head)
+    assert f"shift={file.relative_to(CONF / 'shift').with_suffix('')}" in "".join(head)
     assert re.search(r"\d+ runs?|one run", "".join(head))
 
 
-def test_there_is_a_yaml_for_every_kind_and_one_for_all():
+def test_there_is_an_option_for_every_kind_and_one_for_all_published_ones():
     assert {name.removeprefix("corruption/") for name in NAMES if name.startswith("corruption/")} == {
         *CONSTANTS, "all", "common",
     }  # fmt: skip
@@ -44,11 +53,11 @@ def test_there_is_a_yaml_for_every_kind_and_one_for_all():
         shifts = component(composed(f"corruption/{kind}"), "shift").shifts()
         assert [s.label() for s in shifts] == [f"corruption/{kind}/{s}" for s in range(1, 6)]
     everything = component(composed("corruption/all"), "shift").shifts()
-    assert [s.label() for s in everything] == [f"corruption/{kind}/{s}" for kind in CONSTANTS for s in range(1, 6)]
+    assert [s.label() for s in everything] == [f"corruption/{kind}/{s}" for kind in PUBLISHED for s in range(1, 6)]
     common = component(composed("corruption/common"), "shift")
-    assert set(CONSTANTS) - set(common.kinds) == EXTRA
+    assert set(PUBLISHED) - set(common.kinds) == EXTRA
     for name in ("cifar_c/all", "imagenet_c/all"):
-        assert component(composed(name, "shift.root=somewhere"), "shift").kinds == list(CONSTANTS)
+        assert component(composed(name, "shift.root=somewhere"), "shift").kinds == list(PUBLISHED)
 
 
 def test_severities_and_seed_are_set_from_the_command_line():

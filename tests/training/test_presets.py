@@ -2,9 +2,9 @@
 
 import pandas as pd
 import pytest
-from omegaconf import OmegaConf
 
 from fca.cli.application import CONF
+from fca.cli.options import keys_in, option_files
 from fca.store import results
 
 SMALLEST = {
@@ -26,9 +26,8 @@ SMALLEST = {
     "mobilenetv3_small": ["model=timm", "model.name=mobilenetv3_small_050", "model.input_size=64"],
     "mobilevit_s": ["model=timm", "model.name=mobilevit_xxs", "model.input_size=64"],
 }
-OWN = [
-    p.stem for p in sorted((CONF / "recipe").glob("*.yaml")) if OmegaConf.load(p).get("defaults", [None])[0] == "shared"
-]
+RECIPES = [file for file in option_files(CONF / "recipe") if file.parent.name == "recipe"]
+OWN = [file.stem for file in RECIPES if keys_in(file).get("defaults", [None])[0] == "shared"]
 
 
 def test_every_family_has_a_network_small_enough_to_try():
