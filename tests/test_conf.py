@@ -1,6 +1,7 @@
 """Every YAML composes, and binds to the fields of the class it names."""
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -19,7 +20,7 @@ ROOTS = {
     "generate": ("generator", "plan"),
 }
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name not in ("hydra", "local"))
-OPTIONS = [path.relative_to(CONF) for path in option_files(CONF)]  # files, and rows in place of files
+OPTIONS = [Path(f"{name}.yaml") for name in option_files("")]  # files, and rows in place of files
 OPTIONS = [path for path in OPTIONS if len(path.parts) == 2 and path.parts[0] not in ("hydra", "local")]
 OVERLAYS = ("subset", "debug", "experiment")  # they name no class
 SHARED = CONF.joinpath("recipe", "shared.yaml").relative_to(CONF)  # a recipe but for its augmentation

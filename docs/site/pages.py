@@ -183,7 +183,7 @@ def _roots() -> Iterator[str]:
 
 def _options(group: str) -> Iterator[str]:
     """The options of a group, and the keys of each class among them."""
-    files = option_files(CONF / group)
+    files = list(option_files(group).values())
     by_class: dict[str, list[Path]] = {}
     for file in files:
         by_class.setdefault(values_of(file).get("_target_", ""), []).append(file)

@@ -279,6 +279,8 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
     try:
         flags, overrides = split_words(root, for_hydra(root, ROOTS[root], arguments))
         check_words(overrides)
+        options.use_search_path(())
+        look_in_folders(overrides)
         words = [part for word in overrides for part in hydra_words(word)]
         program = "fca" if {"-sc", "--shell-completion"} & set(flags) else f"fca {root}"  # tab completion is for `fca`
         sys.argv = [program, *flags, *with_free_keys(words)]
@@ -441,6 +443,7 @@ def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> Di
     with_hydra: with the node `hydra`, which has the chosen options.
     """
     register()
+    look_in_folders(words)
     before, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None  # a notebook may use Hydra itself
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
@@ -450,6 +453,19 @@ def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> Di
         raise _as_fca_error(error, root, words) from error
     finally:
         GlobalHydra.instance().hydra = before
+
+
+def look_in_folders(words: Sequence[str]) -> None:
+    """Look for options in the folders and packages that were typed: Hydra asks for them before it composes.
+
+    Raises FcaError for modules that are not there.
+    """
+    typed = [word for word in words if word.startswith(("hydra.searchpath=", "plugins="))]
+    values = {override.key_or_group: override.value() for override in OverridesParser.create().parse_overrides(typed)}
+    if isinstance(modules := values.get("plugins"), list):
+        use_plugins(map(str, modules))
+    if isinstance(folders := values.get("hydra.searchpath"), list):
+        options.use_search_path(map(str, folders))
 
 
 def typed_words(config: Any, overrides: Sequence[str] | None = None) -> list[str]:

@@ -17,8 +17,9 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from fca.allowed import allowed_of, check_truths, check_values, declared
-from fca.cli.application import CONF, check_root, composed, one_line
+from fca.cli.application import check_root, composed, one_line
 from fca.cli.hints import beside, one_at_a_time, similar_first
+from fca.cli.options import option_names
 from fca.data.content import is_known
 from fca.data.splits import as_trained_on, first_images
 from fca.plugins import check_contract, class_of, plugins
@@ -114,7 +115,7 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
 
     keys: of the group.    others: of the root.    Raises FcaError for an unknown name, and a value that is none.
     """
-    check_choice(group, name, sorted(path.stem for path in (CONF / group).glob("*.yaml")))
+    check_choice(group, name, option_names(group))
     config = composed(root, [f"{group}={name}", *words])
     with open_dict(config):
         for key, value in {**{f"{group}.{key}": value for key, value in keys.items()}, **others}.items():

@@ -21,7 +21,8 @@ import yaml
 from packaging.requirements import Requirement
 
 from fca.cli import Words, refused
-from fca.cli.application import CONF, check_folder
+from fca.cli.application import check_folder
+from fca.cli.options import option_files
 from fca.cli.show import as_bytes
 from fca.cli.version import version_line
 from fca.models.package_weights import package_problems
@@ -182,24 +183,25 @@ def _data_sets() -> Iterator[Finding]:
     """What lies under the usual root of each data set; only names of folders are looked at."""
     there: list[Finding] = []
     given, fetched, brought = list[str](), list[str](), list[str]()
-    for path in sorted((CONF / "dataset").glob("*.yaml")):
+    files = option_files("dataset")
+    for name, path in files.items():
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
         root = str(config.get("root", ""))
         if root == "???":
-            given.append(path.stem)
+            given.append(name)
         elif "root" not in config:
-            there.append(Finding(OK, path.stem, "comes with fca"))
-        elif "$" not in root and (place := _place(path.stem, Path(root).expanduser())):
-            there.append(Finding(OK, path.stem, str(place)))
+            there.append(Finding(OK, name, "comes with fca"))
+        elif "$" not in root and (place := _place(name, Path(root).expanduser())):
+            there.append(Finding(OK, name, str(place)))
         elif "$" not in root:
-            (fetched if config.get("download") else brought).append(path.stem)
+            (fetched if config.get("download") else brought).append(name)
     yield from there
     if fetched:
         yield Finding(
             MISSING, "to be downloaded", ", ".join(fetched), f"fca run dataset={fetched[0]}, on its first use"
         )
     if brought:
-        heads = CONF / "dataset" / f"{brought[0]}.yaml"
+        heads = files[brought[0]]
         yield Finding(MISSING, "to be brought", ", ".join(brought), f"from where the head of its file says: {heads}")
     yield Finding(NOTE, "your own images", f"dataset=folder dataset.root=FOLDER; also {', '.join(given)}")
 

@@ -22,10 +22,11 @@ from jaxtyping import UInt8
 from omegaconf import OmegaConf
 
 from fca.cli import Words, as_options, refused
-from fca.cli.application import CONF, composed
+from fca.cli.application import composed
 from fca.cli.configure import component
 from fca.cli.execute import provenance
 from fca.cli.export_int8 import MAX_LOSS, Loss, allowed_loss, in_int8, loss_on
+from fca.cli.options import option_files
 from fca.cli.trained import Trained, at_input, loose_images
 from fca.data.files import WHITE
 from fca.data.splits import fixed_draw
@@ -235,12 +236,12 @@ def loading_words(trained: Trained, path: Path) -> list[str]:
     """
     model, classes = trained.started()
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
-    files = sorted((CONF / "model").glob("*.yaml"))
-    plain: dict[Path, Any] = {file: OmegaConf.to_container(OmegaConf.load(file)) for file in files}
-    name = next((file.stem for file, values in plain.items() if values.get("_target_") == kind), None)
+    files = option_files("model")
+    plain: dict[str, Any] = {name: OmegaConf.to_container(OmegaConf.load(file)) for name, file in files.items()}
+    name = next((name for name, values in plain.items() if values.get("_target_") == kind), None)
     if name is None or isinstance(model, Probed):
         raise FcaError("format", "safetensors", f"onnx or torchscript for a {type(model).__name__}", "take format=onnx")
-    usual = plain[CONF / "model" / f"{name}.yaml"]
+    usual = plain[name]
     fields = {**asdict(model), "weights": str(path), "classes": classes}  # as `StoredRun` builds it
     changed = {key: value for key, value in fields.items() if usual.get(key) != value}
     plus = {key: "+" if isinstance(value, dict) else "" for key, value in changed.items()}

@@ -23,7 +23,7 @@ from fca.allowed import allowed_of, declared
 from fca.cli import refused
 from fca.cli.application import CONF, ROOTS, composed, hydra_words
 from fca.cli.main import COMMANDS
-from fca.cli.options import CORRUPTIONS, TABLE, built_on, is_option, nested_options, option_names, rows
+from fca.cli.options import CORRUPTIONS, TABLE, built_on, is_option, nested_options, option_files, option_names, rows
 from fca.cli.show import typed_value
 from fca.plugins import class_of, use_plugins
 from fca.types import FcaError
@@ -117,7 +117,7 @@ def groups(root: str, config: DictConfig) -> dict[str, list[str]]:
         if len(names + inner) > 1 or group in ("debug", "experiment"):
             found[typed] = names + inner
     if root == "run":
-        launchers = [path.stem for path in (CONF / "hydra" / "launcher").glob("*.yaml")]
+        launchers = option_names("hydra/launcher")
         found["hydra/launcher"] = sorted({"basic", "joblib", *launchers})
     return found
 
@@ -154,7 +154,7 @@ def sections(root: str, config: DictConfig) -> Iterator[Section]:
         package = package or group.replace("/", ".")
         node = OmegaConf.select(config, package, throw_on_missing=False)
         if option and isinstance(node, DictConfig) and "/" not in group:
-            file = CONF / group / f"{option}.yaml"
+            file = option_files(group).get(option, CONF / group / f"{option}.yaml")
             yield Section(f"{typed}={option}", question_of(file), list(_keys(root, group, package, file, node)))
 
 

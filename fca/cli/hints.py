@@ -16,7 +16,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from fca.cli.options import built_on, is_option, keys_in, option_files
+from fca.cli.options import built_on, is_option, keys_in, option_files, option_names
 from fca.types import LISTED, FcaError, listed, similar
 
 KEY = r"[+~]*[A-Za-z_][\w$]*([.@:/][\w$]+)*@?"  # what Hydra reads as a key
@@ -164,7 +164,7 @@ def similar_first(names: Iterable[str], typed: str) -> list[str]:
 def group_as_key(key: str, conf: Path) -> str | None:
     """The group whose name was typed with dots, such as recipe.augment; None for a key that is none."""
     group = key.replace(".", "/")
-    if "." in key and (conf / group).is_dir() and any((conf / group).glob("*.yaml")):
+    if "." in key and option_names(group):
         return group
     return "hydra/launcher" if key == "hydra.launcher" else None
 
@@ -231,10 +231,10 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
 def _options_with(conf: Path, group: str, name: str) -> list[tuple[str, bool]]:
     """Options of a group that have a key, with whether it must be given."""
     options = []
-    for file in option_files(conf / group):
+    for option, file in option_files(group).items():
         values = values_of(file)
         if name in values:
-            options.append((file.relative_to(conf / group).with_suffix("").as_posix(), values[name] == "???"))
+            options.append((option, values[name] == "???"))
     return options
 
 

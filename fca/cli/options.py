@@ -1,4 +1,7 @@
-"""The options of the groups in conf/: files, and rows of a table where a file would have a line or two.
+"""The options of each group: files, and rows of a table where a file would have a line or two.
+
+Files lie in conf/ and in the other folders of Hydra's search path: those that were typed (`hydra.searchpath`), and the
+folder `conf` of every package that is listed under `plugins`. Of two options with one name the first folder's counts.
 
 A row has the keys that a file would have, and Hydra, the help and all messages treat it as one. The rows are those of
 conf/options.yaml and one for every kind of corruption.
@@ -6,13 +9,16 @@ conf/options.yaml and one for every kind of corruption.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
 from fca.cli.trust import plain_values
+from fca.plugins import plugins
 from fca.shifts.constants import CONSTANTS
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -20,6 +26,7 @@ CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") i
 TABLE = CONF / "options.yaml"
 GROUPS_WITH_ROWS = ("recipe", "shift")
 CORRUPTIONS = CONF / "shift" / "corruption"
+_typed: list[Path] = []  # further folders of the command line
 
 
 @cache
@@ -47,20 +54,59 @@ def store_rows() -> None:
         ConfigStore.instance().store(group=group, name=file.stem, node=keys)
 
 
-def option_files(folder: Path) -> list[Path]:
-    """The files of all options in a folder and the folders in it, also those in whose place there is a row."""
-    return sorted({*folder.rglob("*.yaml"), *(file for file in rows() if file.is_relative_to(folder))})
+def use_search_path(folders: Iterable[str]) -> None:
+    """Look for options in these folders, too, in place of earlier ones: file://FOLDER or pkg://PACKAGE, as typed."""
+    places = [_place_of(folder) for folder in folders]
+    _typed[:] = [place for place in places if place is not None]
+
+
+def _place_of(folder: str) -> Path | None:
+    """A folder of the search path on this machine; None for one that is not there. Imports no package."""
+    kind, _, place = folder.rpartition("://")
+    if kind == "pkg":
+        package, _, inside = place.replace("/", ".").partition(".")
+        return _folder_in_package(package, inside.replace(".", "/"))
+    path = Path(place)
+    return path.resolve() if path.is_dir() else None
+
+
+def _folder_in_package(package: str, inside: str) -> Path | None:
+    spec = find_spec(package) if package.isidentifier() else None
+    for place in (spec and spec.submodule_search_locations) or ():
+        if Path(place, inside).is_dir():
+            return Path(place, inside)
+    return None
+
+
+def plugin_folders() -> list[Path]:
+    """The folder `conf` of each package that is listed under `plugins` and has one."""
+    packages = dict.fromkeys(name.partition(".")[0] for name in plugins())
+    places = [_folder_in_package(package, "conf") for package in packages]
+    return [place for place in places if place is not None]
+
+
+def option_files(group: str) -> dict[str, Path]:
+    """The options of a group and of the folders in it, such as corruption/fog of shift -> their files, by name.
+
+    A row counts as the file in whose place it stands.
+    """
+    files: dict[str, Path] = {}
+    for folder in (CONF, *_typed, *plugin_folders()):
+        of_group = folder / group
+        there = [*of_group.rglob("*.yaml"), *(file for file in rows() if file.is_relative_to(of_group))]
+        for file in there:
+            files.setdefault(file.relative_to(of_group).with_suffix("").as_posix(), file)
+    return dict(sorted(files.items()))
 
 
 def option_names(group: str) -> list[str]:
     """The options of a group that lie in no folder of it."""
-    return [file.stem for file in option_files(CONF / group) if file.parent == CONF / group]
+    return [name for name in option_files(group) if "/" not in name]
 
 
 def nested_options(group: str) -> list[str]:
     """The options of a group that lie in folders of it, such as corruption/fog of shift."""
-    inner = [file for file in option_files(CONF / group) if file.parent.parent == CONF / group]
-    return [f"{file.parent.name}/{file.stem}" for file in inner]
+    return [name for name in option_files(group) if name.count("/") == 1]
 
 
 def is_option(file: Path) -> bool:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
-from fca.cli.application import CONF
 from fca.cli.configure import component
 from fca.cli.jobs import Jobs, Keys
+from fca.cli.options import option_names
 from fca.types import FcaError, Model, check_choice
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
@@ -42,7 +42,7 @@ def networks(config: DictConfig) -> list[Network]:
     Prints a line for each kind of weights that is left out. Raises FcaError for a name that is no model, for weights of
     a folder or file that is not there, and for a candidate that cannot be trained.
     """
-    options = sorted(path.stem for path in (CONF / "model").glob("*.yaml"))
+    options = option_names("model")
     for key in ("packages", "pretrained", "candidates"):
         for name in config[key] or ():
             check_choice(key, name, options, "name options of conf/model/")

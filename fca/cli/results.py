@@ -96,7 +96,7 @@ def results(
     *,
     filters: Filters | None = None,
 ) -> pd.DataFrame:
-    """One line per finished run, as `fca.store.results`; a query or filter may name a column of no task so far.
+    """One line per finished run, as `fca.store.results`; a query or filter may name a column that no run has.
 
     columns: those to return; empty: all.    filters: which runs, as the words that `fca results` takes,
     ["dataset=digits", "ncl<=5"], or as a dictionary, {"dataset": "digits", "ncl": [2, 5]}.

@@ -13,7 +13,9 @@ from fca.cli.hints import values_of
 from fca.cli.options import option_files
 
 WITHOUT = ("experiment", "debug", "local", "hydra")  # overlays, and Hydra's own
-FILES = [path for path in option_files(CONF) if path.parent != CONF and path.relative_to(CONF).parts[0] not in WITHOUT]
+FILES = [
+    path for path in option_files("").values() if path.parent != CONF and path.relative_to(CONF).parts[0] not in WITHOUT
+]
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from fca.shifts import Shifts, overrides
 from fca.shifts.constants import CONSTANTS, PUBLISHED
 from fca.types import FcaError
 
-FILES = [path for path in option_files(CONF / "shift") if path.is_file()]
-NAMES = [str(path.relative_to(CONF / "shift").with_suffix("")) for path in option_files(CONF / "shift")]
+FILES = [path for path in option_files("shift").values() if path.is_file()]
+NAMES = list(option_files("shift"))
 EXTRA = {"speckle_noise", "gaussian_blur", "spatter", "saturate"}
 
 

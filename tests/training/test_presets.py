@@ -3,7 +3,6 @@
 import pandas as pd
 import pytest
 
-from fca.cli.application import CONF
 from fca.cli.options import keys_in, option_files
 from fca.store import results
 
@@ -26,7 +25,7 @@ SMALLEST = {
     "mobilenetv3_small": ["model=timm", "model.name=mobilenetv3_small_050", "model.input_size=64"],
     "mobilevit_s": ["model=timm", "model.name=mobilevit_xxs", "model.input_size=64"],
 }
-RECIPES = [file for file in option_files(CONF / "recipe") if file.parent.name == "recipe"]
+RECIPES = [file for file in option_files("recipe").values() if file.parent.name == "recipe"]
 OWN = [file.stem for file in RECIPES if keys_in(file).get("defaults", [None])[0] == "shared"]
 
 
