@@ -189,4 +189,9 @@ def test_of_classes_that_are_susceptible_as_often_none_is_picked():
 
 
 def test_the_report_finds_these_figures():
-    assert list(FIGURES) == ["class_robustness", "robust_classes", "class_severity_difficulty", "class_severity_discrimination"]
+    assert list(FIGURES) == [
+        "class_robustness",
+        "robust_classes",
+        "class_severity_difficulty",
+        "class_severity_discrimination",
+    ]
