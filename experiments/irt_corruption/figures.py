@@ -19,7 +19,7 @@ WORDS = {word: word for word in (*VERDICTS, "neither", "not in table 1")}
 TABLE1 = Column("table 1", str, "", "verdict in table 1", WORDS)
 STATED = Column("stated", str, "", "the paper states", {word: word for word in ("few", "many", "nothing")})
 OURS = Column("whose", str, "", "whose", {word: word for word in WHOSE})
-SHARE = Column(SHARE_OF_CLASS, float, ".1%", "share of the class's images, a quarter if like all")
+SHARE = SHARE_OF_CLASS.with_format(".1%", "share of the class's images, a quarter if like all")
 
 
 def table1(classes: pd.DataFrame) -> alt.FacetChart:
@@ -63,7 +63,7 @@ def table3(shares: pd.DataFrame) -> alt.FacetChart:
     order = [name for part in parts for name in part.sort_values(ascending=False).index]
     across, rows = alt.X(f"{SEGMENT}:N", title=None, sort=list(SEGMENTS)), style.names_axis(SUBJECT, order)
     hover = (SUBJECT, SEGMENT, SEVERITY, RIGHT, Column("n", int, ".0f"), SHARE_RIGHT)
-    chart = kinds.heat_map(Column(SHARE_RIGHT, float, ".0%"), across, rows, hover, (0.0, 1.0))
+    chart = kinds.heat_map(SHARE_RIGHT.with_format(".0%"), across, rows, hover, (0.0, 1.0))
     highest = shares[SEVERITY].max()
     ours = "" if pd.isna(highest) else f" Ours: severity {highest}."
     title = alt.Title(

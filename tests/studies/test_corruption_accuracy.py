@@ -9,7 +9,9 @@ from statsmodels.stats.proportion import proportion_confint
 from fca.stats.intervals import mean_with_interval
 from fca.store import Store
 from fca.studies.irt.corruption_accuracy import CorruptionAccuracy
+from fca.studies.irt.figures.corruptions import loss_statements
 from fca.types import FcaError
+from tests.report.specs import drawn_findings, sentences_of
 from tests.studies.conftest import Lab
 
 FOG = ("corruption/fog/1", "corruption/fog/3", "corruption/fog/5")
@@ -74,22 +76,33 @@ def test_the_figure_has_a_square_for_each_severity_and_the_answer_names_the_wors
         shifts = {"clean": share, "corruption/fog/1": share - 0.1, "corruption/snow/1": share - 0.4}
         answered(lab, model, shifts)
     tables = CorruptionAccuracy()(lab.store)
-    figures, headlines, answers = visuals_of(CorruptionAccuracy())
-    spec = figures[0].draw(*tables).to_dict()
+    [figure] = drawn_findings(CorruptionAccuracy())
+    spec = figure.draw(*tables).to_dict()
     [(_, lines)] = spec["datasets"].items()
     assert len(lines) == len(tables[0].frame)
     assert {line["panel"] for line in lines} == {"best", "other"}
-    [sentence] = headlines["corruption_loss"](tables[1].frame)
-    assert "best loses most under snow" in sentence
-    [answer] = [one for one in answers if one.tables[0].name == "corruption_loss"]
-    assert "snow hurts best most" in answer.find(tables[1].frame)[0]
+    most_harmful, losses = sentences_of(loss_statements, tables[1].frame)
+    assert "snow hurts best most" in most_harmful
+    under_snow = tables[1].frame.set_index(["subject", "corruption"]).loc[("best", "snow")]
+    assert f"the largest loss of best, under snow, is {100 * under_snow['loss']:+.1f} points [" in losses
+
+
+def test_of_one_corruption_its_accuracy_is_stated_and_no_worst_one(lab):
+    answered(lab, "net", {"clean": 0.9, "corruption/fog/1": 0.5})
+    [_, losses] = CorruptionAccuracy()(lab.store)
+    accuracy, loss = sentences_of(loss_statements, losses.frame)
+    [line] = losses.frame.to_dict("records")
+    assert accuracy.startswith(f"Under fog, net is right on {100 * line['top1_mean']:.1f} % [")
+    assert accuracy.endswith(f"over its severities, {100 * line['top1_clean']:.1f} % on clean images.")
+    assert loss.startswith(f"zoo: the loss of net under fog is {100 * line['loss']:+.1f} points [")
 
 
 def test_of_many_models_the_four_best_on_clean_images_are_drawn_and_the_title_counts_all(lab):
     for at in range(5):
         answered(lab, f"net{at}", {"clean": 0.2 + 0.15 * at, "corruption/fog/1": 0.5})
     accuracies, losses = CorruptionAccuracy()(lab.store)
-    spec = visuals_of(CorruptionAccuracy()).figures[0].draw(accuracies, losses).to_dict()
+    [figure] = drawn_findings(CorruptionAccuracy())
+    spec = figure.draw(accuracies, losses).to_dict()
     [(_, lines)] = spec["datasets"].items()
     best = losses.frame.sort_values("top1_clean")["subject"].tail(4)
     assert {line["panel"] for line in lines} == set(best)
@@ -105,15 +118,15 @@ def test_a_mean_over_two_severities_is_not_compared_with_one_over_three(lab):
     levels = tables[1].frame.set_index("corruption")["severity_levels"].to_dict()
     assert levels == {"fog": "1, 3, 5", "snow": "1, 3, 5", "jpeg": "1, 3"}
 
-    figures, headlines, answers = visuals_of(CorruptionAccuracy())
-    [answer] = [one for one in answers if one.tables[0].name == "corruption_loss"]
-    [sentence] = headlines["corruption_loss"](tables[1].frame)
-    for words in (answer.find(tables[1].frame)[0], sentence):
-        assert words.endswith("; not compared, because of other severities: jpeg (1, 3).")
-        assert "snow" in words.partition(";")[0]
-    assert answer.find(tables[1].frame)[0].startswith("Of 2 corruptions of")
+    sentences = sentences_of(loss_statements, tables[1].frame)
+    assert len(sentences) == 2
+    for sentence in sentences:
+        assert sentence.endswith("; not compared, because of other severities: jpeg (1, 3).")
+        assert "snow" in sentence.partition(";")[0]
+    assert sentences[0].startswith("Of 2 corruptions of")
 
-    spec = figures[0].draw(*tables).to_dict()
+    [figure] = drawn_findings(CorruptionAccuracy())
+    spec = figure.draw(*tables).to_dict()
     assert (
         "At the bottom stand corruptions that are not compared, because of other severities: jpeg (1, 3)."
         in spec["title"]["subtitle"]

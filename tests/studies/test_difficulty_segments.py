@@ -10,10 +10,11 @@ from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
 from fca.studies.irt.class_robustness import ClassRobustness
 from fca.studies.irt.difficulty_segments import DifficultySegments, places, quartered, tie_order
-from fca.studies.irt.figures.classes import model_headlines, robust_headlines
+from fca.studies.irt.figures.classes import hard_images_statements, robust_classes_statements
 from fca.studies.irt.fits import fitted
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
+from tests.report.specs import sentences_of
 from tests.studies.conftest import KEYS, Lab, images
 from tests.studies.shifted_lab import FOG, SNAPSHOTS, shifted
 
@@ -203,11 +204,11 @@ def test_subjects_that_guess_are_marked_and_nothing_is_derived_from_them(lab):
     found = tables(lab)
     assert found["segment_models"]["at_chance"].all()
     assert found["segment_classes"]["at_chance"].all()
-    assert list(model_headlines(found["segment_models"])) == [
-        "zoo: who solves hard images is not known: all 3 subjects are at the level of chance on clean ones."
+    assert sentences_of(hard_images_statements, found["segment_models"]) == [
+        "Not known: on clean images of zoo, all subjects are at the level of chance."
     ]
     named = next(table.frame for table in ClassRobustness()(lab.store) if table.name == "robust_classes")
-    assert list(robust_headlines(named)) == [
+    assert sentences_of(robust_classes_statements, named) == [
         "zoo: on clean images all subjects are at the level of chance; no class can be said to be susceptible or "
         "robust."
     ]

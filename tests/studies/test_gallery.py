@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 
 from fca.store import Store
-from fca.studies.irt.figures.labels import gallery_headlines
+from fca.studies.irt.figures.labels import gallery_statements
 from fca.studies.irt.gallery import ACROSS, Gallery
 from fca.types import FcaError
+from tests.report.specs import sentences_of
 from tests.studies.test_label_errors import write
 
 
@@ -133,7 +134,9 @@ def test_networks_that_guess_suspect_no_label(tmp_path):
     np.savez(tmp_path / "guessed.npz", items=np.arange(60).astype(str), pred=pred, labels=labels, **about)
     [table] = Gallery(responses=[str(tmp_path / "guessed.npz")], shown=3)(Store(tmp_path / "outputs"))
     assert set(table.frame["kind"]) == {"hardest", "easiest"}
-    assert not [sentence for sentence in gallery_headlines(table.frame) if "suspect" in sentence]
+    sentences = sentences_of(gallery_statements, table.frame)
+    assert sentences[0].startswith("The hardest image of guessed is ")
+    assert not [sentence for sentence in sentences if "suspect" in sentence or "Look first" in sentence]
 
 
 def test_answers_without_classes_have_no_suspects_and_nothing_said(tmp_path):

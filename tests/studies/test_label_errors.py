@@ -8,9 +8,10 @@ from fca.report.style import NothingToDraw
 from fca.stats.irt import fit_irt
 from fca.stats.label_errors import auc, low_in_both
 from fca.store import Store
-from fca.studies.irt.figures.labels import rules_headlines, suspects_figure
+from fca.studies.irt.figures.labels import rules_statements, suspects_figure
 from fca.studies.irt.label_errors import SUSPECTS, LabelErrors, judge, positions, read_verdicts
 from fca.types import FcaError
+from tests.report.specs import sentences_of
 
 CLASSES = ("cat", "dog", "yak")
 RULES = ["modal_wrong_share", "modal_wrong_minus_top1", "low_top1", "low_p_max", "low_item_rest"]
@@ -94,9 +95,10 @@ def test_the_paper_s_rule_is_judged_by_both_fits_where_its_own_is_asked_for(empt
     error = np.arange(60) < 6
     assert theirs["auc"] == pytest.approx(auc(low_in_both(fit.discrimination, fit.feasibility), error).value, abs=1e-9)
     assert ours["auc"] != theirs["auc"]
-    names = [str(word) for line in rules_headlines(tables["label_error_rules"].frame) for word in line.split("; ")]
-    assert any("our fit" in name for name in names)
-    assert any("as the paper fitted it" in name for name in names)
+    frames = (tables["label_error_rules"].frame, tables["label_error_curve"].frame)
+    clauses = [clause for sentence in sentences_of(rules_statements, *frames) for clause in sentence.split("; ")]
+    assert any("our fit" in clause for clause in clauses)
+    assert any("as the paper fitted it" in clause for clause in clauses)
 
 
 def test_the_curve_meets_the_recalls_of_the_table(empty, answers, judged):

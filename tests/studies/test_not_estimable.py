@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from fca.cli import anchors as anchors_door
 from fca.cli import bank as bank_door
-from fca.report import figure
+from fca.report import finding
 from fca.stats.irt import fit_irt, fit_items
 from fca.store import Store
 from fca.studies.adaptive.anchor_files import read_anchors
@@ -111,7 +111,7 @@ def test_the_page_of_scores_says_so_with_a_bank_and_without(has_bank, alike, tmp
     key = "alike clean" if has_bank else "alike"
     assert table.parameters["not_estimable"] == {key: ["spread of ability"]}
 
-    [line] = [line for line in figure.headlines(asked, {table.name: table}) if "do not determine" in line]
+    [line] = [line for line in finding.sentences(asked, {table.name: table}) if "do not determine" in line]
     assert line.startswith(f"bank {bank}: {OF_BANK}" if has_bank else f"alike: {SENTENCE}")
 
 
@@ -143,14 +143,14 @@ def test_replays_say_so_of_the_banks_of_other_models(alike, tmp_path, caplog):
     tables = {table.name: table for table in replayed(Store(tmp_path / "outputs"))}
     assert "spread of ability" in next(iter(tables["adaptive_methods"].parameters["not_estimable"].values()))
     assert f"alike, item banks of other models: {SENTENCE}" in caplog.text
-    assert any(SENTENCE in line for line in figure.headlines(replayed, tables))
+    assert any(SENTENCE in line for line in finding.sentences(replayed, tables))
 
 
 @pytest.mark.parametrize("analysis", [DifficultySegments, Gallery])
 def test_pages_of_items_say_so(analysis, alike, tmp_path):
     asked = analysis(responses=[alike])
     tables = {table.name: table for table in asked(Store(tmp_path / "outputs"))}
-    [line] = [line for line in figure.headlines(asked, tables) if "do not determine" in line]
+    [line] = [line for line in finding.sentences(asked, tables) if "do not determine" in line]
     assert line.startswith("alike")
     assert SENTENCE in line
 

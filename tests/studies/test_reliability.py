@@ -7,8 +7,9 @@ from fca.stats.correlation import kendall
 from fca.stats.irt import fit_irt
 from fca.store import Store
 from fca.studies.answers import at_severity, shifted_responses
-from fca.studies.irt.figures.irt import fit_headlines
+from fca.studies.irt.figures.irt import fit_statements
 from fca.studies.irt.irt import Irt, Reliability
+from tests.report.specs import sentences_of
 from tests.studies.conftest import Lab
 
 
@@ -52,9 +53,8 @@ def test_a_snapshot_that_answers_one_class_is_named(tmp_path):
     lab.answered("stuck", lab.true == 2)
     [table] = Reliability()(lab.store)
     assert table.frame["one_class"].tolist() == [("stuck",)]
-    assert "1 subject answers one class nearly always (stuck)" in next(
-        fit_headlines(by_name(Irt()(lab.store))["irt_fits"])
-    )
+    sentences = sentences_of(fit_statements, by_name(Irt()(lab.store))["irt_fits"])
+    assert any("1 subject answers one class nearly always (stuck)" in sentence for sentence in sentences)
 
 
 def test_without_labels_nobody_is_judged(tmp_path):
@@ -63,5 +63,6 @@ def test_without_labels_nobody_is_judged(tmp_path):
     (tmp_path / "answers.csv").write_text("subject," + ",".join(f"i{n}" for n in range(30)) + "\n" + "\n".join(lines))
     tables = by_name(Irt(model="1pl", responses=[str(tmp_path / "answers.csv")])(Store(tmp_path / "outputs")))
     assert tables["irt_fits"]["one_class"].isna().all()
-    [line, *_] = fit_headlines(tables["irt_fits"])
-    assert "one class" not in line
+    sentences = sentences_of(fit_statements, tables["irt_fits"])
+    assert sentences
+    assert not any("one class" in sentence for sentence in sentences)

@@ -8,13 +8,14 @@ from fca.store import Store
 from fca.studies.answers import clean_responses
 from fca.studies.irt import fits
 from fca.studies.irt.ability import Ability
-from fca.studies.irt.figures.irt import fit_headlines
+from fca.studies.irt.figures.irt import fit_statements
 from fca.studies.irt.irt import Irt
 from fca.studies.psychometrics.dif import Dif
 from fca.studies.psychometrics.information import Information
 from fca.studies.psychometrics.item_fit import ItemFit
 from fca.studies.psychometrics.severity_facet import SeverityFacet
 from fca.types import FcaError
+from tests.report.specs import sentences_of
 
 PARTS = ["answers, part 1 of 2", "answers, part 2 of 2"]
 
@@ -55,7 +56,10 @@ def test_parts_are_fitted_apart_and_named(files, tmp_path, caplog):
     assert "part 1: 12 subjects x 30 items (able0, able1, able2, ...)" in caplog.text
     assert "never compared" in caplog.text
     assert any("part 1 of 2: shares no item" in why for why in tables["irt_fits"].parameters["left_out"])
-    assert sum(PARTS[0] in line for line in fit_headlines(fits)) > 0
+    for part in PARTS:
+        sentences = sentences_of(fit_statements, fits[fits["dataset"] == part])
+        assert sentences
+        assert all(sentence.startswith(f"{part}: ") for sentence in sentences)
 
 
 @pytest.mark.parametrize("analysis", [ItemFit(replicates=2), Information(), Ability(), Dif(focal=["*1*"])])
@@ -112,7 +116,7 @@ def test_few_responses_are_said_on_the_page_and_the_terminal(tmp_path, caplog):
     fits = tables["irt_fits"]
     assert fits.frame["not_estimable"].tolist() == [("spread of difficulty",)]
     sentence = "answers: these responses do not determine the spread of difficulty"
-    assert any(line.startswith(sentence) for line in fit_headlines(fits.frame))
+    assert any(line.startswith(sentence) for line in sentences_of(fit_statements, fits.frame))
     assert sentence in caplog.text
     assert fits.parameters["not_estimable"] == {"answers clean": ["spread of difficulty"]}
     assert tables["irt_items"].frame["difficulty_se"].min() > 0.7
@@ -124,7 +128,7 @@ def test_a_weak_link_is_said_with_its_error(tmp_path):
     files = written(tmp_path, responses)
     fits = next(table for table in Irt(responses=files)(Store(tmp_path / "outputs")) if table.name == "irt_fits").frame
     assert fits["shift_se"].iloc[0] > 0.5
-    [line] = [line for line in fit_headlines(fits) if "linked by 3 responses" in line]
+    [line] = [line for line in sentences_of(fit_statements, fits) if "linked by 3 responses" in line]
     assert line.startswith("answers: 20 subjects (")
 
 

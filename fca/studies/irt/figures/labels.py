@@ -258,8 +258,10 @@ def _most_suspect(suspects: pd.DataFrame, hardest_image: str) -> str:
     first = suspects.iloc[0].to_dict()
     measures = suspects[[MODAL_WRONG_SHARE, ITEM_TOP1]]
     n_equal = (measures == measures.iloc[0]).all(axis=1).sum()
+    if first[IMAGE_ID] == hardest_image and n_equal == 1:
+        return "Its label is also the most suspect"
     if first[IMAGE_ID] == hardest_image:
-        return f"Its label is {'also the most' if n_equal == 1 else f'one of {n_equal} that are equally'} suspect"
+        return f"Its label is one of {n_equal} that are equally suspect"
 
     label = f"{first[IMAGE_ID]}: it is {_predicted_instead(first)}"
     if n_equal > 1:
