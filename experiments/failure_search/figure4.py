@@ -17,9 +17,9 @@ from pathlib import Path
 
 import le_coz as paper
 import pandas as pd
+from fca.report.figure import headlines, visuals_of
 
 from fca.generation.domain import EvaluationDomain
-from fca.report.figure import headlines, visuals_of
 from fca.report.page import Page, Section, write_page
 from fca.report.style import NothingToDraw, spec
 from fca.stats.search import make_policy

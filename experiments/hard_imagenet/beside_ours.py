@@ -18,9 +18,9 @@ from typing import Any
 import altair as alt
 import moayeri as paper
 import pandas as pd
+from fca.report.figure import visuals_of
 
 from fca.report import kinds, style
-from fca.report.figure import visuals_of
 from fca.report.page import Page, Section, write_page
 from fca.report.style import NothingToDraw, spec
 from fca.store import Store

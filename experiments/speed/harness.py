@@ -105,10 +105,6 @@ def cifar10(split, classes, smoke):
 
 def composed(*words):
     """The configuration of `fca run` with these words."""
-    from hydra import compose, initialize_config_dir
+    from fca.cli import application
 
-    from fca.cli.application import CONF, register
-
-    register()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("run", list(words))
+    return application.composed("run", words)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -26,6 +25,7 @@ from fca.cli.application import composed
 from fca.cli.configure import component
 from fca.cli.execute import provenance
 from fca.cli.export_int8 import MAX_LOSS, Loss, allowed_loss, in_int8, loss_on
+from fca.cli.jobs import word
 from fca.cli.options import option_files
 from fca.cli.trained import Trained, at_input, loose_images
 from fca.data.files import WHITE
@@ -244,18 +244,8 @@ def loading_words(trained: Trained, path: Path) -> list[str]:
     usual = plain[name]
     fields = {**asdict(model), "weights": str(path), "classes": classes}  # as `StoredRun` builds it
     changed = {key: value for key, value in fields.items() if usual.get(key) != value}
-    plus = {key: "+" if isinstance(value, dict) else "" for key, value in changed.items()}
-    return [f"model={name}", *(f"{plus[key]}model.{key}={_typed(value)}" for key, value in changed.items())]
-
-
-def _typed(value: Any) -> str:
-    """A value as Hydra reads it.
-
-    >>> _typed({"drop_rate": 0.1, "act": ["relu", None]})
-    '{drop_rate:0.1,act:["relu",null]}'
-    """
-    if isinstance(value, dict):
-        return f"{{{','.join(f'{key}:{_typed(one)}' for key, one in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{','.join(map(_typed, value))}]"
-    return json.dumps(value, ensure_ascii=False)
+    words = [f"model={name}"]
+    for key, value in changed.items():
+        adds_keys = isinstance(value, dict)
+        words.append(f"{'+' if adds_keys else ''}{word(f'model.{key}', value)}")
+    return words
