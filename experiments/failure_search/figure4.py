@@ -17,9 +17,9 @@ from pathlib import Path
 
 import le_coz as paper
 import pandas as pd
-from fca.report.figure import headlines, visuals_of
 
 from fca.generation.domain import EvaluationDomain
+from fca.report.finding import findings_of, sentences
 from fca.report.page import Page, Section, write_page
 from fca.report.style import NothingToDraw, spec
 from fca.stats.search import make_policy
@@ -70,16 +70,22 @@ def side_by_side(store: Store, benchmark: SearchBenchmark) -> Page:
     words = ["python", "experiments/failure_search/figure4.py", str(store.outputs)]
     words += ["--simulated", benchmark.simulated] if benchmark.simulated else []
     shown = rows[rows["run_id"].isin(runs)]
-    return Page("Le Coz et al. and ours", [*lines, *headlines(benchmark, tables)], sections, shown, shlex.join(words))
+    return Page("Le Coz et al. and ours", [*lines, *sentences(benchmark, tables)], sections, shown, shlex.join(words))
 
 
 def _figures(benchmark: SearchBenchmark, tables: Mapping[str, Table]) -> Iterator[Section]:
-    for figure in visuals_of(benchmark).figures if tables else ():
-        own = [tables[table.name] for table in figure.tables]
+    for finding in findings_of(benchmark):
+        if finding.draw is None or not finding.is_in(tables):
+            continue
+
+        drawn_tables = [tables[table.name] for table in finding.tables]
+        first_table = drawn_tables[0]
         try:
-            yield Section(figure.key, figure.title, spec(figure.draw(*own)), (own[0],))
+            figure = spec(finding.draw(*drawn_tables))
         except NothingToDraw as nothing:
-            yield Section(figure.key, figure.title, None, (own[0],), str(nothing))
+            yield Section(finding.key, finding.title, None, (first_table,), str(nothing))
+        else:
+            yield Section(finding.key, finding.title, figure, (first_table,))
 
 
 def statements(frames: Frames, rows: pd.DataFrame) -> pd.DataFrame:

@@ -12,15 +12,16 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import moayeri as paper
 import pandas as pd
-from fca.report.figure import visuals_of
 
 from fca.report import kinds, style
+from fca.report.finding import findings_of
 from fca.report.page import Page, Section, write_page
 from fca.report.style import NothingToDraw, spec
 from fca.store import Store
@@ -228,14 +229,17 @@ def table1_figure(cells: pd.DataFrame) -> alt.FacetChart:
 def _figures(analysis: Any, tables: Mapping[str, Table]) -> Iterator[Section]:
     """The figures of an analysis; what has nothing to draw has its reason."""
     shown: set[str] = set()
-    for figure in visuals_of(analysis).figures:
-        known = [tables[table.name] for table in figure.tables if table.name in tables]
+    for finding in findings_of(analysis):
+        if finding.draw is None:
+            continue
+
+        known = [tables[table.name] for table in finding.tables if table.name in tables]
         new = tuple(table for table in known if table.name not in shown and len(table.frame))
         shown |= {table.name for table in new}
-        if len(known) < len(figure.tables):
-            yield Section(figure.key, figure.title, None, (_commands(figure.key),), "no run has what it needs")
+        if len(known) < len(finding.tables):
+            yield Section(finding.key, finding.title, None, (_commands(finding.key),), "no run has what it needs")
         else:
-            yield _section(figure.key, figure.title, lambda figure=figure, known=known: figure.draw(*known), *new)
+            yield _section(finding.key, finding.title, partial(finding.draw, *known), *new)
 
 
 def _commands(key: str) -> Table:

@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fca.report import figure, style
+from fca.report import finding, style
 from fca.store import Store
 from fca.studies.reliance.metric_truth import MetricTruth, judged, verdicts
 from fca.types import FcaError
+from tests.report.specs import drawn_findings
 from tests.studies.conftest import Lab, copy_of, images
 
 CUES = ("color", "texture")
@@ -180,12 +181,12 @@ def test_the_order_of_the_rows_is_of_no_matter(known):
 def test_figures_are_drawn_and_headlines_name_what_fails(known):
     analysis = MetricTruth()
     tables = {table.name: table for table in analysis(known.store)}
-    visuals = figure.visuals_of(analysis)
-    assert [one.key for one in visuals.figures] == ["metric_truth", "metric_truth_networks"]
-    for one in visuals.figures:
+    findings = drawn_findings(analysis)
+    assert [one.key for one in findings] == ["metric_truth", "metric_truth_networks"]
+    for one in findings:
         drawn = one.draw(*(tables[table.name] for table in one.tables))
         assert "<svg" in style.as_svg(style.spec(drawn))
-    sentences = figure.headlines(analysis, tables)
+    sentences = finding.sentences(analysis, tables)
     follows, *unconfirmed = sentences
     assert "by accuracy/ablate/gray, rfs/gaussian/0.25; none more weakly than the others, rank" in follows
     assert [line.split(":")[0] for line in unconfirmed] == [

@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from fca.report import style
+from fca.report.finding import sentences
 from fca.stats.intervals import wilson
 from fca.store import Store
-from fca.studies.reliance.figures import objects as drawn
 from fca.studies.reliance.object_statistics import ALL, ObjectStatistics
 from fca.types import FcaError
-from tests.report.specs import computes, marks, values
+from tests.report.specs import computes, drawn_findings, marks, values
 from tests.studies.conftest import Lab, images
 
 SIDE = 16
@@ -144,7 +144,7 @@ def test_without_a_saliency_run_there_is_nothing(lab):
 
 @pytest.mark.parametrize(
     "figure",
-    [one for one in drawn.FIGURES if one.key.startswith(("object", "pictures"))],
+    drawn_findings(ObjectStatistics()),
     ids=lambda figure: figure.key,
 )
 def test_figures_are_drawn_compute_nothing_and_filter_by_data_set(figure, tables):
@@ -157,7 +157,7 @@ def test_figures_are_drawn_compute_nothing_and_filter_by_data_set(figure, tables
 
 @pytest.mark.parametrize(
     "figure",
-    [one for one in drawn.FIGURES if one.key.startswith(("object", "pictures"))],
+    drawn_findings(ObjectStatistics()),
     ids=lambda figure: figure.key,
 )
 def test_without_a_line_there_is_nothing_to_draw(figure, tables):
@@ -167,11 +167,11 @@ def test_without_a_line_there_is_nothing_to_draw(figure, tables):
 
 
 def test_classes_are_drawn_with_each_of_their_four_measures(tables):
-    [figure] = (one for one in drawn.FIGURES if one.key == "object_statistics")
+    [figure] = (one for one in drawn_findings(ObjectStatistics()) if one.key == "object_statistics")
     assert len(values(style.spec(figure.draw(tables["object_statistics"])))) == 4 * 2 * 6
 
 
 def test_the_headline_has_a_number_and_its_interval(tables):
-    lines = list(drawn.HEADLINES["object_statistics"](tables["object_statistics"].frame))
-    assert len(lines) == 2
-    assert "the crop removes 2.1 % [0.4, 10.9] of them completely" in lines[1]
+    lines = sentences(ObjectStatistics(), tables)
+    assert len(lines) == 4
+    assert lines[3] == f"The crop removes 2.1 % [0.4, 10.9] of the objects of {SMALL} completely."

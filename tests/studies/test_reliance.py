@@ -1,17 +1,18 @@
 """analysis=reliance: every number against a literal loop over invented predictions; what is left out; what is drawn."""
 
 import numpy as np
+import pandas as pd
 import pytest
-from fca.report.figure import headlines
 
 from fca.report import style
+from fca.report.finding import sentences
 from fca.stats.reliance import relative_foreground_sensitivity as rfs
 from fca.store import Store
 from fca.studies.reliance import reliance
-from fca.studies.reliance.figures.reliance import FIGURES
+from fca.studies.reliance.figures.reliance import accuracy_statements, left_out_statements
 from fca.studies.reliance.reliance import Reliance
 from fca.types import FcaError
-from tests.report.specs import computes, drawn, refuses_empty, values
+from tests.report.specs import computes, drawn, drawn_findings, refuses_empty, sentences_of, values
 from tests.studies.conftest import KEYS, Lab, images
 
 NOISE = "noise/{}/gaussian/0.25"
@@ -20,6 +21,7 @@ SHARES |= {f"{NOISE.format(at)}{draw}": 0.8 - 0.3 * (at == "foreground") for at 
            for draw in ("", "/draw2")}  # fmt: skip
 SHARES |= {"noise/foreground/l2/60/area_matched": 0.5, "noise/background/l2/60/area_matched": 0.6}
 SHARES |= {"noise/foreground/l2/90": 0.5}  # without its partner
+FIGURES = drawn_findings(Reliance())
 EXTRA = ("sled", "puck")  # classes of the model that the data set has not
 
 
@@ -106,7 +108,7 @@ def test_accuracy_is_the_mean_over_classes_of_images_with_object_and_surrounding
 
 def test_what_is_left_out_is_counted(tables):
     counted = tables["reliance_accuracy"].frame[["images", "n_classes", "left_out", "classes_left_out"]]
-    assert counted.drop_duplicates().values.tolist() == [[48, 5, 2, 1]]
+    assert counted.drop_duplicates().to_numpy().tolist() == [[48, 5, 2, 1]]
     assert tables["reliance_saliency"].frame["classes_left_out"].eq(1).all()
 
 
@@ -212,7 +214,7 @@ def test_an_unconfirmed_metric_is_marked_wherever_it_is(tables):
     by_kind = tables["reliance_rfs"].frame.set_index("kind")["trust"]
     assert by_kind["gaussian"].eq("not confirmed").all()
     assert by_kind["l2"].isna().all()
-    words = " ".join(headlines(Reliance(), tables))
+    words = " ".join(sentences(Reliance(), tables))
     assert "with known cues this metric is not confirmed" in words
     assert "box gray (not confirmed)" in set(values(spec("reliance_accuracy", tables))["change"])
 
@@ -272,8 +274,30 @@ def test_a_figure_is_drawn_and_computes_nothing(shown, tables):
 
 
 def test_a_headline_is_of_one_model_with_one_number_and_its_interval(invented, tables):
-    found = [one for one in headlines(Reliance(), tables) if "vit predicts" in one]
+    found = [one for one in sentences(Reliance(), tables) if "vit is at the level of chance" in one]
     top1 = 100 * invented.top1(invented.pred["vit", "ablate/gray_box"] == invented.labels)
     assert len(found) == 1
-    assert found[0].startswith(f"zoo: vit predicts {top1:.0f} % [")
-    assert "of images of 5 classes correctly although the box around the object is gray (chance 12 %" in found[0]
+    where = "Where the box around the object is gray, vit is at the level of chance: right on"
+    assert found[0].startswith(f"{where} {top1:.0f} % [")
+    assert "of the images of zoo (5 classes, chance 12 %" in found[0]
+
+
+def test_of_many_models_the_most_and_the_least_accurate_are_named():
+    line = {"dataset": "zoo", "protocol": "open", "condition": "ablate/gray", "chance": 0.1, "n_classes": 5}
+    line |= {"top1_low": np.nan, "top1_high": np.nan, "trust": None}
+    accuracies = {"a": 0.3, "b": 0.7, "c": 0.4, "d": 0.5, "e": 0.2}
+    lines = pd.DataFrame([line | {"model": model, "top1": top1} for model, top1 in accuracies.items()])
+    on_images = "of the images of zoo (5 classes, chance 10 %)."
+    assert sentences_of(accuracy_statements, lines) == [
+        f"Although the object is gray, b is still right on 70 % {on_images}",
+        f"Although the object is gray, e is still right on 20 % {on_images}",
+    ]
+
+
+def test_what_is_left_out_answers_no_question():
+    line = {"dataset": "zoo", "protocol": "open", "condition": "clean", "left_out": 2, "classes_left_out": 1}
+    accuracy = pd.DataFrame([line])
+    assert sentences_of(accuracy_statements, accuracy) == []
+    assert sentences_of(left_out_statements, accuracy) == [
+        "zoo: left out are 1 class whose objects nearly fill their images and 2 images of the others."
+    ]

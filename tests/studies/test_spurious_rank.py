@@ -2,23 +2,26 @@
 
 import itertools
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from fca.report.figure import headlines, visuals_of
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from safetensors.numpy import save_file
 from scipy.stats import rankdata, zscore
 
+from fca.report.finding import sentences
 from fca.report.pictures import Pictures
 from fca.report.style import NothingToDraw, spec
 from fca.stats.intervals import wilson
+from fca.studies.reliance.figures.objects import encoder_statements, gap_statements
 from fca.studies.reliance.spurious_rank import EVERY, SpuriousRank, cue_ranks, ranks_of
 from fca.types import FcaError
+from tests.report.specs import drawn_findings, sentences_of
 from tests.studies.conftest import KEYS, Lab, images
 
 CUE = 3  # the feature in which wolves differ
@@ -175,8 +178,8 @@ def test_without_predictions_images_are_ranked_and_no_gap_is_drawn(made):
     found = frames(lab.store)
     assert found["spurious_gap"].frame.empty
     assert len(found["spurious_pictures"].frame)
-    assert headlines(SpuriousRank(), found) == []
-    for figure in visuals_of(SpuriousRank()).figures:
+    assert sentences(SpuriousRank(), found) == []
+    for figure in drawn_findings(SpuriousRank()):
         with pytest.raises(NothingToDraw):
             figure.draw(*(found[table.name] for table in figure.tables))
 
@@ -185,15 +188,24 @@ def test_the_headline_has_a_number_and_its_interval_and_the_figures_draw_both_en
     shown = lambda _, ids, __: Pictures([f"data:image/png;base64,{one}" for one in ids], None)  # noqa: E731
     monkeypatch.setattr("fca.studies.reliance.spurious_rank.pictures", shown)
     found = frames(made[0].store, top=1, k=3, shown=2)
-    [line] = headlines(SpuriousRank(), found)
-    assert line.startswith("zoo: net is ")
-    for figure in visuals_of(SpuriousRank()).figures:
+    [line] = sentences(SpuriousRank(), found)
+    assert line.startswith("Where the cues of a class of zoo are strong, the model is not significantly more accurate")
+    assert re.search(r": net by \+\d+ points \[-\d+, \+\d+\]\.$", line)
+    for figure in drawn_findings(SpuriousRank()):
         assert json.dumps(spec(figure.draw(*(found[table.name] for table in figure.tables))))
     images = found["spurious_pictures"].frame
     assert images["label"].iloc[0] == "wolf", "the widest gap first"
     wolves = images[images["label"] == "wolf"].groupby("end")["rank"].agg(list)
     assert wolves["top"] == [1, 2]
     assert wolves["bottom"] == [12, 11]
+
+
+def test_a_model_that_ranks_the_images_itself_does_not_answer_whether_cues_help():
+    line = {"dataset": "zoo", "label": EVERY, "gap": 0.3, "gap_low": 0.2, "gap_high": 0.4}
+    gap = pd.DataFrame([line | {"subject": "net, the encoder"}])
+    assert sentences_of(gap_statements, gap) == []
+    [sentence] = sentences_of(encoder_statements, gap)
+    assert sentence.endswith(", by construction: its own features rank the images.")
 
 
 def saved(lab, **fields):

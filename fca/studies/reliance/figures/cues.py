@@ -1,4 +1,4 @@
-"""Figures and headlines of analysis=metric_truth."""
+"""Figures and statements of analysis=metric_truth."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import altair as alt
 import pandas as pd
 
 from fca.report import kinds, small, style
-from fca.report.figure import Figure
+from fca.report.finding import Statement
+from fca.report.small import interval
 from fca.studies.reliance.metric_truth import (
     CUE,
     FAILS,
+    FOLLOWS,
     METRIC,
     NETS,
-    NETWORKS,
     RHOS,
-    TRUTH,
     TRUTHS,
     UNCONFIRMED,
+    UNDECIDED,
     VALUE,
     VERDICT,
 )
@@ -66,48 +67,51 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
     return drawn.resolve_scale(y="independent").resolve_axis(x="independent")
 
 
-def headlines(truth: pd.DataFrame) -> Iterator[str]:
+def truth_statements(truth: pd.DataFrame) -> Iterator[Statement]:
     """Which metrics follow, with their weakest correlation, and a sentence for each that is not confirmed: where not.
 
     >>> line = {"metric": "rfs/l2/60", "cue": "color", "nets": 18, "undefined": 2, "sign": -1}
     >>> line |= {"verdict": "not confirmed", "fails": "color"}
     >>> line |= {"rho_reliance": 0.31, "rho_reliance_low": -0.2, "rho_reliance_high": 0.7}
-    >>> print(*headlines(pd.DataFrame([line])))
+    >>> [statement] = truth_statements(pd.DataFrame([line]))
+    >>> print(statement.sentence)
     rfs/l2/60 is not confirmed: it should fall as reliance rises; rank correlation for colour +0.31 [-0.20, +0.70] \
 (not defined for 2 of 18 networks).
     """
     of_cue = truth[truth[CUE] != "all"]
-    follows = of_cue[of_cue[VERDICT] == "follows"]
+    follows = of_cue[of_cue[VERDICT] == FOLLOWS]
     if len(follows):
         names = ", ".join(follows[METRIC].unique())
-        strength = Column("strength")
-        weakest = small.best_of(follows.assign(strength=follows["sign"] * follows[RHOS[1]]), strength, largest=False)
-        correlation = f"rank correlation for {_text(weakest.iloc[0].to_dict())}"
-        who = small.listed(weakest[METRIC].unique().tolist())
-        if len(follows[METRIC].unique()) == 1:
-            weak = f"{who}, {correlation}"
-        elif len(weakest) == len(follows):
-            weak = f"none more weakly than the others, {correlation}"
-        else:
-            weak = f"weakest: {who}, {correlation}"
-        yield f"Networks are put in the order of their reliance, whatever the cue, by {names}; {weak}."
-    for metric, part in of_cue[of_cue[VERDICT] == UNCONFIRMED].groupby(METRIC, sort=False):
-        failing = part[[cue in fails.split(", ") for cue, fails in zip(part[CUE], part[FAILS], strict=True)]]
-        way, texts = "rise" if part["sign"].iloc[0] > 0 else "fall", ", ".join(map(_text, failing.to_dict("records")))
-        yield f"{metric} is not confirmed: it should {way} as reliance rises; rank correlation for {texts}."
-    if names := ", ".join(of_cue.loc[of_cue[VERDICT] == "undecided", METRIC].unique()):
-        yield f"Undecided, because too few networks differ in reliance: {names}."
+        order = f"Networks are put in the order of their reliance, whatever the cue, by {names}"
+        yield Statement(f"{order}; {_weakest(follows)}.")
+
+    for metric, by_cue in of_cue[of_cue[VERDICT] == UNCONFIRMED].groupby(METRIC, sort=False):
+        fails = [cue in failing.split(", ") for cue, failing in zip(by_cue[CUE], by_cue[FAILS], strict=True)]
+        correlations = ", ".join(map(_correlation, by_cue[fails].to_dict("records")))
+        direction = "rise" if by_cue["sign"].iloc[0] > 0 else "fall"
+        claim = f"it should {direction} as reliance rises"
+        yield Statement(f"{metric} is not confirmed: {claim}; rank correlation for {correlations}.")
+
+    undecided = of_cue.loc[of_cue[VERDICT] == UNDECIDED, METRIC].unique()
+    if len(undecided):
+        yield Statement(f"Undecided, because too few networks differ in reliance: {', '.join(undecided)}.")
 
 
-def _text(line: Mapping[Any, Any]) -> str:
+def _weakest(follows: pd.DataFrame) -> str:
+    """The metrics that follow least closely for a cue, with their correlation there."""
+    strength = Column("strength")
+    weakest = small.best_of(follows.assign(strength=follows["sign"] * follows[RHOS[1]]), strength, largest=False)
+    correlation = f"rank correlation for {_correlation(weakest.iloc[0].to_dict())}"
+    names = small.listed(weakest[METRIC].unique().tolist())
+    if len(follows[METRIC].unique()) == 1:
+        return f"{names}, {correlation}"
+    if len(weakest) == len(follows):
+        return f"none more weakly than the others, {correlation}"
+    return f"weakest: {names}, {correlation}"
+
+
+def _correlation(line: Mapping[Any, Any]) -> str:
+    """The correlation of a metric with reliance for one cue, and of how many networks it lacks the metric."""
     undefined = f" (not defined for {line['undefined']} of {line[NETS]} networks)" if line["undefined"] else ""
-    value, low, high = (f"{line[end]:+.2f}" for end in with_interval(RHOS[1]))
-    rho = value if pd.isna(line[RHOS[1].low]) else f"{value} [{low}, {high}]"
-    return f"{CUE.choices[line[CUE]]} {'none' if value == '+nan' else rho}{undefined}"
-
-
-FIGURES = (
-    Figure("metric_truth", "Metrics and truth", (TRUTH,), correlation_figure),
-    Figure("metric_truth_networks", "Metrics of every network", (TRUTH, NETWORKS), networks_figure),
-)
-HEADLINES = {TRUTH.name: headlines}
+    rho = "none" if pd.isna(line[RHOS[1]]) else interval(line, RHOS[1])
+    return f"{CUE.choices[line[CUE]]} {rho}{undefined}"

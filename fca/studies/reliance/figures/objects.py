@@ -1,18 +1,16 @@
-"""Images and their objects: figures and headlines of analysis=object_statistics and spurious_rank."""
+"""Images and their objects: figures and statements of analysis=object_statistics and spurious_rank."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping
 
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
-from fca.report.figure import Figure
+from fca.report import kinds, small, style
+from fca.report.finding import Statement
+from fca.report.small import interval
 from fca.studies.reliance import object_statistics as objects
-from fca.studies.reliance import spurious_rank as made
 from fca.studies.reliance.object_statistics import IOU, KIND, QUANTITY, RAW, REMOVED, SHARE
 from fca.studies.reliance.spurious_rank import BOTTOM, END, EVERY, GAP, RANK, SUBJECT, TOP
 from fca.studies.table import DATASET, LABEL, MODEL, SPLIT
@@ -24,6 +22,13 @@ MEASURED = Column("measured", float, ".1%", "")
 _NAMES = ("size in the stored image", "size in the input", "left by the crop", "off centre")
 SHORT = dict(zip(objects.MEANS, _NAMES, strict=True))
 NAMES = {**SHORT, objects.AGREEMENT: "agreement of people"}
+PICTURES = {  # kind -> question, caption
+    "object": ("What do the objects look like?", "The first image of each class at input size, its object tinted."),
+    "average": ("Where are the objects on average?", "Share of the images with the object there: light 0, dark 1."),
+    "lowest": ("Where do networks look instead?", "Heat: GradCAM of the image's class; outline: the object."),
+}
+AREA = RAW.with_format(".0%", "share of the image that is object")
+LEAD = GAP.with_format("+.0%", "lead of images with strong cues")
 
 
 def classes_figure(shown: Table) -> alt.FacetChart:
@@ -68,44 +73,47 @@ def distribution_figure(shown: Table) -> alt.FacetChart:
     return figure.resolve_scale(y="independent")
 
 
-def pictures_figure(kind: str, question: str, line: str, shown: Table) -> alt.FacetChart:
+def pictures_figure(kind: str, shown: Table) -> alt.FacetChart:
     """A grid of the pictures of one kind, one panel a data set (and a model)."""
+    question, caption = PICTURES[kind]
     frame = shown.frame[shown.frame[KIND] == kind].dropna(subset="thumbnail")
     frame = frame.assign(panel=style.panels(frame, DATASET, *([MODEL] if kind == "lowest" else [])))
     panels = list(dict.fromkeys(frame["panel"]))
     frame = frame[frame["panel"].isin(panels[:SHOWN])].reset_index(drop=True)
-    line += f" The first {SHOWN} of {len(panels)}; all are in the table." * (len(panels) > SHOWN)
+    caption += f" The first {SHOWN} of {len(panels)}; all are in the table." * (len(panels) > SHOWN)
     frame["below"] = frame[IOU].map("IoU {:.2f}".format).where(frame[IOU].notna(), "")
     hover = [column for column in shown.columns if column not in objects.PLACE]
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     chart = kinds.pictures(frame, hover, LABEL, "below")
-    drawn = style.faceted(chart, frame, style.title(question, line), (DATASET,), height=tall * STEP, columns=1)
+    drawn = style.faceted(chart, frame, style.title(question, caption), (DATASET,), height=tall * STEP, columns=1)
     drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + kinds.GAP)
     return drawn
 
 
-def headlines(statistics: pd.DataFrame) -> Iterator[str]:
-    """Size of the objects, what the crop removes and how far off centre they are, in a sentence for each data set.
+def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
+    """How much of an image its object takes, and how many objects the crop removes.
 
-    >>> line = {"dataset": "zoo", "label": "all classes"}
-    >>> for name in ("mask_area_raw", "mask_area", "retained", "removed", "centre"):
-    ...     line |= {name: 0.25, f"{name}_low": 0.2, f"{name}_high": 0.3}
-    >>> print(*headlines(pd.DataFrame([line])))
-    zoo: objects take 25.0 % [20.0, 30.0] of an image, and the crop removes 25.0 % [20.0, 30.0] of them completely.
+    >>> line = {"dataset": "zoo", "mask_area_raw": 0.3, "mask_area_raw_low": 0.2, "mask_area_raw_high": 0.4}
+    >>> line |= {"removed": 0.021, "removed_low": 0.004, "removed_high": 0.109}
+    >>> lines = [line | {"label": objects.ALL}, line | {"label": "cat"}]
+    >>> for statement in size_statements(pd.DataFrame(lines)): print(statement.sentence)
+    Objects take 30 % [20, 40] of an image of zoo.
+    The crop removes 2.1 % [0.4, 10.9] of the objects of zoo completely.
     """
-    for line in statistics[statistics[LABEL] == objects.ALL].to_dict("records"):
-        size, removed = (_percent(line, column) for column in (RAW, REMOVED))
-        lost = f", and the crop removes {removed} of them completely" if removed else ""
-        if size:
-            yield f"{line[DATASET]}: objects take {size} of an image{lost}."
+    measured = statistics.dropna(subset=AREA)
+    whole = measured[measured[LABEL] == objects.ALL]
+    if whole.empty:
+        return
 
+    line = whole.iloc[0].to_dict()
+    classes = measured[measured[LABEL] != objects.ALL].sort_values(AREA, kind="stable")
+    extremes = pd.concat([whole, classes.head(2), classes.tail(1)]).drop_duplicates(LABEL)
+    chart = small.dots(extremes, LABEL, AREA, (LABEL, *with_interval(AREA)))
+    yield Statement(f"Objects take {interval(line, AREA)} of an image of {line[DATASET]}.", chart)
 
-def _percent(line: dict[Any, Any], column: Column) -> str | None:
-    """A share with its interval, where there is one; None where it is missing."""
-    value, low, high = (100 * line[end] for end in with_interval(column))
-    if pd.isna(value):
-        return None
-    return f"{value:.1f} %" + ("" if pd.isna(low) else f" [{low:.1f}, {high:.1f}]")
+    if pd.notna(line[REMOVED]):
+        removed = f"{interval(line, REMOVED)} of the objects of {line[DATASET]}"
+        yield Statement(f"The crop removes {removed} completely.")
 
 
 # Images ranked by their cues
@@ -151,40 +159,74 @@ def ends_figure(pictures: Table) -> alt.FacetChart:
     return drawn
 
 
-def gap_headlines(gap: pd.DataFrame) -> Iterator[str]:
-    """The mean gap of each model over the classes, with its interval.
+def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
+    """How much models gain from strong cues: first the one that gains most, of those that gain significantly.
 
     >>> line = {"dataset": "zoo", "label": EVERY, "subject": "net", "gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
-    >>> list(gap_headlines(pd.DataFrame([line])))
-    ['zoo: net is 12 points [3, 21] more accurate on images with the strongest cues of a class than with the weakest.']
+    >>> [statement] = gap_statements(pd.DataFrame([line]))
+    >>> print(statement.sentence)
+    Where the cues of a class of zoo are strong, net is +12 points [+3, +21] more accurate than where they are weak.
     """
-    for line in gap[gap[LABEL] == EVERY].dropna(subset=GAP).to_dict("records"):
-        value, low, high = (f"{100 * line[end]:.0f}" for end in with_interval(GAP))
-        points = f"{value} points [{low}, {high}]"
-        images = "more accurate on images with the strongest cues of a class than with the weakest"
-        why = ", by construction: its own features rank them" if "the encoder" in line[SUBJECT] else ""
-        who = f"{line[DATASET]}: {line[SUBJECT]}"
-        if pd.isna(line[GAP.low]):
-            yield f"{who} is {value} points {images} (no interval){why}."
-        elif line[GAP.low] > 0:
-            yield f"{who} is {points} {images}{why}."
-        else:
-            yield f"{who} is not significantly {images}: {points}{why}."
+    means = _mean_gaps(gap)
+    models = means[~_is_encoder(means)].sort_values(LEAD, ascending=False, kind="stable")
+    if models.empty:
+        return
+
+    significant = models[models[LEAD.low] > 0]
+    most = small.best_of(significant if len(significant) else models, LEAD)
+    is_none_significant = significant.empty and most[LEAD.low].notna().all()
+    sentence = _none_gains(most, len(models)) if is_none_significant else f"{_gain(most)}."
+    yield Statement(sentence, small.dots(models, SUBJECT, LEAD, (SUBJECT, *with_interval(LEAD)), line=0.0))
+
+    others = models.drop(most.index)
+    for at in range(len(others)):
+        yield Statement(f"{_gain(others.iloc[[at]])}.")
 
 
-_PICTURES = (
-    ("object", "What do the objects look like?", "The first image of each class at input size, its object tinted."),
-    ("average", "Where are the objects on average?", "Share of the images with the object there: light 0, dark 1."),
-    ("lowest", "Where do networks look instead?", "Heat: GradCAM of the image's class; outline: the object."),
-)
-FIGURES = (
-    Figure("object_statistics", "Objects of each class", (objects.OBJECT_STATISTICS,), classes_figure),
-    Figure("object_distribution", "Sizes and retained shares", (objects.OBJECT_DISTRIBUTION,), distribution_figure),
-    *(
-        Figure(f"pictures_{kind}", question, (objects.OBJECT_PICTURES,), partial(pictures_figure, kind, question, line))
-        for kind, question, line in _PICTURES
-    ),
-    Figure("spurious_gap", "Accuracy with strong and weak cues", (made.SPURIOUS_GAP,), gap_figure),
-    Figure("spurious_pictures", "Images with strong and weak cues", (made.SPURIOUS_PICTURES,), ends_figure),
-)
-HEADLINES = {objects.OBJECT_STATISTICS.name: headlines, made.SPURIOUS_GAP.name: gap_headlines}
+def encoder_statements(gap: pd.DataFrame) -> Iterator[Statement]:
+    """How much a model gains whose own features rank the images.
+
+    >>> line = {"dataset": "zoo", "label": EVERY, "gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
+    >>> [statement] = encoder_statements(pd.DataFrame([line | {"subject": "net, the encoder"}]))
+    >>> print(statement.sentence)
+    Where the cues of a class of zoo are strong, net, the encoder is +12 points [+3, +21] more accurate than where \
+they are weak, by construction: its own features rank the images.
+    """
+    means = _mean_gaps(gap)
+    encoders = means[_is_encoder(means)]
+    for at in range(len(encoders)):
+        yield Statement(f"{_gain(encoders.iloc[[at]])}, by construction: its own features rank the images.")
+
+
+def _mean_gaps(gap: pd.DataFrame) -> pd.DataFrame:
+    return gap[gap[LABEL] == EVERY].dropna(subset=LEAD)
+
+
+def _is_encoder(means: pd.DataFrame) -> pd.Series:
+    """Whether a model ranked the images by its own features: then it has a gap by construction."""
+    return means[SUBJECT].str.contains("the encoder")
+
+
+def _none_gains(most: pd.DataFrame, n_models: int) -> str:
+    """That no model gains significantly, with the gain of those that gain most."""
+    line = small.shared_line(most, LEAD)
+    nobody = "the model is not" if n_models == 1 else f"none of {n_models} models is"
+    gain = f"{small.listed(most[SUBJECT].tolist())} by {interval(line, LEAD)}"
+    return f"Where {_strong_cues(line)}, {nobody} significantly more accurate: {gain}."
+
+
+def _gain(models: pd.DataFrame) -> str:
+    """What these models, which gain equally, gain from strong cues; without the full stop."""
+    line = small.shared_line(models, LEAD)
+    names, points = small.listed(models[SUBJECT].tolist()), interval(line, LEAD)
+    if (models[LEAD.low] > 0).all():
+        verb = "is" if len(models) == 1 else "are each"
+        return f"Where {_strong_cues(line)}, {names} {verb} {points} more accurate than where they are weak"
+    if models[LEAD.low].isna().any():
+        verb = "gains" if len(models) == 1 else "each gain"
+        return f"Not known without an interval: where {_strong_cues(line)}, {names} {verb} {points}"
+    return f"Where {_strong_cues(line)}, {names} is not significantly more accurate: by {points}"
+
+
+def _strong_cues(line: Mapping[Hashable, object]) -> str:
+    return f"the cues of a class of {line[DATASET]} are strong"

@@ -1,23 +1,24 @@
-"""Figures and headlines of analysis=reliance. A metric that known cues did not confirm is pale, and marked so."""
+"""Figures and statements of analysis=reliance. A metric that known cues did not confirm is pale, and marked so."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from fca.report import kinds, small, style
-from fca.report.figure import Figure
+from fca.report.finding import Statement
+from fca.report.small import interval
 from fca.studies.reliance import reliance as made
 from fca.studies.reliance.metric_truth import UNCONFIRMED
-from fca.studies.table import AT_CHANCE, DATASET, LABEL, MODEL, NOTE, TOP1
+from fca.studies.table import DATASET, LABEL, MODEL, NOTE, TOP1, all_at_chance
 from fca.types import Column, Table, with_interval
 
 FILTERS = (DATASET, MODEL, made.PROTOCOL)
 ENDS = 15  # classes at each end of a long ranking
-FEW = 4  # models with a headline each; of more, those with the highest and the lowest value
+FEW = 4  # models with a statement each; of more, those with the highest and the lowest value
 STEP = kinds.SIDE + 36  # pixels from the top of one picture to the next, with two lines of text between
 WORDS = {
     "ablate/gray": "object gray",
@@ -31,6 +32,9 @@ ALTHOUGH = {
     "ablate/gray": "the object is gray",
     "ablate/tile": "the box around the object is tiled over",
 }
+WITHOUT_OBJECT = TOP1.with_format(".0%", "accuracy without the object")
+KEPT = made.KEPT.with_format(".0%", "accuracy kept")
+BIAS = made.BIAS.with_format(".0%", "decisions for shape")
 
 
 def accuracy_figure(shown: Table) -> alt.FacetChart:
@@ -195,91 +199,175 @@ def _left_out(frame: pd.DataFrame) -> Iterator[str]:
             yield f"{dataset}: left out are {whole} and {others}."
 
 
-def accuracy_headlines(accuracy: pd.DataFrame) -> Iterator[str]:
-    """How often models are right although the object is gone, and what was left out.
+def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
+    """How often models are right although the object is gone: the most accurate model, then the others.
 
-    >>> line = {"dataset": "zoo", "model": "vgg16", "protocol": "open", "condition": "ablate/gray", "top1": 0.62}
+    >>> line = {"dataset": "zoo", "model": "vit", "protocol": "open", "condition": "ablate/gray", "top1": 0.62}
     >>> line |= {"top1_low": 0.55, "top1_high": 0.69, "n_classes": 15, "chance": 0.001, "trust": None}
-    >>> print(*accuracy_headlines(pd.DataFrame([line | {"left_out": 0, "classes_left_out": 0}])))
-    zoo: vgg16 predicts 62 % [55, 69] of images of 15 classes correctly although the object is gray (chance 0.1 %).
+    >>> [statement] = accuracy_statements(pd.DataFrame([line]))
+    >>> print(statement.sentence)
+    Although the object is gray, vit is still right on 62 % [55, 69] of the images of zoo (15 classes, chance 0.1 %).
     """
-    accuracy = accuracy[accuracy[made.PROTOCOL] == "open"]
-    for dataset, part in accuracy.groupby(DATASET, sort=False):
-        for change in [name for name in ALTHOUGH if name in set(part[made.CONDITION])][:1]:
-            part = part[part[made.CONDITION] == change].sort_values(TOP1, ascending=False)
-            known = f"; with known cues this metric is {UNCONFIRMED}" if _mark(part) else ""
-            for line in (part if len(part) <= FEW else part.iloc[[0, -1]]).to_dict("records"):
-                images = f"{_percent(line, TOP1)} of images of {line[made.N_CLASSES]} classes"
-                level = ", which this does not exceed significantly" if line.get(AT_CHANCE) else ""
-                chance = f"(chance {100 * line[made.CHANCE]:.2g} %{level}{known})"
-                yield f"{dataset}: {line[MODEL]} predicts {images} correctly although {ALTHOUGH[change]} {chance}."
-    yield from _left_out(accuracy)
+    open_lines = accuracy[accuracy[made.PROTOCOL] == "open"]
+    change = next((change for change in ALTHOUGH if change in set(open_lines[made.CONDITION])), None)
+    if change is None:
+        return
+
+    clean = open_lines[open_lines[made.CONDITION] == made.CLEAN]
+    changed = open_lines[open_lines[made.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
+    chance = float(changed[made.CHANCE].iloc[0])
+    chart = small.dots(changed, MODEL, WITHOUT_OBJECT, (MODEL, *with_interval(WITHOUT_OBJECT)), line=chance)
+    if all_at_chance(clean):
+        dataset = changed[DATASET].iloc[0]
+        yield Statement(f"Not known: models are at the level of chance on clean images of {dataset}, too.", chart)
+        return
+
+    best = small.best_of(changed, WITHOUT_OBJECT)
+    if all_at_chance(changed):
+        verb = "is" if len(best) == 1 else "are each"
+        best_models = f"{small.listed(best[MODEL].tolist())} {verb} right on {_share_of_images(best)}"
+        yield Statement(f"No: where {ALTHOUGH[change]}, no model is better than chance; {best_models}.", chart)
+    else:
+        yield Statement(_right_without_object(best, ALTHOUGH[change]), chart)
+
+    others = changed.drop(best.index)
+    stated = others if len(changed) <= FEW else others.tail(1)
+    for at in range(len(stated)):
+        yield Statement(_right_without_object(stated.iloc[[at]], ALTHOUGH[change]))
 
 
-def classes_headlines(classes: pd.DataFrame) -> Iterator[str]:
-    """The class of each data set that leans most on its surroundings."""
-    known = classes[classes[made.PROTOCOL] == "open"].dropna(subset=made.KEPT)
-    for dataset, part in known.groupby(DATASET, sort=False):
-        mean = part[part[MODEL] == made.MEAN]
-        whole = part if mean.empty else mean
-        best = small.best_of(whole, made.KEPT)
-        if len(best) == len(whole):
-            continue  # no class keeps more than another
-        line = small.shared_line(best, made.KEPT)
-        kept, who = _percent(line, made.KEPT), line[MODEL] + (f", {UNCONFIRMED}" if _mark(part) else "")
-        keep, gone = ("keeps", "its object is") if len(best) == 1 else ("each keep", "their object is")
-        its = "its" if len(best) == 1 else "their"
-        most = f"of all classes {small.listed(best[LABEL].tolist())} {keep} the most of {its} accuracy when {gone} gone"
-        yield f"{dataset}: {most}, {kept} ({who})."
+def _right_without_object(models: pd.DataFrame, although: str) -> str:
+    """How often these models, which are equally accurate, are right in spite of a change."""
+    names = small.listed(models[MODEL].tolist())
+    if all_at_chance(models):
+        verb = "is" if len(models) == 1 else "are"
+        return f"Where {although}, {names} {verb} at the level of chance: right on {_share_of_images(models)}."
+
+    verb = "is" if len(models) == 1 else "are each"
+    return f"Although {although}, {names} {verb} still right on {_share_of_images(models)}."
 
 
-def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
-    """The two models of each data set that agree least about which classes lean on their surroundings."""
-    for dataset, part in stability.dropna(subset=made.RHO).groupby(DATASET, sort=False):
-        lowest = small.best_of(part, made.RHO, largest=False)
-        line = small.shared_line(lowest, made.RHO)
-        rho, low, high = (f"{line[end]:+.2f}" for end in with_interval(made.RHO))
-        ends = "" if pd.isna(line[made.RHO.low]) else f" [{low}, {high}]"
-        lower_ends = lowest[made.RHO.low]
-        pair = f"{line[MODEL]} and {line[made.OTHER]}"
-        if len(lowest) == len(part) > 1:
-            pair = small.all_of(len(part), "pairs of models")
-        elif len(lowest) > 1:
-            pair = f"{len(lowest)} of {len(part)} pairs of models, {pair} among them,"
-        agree = "agree least" if len(lowest) < len(part) else "agree"
-        if lower_ends.isna().any():
-            agree, ends = "may or may not agree", " without interval"
-        elif (lower_ends <= 0).all():
-            agree = "do not significantly agree"
-        elif (lower_ends <= 0).any():
-            agree = "agree, but not all significantly,"
-        yield f"{dataset}: {pair} {agree} on which classes keep most of their accuracy: correlation {rho}{ends}."
+def _share_of_images(models: pd.DataFrame) -> str:
+    """The accuracy that these models have in common, beside chance, and whether the metric is to be believed."""
+    line = small.shared_line(models, WITHOUT_OBJECT)
+    n_classes = line[made.N_CLASSES]
+    classes = f"{n_classes} class{'' if n_classes == 1 else 'es'}"
+    details = "; ".join([f"{classes}, chance {100 * line[made.CHANCE]:.2g} %", *_doubts(line)])
+    return f"{interval(line, WITHOUT_OBJECT)} of the images of {line[DATASET]} ({details})"
 
 
-def shape_headlines(shapes: pd.DataFrame) -> Iterator[str]:
-    """How often each stored model decides for shape."""
-    for line in shapes.dropna(subset=made.BIAS).to_dict("records"):
-        of = f"of its {line[made.DECISIONS]:.0f} decisions for the shape or the texture"
-        yield f"{line[DATASET]}: {line[MODEL]} decides for shape in {_percent(line, made.BIAS)} {of}."
+def _doubts(line: Mapping[Any, Any]) -> list[str]:
+    """That the metric of this line is not confirmed, if it is not."""
+    is_unconfirmed = str(line[made.TRUST]).startswith(UNCONFIRMED)
+    return [f"with known cues this metric is {UNCONFIRMED}"] if is_unconfirmed else []
 
 
-def _percent(line: Any, column: Column) -> str:
-    value, low, high = (100 * line[end] for end in with_interval(column))
-    return f"{value:.0f} %" + ("" if pd.isna(low) else f" [{low:.0f}, {high:.0f}]")
+def left_out_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
+    """How many images and classes are left out."""
+    for sentence in _left_out(accuracy[accuracy[made.PROTOCOL] == "open"]):
+        yield Statement(sentence)
 
 
-FIGURES = (
-    Figure("reliance_accuracy", "Accuracy without the object", (made.ACCURACY,), accuracy_figure),
-    Figure("reliance_rfs", "Noise in the object and around it", (made.SENSITIVITY,), sensitivity_figure),
-    Figure("reliance_saliency", "Saliency on the object", (made.ALIGNMENT,), alignment_figure),
-    Figure("reliance_classes", "Classes that lean on their surroundings", (made.BY_CLASS,), classes_figure),
-    Figure("class_stability", "Stability of the classes' order", (made.STABILITY,), stability_figure),
-    Figure("reliance_examples", "Changed images", (made.SHOWN,), examples_figure),
-    Figure("shape_bias", "Shape or texture", (made.SHAPES,), shape_figure),
-)
-HEADLINES = {
-    made.ACCURACY.name: accuracy_headlines,
-    made.BY_CLASS.name: classes_headlines,
-    made.STABILITY.name: stability_headlines,
-    made.SHAPES.name: shape_headlines,
-}
+def classes_statements(classes: pd.DataFrame, accuracy: pd.DataFrame) -> Iterator[Statement]:
+    """The class that keeps most of its accuracy without its object, in the mean over models or by the only one.
+
+    >>> line = {"dataset": "zoo", "model": "vit", "protocol": "open", "label": "fish", "kept": 0.6, "kept_low": 0.5}
+    >>> lines = [line | {"kept_high": 0.7, "rank": 1}, line | {"label": "car", "kept": 0.1, "rank": 2}]
+    >>> clean = line | {"condition": "clean"}
+    >>> [statement] = classes_statements(pd.DataFrame(lines).assign(trust=None), pd.DataFrame([clean]))
+    >>> print(statement.sentence)
+    Of the classes of zoo, fish leans most on its surroundings: it keeps 60 % [50, 70] of its accuracy when its object \
+is gone (vit).
+    """
+    open_lines = classes[classes[made.PROTOCOL] == "open"].dropna(subset=KEPT)
+    if open_lines.empty:
+        return
+
+    ordered = open_lines.sort_values(KEPT, ascending=False, kind="stable")
+    leading_model = made.MEAN if made.MEAN in set(ordered[MODEL]) else ordered[MODEL].iloc[0]
+    ranked = ordered[ordered[MODEL] == leading_model].sort_values(made.RANK, kind="stable")
+    best = small.best_of(ranked, KEPT)
+    line = small.shared_line(best, KEPT)
+    chart = small.dots(ranked, LABEL, KEPT, (LABEL, MODEL, *with_interval(KEPT)))
+
+    dataset = line[DATASET]
+    clean = accuracy[(accuracy[made.PROTOCOL] == "open") & (accuracy[made.CONDITION] == made.CLEAN)]
+    if all_at_chance(clean):
+        yield Statement(f"Not known: models are at the level of chance on clean images of {dataset}.", chart)
+        return
+
+    measured = "; ".join([str(leading_model), *_doubts(line)])
+    kept = f"{interval(line, KEPT)} of its accuracy when its object is gone ({measured})"
+    names = small.listed(best[LABEL].tolist())
+    if len(ranked) == 1:
+        sentence = f"Of {dataset}, only {names} could be tested: it keeps {kept}."
+    elif len(best) == len(ranked):
+        sentence = f"None more than the others: each class of {dataset} keeps {kept}."
+    elif len(best) == 1:
+        sentence = f"Of the classes of {dataset}, {names} leans most on its surroundings: it keeps {kept}."
+    else:
+        sentence = f"Of the classes of {dataset}, {names} lean most on their surroundings: each keeps {kept}."
+    yield Statement(sentence, chart)
+
+
+def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
+    """The two models that agree least about which classes lean on their surroundings."""
+    known_pairs = stability.dropna(subset=made.RHO)
+    if known_pairs.empty:
+        return
+
+    lowest = small.best_of(known_pairs, made.RHO, largest=False)
+    line = small.shared_line(lowest, made.RHO)
+    pair = f"{line[MODEL]} and {line[made.OTHER]}"
+    if len(lowest) == len(known_pairs) > 1:
+        pair = small.all_of(len(known_pairs), "pairs of models")
+    elif len(lowest) > 1:
+        pair = f"{len(lowest)} of {len(known_pairs)} pairs of models, {pair} among them,"
+
+    correlation = interval(line, made.RHO)
+    lower_ends = lowest[made.RHO.low]
+    if lower_ends.isna().any():
+        agree = "may or may not agree"
+        correlation += " without interval"
+    elif (lower_ends <= 0).all():
+        agree = "do not significantly agree"
+    elif (lower_ends <= 0).any():
+        agree = "agree, but not all significantly,"
+    else:
+        agree = "agree least" if len(lowest) < len(known_pairs) else "agree"
+
+    what = "on which classes keep most of their accuracy"
+    yield Statement(f"{line[DATASET]}: {pair} {agree} {what}: correlation {correlation}.")
+
+
+def shape_statements(shapes: pd.DataFrame) -> Iterator[Statement]:
+    """How often models decide for shape: the one that does so most often, then the others.
+
+    >>> line = {"dataset": "zoo", "model": "vit", "shape_bias": 0.6, "shape_bias_low": 0.55, "shape_bias_high": 0.7}
+    >>> [statement] = shape_statements(pd.DataFrame([line | {"decisions": 90}]))
+    >>> print(statement.sentence)
+    Between shape and texture of images of zoo, vit decides for shape in 60 % [55, 70] of 90 cases.
+    """
+    decided = shapes.dropna(subset=BIAS).sort_values(BIAS, ascending=False, kind="stable")
+    if decided.empty:
+        return
+
+    best = small.best_of(decided, BIAS)
+    yield Statement(_decisions(best), small.dots(decided, MODEL, BIAS, (MODEL, *with_interval(BIAS))))
+
+    others = decided.drop(best.index)
+    for at in range(len(others)):
+        yield Statement(_decisions(others.iloc[[at]]))
+
+
+def _decisions(models: pd.DataFrame) -> str:
+    """How often these models, which do so equally often, decide for shape."""
+    line = small.shared_line(models, BIAS)
+    verb = "decides" if len(models) == 1 else "each decide"
+    decisions = small.listed([f"{number:,.0f}" for number in models[made.DECISIONS].unique()])
+    cases = f"{interval(line, BIAS)} of {decisions} case{'' if decisions == '1' else 's'}"
+    if line[BIAS.low] <= 0.5 <= line[BIAS.high]:
+        cases += ", no significant preference"
+
+    names = small.listed(models[MODEL].tolist())
+    return f"Between shape and texture of images of {line[DATASET]}, {names} {verb} for shape in {cases}."
