@@ -235,7 +235,7 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
     best = pd.concat([small.best_of(at_ncl, ACCURACY) for _, at_ncl in lines.groupby(NCL, sort=True)])
     has_interval = best[ACCURACY.low].notna()  # where all subsets score alike there is no interval
     fewest = best.loc[has_interval, NCL].min() if has_interval.any() else best[NCL].min()
-    most = best.loc[has_interval, NCL].max() if has_interval.any() else best[NCL].max()
+    most = best[NCL].max()
 
     is_single_model = len(lines[MODEL].unique()) == 1
     at_fewest = _at_fewest_classes(lines[lines[NCL] == fewest], best[best[NCL] == fewest], is_single_model)

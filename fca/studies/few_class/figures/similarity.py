@@ -186,12 +186,12 @@ def _similarity_in_words(
     dataset, n_subsets = line[DATASET], line["n"]
     if is_at_chance:
         return f"Not known: on {dataset}, {models} are {NO_ACCURACY}."
-    if pd.isna(line[R]):
-        why = "the accuracies do not differ or there are too few"
-        return f"Not known: on {dataset}, SimSS by {line[ENCODER]} has no correlation with {accuracy}, because {why}."
     if n_subsets < FEWEST_POINTS:
         subsets = f"{n_subsets} subset{'' if n_subsets == 1 else 's'}"
         return f"Not known: {subsets} of {dataset} cannot show whether similarity predicts {accuracy}."
+    if pd.isna(line[R]):
+        why = "the accuracies or the similarities do not differ"
+        return f"Not known: on {dataset}, SimSS by {line[ENCODER]} has no correlation with {accuracy}, because {why}."
 
     within = line_of.get(("simss", "within ncl"))
     is_within_known = within is not None and pd.notna(within[R])
