@@ -8,16 +8,16 @@ import pytest
 
 from fca.report import style
 from fca.studies.few_class import comparison
-from fca.studies.few_class.figures.accuracy import (
+from fca.studies.few_class.figures.comparison import (
     paired_figure,
-    paired_headlines,
+    paired_statements,
     stability_figure,
-    stability_headlines,
+    stability_statements,
 )
 from fca.studies.few_class.subset_accuracy import PredictedSubset
 from fca.subset import draw_subset
 from fca.types import Table
-from tests.report.specs import computes, marks, parts, refuses_empty, values
+from tests.report.specs import computes, marks, parts, refuses_empty, sentences_of, values
 
 
 def points(models=3, ncl=(2, 5), seeds=5, inits=1, classes=10, per_class=40, protocols=("sub", "open", "masked")):
@@ -84,7 +84,7 @@ def test_what_was_not_tested_is_named_so():
     assert frame["told_apart"].isna().all()
     drawn = values(style.spec(paired_figure(comparison.PAIRED.table(frame, {}, ()))))
     assert set(drawn["verdict"]) == {"no test: no stored predictions, or no interval of the difference"}
-    assert all("cannot be tested" in line for line in paired_headlines(frame))
+    assert all("cannot be tested" in line for line in sentences_of(paired_statements, frame))
 
 
 def alike(a, b, images=20, seeds=5):
@@ -103,7 +103,7 @@ def alike(a, b, images=20, seeds=5):
 def test_two_models_that_are_always_right_do_not_differ():
     frame = alike(20, 20)
     assert frame["told_apart"].tolist() == [False]
-    assert "0 of 1 at ncl 2" in next(paired_headlines(frame))
+    assert "0 of 1 at ncl 2" in sentences_of(paired_statements, frame)[0]
 
 
 def test_a_difference_that_is_the_same_in_all_seeds_has_no_interval_and_says_so():
@@ -141,11 +141,11 @@ def test_one_draw_of_classes_leaves_no_chance_to_draw():
 def test_sentences_count_what_the_table_says():
     table = tables()["paired"].frame
     sub = table[table["protocol"] == "sub"]
-    [line] = [line for line in paired_headlines(table) if "sub-models" in line]
+    [line] = [line for line in sentences_of(paired_statements, table) if "sub-models" in line]
     at = {ncl: part["told_apart"].sum() for ncl, part in sub.groupby("ncl")}
     counts = f"{at[2]} of 3 at ncl 2, {at[5]} of 3 at ncl 5"
     assert line.startswith(f"zoo: with 5 subset seeds, pairs of sub-models that differ significantly: {counts}")
     stable = tables()["rank_stability"].frame
     best = stable.query("protocol == 'sub' and ncl == 2").set_index("model")["p_best"]
-    [line] = [line for line in stability_headlines(stable) if "sub-models" in line]
+    [line] = [line for line in sentences_of(stability_statements, stable) if "sub-models" in line]
     assert f"{best.idxmax()} at ncl 2 ({100 * best.max():.0f} % of the resamples)" in line

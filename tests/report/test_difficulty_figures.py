@@ -6,16 +6,20 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import vl_convert
-from fca.report.figure import visuals_of
 
 from fca.report import style
+from fca.report.finding import findings_of
 from fca.studies.few_class.difficulty_map import QUANTILES, RANDOM_MEAN, DifficultyMap
 from fca.studies.few_class.figures import difficulty, similarity
 from fca.studies.few_class.similarity import RELEASED, RELEASED_AGREEMENT, Similarity
 from fca.types import Table
-from tests.report.specs import FigureClaims, marks, values
+from tests.report.specs import FigureClaims, drawn_findings, marks, sentences_of, values
 
-SHOWN = (*difficulty.FIGURES, next(one for one in similarity.FIGURES if one.key == "released"))
+RELEASED_KEYS = ("released", "released_agreement")
+SHOWN = [
+    *findings_of(DifficultyMap()),
+    *(finding for finding in findings_of(Similarity()) if finding.key in RELEASED_KEYS),
+]
 SPECS = {spec.name: spec for spec in (*DifficultyMap.tables, RELEASED, RELEASED_AGREEMENT)}
 
 
@@ -76,7 +80,7 @@ def tables(classes=5, encoders=("hog",)) -> dict[str, Table]:
 
 
 class TestEveryFigure(FigureClaims):
-    FIGURES, tables = SHOWN, staticmethod(tables)
+    FINDINGS, tables = SHOWN, staticmethod(tables)
     CASES: ClassVar = {"few": {"classes": 4}, "many": {"classes": 30, "encoders": ("hog", "clip")}}
     MARKS: ClassVar = {"difficulty_map": "rect", "difficulty_what_if": "rect"}
 
@@ -109,22 +113,29 @@ def test_the_heading_gives_the_distance_of_the_script():
     assert heading == "hog\nmean |difference| 0.0100, r = 0.9800"
 
 
-def test_headlines_repeat_the_tables():
+def test_statements_repeat_the_tables():
     known = tables()
-    [headline] = similarity.released_headlines(known["released_agreement"].frame)
-    assert "by hog as the released script logs it differs from ours by 0.0100 on average (at most 0.0120)" in headline
-    [headline] = difficulty.subset_headlines(known["difficulty_subsets"].frame)
-    assert headline.startswith("zoo: by hog the hardest 2 classes are class 0 and class 1 (SimSS 0.050)")
-    assert "the hardest 3 classes are class 0, class 1 and class 2" in headline
+    [sentence] = sentences_of(similarity.released_statements, known["released_agreement"].frame)
+    assert "by hog as the released script logs it differs from ours by 0.0100 on average (at most 0.0120)" in sentence
+    assert sentences_of(difficulty.subsets_statements, known["difficulty_subsets"].frame) == [
+        "The classes of zoo hardest to separate are class 0 and class 1 (SimSS 0.050, against 0.100 to 0.300 for 90 % "
+        "of random ones).",
+        "The 2 classes of zoo easiest to separate by hog are class 0 and class 1 (SimSS 0.400; mean of random ones "
+        "0.200).",
+        "The 3 classes of zoo hardest to separate by hog are class 0, class 1 and class 2 (SimSS 0.050, against 0.100 "
+        "to 0.300 for 90 % of random ones).",
+        "The 3 classes of zoo easiest to separate by hog are class 0, class 1 and class 2 (SimSS 0.400; mean of random "
+        "ones 0.200).",
+    ]
 
 
 def test_all_classes_together_are_no_hardest_subset():
     frame = tables()["difficulty_subsets"].frame.assign(random=1)
-    assert list(difficulty.subset_headlines(frame)) == []
+    assert sentences_of(difficulty.subsets_statements, frame) == []
 
 
 def test_the_report_finds_these_figures():
-    keys = [figure.key for analysis in (DifficultyMap(), Similarity()) for figure in visuals_of(analysis).figures]
+    keys = [finding.key for finding in drawn_findings(DifficultyMap(), Similarity())]
     assert keys == [
         *("difficulty_map", "difficulty_classes", "difficulty_subsets", "difficulty_what_if"),
         *("similarity", "released"),

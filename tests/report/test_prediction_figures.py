@@ -5,14 +5,14 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from fca.report.figure import headlines, visuals_of
 
 from fca.report import style
+from fca.report.finding import sentences
 from fca.studies.few_class.figures import prediction as figures
-from fca.studies.few_class.figures.prediction import prediction_headlines
+from fca.studies.few_class.figures.prediction import prediction_statements, simss_statements
 from fca.studies.few_class.prediction import PREDICTION, PREDICTORS, Prediction, judged
 from fca.subset import draw_subset
-from tests.report.specs import drawn
+from tests.report.specs import drawn, drawn_findings, sentences_of
 
 SPREAD = {"simss": 0.4, "separation": 0.6, "intra": 3, "inter": 3, "silhouette": 0.5, "knn": 0.3, "probe": 0.2}
 DRAWS = {
@@ -113,8 +113,9 @@ def test_every_predictor_of_the_analysis_has_a_name_to_be_read():
 
 def test_the_first_lines_answer_for_every_encoder_and_way():
     known = tables(**MANY)["prediction"].frame
-    lines = list(prediction_headlines(known))
-    assert len(lines) == 2 * 4
+    best = [line for line in sentences_of(prediction_statements, known) if line.startswith("Before training, ")]
+    lines = sentences_of(simss_statements, known)
+    assert len(best) == len(lines) == 4
     simss = known.set_index(["encoder", "held_out", "predictor"]).loc[("clip", "subset seed", "simss")]
     [line] = [one for one in lines if one.startswith("SimSS by clip") and "new subsets" in one]
     assert simss["verdict"] == "beyond ncl"
@@ -126,18 +127,22 @@ def test_the_first_lines_answer_for_every_encoder_and_way():
 
 
 def test_no_signal_is_reported_as_none():
-    lines = list(prediction_headlines(tables(seeds=20, signal=0.0)["prediction"].frame))
-    assert lines[0].startswith("SimSS by hog does not predict accuracy")
-    assert lines[1].endswith("significantly better than ncl alone, each judged by itself: none.")
+    known = tables(seeds=20, signal=0.0)["prediction"].frame
+    [simss] = sentences_of(simss_statements, known)
+    assert simss.startswith("SimSS by hog does not predict accuracy")
+    [best] = sentences_of(prediction_statements, known)
+    assert best.startswith("Before training, nothing predicts significantly better than the number of classes alone")
 
 
 def test_one_subset_seed_is_reported_as_too_little():
-    [lines] = prediction_headlines(tables(seeds=1)["prediction"].frame)
-    assert lines.startswith("SimSS by hog may or may not predict")
-    assert lines.endswith("there is nothing unseen.")
+    known = tables(seeds=1)["prediction"].frame
+    [simss] = sentences_of(simss_statements, known)
+    assert simss.startswith("SimSS by hog may or may not predict")
+    assert simss.endswith("there is nothing unseen.")
+    assert not sentences_of(prediction_statements, known)
 
 
-def test_the_report_finds_figures_and_headlines():
-    keys = [figure.key for figure in visuals_of(Prediction()).figures]
+def test_the_report_finds_figures_and_statements():
+    keys = [finding.key for finding in drawn_findings(Prediction())]
     assert keys == ["prediction_gain", "prediction_error", "predicted_accuracy"]
-    assert headlines(Prediction(), tables())[0].startswith("SimSS by hog")
+    assert any(sentence.startswith("SimSS by hog") for sentence in sentences(Prediction(), tables()))

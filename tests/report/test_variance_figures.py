@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from fca.report import style
-from fca.studies.few_class.figures.accuracy import variance_figure, variance_headlines
+from fca.studies.few_class.figures.variance import variance_figure, variance_statements
 from fca.studies.few_class.variance import VARIANCE, variance
 from fca.types import Table
-from tests.report.specs import computes, marks, parts, values
+from tests.report.specs import computes, marks, parts, sentences_of, values
 from tests.report.test_comparison_figures import points
 
 SOURCES = {
@@ -58,12 +58,12 @@ def test_what_is_unknown_is_not_drawn():
     assert set(values(style.spec(variance_figure(one)))["source"]) == {SOURCES["test"]}
     with pytest.raises(style.NothingToDraw):
         variance_figure(VARIANCE.table(one.frame.assign(sd_test=np.nan), {}, ()))
-    assert list(variance_headlines(one.frame)) == []
+    assert sentences_of(variance_statements, one.frame) == []
 
 
 def test_one_initialisation_is_not_passed_off_as_the_draw_of_the_classes():
     frame = table().frame.query("protocol == 'open'")
-    [line] = variance_headlines(frame)
+    [line] = sentences_of(variance_statements, frame)
     assert frame["share_init"].isna().all()
     assert line.endswith("with one initialisation, its share and luck are within the other two.")
     assert frame["note"].str.contains("as one network predicted them all").all()
@@ -72,7 +72,7 @@ def test_one_initialisation_is_not_passed_off_as_the_draw_of_the_classes():
 
 def test_the_sentence_counts_the_largest_shares():
     frame = table().frame.query("protocol == 'sub'")
-    [line] = variance_headlines(frame)
+    [line] = sentences_of(variance_statements, frame)
     names = frame[["share_subset", "share_init", "share_luck", "share_test"]].idxmax(axis=1)
     for name, source in SOURCES.items():
         count = (names == f"share_{name}").sum()
@@ -82,5 +82,5 @@ def test_the_sentence_counts_the_largest_shares():
 
 def test_equal_shares_have_no_largest_source():
     line = {"dataset": "digits", "protocol": "sub", **{f"share_{name}": 0.25 for name in SOURCES}}
-    [sentence] = variance_headlines(pd.DataFrame([line]))
+    [sentence] = sentences_of(variance_statements, pd.DataFrame([line]))
     assert sentence == "digits: no source of variance of sub-models is larger than the others."

@@ -8,13 +8,14 @@ from scipy.special import softmax
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.comparison import Comparison
 from fca.studies.few_class.correlation import Correlation
-from fca.studies.few_class.figures.accuracy import rank_headlines
-from fca.studies.few_class.figures.prediction import prediction_headlines
-from fca.studies.few_class.figures.similarity import correlation_headlines
+from fca.studies.few_class.figures.accuracy import rank_statements
+from fca.studies.few_class.figures.prediction import prediction_statements
+from fca.studies.few_class.figures.similarity import correlation_statements
 from fca.studies.few_class.prediction import Prediction
 from fca.studies.rows import _warn_of_diverged
 from fca.subset import draw_subset, full_set
 from fca.types import ClassSubset, FcaError
+from tests.report.specs import sentences_of
 from tests.studies.conftest import KEYS
 
 
@@ -305,12 +306,12 @@ def test_sentences_about_models_at_the_level_of_chance_derive_nothing(lab):
         for subset in lab.subsets(ncl=(2,), seeds=range(6)):
             lab.train(model, subset, top1)
     lab.embed("hog", lab.features(seed=3), split="test")
-    sentences = [*rank_headlines(tables(lab)["ranks"]), *correlation_headlines(Correlation()(lab.store)[0].frame)]
-    sentences += prediction_headlines(Prediction()(lab.store)[0].frame)
+    correlation, points = Correlation()(lab.store)
+    sentences = sentences_of(rank_statements, tables(lab)["ranks"])
+    sentences += sentences_of(correlation_statements, correlation.frame, points.frame)
+    sentences += sentences_of(prediction_statements, Prediction()(lab.store)[0].frame)
     assert sentences == [
         "zoo: best by mean rank among sub-models: none, all are at the level of chance (ncl 2).",
-        "zoo: SimSS by hog and the best of the sub-models (DCN sub): no correlation is known, because all models are "
-        "at the level of chance.",
-        "What predicts accuracy (DCN sub) on new subsets of known data sets is not known: all models are at the level "
-        "of chance.",
+        "Not known: on zoo, all models are at the level of chance, so there is no accuracy to predict.",
+        "Not known: all models are at the level of chance, so there is no accuracy to predict.",
     ]

@@ -11,7 +11,7 @@ from fca.store import Store
 from fca.studies.few_class import findings
 from fca.studies.few_class.findings import Findings
 from fca.subset import draw_subset
-from tests.report.specs import computes, marks
+from tests.report.specs import computes, drawn_findings, marks
 from tests.studies.conftest import Lab
 
 
@@ -90,8 +90,8 @@ def test_the_analysis_has_a_line_and_a_mark_for_every_measure_that_is_defined(tm
     assert frame.loc["c.1", "value"] == pytest.approx(100 * np.mean(lost))
     outside = (frame["value_low"] > frame["no_effect"]) | (frame["value_high"] < frame["no_effect"])
     assert (frame["verdict"].isin(["above", "below"]) == outside).all()
-    [figure] = visuals_of(analysis).figures
-    drawn = style.spec(figure.draw(table))
+    [finding] = drawn_findings(analysis)
+    drawn = style.spec(finding.draw(table))
     assert frame.loc["b, full to sub", ["value_low", "value_high"]].notna().all(), "four subset seeds are enough"
     assert "Without a bar" not in str(drawn["title"])
     assert not computes(drawn)

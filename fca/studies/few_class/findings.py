@@ -42,7 +42,7 @@ UNIT = Column("unit", str, "", "unit", {"points": "accuracy (% points)", "ratio"
 VALUE = Column("value", float, ".2f", "value of the measure")
 NO_EFFECT = Column("no_effect", float, ".0f", "value without an effect: 0, and 1 for a ratio")
 VERDICT = Column("verdict", str, "", "where the interval lies: above or below no effect, or both; or why there is none")
-FINDINGS = TableSpec(
+PAPER_FINDINGS = TableSpec(
     "findings",
     "Do the findings of Few-Class Arena hold here?",
     f"{PAPER} figure 1, findings (a) to (d); masked and other models are not in the paper",
@@ -58,7 +58,7 @@ class Findings(OfSubsets):
     per_model:  config columns that differ between models by intention, e.g. [recipe_lr]; [recipe]: all of them.
     """
 
-    tables: ClassVar = (FINDINGS,)
+    tables: ClassVar = (PAPER_FINDINGS,)
 
     few: Annotated[list[int], Allowed(2, filled=True)] = field(default_factory=lambda: [2, 3, 4, 5])
     per_model: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Findings(OfSubsets):
                 lines.append({DATASET: dataset, FINDING: name, MEASURE: what, UNIT: unit, **found})
         intervals = f"95 %: {interval_over('subset seeds')}, of ratios on the logarithm"
         parameters = rows.noted({**asdict(self), "intervals": intervals})
-        return [FINDINGS.table(FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
+        return [PAPER_FINDINGS.table(PAPER_FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
 
 
 def measures(

@@ -1,25 +1,25 @@
-"""Accuracy by number of classes, findings, which models differ, what accuracy varies with: figures and headlines."""
+"""Accuracy by number of classes, gain of sub-models, ranks, and the findings of the paper: figures and statements."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from fca.report import kinds, small, style
-from fca.report.figure import Figure
-from fca.studies.few_class import accuracy, comparison
-from fca.studies.few_class.findings import FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE, VERDICT
-from fca.studies.few_class.variance import SHARES, SOURCES, SPREADS, VARIANCE
+from fca.report.finding import Statement
+from fca.report.small import ALIKE, interval
+from fca.studies.few_class import accuracy
+from fca.studies.few_class.findings import MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE, VERDICT
 from fca.studies.table import (
+    CHANCE,
     DATASET,
     MODEL,
     MODELS,
     NCL,
     NO_MEAN_INTERVAL,
-    NOTE,
     PROTOCOL,
     SUBSETS,
     TOP1,
@@ -29,6 +29,24 @@ from fca.studies.table import (
 from fca.types import Column, Table, with_interval
 
 NAMES = {"sub": "sub-models"} | {way: f"{way} full models" for way in ("open", "masked", "grouped")}
+SEVERAL_MODELS = {  # protocol -> models of this kind; an answer is about the first that there are
+    "sub": "sub-models",
+    "masked": "full models (masked)",
+    "open": "full models (open)",
+    "grouped": "full models (grouped)",
+}
+ONE_MODEL = {
+    "sub": "a {} trained on them",
+    "masked": "a {} trained on all classes, asked among them",
+    "open": "a {} trained on all classes",
+    "grouped": "a {} trained on all classes, in groups",
+}
+ACCURACY = TOP1.with_format(".1%", "accuracy")
+CLASSES = NCL.with_format(".0f", "classes")
+GUESS = CHANCE.with_format(".1%", "accuracy of guessing")
+GAIN_OPEN = accuracy.SUB_MINUS_OPEN.with_format("+.1%", "gain of a sub-model")
+GAIN_MASKED = accuracy.SUB_MINUS_MASKED.with_format("+.1%", "gain of a sub-model")
+LIMITED = "models of all classes limited to the same labels"
 _INTERVAL = "95 % interval over subset seeds"
 _DIFFERENCE = Column("difference", float, "+.2%", "sub-model minus full model")
 _VERDICTS = {
@@ -96,7 +114,7 @@ def agreement_figure(agreement: Table) -> alt.FacetChart:
 
 def ranks_figure(ranks: Table) -> alt.FacetChart:
     """Mean rank of every model at every ncl as a heat map, one panel for each protocol."""
-    frame = by_protocol(_several(ranks.frame))
+    frame = by_protocol(of_several_models(ranks.frame))
     title = style.title(
         "Does the best model change with the number of classes?",
         "Each number is the mean rank of a model over the class subsets; 1 is the most accurate.",
@@ -105,7 +123,7 @@ def ranks_figure(ranks: Table) -> alt.FacetChart:
     return models_by_ncl(frame, accuracy.RANK, ranks.columns, title, (1.0, worst), best_low=True)
 
 
-def _several(frame: pd.DataFrame) -> pd.DataFrame:
+def of_several_models(frame: pd.DataFrame) -> pd.DataFrame:
     """The data sets and protocols of two models or more: one alone has no order."""
     models = frame.groupby([DATASET, PROTOCOL])[MODEL].transform("nunique")
     if len(frame) and not (models > 1).any():
@@ -159,72 +177,6 @@ def _in_order(frame: pd.DataFrame, *fields: str) -> pd.DataFrame:
     return frame.assign(panel=style.panels(frame, *fields))
 
 
-def gap_headlines(gap: pd.DataFrame) -> Iterator[str]:
-    """How sub-models compare with masked full models, and whether they beat open ones, verdict by verdict.
-
-    >>> line = {"dataset": "digits", "ncl": 2, "subsets": 9, "verdict": "not above"}
-    >>> line |= {"sub_minus_open": -0.041, "sub_minus_open_low": -0.08, "sub_minus_open_high": -0.002}
-    >>> line |= {"sub_minus_masked": -0.05, "sub_minus_masked_low": -0.09, "sub_minus_masked_high": -0.01}
-    >>> for sentence in gap_headlines(pd.DataFrame([line])): print(sentence)
-    digits: sub-models minus full models limited to the same labels (masked) at ncl 2 (-5.0 [-9.0, -1.0]); points, \
-95 % over 9 subsets.
-    digits: sub-models are not more accurate than open full models at ncl 2 (-4.1 [-8.0, -0.2]); points, 95 % over 9 \
-subsets.
-    """
-    is_at_chance = lines_at_chance(gap)
-    for name, part in gap[is_at_chance].groupby(DATASET, sort=False):
-        ncl = small.listed(part[NCL].tolist())
-        yield f"{name!s}: no gain is known at ncl {ncl}: sub-models and full models are at the level of chance."
-
-    gap = gap[~is_at_chance]
-    for name, part in gap.dropna(subset=accuracy.SUB_MINUS_MASKED).groupby(DATASET, sort=False):
-        limited = "sub-models minus full models limited to the same labels (masked)"
-        yield f"{name!s}: {limited} at ncl {_points(part, accuracy.SUB_MINUS_MASKED)}."
-    for (dataset, verdict), part in gap.groupby([DATASET, accuracy.VERDICT], sort=False):
-        yield f"{dataset}: {_VERDICTS[str(verdict)]} at ncl {_points(part, accuracy.SUB_MINUS_OPEN)}."
-
-
-def _points(part: pd.DataFrame, column: Column) -> str:
-    """A difference at each ncl, and its unit; or why it has no interval."""
-    at = []
-    for ncl, mean, low, high in part[[NCL, *with_interval(column)]].itertuples(index=False):
-        at.append(f"{ncl} ({100 * mean:+.1f}" + (")" if pd.isna(low) else f" [{100 * low:+.1f}, {100 * high:+.1f}])"))
-    missing, fewest = part[column.low].isna(), part[SUBSETS].min()
-    known = [] if missing.all() else [f"95 % over {fewest} subsets"]
-    without = f"ncl {', '.join(map(str, part.loc[missing, NCL]))}: " if known else ""
-    reason = [f"{without}{NO_MEAN_INTERVAL}"] if missing.any() else []
-    return "; ".join([", ".join(at), "points", *known, *reason]).replace("; points; 95", "; points, 95")
-
-
-def rank_headlines(ranks: pd.DataFrame) -> Iterator[str]:
-    """Which model has the best mean rank, protocol by protocol, at which ncl; nothing where there is one model.
-
-    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2}
-    >>> frame = pd.DataFrame([{**line, "model": "a", "rank": 1.2}, {**line, "model": "b", "rank": 1.8}])
-    >>> list(rank_headlines(frame))
-    ['digits: best by mean rank among sub-models: a (ncl 2).']
-    """
-    for dataset, part in ranks.groupby(DATASET, sort=False):
-        for protocol, name in NAMES.items():
-            models = part[part[PROTOCOL] == protocol]
-            if style.differs(models[MODEL]):
-                yield f"{dataset}: best by mean rank among {name}: {_best(models)}."
-
-
-def _best(ranks: pd.DataFrame) -> str:
-    best: dict[str, list[str]] = {}
-    for ncl, same in ranks.groupby(NCL):
-        equal_best = small.best_of(same, accuracy.RANK, largest=False)
-        if all_at_chance(same):
-            names = "none, all are at the level of chance"
-        elif len(equal_best) == len(same) > 1:
-            names = "none, all are equal"
-        else:
-            names = small.listed(equal_best[MODEL].tolist())
-        best.setdefault(names, []).append(str(ncl))
-    return "; ".join(f"{names} (ncl {', '.join(ncl)})" for names, ncl in best.items())
-
-
 def findings_figure(findings: Table) -> alt.FacetChart:
     """Every measure with its interval, one panel for each data set and unit, over a line where there is no effect."""
     frame = findings.frame.assign(words=findings.frame[UNIT].map(dict(UNIT.choices)))
@@ -253,186 +205,229 @@ def without_bars(reasons: pd.Series) -> list[str]:
     return [f"Without a bar: {shown}."] if shown else []
 
 
-_CLEAR = {
-    True: "differs significantly",
-    False: "not significant",
-    None: "no test: no stored predictions, or no interval of the difference",
-}
-_DIFFERS = Column("verdict", choices={text: text for text in _CLEAR.values()})
-_SOURCE = Column("source", str, "", "source of the spread", {source: source for source in SOURCES.values()})
-_SD = Column("sd", float, ".2%", "standard deviation of one accuracy")
-_SHARE = Column("share", float, ".0%", "share of the variance")
+def of_first_protocol(means: pd.DataFrame) -> pd.DataFrame:
+    """The mean accuracies of sub-models; where there are none, those of masked full models, and so on."""
+    known = means.dropna(subset=TOP1)
+    order = known[PROTOCOL].map(list(SEVERAL_MODELS).index)
+    return known[order == order.min()]
 
 
-def paired_figure(paired: Table) -> alt.FacetChart:
-    """Every pair's difference in accuracy with its interval, one panel for each ncl (down) and protocol (across)."""
-    frame = paired.frame.assign(
-        sizes="ncl " + paired.frame[NCL].astype(str),
-        pair=paired.frame[comparison.MODEL_A] + " - " + paired.frame[comparison.MODEL_B],
-        verdict=[_CLEAR[value] for value in style.cells(paired.frame[comparison.SIGNIFICANT])],
-    )
-    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes").sort_values([DATASET, NCL], kind="stable")
-    coloured = kinds.hue(_DIFFERS, frame, ("#b0568f", "#7d8590", "#b07d00"), ("circle", "diamond", "square"))
-    rows = kinds.category(alt.Y, "pair", list(dict.fromkeys(frame["pair"])))
-    chart = kinds.points_with_intervals(comparison.DIFFERENCE, rows, paired.columns, coloured, line=kinds.ZERO)
-    title = style.title(
-        "Which models differ on the same images?",
-        "Each mark is the difference in accuracy on the same class subsets, with its 95 % interval. It is "
-        "significant if",
-        "McNemar's test, corrected for the number of pairs (Holm), finds a difference and the interval leaves out 0.",
-    )
-    columns = frame[PROTOCOL].nunique()
-    return style.faceted(chart, frame, title, (DATASET, NCL, PROTOCOL), columns=columns, row=24)
+def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
+    """The best model at the fewest classes, and the best one at the most.
 
-
-def stability_figure(stability: Table) -> alt.FacetChart:
-    """The chance of every model to be the best at every ncl as a heat map, one panel for each protocol."""
-    known = stability.frame.dropna(subset=comparison.P_BEST)
-    if known.empty and stability.frame[NOTE].notna().any():
-        raise style.NothingToDraw(stability.frame[NOTE].dropna().iloc[0])
-    frame = by_protocol(_several(known), below=True)
-    title = style.title(
-        "Would other draws of the classes have another winner?",
-        "Each number is the share of bootstrap resamples of the subset seeds in which the model is the most accurate.",
-    )
-    return models_by_ncl(frame, comparison.P_BEST, stability.columns, title, (0.0, 1.0))
-
-
-def variance_figure(variance: Table) -> alt.FacetChart:
-    """The standard deviation of one accuracy by its source, against ncl; one panel for each model and protocol."""
-    frame = by_protocol(_long(variance).dropna(subset=_SD), MODEL, below=True)
-    frame = frame.sort_values([DATASET, MODEL], kind="stable")
-    colours, shapes = (*kinds.CONTRAST[:2], "#2b9c6f", kinds.GREY), ("circle", "diamond", "triangle-up", "square")
-    coloured = kinds.hue(_SOURCE, frame, colours, shapes, columns=2)
-    rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)
-    # only so far that the dots stay apart: two subsets allow 32 times the dot
-    end = min(frame[_SD.high].max(), 3 * frame[_SD].max())
-    scale = kinds.quantity(alt.X, _SD, grid=True, padding=0, domain=[0, end if end > 0 else 1])
-    hover = (DATASET, MODEL, PROTOCOL, _SOURCE, *with_interval(_SD), _SHARE, *variance.columns[-4:])
-    chart = kinds.points_with_intervals(_SD, rows, hover, coloured, dodge=_SOURCE, scale=scale, size=70)
-    title = style.title(
-        "Where does the spread of accuracies come from?",
-        "Each mark is the standard deviation from one source, with its 95 % interval (cut off where it "
-        "leaves the panel).",
-        "Squared, the sources add up to the variance of the accuracy of one run on one subset.",
-    )
-    tall = max(110, 64 * frame[NCL].nunique())  # four dots beside each other
-    return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=tall)
-
-
-def _long(variance: Table) -> pd.DataFrame:
-    """One line for each source."""
-    same = [DATASET, MODEL, PROTOCOL, NCL, *variance.columns[-4:]]
-    drawn = [_SHARE, *with_interval(_SD)]
-    parts = []
-    for source, share, spread in zip(SOURCES.values(), SHARES, SPREADS, strict=True):
-        part = variance.frame[[*same, share, *with_interval(spread)]].set_axis([*same, *drawn], axis="columns")
-        parts.append(part.assign(**{_SOURCE: source}))
-    return pd.concat(parts, ignore_index=True)
-
-
-def paired_headlines(paired: pd.DataFrame) -> Iterator[str]:
-    """How many pairs differ significantly at each ncl, and how many more seeds the nearest of the others would need.
-
-    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model_a": "a", "model_b": "b", "told_apart": False}
-    >>> line |= {"more_seeds": 7, "more_seeds_low": 2, "more_seeds_high": None, "seeds": 3}
-    >>> print(*paired_headlines(pd.DataFrame([line])))
-    digits: with 3 subset seeds, pairs of sub-models that differ significantly: 0 of 1 at ncl 2; about 7 more seeds \
-would separate a from b at ncl 2 (95 % interval 2 to unbounded).
+    >>> line = {"dataset": "digits", "protocol": "sub", "model": "vit", "subsets": 3}
+    >>> few = line | {"ncl": 2, "top1": 0.98, "top1_low": 0.97, "top1_high": 0.99}
+    >>> many = line | {"ncl": 10, "top1": 0.91, "top1_low": 0.89, "top1_high": 0.93}
+    >>> [statement] = accuracy_statements(pd.DataFrame([few, many]))
+    >>> print(statement.sentence)
+    With 2 classes of digits, a vit trained on them reaches 98.0 % [97.0, 99.0]; with 10, 91.0 %.
+    >>> other = {"model": "net", "top1": 0.95}
+    >>> [statement] = accuracy_statements(pd.DataFrame([few, few | other, many, many | other]))
+    >>> print(statement.sentence)
+    With 2 classes of digits, the best of 2 sub-models, vit, reaches 98.0 % [97.0, 99.0]; with 10, net, 95.0 %.
+    >>> guessing = few | {"chance": 0.98, "at_chance": True}
+    >>> [statement] = accuracy_statements(pd.DataFrame([guessing, many]))
+    >>> print(statement.sentence)
+    With 2 classes of digits, a vit trained on them is at the level of chance (98.0 %): 98.0 % [97.0, 99.0]; with 10, \
+91.0 %.
     """
-    for (dataset, protocol), part in paired.groupby([DATASET, PROTOCOL], sort=False):
-        tested, pairs = part.dropna(subset=comparison.SIGNIFICANT), f"pairs of {NAMES[str(protocol)]}"
-        if tested.empty:
-            yield f"{dataset}: {pairs} cannot be tested: no stored predictions, or no interval of the difference."
-            continue
-        at = [f"{same[comparison.SIGNIFICANT].sum()} of {len(same)} at ncl {ncl}" for ncl, same in tested.groupby(NCL)]
-        drawn = int(tested[comparison.SEEDS].max())
-        seeds = f"with {drawn} subset seed{'' if drawn == 1 else 's'}"
-        others = tested[~tested[comparison.SIGNIFICANT].astype(bool)]
-        yield f"{dataset}: {seeds}, {pairs} that differ significantly: {', '.join(at)}{_next(others)}."
+    lines = of_first_protocol(means)
+    best = pd.concat([small.best_of(at_ncl, ACCURACY) for _, at_ncl in lines.groupby(NCL, sort=True)])
+    has_interval = best[ACCURACY.low].notna()  # where all subsets score alike there is no interval
+    fewest = best.loc[has_interval, NCL].min() if has_interval.any() else best[NCL].min()
+    most = best[NCL].max()
+
+    is_single_model = len(lines[MODEL].unique()) == 1
+    at_fewest = _at_fewest_classes(lines[lines[NCL] == fewest], best[best[NCL] == fewest], is_single_model)
+    sentence = f"With {fewest} classes of {lines[DATASET].iloc[0]}, {at_fewest}"
+    if most > fewest:
+        at_most = _at_most_classes(lines[lines[NCL] == most], best[best[NCL] == most], is_single_model)
+        sentence += f"; with {most}, {at_most}"
+
+    hover = (MODEL, CLASSES, *with_interval(ACCURACY), SUBSETS)
+    yield Statement(f"{sentence}.", small.curve(best.drop_duplicates(NCL), CLASSES, ACCURACY, hover))
 
 
-def _next(others: pd.DataFrame) -> str:
-    """The pair without a significant difference that needs the fewest more seeds."""
-    bounded = others[others[comparison.MORE_SEEDS].notna() & (others[comparison.MORE_SEEDS] > 0)]
-    if bounded.empty:
-        return ""
-    line = bounded.sort_values(comparison.MORE_SEEDS, kind="stable").iloc[0]
-    high = "unbounded" if pd.isna(line[comparison.MORE_SEEDS.high]) else int(line[comparison.MORE_SEEDS.high])
-    pair = f"would separate {line[comparison.MODEL_A]} from {line[comparison.MODEL_B]} at ncl {line[NCL]}"
-    interval = f"95 % interval {int(line[comparison.MORE_SEEDS.low])} to {high}"
-    more = int(line[comparison.MORE_SEEDS])
-    return f"; about {more} more seed{'s' if more > 1 else ''} {pair} ({interval})"
+def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
+    """The best models at the fewest classes with their accuracy, or that all are at the level of chance.
 
-
-def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
-    """Which model has the best mean accuracy in most resamples of the subset seeds, at each ncl.
-
-    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model": "a", "p_best": 0.93, "subsets": 5}
-    >>> list(stability_headlines(pd.DataFrame([line, {**line, "model": "b", "p_best": 0.07}])))
-    ['digits: the best of sub-models in most resamples of the subset seeds: a at ncl 2 (93 % of the resamples).']
+    lines: of the models there.    best: those of them that are the best.    is_single_model: the page has but one.
     """
-    for name, part in stability.groupby(DATASET, sort=False):
-        if part[comparison.P_BEST].isna().all():
-            yield f"{name!s}: the stability of the order of the models is unknown ({part[NOTE].iloc[0]})."
-    known = stability.dropna(subset=comparison.P_BEST)
-    for (dataset, protocol), part in known.groupby([DATASET, PROTOCOL], sort=False):
-        found: dict[str, list[str]] = {}
-        for ncl, same in part.groupby(NCL):
-            if all_at_chance(same):
-                found.setdefault("none, all are at the level of chance,", []).append(str(ncl))
-                continue
-            best = small.best_of(same, comparison.P_BEST)
-            chance = f"{100 * best[comparison.P_BEST].iloc[0]:.0f} % of the resamples"
-            names = small.listed(best[MODEL].tolist()) if len(best) < len(same) else "none, all are equal,"
-            found.setdefault(names, []).append(f"{ncl} ({chance}{' each' if len(best) > 1 else ''})")
-        at = "; ".join(f"{model} at ncl {', '.join(sizes)}" for model, sizes in found.items())
-        yield f"{dataset}: the best of {NAMES[str(protocol)]} in most resamples of the subset seeds: {at}."
+    first = best.iloc[0].to_dict()
+    accuracy_there = interval(first, ACCURACY)
+    models = SEVERAL_MODELS[first[PROTOCOL]]
+    n_models = lines[MODEL].nunique()
+
+    if is_single_model:
+        subject = ONE_MODEL[first[PROTOCOL]].format(first[MODEL])
+    elif n_models == 1:
+        subject = f"{first[MODEL]}, the only one of the {models} there,"
+    elif len(best) == n_models:
+        subject = small.all_of(n_models, models)
+    else:
+        subject = f"the best of {n_models} {models}, {small.listed(best[MODEL].tolist())},"
+
+    if all_at_chance(lines):
+        level = f"at the level of chance ({_guess(first)})"
+        if n_models > 1:
+            return f"{small.all_of(n_models, models)} are {level}"
+        return f"{subject} is {level}: {accuracy_there}"
+
+    verb = "reach" if len(best) > 1 else "reaches"
+    return f"{subject} {verb} {accuracy_there}"
 
 
-def variance_headlines(variance: pd.DataFrame) -> Iterator[str]:
-    """Which source has the largest share of the variance, in how many of the models and ncl; by protocol.
+def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
+    """The best models at the most classes with their accuracy, or that all are at the level of chance, without a name.
 
-    Where init and luck are unknown, the other two have their shares: such lines are counted by themselves.
-
-    >>> line = {"dataset": "digits", "protocol": "sub", "share_subset": 0.6, "share_init": 0.2, "share_luck": 0.1}
-    >>> list(variance_headlines(pd.DataFrame([line | {"share_test": 0.1}])))
-    ['digits: the largest source of variance of sub-models is the draw of the classes (1 of 1 models and ncl).']
+    The arguments are those of `_at_fewest_classes`.
     """
-    nouns = {name: f"the {source}" for name, source in SOURCES.items()}
-    nouns["luck"] = "luck (which images a training happens to get right)"
-    names = {str(share): noun for share, noun in zip(SHARES, nouns.values(), strict=True)}
-    shared = variance.dropna(subset="share_subset")
-    shared = shared.assign(has_several_inits=shared["share_init"].notna())
-    for (dataset, protocol, has_several_inits), part in shared.groupby(
-        [DATASET, PROTOCOL, "has_several_inits"], sort=False
-    ):
-        shares = part[SHARES].rename(columns=names)
-        is_largest = shares.eq(shares.max(axis="columns"), axis="index")
-        largest_alone = is_largest[is_largest.sum(axis="columns") == 1].idxmax(axis="columns").value_counts()
-        sources = [f"{source} ({n} of {len(part)} models and ncl)" for source, n in largest_alone.items()]
-        if not sources:
-            yield f"{dataset}: no source of variance of {NAMES[str(protocol)]} is larger than the others."
-            continue
-        alone = "" if has_several_inits else "; with one initialisation, its share and luck are within the other two"
-        yield f"{dataset}: the largest source of variance of {NAMES[str(protocol)]} is {', '.join(sources)}{alone}."
+    n_models = lines[MODEL].nunique()
+    if all_at_chance(lines):
+        level = f"at the level of chance ({_guess(lines.iloc[0].to_dict())})"
+        if is_single_model:
+            return f"it is {level}"
+        if n_models == 1:
+            return f"{lines[MODEL].iloc[0]}, the only one, is {level}"
+        return f"{small.all_of(n_models)} are {level}"
+
+    accuracy_there = interval({TOP1: best[TOP1].iloc[0]}, ACCURACY)
+    if is_single_model:
+        return accuracy_there
+    if len(best) == n_models > 1:
+        return f"{small.all_of(n_models)}, {accuracy_there}"
+    only = ", the only one" if n_models == 1 else ""
+    return f"{small.listed(best[MODEL].tolist())}{only}, {accuracy_there}"
 
 
-FIGURES = (
-    Figure("accuracy", "Accuracy", (accuracy.ACCURACY_POINTS, accuracy.ACCURACY_MEANS), accuracy_figure),
-    Figure("gap", "Sub-models against full models", (accuracy.GAP,), gap_figure),
-    Figure("dcn", "The best model (DCN)", (accuracy.DCN,), dcn_figure),
-    Figure("ranks", "Ranks of the models", (accuracy.RANKS,), ranks_figure),
-    Figure("rank_agreement", "Ranks on all classes", (accuracy.RANK_AGREEMENT,), agreement_figure),
-    Figure("findings", "Findings of Few-Class Arena", (FINDINGS,), findings_figure),
-    Figure("paired", "Models on the same images", (comparison.PAIRED,), paired_figure),
-    Figure("rank_stability", "Stability of the order", (comparison.RANK_STABILITY,), stability_figure),
-    Figure("variance", "Where accuracy varies", (VARIANCE,), variance_figure),
-)
-HEADLINES = {
-    accuracy.GAP.name: gap_headlines,
-    accuracy.RANKS.name: rank_headlines,
-    comparison.PAIRED.name: paired_headlines,
-    comparison.RANK_STABILITY.name: stability_headlines,
-    VARIANCE.name: variance_headlines,
-}
+def _guess(line: Mapping[Any, Any]) -> str:
+    return interval({CHANCE: line[CHANCE]}, GUESS)
+
+
+def gain_statements(gap: pd.DataFrame) -> Iterator[Statement]:
+    """Sub-models against full models limited to the same labels, the fewest classes first; then against open ones.
+
+    Only the first is fair, as both then know which classes there are. The second is large by construction.
+
+    >>> line = {"dataset": "digits", "ncl": 2, "models": 3, "subsets": 3}
+    >>> line |= {"verdict": "sub-models above open full models"}
+    >>> line |= {"sub_minus_open": 0.22, "sub_minus_open_low": 0.15, "sub_minus_open_high": 0.29}
+    >>> line |= {"sub_minus_masked": 0.022, "sub_minus_masked_low": 0.004, "sub_minus_masked_high": 0.039}
+    >>> for statement in gain_statements(pd.DataFrame([line])): print(statement.sentence)
+    Yes: at 2 classes of digits, sub-models are +2.2 points [+0.4, +3.9] better than models of all classes limited to \
+the same labels (open to all labels: +22.0 points, as there is more to confuse).
+    digits: sub-models are more accurate than open full models at ncl 2 (+22.0 points [+15.0, +29.0]); 95 % over 3 \
+subsets.
+    >>> lines = [line | {"sub_minus_masked_low": -0.01}, line | {"ncl": 5}]
+    >>> first, second, _ = gain_statements(pd.DataFrame(lines))
+    >>> print(first.sentence.partition(",")[0])
+    Not significantly: at 2 classes of digits
+    >>> print(second.sentence)
+    digits: sub-models minus full models limited to the same labels (masked) at ncl 5 (+2.2 points [+0.4, +3.9]); \
+95 % over 3 subsets.
+    """
+    lines = gap.sort_values(NCL, kind="stable")
+    dataset = lines[DATASET].iloc[0]
+    is_at_chance = lines_at_chance(lines)
+    is_limited_known = pd.notna(lines[GAIN_MASKED].iloc[0])
+    gain = GAIN_MASKED if is_limited_known else GAIN_OPEN
+    chart = small.curve(lines, CLASSES, gain, (CLASSES, *with_interval(gain), MODELS, SUBSETS), line=0.0)
+    yield Statement(_gain_at_fewest_classes(lines.iloc[0].to_dict(), bool(is_at_chance.iloc[0])), chart)
+
+    others = lines.iloc[1:]
+    guessing = others[is_at_chance.iloc[1:]]
+    if len(guessing):
+        at_ncl = small.listed(guessing[NCL].tolist())
+        reason = "sub-models and full models are at the level of chance"
+        yield Statement(f"{dataset}: no gain is known at ncl {at_ncl}: {reason}.")
+
+    limited = others[~is_at_chance.iloc[1:]].dropna(subset=GAIN_MASKED)
+    if len(limited):
+        difference = "sub-models minus full models limited to the same labels (masked)"
+        yield Statement(f"{dataset}: {difference} {_gain_by_ncl(limited, GAIN_MASKED)}.")
+
+    for verdict, part in lines[~is_at_chance].groupby(accuracy.VERDICT, sort=False):
+        yield Statement(f"{dataset}: {_VERDICTS[str(verdict)]} {_gain_by_ncl(part, GAIN_OPEN)}.")
+
+
+def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
+    """Whether sub-models gain on models limited to the same labels, with the gain on open ones beside it."""
+    where = f"at {line[NCL]} classes of {line[DATASET]}"
+    if is_at_chance:
+        return f"Not known: {where}, sub-models and full models are at the level of chance."
+
+    open_gain = (
+        f"(open to all labels: {interval({GAIN_OPEN: line[GAIN_OPEN]}, GAIN_OPEN)}, as there is more to confuse)"
+    )
+    if pd.isna(line[GAIN_MASKED]):
+        return f"Not known: {where}, no full model limited to the same labels is stored {open_gain}."
+
+    low, high = float(line[GAIN_MASKED.low]), float(line[GAIN_MASKED.high])
+    if pd.isna(low) or low == high:
+        return f"{_gain_without_interval(line, where)} {open_gain}."
+    if low > 0:
+        verdict, compared = "Yes", f"are {interval(line, GAIN_MASKED)} better than"
+    elif high < 0:
+        verdict, compared = "No", f"are worse, by {interval(line, GAIN_MASKED)}, than"
+    else:
+        verdict, compared = "Not significantly", f"differ by {interval(line, GAIN_MASKED)} from"
+    return f"{verdict}: {where}, sub-models {compared} {LIMITED} {open_gain}."
+
+
+def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:
+    """What a difference shows that has no interval; an exact 0 of several subsets is a difference, too: none."""
+    difference = abs(float(line[GAIN_MASKED]))
+    is_one_subset = line[SUBSETS] == 1
+    if difference <= ALIKE:
+        if is_one_subset:
+            return f"Not known from one subset: {where}, sub-models are as accurate as {LIMITED} on it"
+        return f"No: {where}, sub-models are on average as accurate as {LIMITED}"
+
+    is_rounded_to_0 = f"{100 * difference:.1f}" == "0.0"
+    points = "less than 0.05 points" if is_rounded_to_0 else interval(line, GAIN_MASKED)
+    verdict = "Not known from one subset" if is_one_subset else "Not known without an interval"
+    return f"{verdict}: {where}, sub-models differ by {points} from {LIMITED}"
+
+
+def _gain_by_ncl(lines: pd.DataFrame, gain: Column) -> str:
+    """`at ncl 2 (+4.1 points [+0.2, +8.0]), 5 (...)`, and over how many subsets; or why there is no interval."""
+    gains = [f"{line[NCL]} ({interval(line, gain)})" for line in lines.to_dict("records")]
+    has_interval = lines[gain.low].notna()
+    reasons = []
+    if has_interval.any():
+        reasons.append(f"95 % over {lines[SUBSETS].min()} subsets")
+    if not has_interval.all():
+        without = ", ".join(map(str, lines.loc[~has_interval, NCL]))
+        reasons.append(f"ncl {without}: {NO_MEAN_INTERVAL}" if has_interval.any() else NO_MEAN_INTERVAL)
+    return "; ".join([f"at ncl {', '.join(gains)}", *reasons])
+
+
+def rank_statements(ranks: pd.DataFrame) -> Iterator[Statement]:
+    """Which model has the best mean rank, protocol by protocol, at which ncl; nothing where there is one model.
+
+    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2}
+    >>> lines = [line | {"model": "a", "rank": 1.2}, line | {"model": "b", "rank": 1.8}]
+    >>> [statement] = rank_statements(pd.DataFrame(lines))
+    >>> print(statement.sentence)
+    digits: best by mean rank among sub-models: a (ncl 2).
+    """
+    for protocol, name in NAMES.items():
+        of_protocol = ranks[ranks[PROTOCOL] == protocol]
+        if style.differs(of_protocol[MODEL]):
+            best = _best_ranks(of_protocol)
+            yield Statement(f"{of_protocol[DATASET].iloc[0]}: best by mean rank among {name}: {best}.")
+
+
+def _best_ranks(ranks: pd.DataFrame) -> str:
+    """The models of the best rank, each with the ncl at which it is so."""
+    ncl_of_best: dict[str, list[str]] = {}
+    for ncl, at_ncl in ranks.groupby(NCL):
+        best = small.best_of(at_ncl, accuracy.RANK, largest=False)
+        if all_at_chance(at_ncl):
+            names = "none, all are at the level of chance"
+        elif len(best) == len(at_ncl) > 1:
+            names = "none, all are equal"
+        else:
+            names = small.listed(best[MODEL].tolist())
+        ncl_of_best.setdefault(names, []).append(str(ncl))
+    return "; ".join(f"{names} (ncl {', '.join(at_ncl)})" for names, at_ncl in ncl_of_best.items())

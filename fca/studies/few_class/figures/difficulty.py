@@ -1,23 +1,25 @@
-"""The difficulty of classes: a map of all pairs, hard classes, extreme subsets, and what-ifs; figures and headlines."""
+"""Figures and statements of the difficulty of classes: all pairs, hard classes, extreme subsets, and what-ifs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
-from fca.report.figure import Figure
+from fca.report import kinds, small, style
+from fca.report.finding import Statement
 from fca.studies.few_class import difficulty_map as tables
+from fca.studies.few_class.figures.similarity import SIMSS as SIMSS_SHORT
 from fca.studies.few_class.figures.similarity import by_encoder
 from fca.studies.few_class.similarity import SIMSS
 from fca.studies.table import DATASET, ENCODER, NCL
-from fca.types import Table
+from fca.types import Column, Table, with_interval
 
 NAMED = 5  # classes in a sentence
 LISTED = 20  # classes, or changes of one kind, in a panel
+SUBSET_NAME = Column("named", str, "", "classes")
 _TWO = kinds.CONTRAST[:2]
 
 
@@ -103,32 +105,51 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
     return _rows_of_their_own(chart, frame, title)
 
 
-def subset_headlines(subsets: pd.DataFrame) -> Iterator[str]:
-    """The hardest and easiest subset of the smallest size and of the largest up to five, beside random ones.
+def subsets_statements(subsets: pd.DataFrame) -> Iterator[Statement]:
+    """The hardest and the easiest classes: as few as there are, and the most up to five; the first encoder first.
 
     >>> line = {"dataset": "zoo", "encoder": "hog", "ncl": 2}
     >>> line |= {"random_mean": 0.3, "random_q05": 0.2, "random_q95": 0.4, "random": 9}
     >>> hard, easy = {"extreme": "hardest", "simss": 0.1, "keys": ("a", "b")}, {"extreme": "easiest", "simss": 0.5}
-    >>> [headline] = subset_headlines(pd.DataFrame([line | hard, line | easy | {"keys": ("b", "c")}]))
-    >>> headline[:80]
-    'zoo: by hog the hardest 2 classes are a and b (SimSS 0.100), the easiest b and c'
+    >>> frame = pd.DataFrame([line | hard, line | easy | {"keys": ("b", "c")}])
+    >>> for statement in subsets_statements(frame): print(statement.sentence)
+    The classes of zoo hardest to separate are a and b (SimSS 0.100, against 0.200 to 0.400 for 90 % of random ones).
+    The 2 classes of zoo easiest to separate by hog are b and c (SimSS 0.500; mean of random ones 0.300).
     """
-    for (dataset, encoder), part in subsets.groupby([DATASET, ENCODER], sort=False):
-        found = []
-        part = part[(part["random"] > 1) & (part[NCL] <= NAMED)]
-        for ncl in sorted({part[NCL].min(), part[NCL].max()} if len(part) else ()):
-            hard, easy = (
-                part[(part[NCL] == ncl) & (part[tables.EXTREME] == e)].iloc[0] for e in ("hardest", "easiest")
-            )
-            if not hard[SIMSS] < easy[SIMSS]:  # all are equally hard
+    is_opening = True
+    has_random = subsets["random"] > 1
+    for encoder, of_encoder in subsets[has_random].groupby(ENCODER, sort=False):
+        sizes = set(of_encoder[NCL])
+        few = [ncl for ncl in sizes if ncl <= NAMED]
+        for ncl in sorted({min(sizes), max(few, default=min(sizes))}):
+            at_ncl = of_encoder[of_encoder[NCL] == ncl].drop_duplicates(tables.EXTREME).set_index(tables.EXTREME)
+            hard, easy = (at_ncl.loc[extreme].to_dict() for extreme in ("hardest", "easiest"))
+            if not hard[SIMSS] < easy[SIMSS]:  # all subsets are equally hard
                 continue
-            found.append(
-                f"the hardest {ncl} classes are {_names(hard['keys'])} (SimSS {hard[SIMSS]:.3f}), the easiest "
-                f"{_names(easy['keys'])} ({easy[SIMSS]:.3f}); random ones {hard['random_mean']:.3f}, 90 % in "
-                f"[{hard['random_q05']:.3f}, {hard['random_q95']:.3f}]"
-            )
-        if found:
-            yield f"{dataset}: by {encoder} {'; '.join(found)}."
+
+            classes = f"The {ncl} classes of {hard[DATASET]}"
+            opening = f"The classes of {hard[DATASET]} hardest to separate"
+            subject = opening if is_opening else f"{classes} hardest to separate by {encoder}"
+            random = f"{hard['random_q05']:.3f} to {hard['random_q95']:.3f} for 90 % of random ones"
+            hardest = f"{_names(hard[tables.KEYS])} (SimSS {hard[SIMSS]:.3f}, against {random})"
+            yield Statement(f"{subject} are {hardest}.", _extremes_chart(hard, easy))
+
+            easiest = f"{_names(easy[tables.KEYS])} (SimSS {easy[SIMSS]:.3f}; mean of random ones"
+            yield Statement(f"{classes} easiest to separate by {encoder} are {easiest} {easy['random_mean']:.3f}).")
+            is_opening = False
+
+
+def _extremes_chart(hard: Mapping[Hashable, Any], easy: Mapping[Hashable, Any]) -> Any:
+    """SimSS of the hardest classes, of random ones with the middle 90 % of them, and of the easiest."""
+    of_random = {
+        SUBSET_NAME: "random",
+        SIMSS_SHORT: hard["random_mean"],
+        SIMSS_SHORT.low: hard["random_q05"],
+        SIMSS_SHORT.high: hard["random_q95"],
+    }
+    of_hard, of_easy = ({SUBSET_NAME: _names(line[tables.KEYS]), SIMSS_SHORT: line[SIMSS]} for line in (hard, easy))
+    frame = pd.DataFrame([of_hard, of_random, of_easy], columns=[SUBSET_NAME, *with_interval(SIMSS_SHORT)])
+    return small.dots(frame, SUBSET_NAME, SIMSS_SHORT, (SUBSET_NAME, *with_interval(SIMSS_SHORT)))
 
 
 def _names(keys: tuple[str, ...]) -> str:
@@ -140,12 +161,3 @@ def _rows_of_their_own(chart: alt.LayerChart, frame: pd.DataFrame, title: alt.Ti
     """Each panel has its own classes, one row each."""
     tall = max(120, 16 * int(frame["panel"].value_counts().max()))
     return style.faceted(chart, frame, title, (DATASET,), tall).resolve_scale(y="independent")
-
-
-FIGURES = (
-    Figure("difficulty_map", "Which classes resemble which", (tables.DIFFICULTY_MAP,), map_figure),
-    Figure("difficulty_classes", "Hard classes", (tables.DIFFICULTY_CLASSES,), classes_figure),
-    Figure("difficulty_subsets", "Extreme subsets", (tables.DIFFICULTY_SUBSETS,), subsets_figure),
-    Figure("difficulty_what_if", "One change to a subset", (tables.DIFFICULTY_WHAT_IF,), what_if_figure),
-)
-HEADLINES = {tables.DIFFICULTY_SUBSETS.name: subset_headlines}

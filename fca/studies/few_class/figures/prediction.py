@@ -1,20 +1,21 @@
-"""Predicted accuracy: gain and error of every predictor, predictions against measurements; figures and headlines."""
+"""Predicted accuracy: gain and error of every predictor, predictions against measurements; figures and statements."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
-from fca.report.figure import Figure
+from fca.report import kinds, small, style
+from fca.report.finding import Statement
+from fca.report.small import interval
 from fca.studies.few_class import prediction as tables
 from fca.studies.few_class.correlation import PREDICTOR, TARGET
-from fca.studies.few_class.prediction import PREDICTION, PREDICTION_POINTS
-from fca.studies.table import DATASET, ENCODER, NCL, NOTE, TOP1, all_at_chance
-from fca.types import Column, Table
+from fca.studies.few_class.figures.similarity import NO_ACCURACY
+from fca.studies.table import DATASET, ENCODER, NCL, NOTE, TOP1, all_at_chance, lines_at_chance
+from fca.types import Column, Table, with_interval
 
 BEST = 3  # predictors drawn point by point, beside the baseline
 NAMES = {
@@ -29,6 +30,9 @@ NAMES = {
     "probe": "probe accuracy",
     "logme": "LogME",
 }
+ERROR = tables.ERROR.with_format(".1f", "error (% points)")
+WITHIN_R = tables.WITHIN_R.with_format(".2f")
+PREDICTOR_NAME = Column("named", str, "", "predictor")
 PANEL = [ENCODER, TARGET, tables.HELD]
 _COLOURS = ("#009e73", "#b07d00", "#d55e00", kinds.GREY)  # 3:1 on white and on black
 _SHAPES = ("circle", "diamond", "triangle-down", "square")
@@ -105,65 +109,125 @@ def _named(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
     return frame.assign(panel=style.panels(frame, ENCODER, TARGET, "way"))
 
 
-def prediction_headlines(prediction: pd.DataFrame) -> Iterator[str]:
-    """Whether SimSS predicts beyond ncl, and what else does; a sentence each for every encoder and way of holding out.
+def prediction_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
+    """The predictor with the smallest error, beside the number of classes alone; by encoder, target and what is new.
 
-    >>> line = {"encoder": "hog", "target": "DCN sub", "held_out": "subset seed", "verdict": "not beyond ncl"}
-    >>> line |= {"within_ncl_r": 0.1, "within_ncl_r_low": -0.2, "within_ncl_r_high": 0.4}
-    >>> line |= {"coverage": 0.9, "better_in": 1, "datasets": 1, "note": None}
-    >>> line |= {f"{name}_points{end}": 3.0 for name in ("error", "gain") for end in ("", "_low", "_high")}
-    >>> lines = [{**line, "predictor": "log_ncl", "verdict": "baseline"}, {**line, "predictor": "simss"}]
-    >>> next(prediction_headlines(pd.DataFrame(lines))).partition(": ")[0]
-    'SimSS by hog does not predict accuracy (DCN sub) beyond the number of classes, on new subsets of known data sets'
+    >>> line = {"encoder": "hog", "target": "DCN sub", "held_out": "subset seed", "error_points_low": 1.0}
+    >>> lines = [line | {"predictor": "log_ncl", "error_points": 2.0, "error_points_high": 3.0}]
+    >>> lines += [line | {"predictor": "simss", "error_points": 1.5, "error_points_high": 2.0}]
+    >>> for statement in prediction_statements(pd.DataFrame(lines).assign(verdict="beyond ncl")):
+    ...     print(statement.sentence)
+    Before training, the best predictor (SimSS) misses the accuracy of a new subset by 1.5 points [1.0, 2.0] on \
+average; the number of classes alone by 2.0 [1.0, 3.0].
+    Significantly better than ncl alone, each judged by itself, for a new subset (DCN sub by hog): SimSS.
+    >>> near = lines[1] | {"predictor": "logme", "error_points": 1.4, "error_points_high": 2.1, "verdict": "undecided"}
+    >>> tied = pd.DataFrame([line | {"verdict": "beyond ncl"} for line in lines] + [near])
+    >>> statement, _ = prediction_statements(tied)
+    >>> print(statement.sentence.partition(" by 2.0 ")[2])
+    [1.0, 3.0]. Other predictors have errors within that interval, so none is shown to be the best: LogME 1.4.
+    >>> [statement] = prediction_statements(pd.DataFrame(lines).assign(verdict="not beyond ncl"))
+    >>> print(statement.sentence)
+    Before training, nothing predicts significantly better than the number of classes alone, which misses the accuracy \
+of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
     """
-    for (encoder, target, way), part in prediction.groupby(PANEL, sort=False):
-        line = part.set_index(PREDICTOR).to_dict("index")
-        simss, alone = line["simss"], line[tables.BASELINE]
-        where = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[str(way)]
-        if all_at_chance(part):
-            yield f"What predicts accuracy ({target}) on {where} is not known: all models are at the level of chance."
+    known = prediction.dropna(subset=tables.ERROR)
+    for number, ((encoder, target, held_out), lines) in enumerate(known.groupby(PANEL, sort=False)):
+        unseen = {"subset seed": "a new subset", "data set": "a new data set"}[str(held_out)]
+        detailed = f"{unseen} ({target} by {encoder})"
+        is_opening = number == 0
+
+        ordered = lines.sort_values(tables.ERROR, kind="stable")
+        alone = ordered[ordered[PREDICTOR] == tables.BASELINE]
+        others = ordered[~ordered[PREDICTOR].isin(tables.BASELINES)]
+        shown = pd.concat([others.head(3), alone])
+        shown = shown.assign(**{PREDICTOR_NAME: shown[PREDICTOR].map(NAMES)})
+        chart = small.dots(shown, PREDICTOR_NAME, ERROR, (PREDICTOR_NAME, *with_interval(ERROR)))
+        if all_at_chance(lines):
+            for_what = "" if is_opening else f" for {detailed}"
+            yield Statement(f"Not known{for_what}: all models are {NO_ACCURACY}.", chart)
             continue
-        known = (
-            f"SimSS by {encoder} {_VERDICTS[simss[tables.VERDICT]]} accuracy ({target}) beyond the number of classes, "
-            f"on {where}: r = {_interval(simss, tables.WITHIN_R, '.2f')} among subsets of equal ncl"
-        ) + (f" ({simss[NOTE]})" if pd.notna(simss[NOTE]) else "")
-        if pd.isna(simss[tables.ERROR]):
-            yield f"{known}; with one subset seed there is nothing unseen."
+
+        errors = _errors_in_words(alone.iloc[0].to_dict(), others, unseen if is_opening else detailed)
+        yield Statement(f"Before training, {errors}.", chart)
+
+        is_beyond = others[tables.VERDICT] == "beyond ncl"
+        names = [NAMES[predictor] for predictor in others.loc[is_beyond, PREDICTOR]]
+        if names:
+            better = "Significantly better than ncl alone, each judged by itself"
+            yield Statement(f"{better}, for {detailed}: {', '.join(names)}.")
+
+
+def _errors_in_words(alone: Mapping[Any, Any], others: pd.DataFrame, unseen: str) -> str:
+    """The errors of the number of classes alone and of the best of the other predictors.
+
+    others: in the order of their errors.
+    """
+    beyond = others[others[tables.VERDICT] == "beyond ncl"]
+    best = small.best_of(beyond if len(beyond) else others, ERROR, largest=False)
+    line = best.iloc[0].to_dict()
+    names = small.listed([NAMES[predictor] for predictor in best[PREDICTOR]])
+    misses = f"misses the accuracy of {unseen} by"
+    if beyond.empty:
+        nothing = "nothing predicts significantly better than the number of classes alone, which"
+        return f"{nothing} {misses} {_in_points(alone)} on average; {names} by {interval(line, ERROR)}"
+
+    near = _near_ties(others, best)
+    if len(best) > 1:
+        predictors = f"each of the best predictors ({names})"
+    elif near:
+        predictors = names
+    else:
+        predictors = f"the best predictor ({names})"
+    sentence = f"{predictors} {misses} {_in_points(line)} on average"
+    sentence += f"; the number of classes alone by {interval(alone, ERROR)}"
+    if near:
+        tie = "Other predictors have errors within that interval, so none is shown to be the best"
+        sentence += f". {tie}: {small.listed(near)}"
+    return sentence
+
+
+def _near_ties(others: pd.DataFrame, best: pd.DataFrame) -> list[str]:
+    """The other predictors whose error lies within the interval of the best, with their errors."""
+    low, high = best[ERROR.low].iloc[0], best[ERROR.high].iloc[0]
+    near = others[others[ERROR].between(low, high) & ~others.index.isin(best.index)]
+    return [f"{NAMES[line[PREDICTOR]]} {line[ERROR]:.1f}" for line in near.to_dict("records")]
+
+
+def _in_points(line: Mapping[Any, Any]) -> str:
+    """An error with its interval in points: `1.5 points [1.0, 2.0]`."""
+    error, _, ends = interval(line, ERROR).partition(" ")
+    return f"{error} points {ends}".rstrip()
+
+
+def simss_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
+    """Whether SimSS predicts accuracy beyond ncl; by encoder, target and what is new.
+
+    >>> line = {"encoder": "hog", "target": "DCN sub", "held_out": "subset seed", "predictor": "simss", "note": None}
+    >>> line |= {"verdict": "not beyond ncl", "within_ncl_r": 0.1, "within_ncl_r_low": -0.2, "within_ncl_r_high": 0.4}
+    >>> line |= {"coverage": 0.9, "better_in": 1, "datasets": 1}
+    >>> line |= {f"{name}_points{end}": 3.0 for name in ("error", "gain") for end in ("", "_low", "_high")}
+    >>> [statement] = simss_statements(pd.DataFrame([line]))
+    >>> print(statement.sentence)
+    SimSS by hog does not predict accuracy (DCN sub) beyond the number of classes, on new subsets of known data sets: \
+r = 0.10 [-0.20, 0.40] among subsets of equal ncl; its mean error is 3.0 points, a gain of +3.00 over ncl alone \
+(better in 1 of 1 data sets); its 90 % prediction intervals hold 90 % of the measured accuracies.
+    """
+    of_simss = prediction[(prediction[PREDICTOR] == "simss") & ~lines_at_chance(prediction)]
+    for line in of_simss.to_dict("records"):
+        unseen = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[line[tables.HELD]]
+        predicts = f"SimSS by {line[ENCODER]} {_VERDICTS[line[tables.VERDICT]]} accuracy ({line[TARGET]})"
+        r = "undefined" if pd.isna(line[WITHIN_R]) else interval(line, WITHIN_R)
+        note = f" ({line[NOTE]})" if pd.notna(line[NOTE]) else ""
+        sentence = f"{predicts} beyond the number of classes, on {unseen}: r = {r} among subsets of equal ncl{note}"
+        if pd.isna(line[ERROR]):
+            yield Statement(f"{sentence}; with one subset seed there is nothing unseen.")
             continue
-        error, others = _interval(simss, tables.ERROR, ".1f"), _interval(alone, tables.ERROR, ".1f")
-        covers = f"its 90 % prediction intervals hold {100 * simss[tables.COVERAGE]:.0f} % of the measured accuracies"
-        if pd.isna(simss[tables.COVERAGE]):
+
+        better_in = f"better in {line[tables.BETTER_IN]:.0f} of {line[tables.DATASETS]} data sets"
+        gain = f"a gain of {interval(line, tables.GAIN)} over ncl alone ({better_in})"
+        if pd.isna(line[tables.COVERAGE]):
             covers = "too few subsets or data sets for prediction intervals"
-        yield (
-            f"{known}; its mean error is {error} points and that of ncl alone {others}, a gain of "
-            f"{_interval(simss, tables.GAIN, '+.2f')} (better in {simss[tables.BETTER_IN]:.0f} of "
-            f"{simss[tables.DATASETS]} data sets); {covers}."
-        )
-        added = part[part[PREDICTOR] != tables.BASELINE].sort_values(tables.ERROR, kind="stable")
-        best = added.iloc[0]
-        if len(added) == 1 or best[tables.ERROR] >= min(added[tables.ERROR].iloc[1], alone[tables.ERROR]):
-            added_to_ncl = f"nothing that is added to ncl to predict {target} by {encoder} errs less than all others"
-            yield f"On {where}, {added_to_ncl}; significantly better than ncl alone, each judged by itself: none."
-            continue
-        beyond = [NAMES[name] for name in part.loc[part[tables.VERDICT] == "beyond ncl", PREDICTOR]]
-        yield (
-            f"On {where}, of all that is added to ncl to predict {target} by {encoder}, {NAMES[best[PREDICTOR]]} has "
-            f"the smallest error ({_interval(best, tables.ERROR, '.1f')} points); significantly better than ncl alone, "
-            f"each judged by itself: {', '.join(beyond) or 'none'}."
-        )
-
-
-def _interval(line: Any, column: Column, form: str) -> str:
-    """`1.5 [0.9, 2.2]`; without the interval where one seed is all there is."""
-    if pd.isna(line[column]):
-        return "undefined"
-    low, high = line[column.low], line[column.high]
-    return f"{line[column]:{form}}" + ("" if pd.isna(low) else f" [{low:{form}}, {high:{form}}]")
-
-
-FIGURES = (
-    Figure("prediction_gain", "What predicts beyond ncl", (PREDICTION,), gain_figure),
-    Figure("prediction_error", "What predicts accuracy", (PREDICTION,), error_figure),
-    Figure("predicted_accuracy", "Predicted and measured", (PREDICTION_POINTS, PREDICTION), observed_figure),
-)
-HEADLINES = {PREDICTION.name: prediction_headlines}
+        else:
+            share = f"{100 * line[tables.COVERAGE]:.0f} %"
+            covers = f"its 90 % prediction intervals hold {share} of the measured accuracies"
+        yield Statement(f"{sentence}; its mean error is {interval(line, ERROR)} points, {gain}; {covers}.")

@@ -1,4 +1,4 @@
-"""Class similarity: SimSS of subsets, its correlation with accuracy, and the released script; figures and headlines."""
+"""Figures and statements of class similarity: SimSS of subsets, its correlation with accuracy, the released script."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
-from fca.report.figure import Figure
+from fca.report import kinds, small, style
+from fca.report.finding import Statement
+from fca.report.small import interval
 from fca.studies.few_class import similarity as tables
-from fca.studies.few_class.correlation import COEFFICIENT, CORRELATION, CORRELATION_POINTS, METHOD, TARGET
-from fca.studies.few_class.figures.accuracy import NAMES, without_bars
+from fca.studies.few_class.correlation import COEFFICIENT, METHOD, PREDICTOR, TARGET
+from fca.studies.few_class.figures.accuracy import ACCURACY, CLASSES, NAMES, without_bars
 from fca.studies.table import DATASET, ENCODER, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1, all_at_chance
 from fca.types import Column, Table
 
+R = COEFFICIENT.with_format(".2f", "correlation")
+SIMSS = tables.SIMSS.with_format(".3f", "SimSS")
+FEWEST_POINTS = 4  # for a correlation: three lie near a line too often
+NO_ACCURACY = "at the level of chance, so there is no accuracy to predict"
 _TARGETS = [DATASET, ENCODER, TARGET]
 _WORDS = {  # (predictor, scope) of the correlation table, in the order drawn
     ("simss", "all"): "SimSS, all subsets",
@@ -133,35 +138,88 @@ def in_words(line: Mapping[Hashable, Any]) -> str:
     return f"r = {line['r']:.2f}, p = {p}, n = {line['n']}"
 
 
-def correlation_headlines(correlation: pd.DataFrame) -> Iterator[str]:
-    """SimSS against the best sub-model and the best open full model: all subsets, equal ncl, and ncl alone."""
-    frame = correlation[(correlation[METHOD] == "pearson") & correlation[TARGET].isin(["DCN sub", "DCN open"])]
-    for (dataset, encoder, target), part in frame.groupby(_TARGETS, sort=False):
-        line = {(one["predictor"], one["scope"]): in_words(one) for one in part.to_dict("records")}
-        best = NAMES[str(target).removeprefix("DCN ")]
-        compared = f"{dataset}: SimSS by {encoder} and the best of the {best} ({target}): "
-        if all_at_chance(part):
-            yield compared + "no correlation is known, because all models are at the level of chance."
-            continue
-        if part[COEFFICIENT].isna().all():
-            yield compared + "no correlation, because the accuracies do not differ or there are too few."
-            continue
-        yield (
-            f"{compared}{line['simss', 'all']} over all subsets; {line['simss', 'within ncl']} among subsets of equal "
-            f"ncl; the number of classes alone: {line['ncl', 'all']}."
-        )
+def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> Iterator[Statement]:
+    """Correlation of SimSS with the best accuracy (DCN) over all subsets and within equal ncl, then that of ncl alone.
+
+    The first is about the best sub-model by the first encoder, unless that is undefined.
+
+    >>> line = {"dataset": "digits", "encoder": "hog", "target": "DCN sub", "method": "pearson", "predictor": "simss"}
+    >>> lines = [line | {"scope": "all", "r": 0.84, "r_low": 0.7, "r_high": 0.93, "n": 30}]
+    >>> lines += [line | {"scope": "within ncl", "r": 0.55, "r_low": 0.2, "r_high": 0.8, "n": 24}]
+    >>> lines += [lines[0] | {"predictor": "ncl", "r": -0.8, "r_low": -0.9, "r_high": -0.6}]
+    >>> point = {"dataset": "digits", "encoder": "hog", "target": "DCN sub", "ncl": 2, "simss": 0.1, "top1": 0.9}
+    >>> for statement in correlation_statements(pd.DataFrame(lines), pd.DataFrame([point])): print(statement.sentence)
+    Class similarity predicts accuracy on digits: r = 0.84 [0.70, 0.93] (SimSS by hog, 30 subsets); \
+0.55 [0.20, 0.80] among subsets of equal size.
+    The correlation of the number of classes alone with accuracy on digits is -0.80 [-0.90, -0.60] over 30 subsets.
+    """
+    is_of_best = (correlation[METHOD] == "pearson") & correlation[TARGET].str.startswith("DCN ")
+    by_target = [lines for _, lines in correlation[is_of_best].groupby([TARGET, ENCODER], sort=False)]
+    by_target.sort(key=lambda lines: bool(lines.loc[lines[PREDICTOR] == "simss", COEFFICIENT].isna().all()))
+
+    stated_targets: set[str] = set()
+    for lines in by_target:
+        target, encoder = lines[[TARGET, ENCODER]].iloc[0]
+        is_opening = not stated_targets
+        best = f"best of the {NAMES[target.removeprefix('DCN ')]} ({target})"
+        accuracy = "accuracy" if is_opening else f"the accuracy of the {best}"
+        models = "all models" if is_opening else f"all {NAMES[target.removeprefix('DCN ')]}"
+        is_drawn = (points[ENCODER] == encoder) & (points[TARGET] == target)
+        chart = small.cloud(points[is_drawn].reset_index(drop=True), SIMSS, ACCURACY, (CLASSES, SIMSS, ACCURACY))
+
+        line_of = {(line[PREDICTOR], line["scope"]): line for line in lines.to_dict("records")}
+        yield Statement(_similarity_in_words(line_of, accuracy, models, all_at_chance(lines)), chart)
+
+        alone = line_of["ncl", "all"]
+        is_known = pd.notna(alone[R]) and alone["n"] >= FEWEST_POINTS and not all_at_chance(lines)
+        if is_known and target not in stated_targets:  # the same by each encoder
+            what = f"The correlation of the number of classes alone with {accuracy} on {alone[DATASET]}"
+            yield Statement(f"{what} is {interval(alone, R)} over {alone['n']} subsets.")
+        stated_targets.add(target)
 
 
-def released_headlines(agreement: pd.DataFrame) -> Iterator[str]:
-    """How far the released scores are, in a sentence for each encoder.
+def _similarity_in_words(
+    line_of: Mapping[tuple[Any, Any], Mapping[Hashable, Any]], accuracy: str, models: str, is_at_chance: bool
+) -> str:
+    """Whether SimSS predicts an accuracy. line_of: (predictor, scope) -> a line of the correlation table."""
+    line = line_of["simss", "all"]
+    dataset, n_subsets = line[DATASET], line["n"]
+    if is_at_chance:
+        return f"Not known: on {dataset}, {models} are {NO_ACCURACY}."
+    if n_subsets < FEWEST_POINTS:
+        subsets = f"{n_subsets} subset{'' if n_subsets == 1 else 's'}"
+        return f"Not known: {subsets} of {dataset} cannot show whether similarity predicts {accuracy}."
+    if pd.isna(line[R]):
+        why = "the accuracies or the similarities do not differ"
+        return f"Not known: on {dataset}, SimSS by {line[ENCODER]} has no correlation with {accuracy}, because {why}."
+
+    within = line_of.get(("simss", "within ncl"))
+    is_within_known = within is not None and pd.notna(within[R])
+    among_equal = f"; {interval(within, R)} among subsets of equal size" if is_within_known else ""
+    correlation = f"r = {interval(line, R)} (SimSS by {line[ENCODER]}, {n_subsets} subsets){among_equal}"
+    return f"Class similarity {_predicts(line)} {accuracy} on {dataset}: {correlation}."
+
+
+def _predicts(line: Mapping[Hashable, Any]) -> str:
+    if pd.isna(line[R.low]):
+        is_small_p = line.get("p", 1.0) <= 0.05
+        return "goes with" if is_small_p else "may or may not predict"
+    if line[R.high] < 0:
+        return "predicts, the wrong way round,"
+    return "predicts" if line[R.low] > 0 else "does not significantly predict"
+
+
+def released_statements(agreement: pd.DataFrame) -> Iterator[Statement]:
+    """How far the released scores are, for each encoder.
 
     >>> line = {"dataset": "digits", "encoder": "hog", "subsets": 9, "difference_absolute": 0.0021, "r": 0.999}
     >>> line |= {"difference_largest": 0.0108, "pooled_absolute": 0.0019, "difference": 0.0}
-    >>> next(released_headlines(pd.DataFrame([line])))[:99]
+    >>> [statement] = released_statements(pd.DataFrame([line]))
+    >>> statement.sentence[:99]
     'digits: SimSS by hog as the released script logs it differs from ours by 0.0021 on average (at most'
     """
     for line in agreement[agreement[SUBSETS] > 0].to_dict("records"):
-        yield (
+        yield Statement(
             f"{line[DATASET]}: SimSS by {line[ENCODER]} as the released script logs it differs from ours by "
             f"{line[tables.DIFFERENCE_ABSOLUTE]:.4f} on average (at most {line['difference_largest']:.4f}) over "
             f"{line[SUBSETS]} subsets, {_r(line['r'])}; from ours pooled over images, as its mean is, by "
@@ -171,12 +229,3 @@ def released_headlines(agreement: pd.DataFrame) -> Iterator[str]:
 
 def _r(r: float | None) -> str:
     return "r undefined" if pd.isna(r) else f"r = {r:.4f}"
-
-
-FIGURES = (
-    Figure("similarity", "Similarity of the subsets", (tables.SIMILARITY,), similarity_figure),
-    Figure("released", "The released script", (tables.RELEASED, tables.RELEASED_AGREEMENT), released_figure),
-    Figure("simss_accuracy", "Similarity and accuracy", (CORRELATION_POINTS, CORRELATION), scatter_figure),
-    Figure("correlation", "What similarity predicts", (CORRELATION, CORRELATION_POINTS), correlation_figure),
-)
-HEADLINES = {CORRELATION.name: correlation_headlines, tables.RELEASED_AGREEMENT.name: released_headlines}

@@ -1,0 +1,196 @@
+"""Which models differ on the same images, which is the best, and how stable their order is: figures and statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import altair as alt
+import pandas as pd
+
+from fca.report import kinds, small, style
+from fca.report.finding import Statement
+from fca.report.small import interval
+from fca.studies.few_class import comparison as tables
+from fca.studies.few_class.figures.accuracy import (
+    ACCURACY,
+    NAMES,
+    SEVERAL_MODELS,
+    by_protocol,
+    models_by_ncl,
+    of_first_protocol,
+    of_several_models,
+)
+from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1, all_at_chance
+from fca.types import Column, Table, with_interval
+
+_CLEAR = {
+    True: "differs significantly",
+    False: "not significant",
+    None: "no test: no stored predictions, or no interval of the difference",
+}
+_DIFFERS = Column("verdict", choices={text: text for text in _CLEAR.values()})
+LEAD = tables.DIFFERENCE.with_format("+.1%", "lead")
+
+
+def paired_figure(paired: Table) -> alt.FacetChart:
+    """Every pair's difference in accuracy with its interval, one panel for each ncl (down) and protocol (across)."""
+    frame = paired.frame.assign(
+        sizes="ncl " + paired.frame[NCL].astype(str),
+        pair=paired.frame[tables.MODEL_A] + " - " + paired.frame[tables.MODEL_B],
+        verdict=[_CLEAR[value] for value in style.cells(paired.frame[tables.SIGNIFICANT])],
+    )
+    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes").sort_values([DATASET, NCL], kind="stable")
+    coloured = kinds.hue(_DIFFERS, frame, ("#b0568f", "#7d8590", "#b07d00"), ("circle", "diamond", "square"))
+    rows = kinds.category(alt.Y, "pair", list(dict.fromkeys(frame["pair"])))
+    chart = kinds.points_with_intervals(tables.DIFFERENCE, rows, paired.columns, coloured, line=kinds.ZERO)
+    title = style.title(
+        "Which models differ on the same images?",
+        "Each mark is the difference in accuracy on the same class subsets, with its 95 % interval. It is "
+        "significant if",
+        "McNemar's test, corrected for the number of pairs (Holm), finds a difference and the interval leaves out 0.",
+    )
+    columns = frame[PROTOCOL].nunique()
+    return style.faceted(chart, frame, title, (DATASET, NCL, PROTOCOL), columns=columns, row=24)
+
+
+def stability_figure(stability: Table) -> alt.FacetChart:
+    """The chance of every model to be the best at every ncl as a heat map, one panel for each protocol."""
+    known = stability.frame.dropna(subset=tables.P_BEST)
+    if known.empty and stability.frame[NOTE].notna().any():
+        raise style.NothingToDraw(stability.frame[NOTE].dropna().iloc[0])
+    frame = by_protocol(of_several_models(known), below=True)
+    title = style.title(
+        "Would other draws of the classes have another winner?",
+        "Each number is the share of bootstrap resamples of the subset seeds in which the model is the most accurate.",
+    )
+    return models_by_ncl(frame, tables.P_BEST, stability.columns, title, (0.0, 1.0))
+
+
+def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator[Statement]:
+    """The most accurate model at the fewest classes, and its lead over the next; nothing where there is one model.
+
+    >>> line = {"dataset": "zoo", "protocol": "sub", "ncl": 2}
+    >>> means = [line | {"model": "b", "top1": 0.9}, line | {"model": "a", "top1": 0.8}]
+    >>> means += [line | {"ncl": 9, "model": "a", "top1": 0.7}]
+    >>> pair = line | {"model_a": "a", "model_b": "b", "told_apart": True, "difference": -0.1}
+    >>> pair |= {"difference_low": -0.15, "difference_high": -0.05}
+    >>> [statement] = best_model_statements(pd.DataFrame([pair]), pd.DataFrame(means))
+    >>> print(statement.sentence)
+    b is the most accurate of 2 sub-models at 2 classes of zoo: +10.0 points [+5.0, +15.0] ahead of a.
+    >>> [statement] = best_model_statements(pd.DataFrame([pair | {"told_apart": False}]), pd.DataFrame(means))
+    >>> print(statement.sentence)
+    None of 2 sub-models is significantly the best at 2 classes of zoo: b is +10.0 points [+5.0, +15.0] ahead of a.
+    """
+    lines = of_first_protocol(means)
+    below_all_classes = lines[lines[NCL] < lines[NCL].max()]
+    at_fewest = below_all_classes[below_all_classes[NCL] == below_all_classes[NCL].min()]
+    ordered = at_fewest.sort_values(TOP1, ascending=False, kind="stable")
+    n_models = ordered[MODEL].nunique()
+    if n_models < 2:
+        return
+
+    protocol, ncl = ordered[[PROTOCOL, NCL]].iloc[0]
+    models = SEVERAL_MODELS[protocol]
+    where = f"at {ncl} classes of {ordered[DATASET].iloc[0]}"
+    chart = small.dots(ordered, MODEL, ACCURACY, (MODEL, *with_interval(ACCURACY), SUBSETS))
+    if all_at_chance(ordered):
+        yield Statement(f"Not known: {small.all_of(n_models, models)} {where} are at the level of chance.", chart)
+        return
+
+    best = small.best_of(ordered, ACCURACY)[MODEL].tolist()
+    if len(best) > 1:
+        is_every_model = len(best) == n_models
+        equal = small.all_of(n_models, models) if is_every_model else f"{small.listed(best)}, of {n_models} {models},"
+        yield Statement(f"None alone: {equal} are equally accurate {where}.", chart)
+        return
+
+    first, second = ordered[MODEL].iloc[:2]
+    is_there = (paired[NCL] == ncl) & (paired[PROTOCOL] == protocol)
+    is_of_both = paired[[tables.MODEL_A, tables.MODEL_B]].isin([first, second]).all(axis="columns")
+    if not (is_there & is_of_both).any():
+        return
+
+    pair = paired[is_there & is_of_both].iloc[0].to_dict()
+    if pair[tables.MODEL_A] != first:
+        pair |= {LEAD: -pair[LEAD], LEAD.low: -pair[LEAD.high], LEAD.high: -pair[LEAD.low]}
+    lead = f"{interval(pair, LEAD)} ahead of {second}"
+    is_significant = pair[tables.SIGNIFICANT]
+    if pd.isna(is_significant):
+        sentence = f"Not tested: of {n_models} {models} {where}, {first} is {lead}."
+    elif is_significant:
+        sentence = f"{first} is the most accurate of {n_models} {models} {where}: {lead}."
+    else:
+        sentence = f"None of {n_models} {models} is significantly the best {where}: {first} is {lead}."
+    yield Statement(sentence, chart)
+
+
+def paired_statements(paired: pd.DataFrame) -> Iterator[Statement]:
+    """How many pairs differ significantly at each ncl, and how many more seeds the nearest of the others would need.
+
+    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model_a": "a", "model_b": "b", "told_apart": False}
+    >>> line |= {"more_seeds": 7, "more_seeds_low": 2, "more_seeds_high": None, "seeds": 3}
+    >>> [statement] = paired_statements(pd.DataFrame([line]))
+    >>> print(statement.sentence)
+    digits: with 3 subset seeds, pairs of sub-models that differ significantly: 0 of 1 at ncl 2; about 7 more seeds \
+would separate a from b at ncl 2 (95 % interval 2 to unbounded).
+    """
+    dataset = paired[DATASET].iloc[0]
+    for protocol, of_protocol in paired.groupby(PROTOCOL, sort=False):
+        pairs = f"pairs of {NAMES[str(protocol)]}"
+        tested = of_protocol.dropna(subset=tables.SIGNIFICANT)
+        if tested.empty:
+            reason = "no stored predictions, or no interval of the difference"
+            yield Statement(f"{dataset}: {pairs} cannot be tested: {reason}.")
+            continue
+
+        counts = []
+        for ncl, at_ncl in tested.groupby(NCL):
+            counts.append(f"{at_ncl[tables.SIGNIFICANT].sum()} of {len(at_ncl)} at ncl {ncl}")
+        n_seeds = int(tested[tables.SEEDS].max())
+        seeds = f"with {n_seeds} subset seed{'' if n_seeds == 1 else 's'}"
+        needed = _more_seeds(tested[~tested[tables.SIGNIFICANT].astype(bool)])
+        yield Statement(f"{dataset}: {seeds}, {pairs} that differ significantly: {', '.join(counts)}{needed}.")
+
+
+def _more_seeds(insignificant: pd.DataFrame) -> str:
+    """The pair without a significant difference that needs the fewest more seeds."""
+    bounded = insignificant[insignificant[tables.MORE_SEEDS].notna() & (insignificant[tables.MORE_SEEDS] > 0)]
+    if bounded.empty:
+        return ""
+    pair = bounded.sort_values(tables.MORE_SEEDS, kind="stable").iloc[0]
+    high = "unbounded" if pd.isna(pair[tables.MORE_SEEDS.high]) else int(pair[tables.MORE_SEEDS.high])
+    models = f"{pair[tables.MODEL_A]} from {pair[tables.MODEL_B]} at ncl {pair[NCL]}"
+    bounds = f"95 % interval {int(pair[tables.MORE_SEEDS.low])} to {high}"
+    n_more = int(pair[tables.MORE_SEEDS])
+    return f"; about {n_more} more seed{'s' if n_more > 1 else ''} would separate {models} ({bounds})"
+
+
+def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
+    """Which model has the best mean accuracy in most resamples of the subset seeds, at each ncl.
+
+    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model": "a", "p_best": 0.93, "subsets": 5}
+    >>> [statement] = stability_statements(pd.DataFrame([line, line | {"model": "b", "p_best": 0.07}]))
+    >>> print(statement.sentence)
+    digits: the best of sub-models in most resamples of the subset seeds: a at ncl 2 (93 % of the resamples).
+    """
+    dataset = stability[DATASET].iloc[0]
+    known = stability.dropna(subset=tables.P_BEST)
+    if known.empty:
+        reason = stability[NOTE].iloc[0]
+        yield Statement(f"{dataset}: the stability of the order of the models is unknown ({reason}).")
+
+    for protocol, of_protocol in known.groupby(PROTOCOL, sort=False):
+        ncl_of_best: dict[str, list[str]] = {}
+        for ncl, at_ncl in of_protocol.groupby(NCL):
+            if all_at_chance(at_ncl):
+                ncl_of_best.setdefault("none, all are at the level of chance,", []).append(str(ncl))
+                continue
+
+            best = small.best_of(at_ncl, tables.P_BEST)
+            share = f"{100 * best[tables.P_BEST].iloc[0]:.0f} % of the resamples{' each' if len(best) > 1 else ''}"
+            names = small.listed(best[MODEL].tolist()) if len(best) < len(at_ncl) else "none, all are equal,"
+            ncl_of_best.setdefault(names, []).append(f"{ncl} ({share})")
+
+        best_by_ncl = "; ".join(f"{names} at ncl {', '.join(sizes)}" for names, sizes in ncl_of_best.items())
+        models = NAMES[str(protocol)]
+        yield Statement(f"{dataset}: the best of {models} in most resamples of the subset seeds: {best_by_ncl}.")
