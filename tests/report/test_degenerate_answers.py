@@ -1,11 +1,12 @@
-"""What every study answers and headlines when there is next to nothing to say: one model, chance level, no difference.
+"""What every study states when there is next to nothing to say: one model, chance level, no difference.
 
-Tables are made from their declared columns, so that a new answer is asked too. Run with `-s` to read the sentences.
+Tables are made from their declared columns, so that a new finding is covered, too. Run with `-s` to read the sentences.
 """
 
 import importlib
 import pkgutil
 import re
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -17,14 +18,18 @@ from fca.report.page import _NUMBER
 from fca.studies import few_class
 from fca.studies.table import TableSpec
 from fca.types import Column
+from tests.report.specs import sentences_of
 
 STUDIES = sorted(path.parent.name for path in Path(few_class.__file__).parent.parent.glob("*/__init__.py"))
 MODULES = {study: importlib.import_module(f"fca.studies.{study}.figures") for study in STUDIES}
-ANSWERS = {f"{study}: {a.question}": a for study, module in MODULES.items() for a in getattr(module, "ANSWERS", ())}
-HEADLINES = {
-    f"{study}: {name}": (name, sentences)
+FINDINGS = {
+    f"{study}: {finding.key}": finding
     for study, module in MODULES.items()
-    for name, sentences in getattr(module, "HEADLINES", {}).items()
+    for finding in module.FINDINGS
+    if finding.state is not None
+}
+ANSWERS = {  # those that the top of a page asks for, by their question
+    f"{key.partition(':')[0]}: {finding.question}": finding for key, finding in FINDINGS.items() if finding.question
 }
 THINGS = {  # what the lines of a table differ in, where it is not the model
     "paired": "model_a",
@@ -218,20 +223,20 @@ def check(sentence: str, case: str) -> None:
         assert not named or len(named) % 2 == 0, f"{case}: {claims} of {named} alone in: {sentence}"
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("question", ANSWERS)
-def test_answers_claim_nothing_where_there_is_nothing(question, case):
-    answer = ANSWERS[question]
-    found = answer.find(*(frame(spec, case) for spec in answer.tables))
-    if found is not None:
-        check(found[0], case)
+def sentences_in(finding, case: str) -> list[str]:
+    """All that a finding states about the tables of a case."""
+    return sentences_of(finding.state, *(frame(spec, case) for spec in finding.tables))
+
+
+def answer_of(question: str, *frames: pd.DataFrame) -> str:
+    """What opens a page: the first statement."""
+    return next(iter(ANSWERS[question].state(*frames))).sentence
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("key", HEADLINES)
-def test_headlines_claim_nothing_where_there_is_nothing(key, case):
-    name, sentences = HEADLINES[key]
-    for sentence in sentences(frame(SPECS[name], case)):
+@pytest.mark.parametrize("key", FINDINGS)
+def test_findings_claim_nothing_where_there_is_nothing(key, case):
+    for sentence in sentences_in(FINDINGS[key], case):
         check(sentence, case)
 
 
@@ -257,39 +262,37 @@ NAMES_CHANCE = re.compile("Not known|the level of chance|does not exceed signifi
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_at_the_level_of_chance_nothing_is_derived(question):
-    answer = ANSWERS[question]
-    found = answer.find(*(frame(spec, "chance") for spec in answer.tables))
-    is_called_so = found is None or NAMES_CHANCE.search(found[0]) is not None
-    assert is_called_so != (question in NOT_OF_CHANCE), found
+    first = sentences_in(ANSWERS[question], "chance")[:1]
+    is_called_so = all(NAMES_CHANCE.search(sentence) for sentence in first)
+    assert is_called_so != (question in NOT_OF_CHANCE), first
 
 
 def test_only_answers_that_there_are_need_no_word_of_chance():
     assert set(NOT_OF_CHANCE) <= set(ANSWERS)
 
 
-@pytest.mark.parametrize("key", [key for key, (name, _) in HEADLINES.items() if "at_chance" in SPECS[name].columns])
-def test_headlines_of_tables_that_know_of_chance_derive_nothing_from_it(key):
-    name, sentences = HEADLINES[key]
-    found = [sentence for sentence in sentences(frame(SPECS[name], "chance")) if "left out are" not in sentence]
-    assert all(NAMES_CHANCE.search(sentence) for sentence in found), found
+@pytest.mark.parametrize("key", [key for key, one in FINDINGS.items() if "at_chance" in one.tables[0].columns])
+def test_findings_of_tables_that_know_of_chance_derive_nothing_from_it(key):
+    stated = [sentence for sentence in sentences_in(FINDINGS[key], "chance") if "left out are" not in sentence]
+    assert all(NAMES_CHANCE.search(sentence) for sentence in stated), stated
 
 
 def test_a_gain_over_equal_labels_is_the_bold_one_and_that_over_open_labels_has_no_interval():
-    answer = ANSWERS["few_class: Does training on only the few classes pay?"]
-    gap, means = (frame(spec, "two") for spec in answer.tables)
+    finding = ANSWERS["few_class: Does training on only the few classes pay?"]
+    [gap] = (frame(spec, "two") for spec in finding.tables)
     gap = gap.assign(sub_minus_open=0.394, sub_minus_masked=-0.003, sub_minus_masked_low=-0.025)
-    sentence = answer.find(gap.assign(sub_minus_masked_high=0.025), means)[0]
+    [sentence, *_] = sentences_of(finding.state, gap.assign(sub_minus_masked_high=0.025))
     [bold] = _NUMBER.findall(sentence)
     assert bold == "-0.3 points [-2.5, +2.5]"
     assert sentence.startswith("Not significantly")
 
 
 def test_each_point_names_its_own_best_model():
-    answer = ANSWERS["few_class: How accurate is a model of few classes?"]
+    question = "few_class: How accurate is a model of few classes?"
     line = {"dataset": "rendered", "protocol": "sub", "subsets": 5, "top1_low": np.nan, "top1_high": np.nan}
     lines = [("test_vit", 2, 0.831), ("test_resnet", 2, 0.819), ("test_vit", 10, 0.279), ("test_resnet", 10, 0.548)]
     means = pd.DataFrame([line | {"model": model, "ncl": ncl, "top1": top1} for model, ncl, top1 in lines])
-    assert answer.find(means)[0] == (
+    assert answer_of(question, means) == (
         "With 2 classes of rendered, the best of 2 sub-models, test_vit, reaches 83.1 %; with 10, test_resnet, 54.8 %."
     )
 
@@ -305,19 +308,19 @@ def few_class_means(*lines) -> pd.DataFrame:
 
 def test_of_models_that_are_all_at_chance_none_is_named():
     """It read "with 10, vit, 14.0 % (chance: 10.0 %)", as if vit had learned something."""
-    answer = ANSWERS["few_class: How accurate is a model of few classes?"]
+    question = "few_class: How accurate is a model of few classes?"
     few = [("vit", 2, 0.8, False), ("net", 2, 0.7, False)]
     at_ten = [("vit", 10, 0.14, True), ("net", 10, 0.12, True)]
-    assert answer.find(few_class_means(*few, *at_ten))[0] == (
+    assert answer_of(question, few_class_means(*few, *at_ten)) == (
         "With 2 classes of rendered, the best of 2 sub-models, vit, reaches 80.0 %; with 10, both are at the level "
         "of chance (10.0 %)."
     )
     guessing_two = [("vit", 2, 0.56, True), ("net", 2, 0.52, True)]
-    assert answer.find(few_class_means(*guessing_two, *at_ten))[0] == (
+    assert answer_of(question, few_class_means(*guessing_two, *at_ten)) == (
         "With 2 classes of rendered, both sub-models are at the level of chance (50.0 %); with 10, both are at the "
         "level of chance (10.0 %)."
     )
-    assert answer.find(few_class_means(few[0], at_ten[0]))[0] == (
+    assert answer_of(question, few_class_means(few[0], at_ten[0])) == (
         "With 2 classes of rendered, a vit trained on them reaches 80.0 %; with 10, it is at the level of chance "
         "(10.0 %)."
     )
@@ -333,56 +336,54 @@ def losses(**by_corruption) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-LOSSES = {  # case -> its losses, the answer, the headline
+LOSSES = {  # case -> its losses, both statements
     "all images lose alike": (
         {"fog": (1.0, np.nan, np.nan), "snow": (1.0, np.nan, np.nan)},
         "Of 2 corruptions of zoo, both hurt a as much: 0.0 % right over their severities, 100.0 % on clean images (the "
         "difference has no interval).",
-        "zoo: a loses as much under both: +100.0 points of 100.0 % on clean images, without an interval.",
+        "zoo: the loss of a under each is +100.0 points.",
     ),
     "one loss without an interval": (
         {"fog": (1.0, np.nan, np.nan), "snow": (0.5, 0.4, 0.6)},
         "Of 2 corruptions of zoo, fog hurts a most: 0.0 % right over its severities, 100.0 % on clean images (the "
         "difference has no interval).",
-        "zoo: a loses most under fog: +100.0 points of 100.0 % on clean images, without an interval; least under snow: "
-        "+50.0 points [+40.0, +60.0].",
+        "zoo: the largest loss of a, under fog, is +100.0 points; the smallest, under snow, +50.0 points [+40.0, "
+        "+60.0].",
     ),
     "no loss": (
         {"fog": (0.0, np.nan, np.nan), "snow": (0.0, np.nan, np.nan)},
         "Of 2 corruptions of zoo, none lowers the accuracy of a: at least 100.0 % right over their severities, 100.0 % "
         "on clean images.",
-        "zoo: no corruption lowers the accuracy of a; the loss under each is +0.0 points of 100.0 % on clean images.",
+        "zoo: the loss of a under each is +0.0 points.",
     ),
     "none significant": (
         {"fog": (0.02, -0.01, 0.05), "snow": (0.01, -0.02, 0.04)},
         "Of 2 corruptions of zoo, none lowers the accuracy of a significantly: at least 98.0 % right over its "
         "severities, 100.0 % on clean images.",
-        "zoo: no corruption lowers the accuracy of a significantly; the largest loss, under fog, is +2.0 points [-1.0, "
-        "+5.0] of 100.0 % on clean images.",
+        "zoo: the largest loss of a, under fog, is +2.0 points [-1.0, +5.0]; the smallest, under snow, +1.0 points "
+        "[-2.0, +4.0].",
     ),
     "equal least": (
         {"fog": (0.4, 0.3, 0.5), "frost": (0.2, 0.1, 0.3), "snow": (0.2, 0.1, 0.3)},
         "Of 3 corruptions of zoo, fog hurts a most: 60.0 % right over its severities, 100.0 % on clean images.",
-        "zoo: a loses most under fog: +40.0 points [+30.0, +50.0] of 100.0 % on clean images; least under frost and "
-        "snow: +20.0 points [+10.0, +30.0].",
+        "zoo: the largest loss of a, under fog, is +40.0 points [+30.0, +50.0]; the smallest, under frost and snow, "
+        "+20.0 points [+10.0, +30.0].",
     ),
 }
 
 
-@pytest.mark.parametrize(("by_corruption", "answered", "headline"), LOSSES.values(), ids=LOSSES)
-def test_a_loss_without_an_interval_is_no_insignificant_one(by_corruption, answered, headline):
+@pytest.mark.parametrize(("by_corruption", "answered", "extremes"), LOSSES.values(), ids=LOSSES)
+def test_a_loss_without_an_interval_is_no_insignificant_one(by_corruption, answered, extremes):
     """All images were right when clean and wrong under fog, and it read "none costs a accuracy significantly"."""
     frame = losses(**by_corruption)
-    assert ANSWERS["irt: Which corruption hurts most?"].find(frame)[0] == answered
-    [sentences] = [of for name, of in HEADLINES.values() if name == "corruption_loss"]
-    assert list(sentences(frame)) == [headline]
+    assert sentences_of(ANSWERS["irt: Which corruption hurts most?"].state, frame) == [answered, extremes]
 
 
 def gain(difference: float, subsets: int, low=np.nan, high=np.nan) -> str:
-    answer = ANSWERS["few_class: Does training on only the few classes pay?"]
-    table, means = (frame(spec, "two").head(1) for spec in answer.tables)
+    question = "few_class: Does training on only the few classes pay?"
+    [table] = (frame(spec, "two").head(1) for spec in ANSWERS[question].tables)
     ends = {"sub_minus_masked": difference, "sub_minus_masked_low": low, "sub_minus_masked_high": high}
-    return answer.find(table.assign(**ends, subsets=subsets), means)[0].partition(" models of all classes")[0]
+    return answer_of(question, table.assign(**ends, subsets=subsets)).partition(" models of all classes")[0]
 
 
 def test_a_gain_of_one_subset_or_that_is_rounded_to_0_is_not_called_exactly_none():
@@ -395,9 +396,10 @@ def test_a_gain_of_one_subset_or_that_is_rounded_to_0_is_not_called_exactly_none
     assert gain(0.1, 1) == "Not known from one subset: at 2 classes of zoo, sub-models differ by +10.0 points from"
 
 
-def headlines_of(name: str, frame: pd.DataFrame) -> list[str]:
-    [sentences] = [of for table, of in HEADLINES.values() if table == name]
-    return list(sentences(frame))
+def stated_of(name: str, frame: pd.DataFrame) -> list[str]:
+    """What the only finding that reads this table alone states about it."""
+    [finding] = [one for one in FINDINGS.values() if [table.name for table in one.tables] == [name]]
+    return sentences_of(finding.state, frame)
 
 
 def test_a_lowest_accuracy_that_several_subdomains_have_is_not_that_of_one():
@@ -405,19 +407,17 @@ def test_a_lowest_accuracy_that_several_subdomains_have_is_not_that_of_one():
     run = frame(SPECS["search_runs"], "one").assign(n_visited=40, n_subdomains=90, lowest=0.0, conditions="time: night")
     run = run.assign(lowest_low=0.0, lowest_high=0.3)
     visited = "search: 40 of 90 subdomains were visited; accuracy is"
-    assert f"{visited} lowest, 0 % [0, 30], for time: night." in headlines_of(
-        "search_runs", run.assign(lowest_shared=1)
-    )
-    several = headlines_of("search_runs", run.assign(lowest_shared=12))
+    assert f"{visited} lowest, 0 % [0, 30], for time: night." in stated_of("search_runs", run.assign(lowest_shared=1))
+    several = stated_of("search_runs", run.assign(lowest_shared=12))
     assert f"{visited} lowest, 0 % [0, 30], for 12 of them, time: night among them." in several
-    assert f"{visited} 0 % [0, 30] in each." in headlines_of("search_runs", run.assign(lowest_shared=40))
+    assert f"{visited} 0 % [0, 30] in each." in stated_of("search_runs", run.assign(lowest_shared=40))
 
 
 def test_equally_weak_metrics_are_all_named_the_weakest():
     truth = frame(SPECS["metric_truth"], "two worst")
-    [sentence] = headlines_of("metric_truth", truth)
+    [sentence] = stated_of("metric_truth", truth)
     assert "; weakest: metric a and metric b, rank correlation for colour +0.40 [+0.35, +0.45]" in sentence
-    [sentence] = headlines_of("metric_truth", frame(SPECS["metric_truth"], "equal"))
+    [sentence] = stated_of("metric_truth", frame(SPECS["metric_truth"], "equal"))
     assert "; none more weakly than the others, rank correlation for colour +0.50" in sentence
 
 
@@ -425,11 +425,11 @@ def test_a_correlation_without_an_interval_is_no_agreement():
     """`not nan <= 0` is true, and it read "agree ... correlation +0.50 without interval"."""
     stability = frame(SPECS["class_stability"], "two worst").assign(other="model z")
     on = "on which classes keep most of their accuracy: correlation +0.40"
-    assert headlines_of("class_stability", stability) == [
+    assert stated_of("class_stability", stability) == [
         f"zoo: 2 of 3 pairs of models, model a and model z among them, agree least {on} [+0.35, +0.45]."
     ]
     unknown = stability.tail(1).assign(spearman_low=np.nan, spearman_high=np.nan)
-    assert headlines_of("class_stability", unknown) == [
+    assert stated_of("class_stability", unknown) == [
         "zoo: model c and model z may or may not agree on which classes keep most of their accuracy: correlation +0.60 "
         "without interval."
     ]
@@ -445,13 +445,13 @@ def cue_gaps(**by_model) -> pd.DataFrame:
 
 def test_a_model_with_a_larger_but_uncertain_gain_does_not_hide_one_that_gains():
     """It read "none of 2 models is significantly more accurate", though b is."""
-    answer = ANSWERS["reliance: Do spurious cues help?"]
+    question = "reliance: Do spurious cues help?"
     where, weak = "Where the cues of a class of zoo are strong,", "more accurate than where they are weak."
     expected = f"{where} b is +20 points [+10, +30] {weak}"
     b = (0.2, 0.1, 0.3)
-    assert answer.find(cue_gaps(a=(0.3, -0.05, 0.65), b=b))[0] == expected
-    assert answer.find(cue_gaps(a=(0.3, np.nan, np.nan), b=b))[0] == expected
-    found = answer.find(cue_gaps(a=(0.2, 0.15, 0.25), b=b))[0]
+    assert answer_of(question, cue_gaps(a=(0.3, -0.05, 0.65), b=b)) == expected
+    assert answer_of(question, cue_gaps(a=(0.3, np.nan, np.nan), b=b)) == expected
+    found = answer_of(question, cue_gaps(a=(0.2, 0.15, 0.25), b=b))
     assert found == f"{where} a and b are each +20 points {weak}", "their intervals differ"
 
 
@@ -463,17 +463,17 @@ def steps(*lines) -> pd.DataFrame:
 
 def test_a_step_without_an_interval_costs_nothing_significantly():
     """It read "costs most of those that do so significantly: +10 points (no interval)"."""
-    find = ANSWERS["progressive: What does a harder level cost?"].find
+    find = partial(answer_of, "progressive: What does a harder level cost?")
     uncertain, untested = ("size", 0.2, -0.05, 0.45), ("pose", 0.1, np.nan, np.nan)
     expected = (
         "On zoo, no step costs accuracy significantly; the step from easy to medium size costs +20 points [-5, +45]."
     )
-    assert find(steps(uncertain, untested))[0] == expected
-    assert find(steps(uncertain, ("pose", 1e-17, np.nan, np.nan)))[0] == expected
-    assert find(steps(untested, ("size", 0.05, -0.05, 0.15)))[0] == (
+    assert find(steps(uncertain, untested)) == expected
+    assert find(steps(uncertain, ("pose", 1e-17, np.nan, np.nan))) == expected
+    assert find(steps(untested, ("size", 0.05, -0.05, 0.15))) == (
         "On zoo, the step from easy to medium pose costs most: +10 points (no interval) of accuracy."
     )
-    assert find(steps(untested, ("size", 0.05, 0.01, 0.09)))[0] == (
+    assert find(steps(untested, ("size", 0.05, 0.01, 0.09))) == (
         "On zoo, the step from easy to medium size costs most of those that do so significantly: +5 points [+1, +9] of "
         "accuracy."
     )
@@ -482,7 +482,7 @@ def test_a_step_without_an_interval_costs_nothing_significantly():
 def test_one_metric_that_follows_two_cues_equally_has_no_other_beside_it():
     truth = frame(SPECS["metric_truth"], "equal").head(1)
     both = pd.concat([truth, truth.assign(cue="background")])
-    assert headlines_of("metric_truth", both)[0].endswith(
+    assert stated_of("metric_truth", both)[0].endswith(
         "by metric a; metric a, rank correlation for colour +0.50 (not defined for 6 of 6 networks)."
     )
 
@@ -490,7 +490,7 @@ def test_one_metric_that_follows_two_cues_equally_has_no_other_beside_it():
 def test_of_pairs_of_equal_correlation_the_first_ones_interval_does_not_stand_for_all():
     stability = frame(SPECS["class_stability"], "two worst").head(2).assign(other="model z", spearman=0.1)
     stability = stability.assign(spearman_low=[-0.2, 0.05], spearman_high=[0.4, 0.15])
-    assert headlines_of("class_stability", stability) == [
+    assert stated_of("class_stability", stability) == [
         "zoo: both pairs of models agree, but not all significantly, on which classes keep most of their accuracy: "
         "correlation +0.10."
     ]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from fca.report.figure import headlines
 
+from fca.report.finding import sentences
 from fca.report.page import AnalysesReport, Page, Section, answers_of, grid, render, write_page
 from fca.studies.few_class.accuracy import GAP, FewClass
 from fca.studies.few_class.correlation import CORRELATION, Correlation
@@ -110,18 +110,19 @@ def test_the_page_says_how_to_make_it_again(written):
     assert "Runs 30 commit 1a2b3c4 versions fca 0.1.0, torch 2.13.0 device cpu host lab1" in page
 
 
-def test_the_headlines_are_numbers_of_the_tables(written):
+def test_the_sentences_are_numbers_of_the_tables(written):
     known = {table.name: table for table in written.tables}
-    lines = [line for analysis in ANALYSES for line in headlines(analysis(), known)]
+    lines = [line for analysis in ANALYSES for line in sentences(analysis(), known)]
     gap = written.table("gap").frame.iloc[0]
     mean, low, high = (f"{100 * gap[f'sub_minus_masked{end}']:+.1f}" for end in ("", "_low", "_high"))
-    assert lines[0].startswith("digits: sub-models minus full models limited to the same labels (masked) at ncl 2")
-    assert f"2 ({mean} [{low}, {high}])" in lines[0]
+    limited = next(line for line in lines if "models of all classes limited to the same labels" in line)
+    assert limited.partition(": ")[2].startswith("at 2 classes of digits, sub-models are ")
+    assert f"{mean} points [{low}, {high}]" in limited
     best = written.table("ranks").frame.query("protocol == 'sub' and ncl == 10").sort_values("rank")["model"].iloc[0]
     assert re.search(rf"among sub-models: [^.]*{best} \(ncl [^)]*10\)", " ".join(lines))
     correlation = written.table("correlation").frame.query("method == 'pearson' and target == 'DCN sub'")
     for r in correlation.loc[correlation["scope"].isin(["all", "within ncl"]), "r"]:
-        assert f"r = {r:.2f}" in " ".join(lines)
+        assert f"{r:.2f} [" in " ".join(lines)
     assert all(line in parsed(written.folder).text for line in lines)
 
 
@@ -138,26 +139,27 @@ def test_the_page_opens_with_five_answers_at_most_and_the_first_is_an_accuracy(w
     assert questions == list(dict.fromkeys(questions))
 
 
-def test_headlines_do_not_claim_a_gap_that_the_table_denies():
+def test_no_sentence_claims_a_gap_that_the_table_denies():
     line = {"dataset": "digits", "ncl": 2, "n": 3, "models": 3, "subsets": 1, "verdict": NO_MEAN_INTERVAL}
     for name in ("sub_minus_open", "sub_minus_masked"):
         line |= {name: 0.1, f"{name}_low": float("nan"), f"{name}_high": float("nan")}
     table = GAP.table(GAP.frame([line]), {}, ())
-    headline = headlines(FewClass(), {"gap": table})[0]
-    assert headline == (
-        "digits: sub-models minus full models limited to the same labels (masked) at ncl 2 (+10.0); points; "
-        "no interval: it takes two subset seeds that differ."
-    )
+    assert sentences(FewClass(), {"gap": table}) == [
+        "Not known from one subset: at 2 classes of digits, sub-models differ by +10.0 points from models of all "
+        "classes limited to the same labels (open to all labels: +10.0 points, as there is more to confuse).",
+        "digits: sub-models minus open full models at ncl 2 (+10.0 points); no interval: it takes two subset seeds "
+        "that differ.",
+    ]
 
 
-def test_headlines_say_in_words_that_a_correlation_is_undefined(written):
+def test_a_sentence_says_in_words_that_a_correlation_is_undefined(written):
     frame = written.table("correlation").frame.query("method == 'pearson' and target == 'DCN open'")
     table = CORRELATION.table(frame.assign(r=float("nan"), p=float("nan")), {}, ())
-    (headline,) = headlines(Correlation(), {"correlation": table})
-    assert headline.startswith(
-        "digits: SimSS by hog and the best of the open full models (DCN open): no correlation, because"
-    )
-    assert "nan" not in headline
+    points = written.table("correlation_points")
+    assert sentences(Correlation(), {"correlation": table, "correlation_points": points}) == [
+        "Not known: on digits, SimSS by hog has no correlation with accuracy, because the accuracies or the "
+        "similarities do not differ."
+    ]
 
 
 def test_what_is_missing_is_left_out_with_its_reason(tmp_path):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from fca.report.figure import visuals_of
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from fca.report.figure import visuals_of
 
 from fca.report import style
 from fca.store import Store
