@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, ClassVar, NoReturn
 
 FILTER = "COLUMN=VALUES"
@@ -105,6 +106,40 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
+def sub_command(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]], int]:
+    """A sub-command that ends with exit code 2 and one line for what a user can mend, whatever part of it raises that.
+
+    These are errors of ours, damaged files of the store, images that cannot be read, and files that the system refuses.
+    """
+
+    @wraps(main)
+    def answered(arguments: Sequence[str]) -> int:
+        try:
+            return main(arguments)
+        except Exception as error:
+            refusal = _refusal(error, main.__module__.rpartition(".")[2], arguments)
+            if refusal is None:
+                raise
+            return refused(refusal)
+
+    return answered
+
+
+def _refusal(error: Exception, name: str, words: Sequence[str]) -> str | None:
+    """The line for an error that a user can mend; None for a defect."""
+    from fca.store.files import DamagedFile
+    from fca.types import FcaError, UnreadableImage
+
+    if isinstance(error, FcaError | UnreadableImage):
+        return str(error)
+    if not isinstance(error, DamagedFile | OSError):
+        return None
+
+    from fca.cli.application import as_line  # imports Hydra
+
+    return as_line(error, name, words)
 
 
 def refused(error: Exception | str) -> int:

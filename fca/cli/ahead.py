@@ -14,7 +14,7 @@ from fca.cli.notices import console
 from fca.data.files import threads
 from fca.plugins import plugins, use_plugins
 from fca.progress import Meter
-from fca.store.files import DamagedFile
+from fca.store.files import if_whole
 from fca.types import FcaError
 
 FEWEST = 3  # jobs for which processes are worth their start, some seconds each
@@ -48,5 +48,5 @@ def _do(words: Sequence[str], keys: Keys, modules: Sequence[str]) -> None:
     end_with_parent()
     console()
     use_plugins(modules)
-    with suppress(FcaError, DamagedFile, OSError):
+    with if_whole(), suppress(FcaError):
         execute(Jobs(words).job(keys), alone=True)

@@ -6,11 +6,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fca.cli import FILTER, Words, as_options, printable, refused
+from fca.cli import FILTER, Words, as_options, printable, sub_command
 from fca.cli.show import as_bytes, check_store
 from fca.cli.status import as_time
 from fca.models.stored import BEST
@@ -18,7 +17,7 @@ from fca.store import State, Store, claims
 from fca.store.columns import FLAG, RUN_ID
 from fca.store.damage import PROGRESS, is_run_id
 from fca.store.diverged import DIVERGED
-from fca.store.files import DamagedFile, abandoned_parts, naming, read_object, remove
+from fca.store.files import abandoned_parts, if_whole, naming, read_object, remove
 from fca.store.filters import joined, unmatched
 from fca.store.query import kept
 from fca.types import FcaError
@@ -47,6 +46,7 @@ class Waste(NamedTuple):
     images: int = 0
 
 
+@sub_command
 def main(arguments: Sequence[str]) -> int:
     """Print what would go, or with --yes remove it; exit code 2 for no such store."""
     parser = Words(prog="fca clean", description=f"{__doc__} Rows, arrays, journals, tables and reports always stay.")
@@ -56,18 +56,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--yes", action="store_true", help=f"remove it; without a kind: {', '.join(FREE)}")
     for kind, what in KINDS.items():
         parser.add_argument(f"--{kind}", action="store_true", help=what)
+    options = parser.parse_intermixed_args(as_options(arguments, ("outputs", "query")))
+    check_store(options.outputs)
     try:
-        options = parser.parse_intermixed_args(as_options(arguments, ("outputs", "query")))
-        check_store(options.outputs)
         return _clean(options)
-    except FcaError as error:
-        return refused(error)
     except OSError as error:  # the store is somebody else's
         if error.filename is None:
             raise
         allowed = f"a store that you may read and change ({error.strerror}: {os.fsdecode(error.filename)})"
         step = "ask its owner to run fca clean; what was removed before is not missed"
-        return refused(FcaError("--outputs", options.outputs, allowed, step))
+        raise FcaError("--outputs", options.outputs, allowed, step) from error
 
 
 def _clean(options: argparse.Namespace) -> int:
@@ -159,7 +157,7 @@ def _dead(folder: Path) -> list[Path]:
 def _of(kind: str, path: Path, train_s: float = 0.0) -> Waste:
     images = 0
     if kind == "cache" and path.suffix == ".json":  # the record of a shard
-        with suppress(DamagedFile):
+        with if_whole():
             images = read_object(path, images=int)["images"]
     files = [Path(at, name) for at, _, names in os.walk(path) for name in names] or [path]
     return Waste(kind, path, sum(file.lstat().st_size for file in files), train_s, images)

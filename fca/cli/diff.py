@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int
 
-from fca.cli import Words, printable, refused
+from fca.cli import Words, printable, sub_command
 from fca.cli.show import as_text, find, flat_config, ids, line_of, numbers_of, typed_value, with_ends
 from fca.store import Store
 from fca.store.columns import Row
-from fca.store.files import DamagedFile
 from fca.types import FcaError
 
 FIRST = 5  # images that are named
@@ -33,6 +32,7 @@ class Side:
     keys: Mapping[str, Any]
 
 
+@sub_command
 def main(arguments: Sequence[str]) -> int:
     """Print what differs; exit code 2 for an id that is no finished run."""
     parser = Words(prog="fca diff", description=__doc__)
@@ -40,16 +40,11 @@ def main(arguments: Sequence[str]) -> int:
     action.values = ids
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--images", type=int, default=FIRST, help=f"images to name for each pair (default: {FIRST})")
-    try:
-        options = parser.parse_args(arguments)
-        if not 2 <= len(options.ids) <= len(ascii_uppercase):
-            raise FcaError("ids", " ".join(options.ids), f"2 to {len(ascii_uppercase)} runs", "fca diff ID ID")
-        sides = [_side(name, typed, options.outputs) for name, typed in zip(ascii_uppercase, options.ids, strict=False)]
-        print(printable("\n".join(_lines(sides, options.images)), keep="\n"))
-    except FcaError as error:
-        return refused(error)
-    except DamagedFile as damaged:
-        return refused(f"{damaged}; next: repeat the command that made it, see fca status")
+    options = parser.parse_args(arguments)
+    if not 2 <= len(options.ids) <= len(ascii_uppercase):
+        raise FcaError("ids", " ".join(options.ids), f"2 to {len(ascii_uppercase)} runs", "fca diff ID ID")
+    sides = [_side(name, typed, options.outputs) for name, typed in zip(ascii_uppercase, options.ids, strict=False)]
+    print(printable("\n".join(_lines(sides, options.images)), keep="\n"))
     return 0
 
 

@@ -20,7 +20,7 @@ import psutil
 import yaml
 from packaging.requirements import Requirement
 
-from fca.cli import Words, refused
+from fca.cli import Words, sub_command
 from fca.cli.application import check_folder
 from fca.cli.options import option_files
 from fca.cli.show import as_bytes
@@ -51,14 +51,12 @@ class Finding(NamedTuple):
     step: str = ""
 
 
+@sub_command
 def main(arguments: Sequence[str]) -> int:
     """Print all findings by section; exit code 1 if something that `fca run` needs is broken. Uses no network."""
     parser = Words(prog="fca doctor", description=f"{__doc__} Nothing is downloaded or changed.")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
-    try:
-        options = parser.parse_args(arguments)
-    except FcaError as error:
-        return refused(error)
+    options = parser.parse_args(arguments)
     sections: dict[str, Callable[[], Iterator[Finding]]] = {
         "needed by fca run": lambda: _needed(options.outputs),
         "hardware": _hardware,

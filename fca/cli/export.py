@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import UInt8
 from omegaconf import OmegaConf
 
-from fca.cli import Words, as_options, refused
+from fca.cli import Words, as_options, sub_command
 from fca.cli.application import composed
 from fca.cli.configure import component
 from fca.cli.execute import provenance
@@ -35,8 +35,8 @@ from fca.models.programs import FP32, INT8, PRECISIONS
 from fca.models.stored import Probed
 from fca.models.timm_models import TimmModel, record_of
 from fca.store.columns import FINGERPRINT, RUN_ID
-from fca.store.files import DamagedFile, remove, write_json, write_whole
-from fca.types import BEST, Classifier, FcaError, UnreadableImage
+from fca.store.files import remove, write_json, write_whole
+from fca.types import BEST, Classifier, FcaError
 
 if TYPE_CHECKING:
     from fca.models.export import Compared
@@ -45,6 +45,7 @@ SUFFIX_OF = {"onnx": ".onnx", "torchscript": ".pt", "safetensors": ".safetensors
 CHECKED = 64  # images on which a file is compared with the network
 
 
+@sub_command
 def main(arguments: Sequence[str]) -> int:
     """Write the file and the JSON beside it; exit code 2 for what cannot be written or differs."""
     parser = Words(prog="fca export", description=__doc__, allow_abbrev=False)
@@ -57,10 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", metavar="FILE", help="default: MODEL-ID with the suffix of the format")
     parser.add_argument("--verify", metavar="FOLDER", help="compare on these images (default: test images of the run)")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
-    try:
-        print(_export(parser.parse_args(as_options(arguments))))
-    except (FcaError, DamagedFile, UnreadableImage, OSError) as error:
-        return refused(error)
+    print(_export(parser.parse_args(as_options(arguments))))
     return 0
 
 

@@ -115,23 +115,10 @@ def _run(words: Sequence[str]) -> int:
 
         return refused(FcaError("command", words[0], ", ".join(COMMANDS), "fca --help"))
     if words[0] in WITHOUT_HYDRA:
-        return _without_hydra(words)
+        return importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
     if {"-h", "--help"} & set(words):
         return importlib.import_module("fca.cli.help").main(words[0], words[1:])
     return importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
-
-
-def _without_hydra(words: Sequence[str]) -> int:
-    """Run a sub-command that configures nothing; exit code 2 for a file that may not be read or written."""
-    try:
-        return importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
-    except OSError as error:
-        from fca.cli.application import as_line
-
-        line = as_line(error, words[0], words[1:])
-        if line is None:
-            raise
-        return refused(line)
 
 
 # Hydra's own script for zsh is the one for bash, whose splitting of words zsh does not do.

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
-from fca.cli import Words, as_options, printable, refused
+from fca.cli import Words, as_options, printable, sub_command
 from fca.cli.trained import Exported, Trained, at_input, logits_in_batches, loose_images
 from fca.costs import Costs, amount, mean_cost, read_costs
 from fca.csv_table import csv_text
@@ -42,18 +42,19 @@ from fca.stats.abstention import (
 from fca.stats.features import PENALTIES
 from fca.stats.protocols import logit_columns
 from fca.store.columns import ADAPTATION, CLASSES, COMPAT, LEFT_OUT, PENALTY_BY
-from fca.store.files import DamagedFile, write_text
+from fca.store.files import write_text
 from fca.studies.answers import predictions
 from fca.studies.recommend.metric import ACCURACY, BALANCED
 from fca.studies.rows import records
 from fca.tasks.adaptation import GROUP
-from fca.types import BEST, Classifier, FcaError, UnreadableImage
+from fca.types import BEST, Classifier, FcaError
 
 ANSWER_ALL = 0.0  # a threshold below any probability
 MEAN_ERROR = "the mean over classes of the error rate"
 PRINTED, NAMED = 10, 2  # images in the terminal, and classes of each
 
 
+@sub_command
 def main(arguments: Sequence[str]) -> int:
     """Write the CSV; exit code 2 for what cannot be predicted."""
     parser = Words(prog="fca predict", description=__doc__, allow_abbrev=False)
@@ -72,10 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", metavar="FILE", default="predictions.csv", help="default: predictions.csv")
     parser.add_argument("--force", action="store_true", help="write over an existing FILE")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
-    try:
-        print(*_predict(parser.parse_args(as_options(arguments))), sep="\n")
-    except (FcaError, DamagedFile, UnreadableImage, OSError) as error:
-        return refused(error)
+    print(*_predict(parser.parse_args(as_options(arguments))), sep="\n")
     return 0
 
 

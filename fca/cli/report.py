@@ -37,7 +37,7 @@ from fca.store import Store
 from fca.store import results as results_of
 from fca.store.columns import DATASET, RUN_ID
 from fca.store.damage import shown
-from fca.store.files import DamagedFile, read_object, write_json
+from fca.store.files import if_whole, read_object, write_json
 from fca.store.filters import Filters, words_of
 from fca.studies.rows import DATA_LEFT_OUT, MixedRows
 from fca.types import FcaError, check_choice
@@ -184,11 +184,10 @@ def _made_of(config: DictConfig, again: str, store: Store) -> str:
 
 def _is_made_of(folder: Path, made_of: str) -> bool:
     """Whether the page in the folder was made of this, and is whole."""
-    try:
-        found = read_object(folder / MADE_OF, made_of=str, files=dict)
-    except (DamagedFile, OSError):
-        return False
-    return found["made_of"] == made_of and found["files"] == _files_of(folder)
+    with if_whole():
+        record = read_object(folder / MADE_OF, made_of=str, files=dict)
+        return record["made_of"] == made_of and record["files"] == _files_of(folder)
+    return False
 
 
 def _files_of(folder: Path) -> dict[str, int]:

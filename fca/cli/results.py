@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from fca import store
-from fca.cli import FILTER, Words, as_options, printable, refused
+from fca.cli import FILTER, Words, as_options, printable, sub_command
 from fca.cli.show import as_markdown, as_text, check_store
 from fca.csv_table import csv_text
 from fca.store.columns import (
@@ -54,6 +54,7 @@ EXAMPLES = """examples:
 """
 
 
+@sub_command
 def main(arguments: Sequence[str]) -> int:
     """Print or write the rows; exit code 2 for words that cannot be understood."""
     parser = Words(prog="fca results", description=__doc__, epilog=EXAMPLES)
@@ -69,23 +70,23 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="write it to this file; csv, json and parquet: all columns"
     )
+    options = parser.parse_intermixed_args(as_options(_with_signs(arguments), ("query", "outputs")))
+    check_store(options.outputs)
+    kind = options.format or (SUFFIXES.get(options.out.suffix, "csv") if options.out else "table")
+    if kind == "parquet" and options.out is None:
+        raise FcaError("--format", kind, "csv, json, markdown or table without --out", "add --out runs.parquet")
+
+    frame = _chosen(options, kind)
+    text = _written(frame, kind, f"{len(frame)} {'groups of ' * bool(options.by)}runs in {options.outputs}")
+    if options.out is None:
+        sys.stdout.write(text.decode())
+        return 0
     try:
-        options = parser.parse_intermixed_args(as_options(_with_signs(arguments), ("query", "outputs")))
-        check_store(options.outputs)
-        kind = options.format or (SUFFIXES.get(options.out.suffix, "csv") if options.out else "table")
-        if kind == "parquet" and options.out is None:
-            raise FcaError("--format", kind, "csv, json, markdown or table without --out", "add --out runs.parquet")
-        frame = _chosen(options, kind)
-        text = _written(frame, kind, f"{len(frame)} {'groups of ' * bool(options.by)}runs in {options.outputs}")
-        if options.out is None:
-            sys.stdout.write(text.decode())
-        else:
-            write_whole(options.out, lambda file: file.write(text))
-            print(f"{len(frame)} lines in {options.out}")
-    except FcaError as error:
-        return refused(error)
+        write_whole(options.out, lambda file: file.write(text))
     except OSError as error:
-        return refused(FcaError("--out", options.out, f"a file that can be written ({error.strerror})", "name another"))
+        allowed = f"a file that can be written ({error.strerror})"
+        raise FcaError("--out", options.out, allowed, "name another") from error
+    print(f"{len(frame)} lines in {options.out}")
     return 0
 
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from fca.cli import Words, printable, refused
+from fca.cli import Words, printable, sub_command
 from fca.csv_table import read_table
 from fca.report.pictures import is_pictures
 from fca.store import ENDED_EARLY, State, Store, claims
 from fca.store.columns import HEADLINES, RECIPE, Row
 from fca.store.damage import PROGRESS
-from fca.store.files import DamagedFile, content_of, read_frame, read_object
+from fca.store.files import DamagedFile, content_of, if_whole, read_object
 from fca.types import FcaError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _EPOCH = re.compile(r" epoch (\d+): (.+)$", re.MULTILINE)  # what fca.training.l
 _PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")
 
 
+@sub_command
 def main(arguments: Sequence[str]) -> int:
     """Print all that is known of a run or a table; exit code 2 for an id that is none."""
     parser = Words(prog="fca show", description="`fca show`: one run or saved table: what it is and all that it has.")
@@ -40,15 +41,10 @@ def main(arguments: Sequence[str]) -> int:
     action.values = ids
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--config", action="store_true", help="the whole configuration, not only what is no default")
-    try:
-        options = parser.parse_args(arguments)
-        store, found = find(options.id, options.outputs)
-        lines = _table_lines(store, found) if _is_table(store, found) else _run_lines(store, found, options.config)
-        print(printable("\n".join(lines), keep="\n"))
-    except FcaError as error:
-        return refused(error)
-    except DamagedFile as damaged:
-        return refused(f"{damaged}; next: repeat the command that made it, see fca status")
+    options = parser.parse_args(arguments)
+    store, found = find(options.id, options.outputs)
+    lines = _table_lines(store, found) if _is_table(store, found) else _run_lines(store, found, options.config)
+    print(printable("\n".join(lines), keep="\n"))
     return 0
 
 
@@ -109,7 +105,7 @@ def _standing(store: Store, run_id: str, state: State, damaged: DamagedFile | No
         yield from (f"    {line}" for line in str(error.get("traceback") or "").splitlines())
     if state is State.RUNNING and (claim := claims.holder(folder)) is not None:
         yield f"  running on {claim.get('host')}, pid {claim.get('pid')}"
-        with suppress(DamagedFile, FileNotFoundError):
+        with if_whole():
             progress = read_object(folder / PROGRESS)
             yield f"  epoch {progress.get('epoch')} of {progress.get('epochs')}"
     if state is State.ABSENT:
@@ -125,7 +121,7 @@ def flat_config(folder: Path) -> dict[str, Any]:
     """The configuration of a run, a line a key: recipe.lr; empty where there is none that can be read."""
     from fca.cli.configure import config_of
 
-    with suppress(DamagedFile, FileNotFoundError, ValueError):
+    with if_whole(), suppress(ValueError):
         return dict(_flat(config_of(folder / "config.yaml")))
     return {}
 
@@ -198,7 +194,7 @@ def _numbers(store: Store, row: Row) -> Iterator[str]:
 
 def _classes(store: Store, row: Row, most: int = 50) -> Iterator[str]:
     """The keys of the classes of the run."""
-    with suppress(DamagedFile, FileNotFoundError, KeyError, IndexError):
+    with if_whole(), suppress(KeyError, IndexError):
         keys = store.items(row["fingerprint"])["label"].cat.categories
         shown = ", ".join(str(keys[label]) for label in row["classes"][:most])
         yield f"  classes: {shown}{', ...' if len(row['classes']) > most else ''}"
@@ -217,10 +213,9 @@ def _relatives(store: Store, row: Row) -> Iterator[str]:
 
 def _curves(folder: Path) -> Iterator[str]:
     """A line of bars for every quantity that the log has after each epoch."""
-    try:
+    text = ""
+    with if_whole():
         text = content_of(folder / "log.txt").decode(errors="replace")
-    except (DamagedFile, FileNotFoundError):
-        return
     epochs = {int(epoch): dict(_PAIR.findall(values)) for epoch, values in _EPOCH.findall(text)}  # the last one counts
     curves: dict[str, list[float]] = {}
     for epoch in sorted(epochs):
@@ -267,7 +262,7 @@ def _table_lines(store: Store, table_id: str) -> Iterator[str]:
     """A saved table: its question, parameters, first lines, runs and files."""
     folder = store.outputs / "tables" / table_id
     about = read_object(folder / "table.json", name=str, question=str, source=str, parameters=dict, runs=list)
-    frame = read_frame(folder / "table.parquet", table_id)
+    frame = store.saved_lines(table_id)
     yield as_text(frame, f"{table_id}  {about['name']}: {about['question']}", LINES)
     yield from (about["source"], "", "columns", *_meanings(store, about))
     yield from ("", "parameters")
@@ -300,7 +295,7 @@ def show_findings(store: Store, run_id: str) -> None:
     """What a person should look at, if a run left a list of it; a damaged list is passed over, the row is whole."""
     from fca.tasks import FINDINGS
 
-    with suppress(DamagedFile, FcaError, ValueError, KeyError, OSError):
+    with if_whole(), suppress(FcaError, ValueError, KeyError):
         print(*_findings(store.folder(run_id) / FINDINGS), sep="", end="")
 
 

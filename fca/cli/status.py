@@ -15,14 +15,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from fca.cli import Words, printable, refused
+from fca.cli import Words, printable, sub_command
 from fca.cli.show import check_store
 from fca.store import ENDED_EARLY, State, Store, claims
 from fca.store.columns import FLAG
 from fca.store.damage import PROGRESS
 from fca.store.diverged import DIVERGED
-from fca.store.files import DamagedFile, read_object
-from fca.types import FcaError
+from fca.store.files import if_whole, read_object
 
 WATCH_S = 2.0
 COLUMNS = (
@@ -33,6 +32,7 @@ COLUMNS = (
 _NEEDED = re.compile(r"run [0-9a-f]{12}, which it needs, (?:failed|was interrupted): ")
 
 
+@sub_command
 def main(arguments: Sequence[str]) -> int:
     """Print counts, workers, every damaged file and the failures by their errors; exit code 2 for no such store."""
     parser = Words(prog="fca status", description=__doc__)
@@ -40,11 +40,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
     parser.add_argument("--retry-failed", action="store_true", help="forget failures; the same sweep runs them again")
     parser.add_argument("--release-stale", action="store_true", help="remove the claims of workers that died")
-    try:
-        options = parser.parse_args(arguments)
-        check_store(options.outputs)
-    except FcaError as error:
-        return refused(error)
+    options = parser.parse_args(arguments)
+    check_store(options.outputs)
     store, acts = Store(Path(options.outputs)), options.release_stale or options.retry_failed
     if options.release_stale:
         dead = [path for path, sweep in claims.sweeps(store.outputs) if sweep is None]
@@ -100,13 +97,13 @@ def _line(store: Store, run_id: str) -> dict[str, Any]:
     if state is State.RUNNING and (claim := claims.holder(folder)) is not None:
         known = {"state": "running", "host": claim["host"], "pid": claim["pid"]}
         known["beat_s"] = max(0.0, time.time() - claim["beat"])
-        with suppress(FileNotFoundError, DamagedFile):
+        with if_whole():
             if (folder / PROGRESS).stat().st_mtime >= claim["started"]:  # not of an earlier worker
                 known |= read_object(folder / PROGRESS, epoch=int, epochs=int, images_per_s=float, left_s=float)
         return known
     if damaged is not None:
         return {"state": "damaged", "error": str(damaged)}
-    with suppress(FileNotFoundError, DamagedFile):  # forgotten a moment ago
+    with if_whole():  # forgotten a moment ago
         if state in ENDED_EARLY:
             return {**store.error(run_id), "state": state.value}
     return {"state": "done" if state is State.DONE else "stale" if (folder / claims.CLAIM).exists() else "left"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from fca.data.content import user_cache
 from fca.data.files import LONG, watched
 from fca.geometry import is_above_reference
-from fca.store.files import DamagedFile, read_object, write_json
+from fca.store.files import if_whole, read_object, write_json
 from fca.types import ImageData, UnreadableImage
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def _found(data: ImageData, split: str) -> bool:
 
 def _is_remembered(data: ImageData, split: str) -> bool:
     """Whether the cache has it that none of the images is above."""
-    with suppress(FileNotFoundError, DamagedFile):
+    with if_whole():
         record = read_object(_record(data, split), images=int, any_above_96=bool)
         return record["images"] == len(data.rows(split)) and not record["any_above_96"]
     return False

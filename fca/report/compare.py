@@ -21,7 +21,7 @@ from fca.report.pictures import pictures
 from fca.store import Store
 from fca.store.columns import RUN_ID
 from fca.store.damage import FITTED
-from fca.store.files import DamagedFile, read_object, write_text
+from fca.store.files import if_whole, read_object, write_text
 
 FOLDER = "compare"  # beside index.html
 RUNS, EPOCHS = 300, 2_000  # that can be compared
@@ -59,7 +59,7 @@ def write(path: Path, function: str, *values: Any) -> None:
 
 def _predicted(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
     """Right and all images by class, and label and prediction of each image that is wrong; nothing without arrays."""
-    with suppress(DamagedFile, OSError, IndexError):  # a damaged run is compared by its row alone
+    with if_whole(), suppress(IndexError):  # a damaged run is compared by its row alone
         classes, pred = (np.asarray(store.array(row[RUN_ID], name)) for name in ("logit_classes", "pred"))
         items = store.items(row["fingerprint"])
         labels = items["label"].astype(str)
@@ -81,7 +81,7 @@ def _predicted(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
 
 def _curve(folder: Path) -> list[dict[str, Any]]:
     """The figures of every epoch of a training; nothing where it kept none, or a file from elsewhere holds others."""
-    with suppress(DamagedFile, OSError):
+    with if_whole():
         history = read_object(folder / FITTED).get("history")
         epochs = history[:EPOCHS] if isinstance(history, list) else []
         lines = [line if isinstance(line, dict) else {} for line in epochs]

@@ -65,6 +65,13 @@ class DamagedFile(Exception):
         return f"{self.args[0]} {self.args[1]}"
 
 
+@contextmanager
+def if_whole() -> Iterator[None]:
+    """Leave the body where a file of the store that it reads is missing or damaged: what it is for does without."""
+    with suppress(DamagedFile, OSError):
+        yield
+
+
 def part_of(path: Path) -> Path:
     """A temporary name beside `path` that names its writer: a process of this host."""
     return path.with_name(f".{path.name}.{os.getpid()}@{socket.gethostname()}.{uuid.uuid4().hex[:12]}.part")

@@ -26,6 +26,7 @@ from fca.store.damage import ERROR, FITTED, NOTE, REMOVED, ROW, SCHEMA
 from fca.store.diverged import DIVERGED, source_of, without_accuracy
 from fca.store.files import (
     DamagedFile,
+    if_whole,
     make_way,
     read_array,
     read_frame,
@@ -321,6 +322,18 @@ class Store:
             return read_schema(self.outputs, schema)
         except DamagedFile:  # the table itself is there
             return ()
+
+    def saved_tables(self) -> dict[str, dict[str, Any]]:
+        """Id -> name, parameters, runs and so on of every saved table; one whose description is damaged is none."""
+        described = {}
+        for path in sorted((self.outputs / "tables").glob("*/table.json")):
+            with if_whole():
+                described[path.parent.name] = read_object(path, name=str, parameters=dict, runs=list)
+        return described
+
+    def saved_lines(self, table_id: str) -> pd.DataFrame:
+        """The lines of a saved table. Raises DamagedFile for one that is not as it was written."""
+        return read_frame(self.outputs / "tables" / table_id / "table.parquet", table_id)
 
     def save(self, table: Table) -> Path:
         """Save an analysis' table under an id of its name, its parameters and the runs it read; returns its folder."""

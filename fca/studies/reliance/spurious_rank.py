@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -23,7 +22,7 @@ from fca.stats.comparison import paired_interval
 from fca.stats.intervals import SIGNED_FRACTION, mean_with_interval, wilson
 from fca.store import Store
 from fca.store.columns import ADAPTATION, Row
-from fca.store.files import DamagedFile, read_frame, read_object
+from fca.store.files import DamagedFile
 from fca.studies.answers import predictions
 from fca.studies.rows import every_row, narrowed, records, require
 from fca.studies.table import DATASET, ENCODER, IMAGE_ID, LABEL, MODEL, RUN_ID, SEED, SPLIT, TableSpec, filled
@@ -251,15 +250,12 @@ def ranks_of(store: Store, table_id: str | None, data: ImageData, rows: Int[np.n
 
 
 def _saved(store: Store, table_id: str) -> pd.DataFrame:
-    folder, names = store.outputs / "tables", dict[str, str]()
-    for path in sorted(folder.glob("*/table.json")):
-        with suppress(DamagedFile):
-            names[path.parent.name] = read_object(path, name=str)["name"]
+    names = {saved_id: described["name"] for saved_id, described in store.saved_tables().items()}
     if names.get(table_id) != SPURIOUS_RANKS.name:
         known = ", ".join(found for found, name in names.items() if name == SPURIOUS_RANKS.name) or "none yet"
         value = f"{table_id}, a table {names[table_id]}" if table_id in names else table_id
         raise FcaError("adaptation.ranks", value, f"a saved table spurious_ranks: {known}", STEP)
     try:
-        return read_frame(folder / table_id / "table.parquet", table_id)[list(SPURIOUS_RANKS.columns)]
+        return store.saved_lines(table_id)[list(SPURIOUS_RANKS.columns)]
     except (DamagedFile, KeyError) as error:
         raise FcaError("adaptation.ranks", table_id, f"a whole table: {error}", "save it again: fca analyse") from error
