@@ -26,7 +26,7 @@ from fca.cli.help import Key, groups, meanings, question_of, sections
 from fca.cli.hints import values_of
 from fca.cli.main import COMMANDS, WITHOUT_HYDRA
 from fca.cli.options import option_files, rows
-from fca.cli.show import typed_value
+from fca.cli.terminal import typed_value
 from fca.plugins import class_of
 from fca.types import Column
 

@@ -18,7 +18,8 @@ from fca.cli.application import AnalyseConfig, application, check_root
 from fca.cli.configure import component, configured, keys_of, store_with_images
 from fca.cli.notices import gathered
 from fca.cli.selection import narrow
-from fca.cli.show import as_text, check_store, shown_columns
+from fca.cli.show import check_store
+from fca.cli.terminal import as_text, shown_columns
 from fca.report.finding import Finding, findings_of, sentences
 from fca.report.style import NothingToDraw, as_svg, spec
 from fca.store import Store

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from fca.cli import Words, refused
-from fca.cli.show import as_text
+from fca.cli.terminal import as_text
 from fca.stats.adaptive import anchors
 from fca.studies.adaptive.anchor_files import error_of, read_anchors, responses_of, responses_to, write_anchors
 from fca.studies.not_estimable import log_not_estimable

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fca.cli import FILTER, Words, as_options, printable, sub_command
-from fca.cli.show import as_bytes, check_store
+from fca.cli.show import check_store
 from fca.cli.status import as_time
+from fca.cli.terminal import as_bytes
 from fca.models.stored import BEST
 from fca.store import State, Store, claims
 from fca.store.columns import FLAG, RUN_ID

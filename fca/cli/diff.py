@@ -13,7 +13,8 @@ import pandas as pd
 from jaxtyping import Bool, Int
 
 from fca.cli import Words, printable, sub_command
-from fca.cli.show import as_text, find, flat_config, ids, line_of, numbers_of, typed_value, with_ends
+from fca.cli.show import find, flat_config, ids, numbers_of
+from fca.cli.terminal import as_text, line_of, number_with_interval, typed_value
 from fca.store import Store
 from fca.store.columns import Row
 from fca.types import FcaError
@@ -77,7 +78,7 @@ def _numbers(sides: Sequence[Side]) -> pd.DataFrame:
     """What was measured, side by side; of two runs also the difference."""
     found = [numbers_of(side.row) for side in sides]
     names = dict.fromkeys(name for numbers in found for name in numbers)
-    lines = [{"number": name} | {side.name: with_ends(name, side.row) for side in sides} for name in names]
+    lines = [{"number": name} | {side.name: number_with_interval(name, side.row) for side in sides} for name in names]
     if len(sides) == 2:
         for line in lines:
             a, b = (numbers.get(line["number"]) for numbers in found)

@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 from fca.cli import Words, sub_command
 from fca.cli.application import check_folder
 from fca.cli.options import option_files
-from fca.cli.show import as_bytes
+from fca.cli.terminal import as_bytes
 from fca.cli.version import version_line
 from fca.models.package_weights import package_problems
 from fca.types import FcaError

@@ -24,7 +24,7 @@ from fca.cli import refused
 from fca.cli.application import CONF, ROOTS, composed, hydra_words
 from fca.cli.main import COMMANDS
 from fca.cli.options import CORRUPTIONS, TABLE, built_on, is_option, nested_options, option_files, option_names, rows
-from fca.cli.show import typed_value
+from fca.cli.terminal import typed_value
 from fca.plugins import class_of, use_plugins
 from fca.types import FcaError
 

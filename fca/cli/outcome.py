@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fca.cli.results import MEANING, grouped
-from fca.cli.show import as_text
+from fca.cli.terminal import as_text
 from fca.store import Store
 from fca.store.columns import (
     DATASET,

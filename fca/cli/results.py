@@ -16,7 +16,8 @@ import pandas as pd
 
 from fca import store
 from fca.cli import FILTER, Words, as_options, printable, sub_command
-from fca.cli.show import as_markdown, as_text, check_store
+from fca.cli.show import check_store
+from fca.cli.terminal import as_markdown, as_text
 from fca.csv_table import csv_text
 from fca.store.columns import (
     ADAPTATION,

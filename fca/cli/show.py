@@ -1,23 +1,19 @@
-"""`fca show`: one run, or one table; and what other commands show of runs, failures and tables."""
+"""`fca show`: one run, or one table; and what other commands show of the runs of a plan and of failures."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from fca.cli import Words, printable, sub_command
+from fca.cli.terminal import as_bytes, as_text, line_of, number_with_interval, sparkline, typed_value
 from fca.csv_table import read_table
-from fca.report.pictures import is_pictures
 from fca.store import ENDED_EARLY, State, Store, claims
-from fca.store.columns import HEADLINES, RECIPE, Row
+from fca.store.columns import RECIPE, Row
 from fca.store.damage import PROGRESS
 from fca.store.files import DamagedFile, content_of, if_whole, read_object
 from fca.types import FcaError
@@ -25,10 +21,7 @@ from fca.types import FcaError
 if TYPE_CHECKING:
     from fca.cli.configure import Job
 
-USUAL = {"snapshot": "best", "shift": "clean"}  # not worth a word
 LINES = 40  # of a table that are shown; the file has all
-WIDTH = 40  # of a curve, characters
-BARS = "▁▂▃▄▅▆▇█"
 _EPOCH = re.compile(r" epoch (\d+): (.+)$", re.MULTILINE)  # what fca.training.loop writes into a run's log
 _PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")
 
@@ -153,13 +146,6 @@ def _configuration(config: Mapping[str, Any], whole: bool) -> Iterator[str]:
         yield f"  and {len(same)} keys as usual: --config shows them"
 
 
-def typed_value(value: Any) -> str:
-    """A value as it is typed on the command line."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, default=list).replace('"', "")
-
-
 def numbers_of(row: Row) -> dict[str, Any]:
     """What a run measured: its numbers, without their intervals, what was asked, and the recipe.
 
@@ -175,21 +161,13 @@ def numbers_of(row: Row) -> dict[str, Any]:
     }
 
 
-def with_ends(name: str, row: Row) -> str:
-    """A number of a row, with its interval where it has one."""
-    if name not in row:
-        return ""
-    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-    return _cell(row[name]) + (f" [{_cell(low)}, {_cell(high)}]" if low is not None and high is not None else "")
-
-
 def _numbers(store: Store, row: Row) -> Iterator[str]:
     meanings = {str(column): column.meaning for column in store.columns()}
     names = numbers_of(row)
     width = max(map(len, names), default=0)
     yield "numbers"
     for name in names:
-        yield f"  {name:{width}}  {with_ends(name, row):28} {meanings.get(name, '')}".rstrip()
+        yield f"  {name:{width}}  {number_with_interval(name, row):28} {meanings.get(name, '')}".rstrip()
 
 
 def _classes(store: Store, row: Row, most: int = 50) -> Iterator[str]:
@@ -229,33 +207,10 @@ def _curves(folder: Path) -> Iterator[str]:
             yield f"  {name:{width}}  {sparkline(values)}  {ends}"
 
 
-def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
-    """A curve as bars from its lowest to its highest value; a long one by the means of equal parts.
-
-    >>> sparkline([1.0, 2.0, 4.0, 8.0]), sparkline([3.0, 3.0])
-    ('▁▂▄█', '▁▁')
-    """
-    size = len(values)
-    parts = [values[size * at // width : size * (at + 1) // width] for at in range(width)] if size > width else []
-    means = [sum(part) / len(part) for part in parts] or list(values)
-    low, span = min(means), (max(means) - min(means)) or 1.0
-    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in means)
-
-
 def _files(folder: Path) -> Iterator[str]:
     sizes = sorted(((path.stat().st_size, path.name) for path in folder.iterdir() if path.is_file()), reverse=True)
     yield f"files in {folder}"
     yield from (f"  {as_bytes(size):>9}  {name}" for size, name in sizes)
-
-
-def as_bytes(size: int) -> str:
-    """A number of bytes in powers of 1,000, as disks are sold.
-
-    >>> as_bytes(0), as_bytes(4_096), as_bytes(6_400_000)
-    ('0 B', '4.1 kB', '6.4 MB')
-    """
-    power = min(4, max(0, len(str(size)) - 1) // 3)
-    return f"{size / 1000**power:.1f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}" if power else f"{size} B"
 
 
 def _table_lines(store: Store, table_id: str) -> Iterator[str]:
@@ -315,33 +270,6 @@ def _finding(line: Mapping[Hashable, str]) -> str:
     return line["detail"]
 
 
-def line_of(row: Row, summary: Sequence[str] = ()) -> str:
-    """A finished run on one line: what it is, and its headline with the interval."""
-    words = [str(row[key]) for key in ("task", "dataset", "model", "encoder") if key in row]
-    words += [f"ncl={row['ncl']}"] if "ncl" in row else []
-    words += [str(row[key]) for key, usual in USUAL.items() if row.get(key, usual) != usual]
-    words += filter(None, (_shown(entry, row) for entry in dict.fromkeys((*HEADLINES, *summary))))
-    return " ".join(words) + (f"  {row['flag']}!" if "flag" in row else "")
-
-
-def _shown(entry: str, row: Row) -> str | None:
-    """A template filled in; a column with its interval, or as name=value; None where the row has no such value.
-
-    >>> _shown("{n_seen} of {n_all} images", {"n_seen": 3, "n_all": 9})
-    ' 3 of 9 images'
-    >>> _shown("top1", {"top1": 0.5, "top1_low": 0.4, "top1_high": 0.6}), _shown("rounds", {"rounds": 3})
-    (' top1 0.5000 [0.4000, 0.6000]', 'rounds=3')
-    """
-    names = [name for _, name, _, _ in Formatter().parse(entry) if name]
-    if not set(names or [entry]) <= set(row):
-        return None
-    if names:
-        return f" {entry.format_map(row)}"
-    if f"{entry}_low" in row:
-        return f" {entry} {row[entry]:.4f} [{row[f'{entry}_low']:.4f}, {row[f'{entry}_high']:.4f}]"
-    return f"{entry}={row[entry]}"
-
-
 def show_failures(store: Store, runs: Iterable[str], most: int = 5) -> list[str]:
     """Print the first of these runs that failed or were interrupted, with their commands, and how to go on.
 
@@ -371,42 +299,3 @@ def check_store(outputs: str | Path, key: str = "--outputs") -> None:
     is_folder = isinstance(outputs, str | Path) and os.path.isdir(outputs)  # noqa: PTH112  # a notebook may give anything
     if not usual and not (is_folder and os.access(outputs, os.R_OK | os.X_OK)):
         raise FcaError(key, outputs, "a folder that fca run filled", "name the one that outputs= named")
-
-
-def as_text(frame: pd.DataFrame, title: str, most: int | None = None) -> str:
-    """A frame as plain text under its title: its first `most` lines, in the columns of `shown_columns`."""
-    if frame.empty:
-        return f"{title}\n(no line)"
-    shown = frame[shown_columns(frame)].head(most or len(frame))
-    columns = []
-    for name in shown:  # a fifth of the time of to_string over thousands of lines
-        present = shown[name].notna()
-        cells = [str(name), *map(_cell, shown[name].astype(object).where(present, ""))]
-        width = max(map(len, cells))
-        columns.append([cell.rjust(width) for cell in cells])
-    lines = map(" ".join, zip(*columns, strict=True))
-    more = [f"... and {len(frame) - len(shown)} lines more"] if len(shown) < len(frame) else []
-    return "\n".join([title, *lines, *more])
-
-
-def as_markdown(frame: pd.DataFrame) -> str:
-    """A frame as a Markdown table, in the columns that have any value.
-
-    >>> print(as_markdown(pd.DataFrame({"model": ["a|b"], "top1": [0.98765]})))
-    | model | top1 |
-    | --- | ---: |
-    | a\\|b | 0.9877 |
-    """
-    shown = frame[shown_columns(frame)]
-    marks = {name: "---:" if pd.api.types.is_numeric_dtype(shown[name]) else "---" for name in shown}
-    cells = shown.astype(object).where(shown.notna(), "").map(lambda value: _cell(value).replace("|", "\\|"))
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in (shown, marks.values(), *cells.to_numpy()))
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
-
-
-def shown_columns(frame: pd.DataFrame) -> list[str]:
-    """The columns that have any value, but for pictures."""
-    return [str(name) for name in frame if frame[name].notna().any() and not is_pictures(frame[name])]
