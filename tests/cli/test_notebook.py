@@ -54,13 +54,13 @@ def test_results_and_subsets(outputs):
     assert fca.draw_subset(10, 3, 0).ncl == 3
 
 
-def test_results_may_name_a_column_of_a_task_that_has_not_run(outputs):
-    assert fca.results(outputs, "policy == 'static_k'").empty
-    assert list(fca.results(outputs, columns=["run_id", "policy"])) == ["run_id", "policy"]
-    with pytest.raises(FcaError, match=r"query = polcy == 1; allowed: .*run_id"):
-        fca.results(outputs, "polcy == 1")
-    with pytest.raises(FcaError, match=r"columns = polcy; allowed: policy, run_id, task"):
-        fca.results(outputs, columns=["polcy"])
+def test_results_may_name_a_column_that_a_task_declares_though_no_run_has_it(outputs):
+    assert fca.results(outputs, "n_unused > 3").empty
+    assert list(fca.results(outputs, columns=["run_id", "n_unused"])) == ["run_id", "n_unused"]
+    with pytest.raises(FcaError, match=r"query = n_unusd == 1; allowed: .*run_id"):
+        fca.results(outputs, "n_unusd == 1")
+    with pytest.raises(FcaError, match=r"columns = n_unusd; allowed: n_unused, "):
+        fca.results(outputs, columns=["n_unusd"])
 
 
 def test_data_are_those_of_the_yaml_with_some_keys_changed():
