@@ -1,7 +1,8 @@
 """`task=adaptive_test`: a model's accuracy from a part of the images; it is run only on those that a policy selects.
 
-Round by round, a policy of fca.stats.adaptive selects images, the network predicts them, and the run's journal keeps
-the predictions, so that a killed test goes on and predicts nothing twice. An estimator decides when it may stop.
+Round by round (see `fca.stats.ask`), a policy of fca.stats.adaptive selects images, the network predicts them, and the
+run's journal keeps the predictions, so that a killed test goes on and predicts nothing twice. An estimator decides when
+it may stop.
 """
 
 from __future__ import annotations
