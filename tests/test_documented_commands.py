@@ -60,7 +60,10 @@ def check(name, *words):
     """Raise FcaError or AssertionError for what `fca name words` would refuse before any work."""
     assert name in COMMANDS or name.startswith("-"), f"fca {name}"
     if name not in ROOTS or "--help" in words:
-        source = inspect.getsource(importlib.import_module(f"fca.cli.{name}")) if name in COMMANDS else ""
+        source = ""
+        if name in COMMANDS:
+            entry = importlib.import_module(f"fca.cli.{name}").main
+            source = inspect.getsource(inspect.getmodule(entry))
         options = [word[2:] for word in words if word.startswith("--") and word != "--help"]
         assert not [option for option in options if not re.search(rf"[\"-]{option}\"", source)]
         return

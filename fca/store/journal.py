@@ -6,16 +6,18 @@ One process appends at a time (it holds a claim or a lock); any number may read 
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fca.store.files import DamagedFile, open_to_append, opened, parsed
+from fca.store.files import DamagedFile, open_to_append, opened, parsed, remove
 from fca.types import FcaError
 
 Line = dict[str, Any]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,15 @@ class Journal:
     def lines(self) -> list[Line]:
         """All lines. Raises FcaError for a file that cannot be read, and for a whole line that is no JSON object."""
         return self.since(0)[0]
+
+    def lines_or_anew(self, consequence: str) -> list[Line]:
+        """All lines; a file with a line that cannot be read is removed, and the log names the `consequence`."""
+        try:
+            return self.lines()
+        except FcaError as error:
+            log.warning("%s: %s = %s; %s", consequence, *error.args[:3])
+            remove(self.path)
+            return []
 
     def since(self, start: int) -> tuple[list[Line], int]:
         """The lines from byte `start` on, and the byte after them: where the next call goes on."""

@@ -1,14 +1,15 @@
 """`task=adaptive_test`: a model's accuracy from a part of the images; it is run only on those that a policy selects.
 
-Round by round, a policy of fca.stats.adaptive selects images, the network predicts them, and the run's journal keeps
-the predictions, so that a killed test goes on and predicts nothing twice. An estimator decides when it may stop.
+Round by round (see `fca.stats.ask`), a policy of fca.stats.adaptive selects images, the network predicts them, and the
+run's journal keeps the predictions, so that a killed test goes on and predicts nothing twice. An estimator decides when
+it may stop.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,13 +23,13 @@ from fca.allowed import Allowed, fits
 from fca.data.pixels import geometry_under, open_pixels, shifted
 from fca.models import built
 from fca.stats import adaptive
-from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, Record, StartPolicy
+from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, Record, Rounds, StartPolicy
 from fca.stats.adaptive.estimators import KNOWN_CHANCES
 from fca.stats.adaptive.policies import FLAT, ability_of
+from fca.stats.ask import ask_until_done
 from fca.stats.irt import ItemBank
 from fca.stats.protocols import logit_columns
 from fca.store import State, Store
-from fca.store.files import remove
 from fca.store.journal import Journal, Line
 from fca.studies.adaptive import adaptive_tests as tests
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
@@ -237,9 +238,10 @@ class AdaptiveTest:
         bank = self._bank(setup, data, items, shift)
         evaluator = self._evaluator(run, setup, classifier, classes, items)
         policy = work.policy.start(items.pool, self.budget, bank)
-        current = partial(adaptive.estimate, work.estimator, items.pool, policy.record, bank)
-        enough = partial(self._enough, policy.record, bank)
-        order, rounds, found = examine(policy, evaluator, current, enough, setup.seed)
+        goal = Goal(self.width, self.ability_se, work.estimator, items.pool, policy.record, bank)
+        order, rounds = examine(policy, evaluator, goal, setup.seed)
+
+        found = goal.estimate
         ability = (
             {} if bank is None else dict(zip(("ability", "ability_se"), ability_of(policy.record, bank), strict=True))
         )
@@ -325,13 +327,6 @@ class AdaptiveTest:
         if self.bank is not None or self.estimator in OF_BANK:
             return {"p_irt": "fisher_cat", "difference": "neyman_irt"}.get(self.estimator or "", "defensive_irt")
         return "optimal_allocation" if pool.has_levels else "proportional"
-
-    def _enough(self, record: Record, bank: ItemBank | None, found: Estimate) -> bool:
-        """Whether all that is to be known is known so precisely."""
-        width = found.overall.high[0, 0] - found.overall.low[0, 0]  # NaN, where undefined, is never narrow enough
-        if self.width is not None and not width <= self.width:
-            return False
-        return self.ability_se is None or bank is None or ability_of(record, bank)[1] <= self.ability_se
 
     def _bank(self, setup: Setup, data: ImageData, items: Items, shift: Shift) -> ItemBank | None:
         return None if self.bank is None else bank_of(setup.store, self.bank, data, items.rows, shift)
@@ -502,13 +497,7 @@ class Evaluator:
         self.p_true = np.full(len(self.image_id), np.nan, dtype=np.float32)
         self.seconds = 0.0
         self.journal = Journal(self.file, self._is_whole)
-        try:
-            lines = self.journal.lines()
-        except FcaError as error:
-            log.warning("the test begins anew: %s = %s; %s", *error.args[:3])
-            remove(self.file)
-            lines = []
-        for line in lines:
+        for line in self.journal.lines_or_anew("the test begins anew"):
             self._take(line)
 
     def _is_whole(self, line: Line) -> bool:
@@ -554,27 +543,57 @@ class Evaluator:
         self.seconds += line["seconds"]
 
 
-def examine(
-    policy: Policy, evaluator: Evaluator, current: Callable[[], Estimate], enough: Callable[[Estimate], bool], seed: int
-) -> tuple[Int[np.ndarray, " evaluated"], Int[np.ndarray, " evaluated"], Estimate]:
-    """Evaluate in rounds until the policy ends and the estimate is precise `enough`, or every image is evaluated.
+class Goal:
+    """How precise a test is to be: see `width` and `ability_se` of AdaptiveTest; None: as its first budget makes it.
 
-    Returns the positions in the order of evaluation, the round of each, and the last of the `current` estimates. The
-    draws are those of `fca.stats.adaptive.replay` for its first model and repeat, with the same seed.
+    estimate: that of the responses so far, once `is_reached` was called.
     """
-    rng = np.random.default_rng([seed, 0, 0])
-    rounds: list[Int[np.ndarray, " evaluated"]] = []
-    asked = policy.record.asked
-    while True:
-        while len(positions := policy.ask(rng)):
-            rounds.append(positions)
-            policy.observe(positions, evaluator.correct(len(rounds), positions))
-            log.info("round %d: %d of %d images asked", len(rounds), asked.sum(), len(asked))
-        found = current()
-        if asked.all() or enough(found):
-            number = np.repeat(np.arange(1, len(rounds) + 1), [len(positions) for positions in rounds])
-            return np.concatenate(rounds), number, found
-        policy.again()
+
+    estimate: Estimate
+
+    def __init__(
+        self,
+        width: float | None,
+        ability_se: float | None,
+        estimator: str,
+        pool: Pool,
+        record: Record,
+        bank: ItemBank | None,
+    ) -> None:
+        self.width, self.ability_se = width, ability_se
+        self.estimator, self.pool, self.record, self.bank = estimator, pool, record, bank
+
+    def is_reached(self) -> bool:
+        """Whether all that is to be known is known so precisely."""
+        self.estimate = adaptive.estimate(self.estimator, self.pool, self.record, self.bank)
+        overall = self.estimate.overall
+        width = overall.high[0, 0] - overall.low[0, 0]  # NaN, where undefined, is never narrow enough
+        if self.width is not None and not width <= self.width:
+            return False
+        return self.ability_se is None or self.bank is None or ability_of(self.record, self.bank)[1] <= self.ability_se
+
+
+def examine(
+    policy: Policy, evaluator: Evaluator, goal: Goal, seed: int
+) -> tuple[Int[np.ndarray, " evaluated"], Int[np.ndarray, " evaluated"]]:
+    """Evaluate in rounds until the policy ends and the goal is reached, or every image is evaluated.
+
+    Returns the positions in the order of evaluation, and the round of each. The draws are those of
+    `fca.stats.adaptive.replay` for its first model and repeat, with the same seed.
+    """
+    rounds = Rounds(policy, np.random.default_rng([seed, 0, 0]), goal.is_reached)
+
+    def correct(positions: Int[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
+        number = len(rounds.positions) + 1
+        found = evaluator.correct(number, positions)
+        asked = policy.record.asked.sum() + len(positions)
+        log.info("round %d: %d of %d images asked", number, asked, len(policy.record.asked))
+        return found
+
+    ask_until_done(rounds, correct)
+    images_by_round = [len(positions) for positions in rounds.positions]
+    round_of = np.repeat(np.arange(1, len(images_by_round) + 1), images_by_round)
+    return np.concatenate(rounds.positions), round_of
 
 
 def estimates(found: Estimate) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from fca.data.files import content_of, decode, decode_mask, open_root
 from fca.data.manifest import word_of
 from fca.data.splits import Share, assemble
 from fca.generation import Generator, Request, Unavailable
+from fca.stats.ask import ask_until_done
 from fca.store.files import write_text
 from fca.store.journal import Journal, Line
 from fca.tasks.generate import TRIES, draw_pass, is_of, pass_size
@@ -86,6 +87,37 @@ class Latest:
         self.lines.update(latest(lines))
 
 
+class Attempts:
+    """Asks for an image with one seed after the other until it is drawn, or refused with TRIES seeds.
+
+    before: the journal's last line of the image, if any.    image: the line of the drawn image.
+    reason: why the last seed was refused.
+    """
+
+    def __init__(self, request: Request, before: Line | None) -> None:
+        self.request, self.seed = request, request.seed
+        self.image: Line | None = None
+        self.reason = ""
+        if before is not None and before["kind"] == "refusal" and is_of(before, request):
+            self._refuse(before)
+
+    def ask(self) -> Request | None:
+        """The request with the next seed."""
+        if self.image is not None or self.seed >= self.request.seed + TRIES:
+            return None
+        return replace(self.request, seed=self.seed)
+
+    def tell(self, attempt: Request, line: Line) -> None:
+        """Record the line of an attempt: an image or a refusal."""
+        if line["kind"] == "image":
+            self.image = line
+        else:
+            self._refuse(line)
+
+    def _refuse(self, line: Line) -> None:
+        self.seed, self.reason = line["seed"] + 1, line["refused"]
+
+
 @dataclass(frozen=True)
 class Drawer:
     """Reads an image by its id, after drawing it if it is not there; safe in many threads and processes.
@@ -138,22 +170,29 @@ class Drawer:
         """Drawn now and in the journal, with others that are awaited; after a refusal the next seed is tried."""
         if not (self.folder.root / "plan.yaml").exists():
             write_text(self.folder.root / "plan.yaml", self.plan.as_yaml())
-        before = self._latest.lines.get(request.key)
-        refused = before is not None and before["kind"] == "refusal" and is_of(before, request)
-        reason, first = (before["refused"], before["seed"] + 1) if before and refused else ("not tried", request.seed)
-        others = [self.requests[key] for key in list(self.awaited) if key not in self._latest.lines | {request.key: 0}]
-        for seed in range(first, request.seed + TRIES):
-            together = [replace(request, seed=seed), *others[: pass_size(self.generator) - 1]]
-            others = []
-            try:
-                line, *more = draw_pass(self.folder, self.generator, together)
-            except Unavailable as error:
-                step = "try again later: images so far are kept"
-                service = f"{self.generator.label()}: {error}"
-                raise FcaError("generator", service, "a service that answers", step) from error
-            for one in (line, *more):
-                self.folder.journal.add(one)
-            if line["kind"] == "image":
-                return line
-            reason = line["refused"]
-        raise UnreadableImage(f"{request.key}: refused by {self.generator.label()} with {TRIES} seeds: {reason}")
+        journaled = self._latest.lines
+        others = [self.requests[key] for key in list(self.awaited) if key not in journaled | {request.key: 0}]
+
+        def draw(attempt: Request) -> Line:
+            together = [attempt, *others[: pass_size(self.generator) - 1]]
+            others.clear()  # drawn once, whether the attempt is refused or not
+            lines = self._draw_together(together)
+            for line in lines:
+                self.folder.journal.add(line)
+            return lines[0]
+
+        attempts = Attempts(request, journaled.get(request.key))
+        ask_until_done(attempts, draw)
+        if attempts.image is None:
+            reason = f"refused by {self.generator.label()} with {TRIES} seeds: {attempts.reason}"
+            raise UnreadableImage(f"{request.key}: {reason}")
+        return attempts.image
+
+    def _draw_together(self, requests: Sequence[Request]) -> list[Line]:
+        """The lines of images of one pass. Raises FcaError where the service that draws is down."""
+        try:
+            return draw_pass(self.folder, self.generator, requests)
+        except Unavailable as error:
+            step = "try again later: images so far are kept"
+            service = f"{self.generator.label()}: {error}"
+            raise FcaError("generator", service, "a service that answers", step) from error

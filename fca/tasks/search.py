@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -22,9 +22,11 @@ from fca.allowed import Allowed, Workers
 from fca.generation import Conditional, Generator
 from fca.generation.domain import EvaluationDomain
 from fca.identity import fingerprint
+from fca.stats.ask import Listed
 from fca.stats.intervals import wilson
 from fca.stats.search.explain import find_rules, members
 from fca.stats.search.policies import POLICIES, Policy, make_policy
+from fca.stats.search.visits import SearchVisits
 from fca.store.columns import DEVICE, FINGERPRINT
 from fca.studies.answers import predictions as stored_predictions
 from fca.subset import read_groups
@@ -219,14 +221,15 @@ class Search:
         columns, space = self._clean(run.work, setup), self.domain.space
         setup.store.keep_items(run.work.data)
         studio = Studio(self, run, setup)
-        chooser = Chooser(self, self._policy(setup.seed, studio.words))
+        policy = self._policy(setup.seed, studio.words)
+        chooser = Chooser(self, SearchVisits(policy))
         try:
-            done = studio.all(chooser.next, "subdomains", self.max_subdomains)
+            studio.finish(chooser, "subdomains", self.max_subdomains)
+            done = chooser.done
             check_kept(done)
             rules = find_rules(space, *history_of(done))
             fresh = self._fresh(rules, setup.seed)
-            planned = iter(fresh)
-            studio.all(lambda *_: next(planned, None), "confirming", len(fresh))
+            studio.finish(Listed(fresh), "confirming", len(fresh))
         finally:
             studio.pool.shutdown(cancel_futures=True)
         history, more = history_of(done), history_of(fresh)
@@ -235,7 +238,7 @@ class Search:
         arrays |= {"fresh_rule": np.array([visit.rule for visit in fresh], np.int32)}
         rates = pd.DataFrame(dict(zip(("at", "correct", "shown"), history, strict=True))).groupby("at").sum()
         drawn, accepted = int(arrays["drawn"].sum()), int(rates["shown"].sum())
-        skill, price = getattr(chooser.policy, "skill", lambda *_: None)(*history), price_of(self.generator)
+        skill, price = getattr(policy, "skill", lambda *_: None)(*history), price_of(self.generator)
         short = sum(visit.accepted < visit.wanted for visit in done)
         warnings = ["the policy's model predicts no better than the mean"] * (skill is not None and skill <= 0)
         warnings += [f"{short} of {len(done)} visits have fewer images than task.images asks for"] * bool(short)
@@ -312,33 +315,49 @@ def _gallery(
 
 @dataclass
 class Chooser:
-    """What a search visits next.    ended: the budget that ended it.    covering: choices that covered the domain."""
+    """Asks for the visits of a search until a budget is spent; see `fca.stats.ask`.
+
+    visits: chooses their subdomains.    done, pending: visits that are over, and in hand.
+    ended:  the budget that ended the search.    covering: choices that covered the domain.
+    """
 
     search: Search
-    policy: Policy
+    visits: SearchVisits
+    done: list[Visit] = field(default_factory=list)
+    pending: list[Visit] = field(default_factory=list)
     ended: str = ""
     covering: int = 0
 
-    def next(self, done: list[Visit], pending: list[Visit]) -> Visit | None:
+    def ask(self) -> Visit | None:
         """The next visit; None where a budget is spent, be it on pending ones. Raises FcaError after barren visits."""
-        if len(done) >= BARREN:
-            check_kept(done[-BARREN:])
-        search, room = self.search, self._room(done, pending)
+        if len(self.done) >= BARREN:
+            check_kept(self.done[-BARREN:])
+        search, room = self.search, self._room()
         self.ended = next((name for name, left in room.items() if left <= 0), "")
         if self.ended:
             return None
-        history = history_of(done, pending)
-        self.covering += self.policy.covers(*history)
-        subdomain = self.policy.next(*history)
-        before = [visit for visit in done if visit.subdomain == subdomain]
+
+        self.covering += self.visits.policy.covers(*self.visits.history)
+        subdomain = self.visits.ask()
+        assert subdomain is not None  # it has no end of its own
+
+        before = [visit for visit in self.done if visit.subdomain == subdomain]
         wanted = search.images[min(len(before), len(search.images) - 1)]
         wanted, most = min(wanted, room.get("max_images", wanted)), min(search.max_draws, room.get("max_money", 10**9))
-        name, first = f"{len(done) + len(pending):04d}-{subdomain}", sum(len(visit.draws) for visit in before)
-        return Visit(name, subdomain, wanted, most, first)
+        number, first = len(self.done) + len(self.pending), sum(len(visit.draws) for visit in before)
+        visit = Visit(f"{number:04d}-{subdomain}", subdomain, wanted, most, first)
+        self.pending.append(visit)
+        return visit
 
-    def _room(self, done: list[Visit], pending: list[Visit]) -> dict[str, Any]:
+    def tell(self, visit: Visit, counts: tuple[int, int]) -> None:
+        """Record that the oldest visit in hand is over, and how many of its images were right and shown."""
+        self.done.append(self.pending.pop(0))
+        self.visits.tell(visit.subdomain, counts)
+
+    def _room(self) -> dict[str, Any]:
         """What is left: subdomains that may be visited, and of each budget (of money: draws that it pays)."""
-        search, counts = self.search, Counter(visit.subdomain for visit in done)
+        search, done, pending = self.search, self.done, self.pending
+        counts = Counter(visit.subdomain for visit in done)
         closed = {v.subdomain for v in done if not v.accepted or counts[v.subdomain] >= search.visits}
         room = {"all visited": len(search.domain.space) - len(closed | {v.subdomain for v in pending})}
         used = {"max_subdomains": len(done) + len(pending), "max_hours": sum(v.seconds for v in done) / 3600}

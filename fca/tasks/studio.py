@@ -6,11 +6,12 @@ import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -26,6 +27,7 @@ from fca.data.files import decode, threads
 from fca.generation import Drawn, Generator, Refused, Unavailable, Wanted
 from fca.models import built
 from fca.progress import Lines, on_terminal
+from fca.stats.ask import Asker, ask_until_done
 from fca.store.files import DamagedFile, open_to_append, opened, remove, write_whole
 from fca.store.journal import Journal, Line
 from fca.tasks import Setup
@@ -100,6 +102,10 @@ class Visit:
         return sum(draw.accepted for draw in self.draws)
 
     @property
+    def right(self) -> int:
+        return sum(draw.correct for draw in self.draws if draw.accepted)
+
+    @property
     def paid(self) -> int:
         return sum(draw.refused is None for draw in self.draws)
 
@@ -114,11 +120,10 @@ class Visit:
         self.seconds += line["seconds"]
 
 
-def history_of(done: Sequence[Visit], pending: Sequence[Visit] = ()) -> tuple[Visits, Visits, Visits]:
-    """Subdomain, images right and images shown of every visit, as policies read them; those pending show none."""
-    right = [sum(draw.correct for draw in visit.draws if draw.accepted) for visit in done]
-    values = [(v.subdomain, n, v.accepted) for v, n in zip(done, right, strict=True)]
-    visited, correct, shown = np.array([*values, *((v.subdomain, 0, 0) for v in pending)], np.int32).reshape(-1, 3).T
+def history_of(visits: Sequence[Visit]) -> tuple[Visits, Visits, Visits]:
+    """Subdomain, images right and images shown of every visit."""
+    counts = [(visit.subdomain, visit.right, visit.accepted) for visit in visits]
+    visited, correct, shown = np.array(counts, np.int32).reshape(-1, 3).T
     return visited, correct, shown
 
 
@@ -139,16 +144,12 @@ class Studio:
         # spawned: a fork of a process that has threads (torch, BLAS) may hang
         many = partial(ProcessPoolExecutor, processes, get_context("spawn"), bound_to_parent)
         self.pool = many() if processes > 1 else ThreadPoolExecutor(1, "fca-draw")
-        self.journal, lines = Journal(self.folder / "journal.jsonl", is_whole), list[Line]()
-        try:
-            lines = self.journal.lines()
-        except FcaError as error:
-            log.warning("all images are judged again: %s = %s; %s", *error.args[:3])
-            remove(self.journal.path)
+        self.journal = Journal(self.folder / "journal.jsonl", is_whole)
+        lines = self.journal.lines_or_anew("all images are judged again")
         open_to_append(self.journal.path).close()  # from here on, the store keeps the folder of a search that fails
-        self.known = defaultdict[str, list[Line]](list)
+        self.lines_of_visit = defaultdict[str, list[Line]](list)
         for line in lines:
-            self.known[line["visit"]].append(line)
+            self.lines_of_visit[line["visit"]].append(line)
         self.elapsed, self.mark = sum(line["elapsed"] for line in lines), time.perf_counter()
 
     @property
@@ -159,28 +160,23 @@ class Studio:
         texts = self.reader.head.weight.detach().cpu().numpy().astype(np.float64)
         return texts / np.linalg.norm(texts, axis=1, keepdims=True)
 
-    def all(self, next_visit: Callable[..., Visit | None], doing: str, total: int | None) -> list[Visit]:
-        """All visits, in the order in which they were begun, whichever images are drawn first.
-
-        next_visit: (visits that are over, pending ones) -> the next; None: wait, or end where none is pending.
-        """
-        done, pending = list[Visit](), list[Visit]()
-        lines = Lines(doing, total)
+    def finish(self, asker: Asker[Visit, tuple[int, int]], doing: str, total: int | None) -> None:
+        """Finish all visits that are asked for, in the order asked, whichever images are drawn first."""
+        finished, lines = count(1), Lines(doing, total)
         with Progress(transient=True, disable=not on_terminal()) as bar:
-            shown = bar.add_task(doing, total=total)
-            while True:
-                while len(pending) < self.search.parallel and (visit := next_visit(done, pending)) is not None:
-                    for line in self.known[visit.name]:
+            task = bar.add_task(doing, total=total)
+
+            def counts_of_oldest(*pending: Visit) -> tuple[int, int]:
+                for visit in pending:
+                    for line in self.lines_of_visit.pop(visit.name, []):
                         visit.take(line)
-                    pending.append(visit)
-                if not pending:
-                    break
                 while pending[0].left:
                     self._advance(pending)
-                done.append(pending.pop(0))
-                bar.advance(shown)
-                lines.show(len(done))
-        return done
+                bar.advance(task)
+                lines.show(next(finished))
+                return pending[0].right, pending[0].accepted
+
+            ask_until_done(asker, counts_of_oldest, in_hand=self.search.parallel)
 
     def _advance(self, pending: Sequence[Visit]) -> None:
         """Have images drawn for all visits, and judge those of the first one whose images are all there."""

@@ -59,7 +59,7 @@ def test_planning_an_adaptive_test_takes_no_test(monkeypatch, tmp_path):
 
     from fca.cli.application import CONF, register
 
-    monkeypatch.setattr(OptimalAllocation, "ask", lambda *_: pytest.fail("planning selected images"))
+    monkeypatch.setattr(OptimalAllocation, "next", lambda *_: pytest.fail("planning selected images"))
     network = load_model("test_resnet", input_size=32).build(["car", "lamp"]).module
     save_file(network.state_dict(), tmp_path / "weights.safetensors")
     register()

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Integer, Shaped
+from jaxtyping import Integer, Shaped
 
 from fca.stats.adaptive.anchors import Anchors, anchors
 from fca.stats.adaptive.estimators import Estimate, difference, p_irt, pooled, regression, session_mean, stratified
@@ -29,6 +29,7 @@ from fca.stats.adaptive.policies import (
     check_mapping,
 )
 from fca.stats.adaptive.pool import ALL, LEVEL_WEIGHTS, POINTS, TARGETS, Pool, Record, make_pool
+from fca.stats.adaptive.rounds import Rounds, run_policy
 from fca.stats.adaptive.simple import hypergeometric
 from fca.stats.irt import ItemBank
 from fca.types import FcaError
@@ -36,8 +37,8 @@ from fca.types import FcaError
 __all__ = [
     "ALL", "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPINGS", "MAPPING_L", "MAPPING_Q", "OF_LEVELS", "POINTS", "POLICIES",
     "TARGETS", "WARNINGS", "Anchors", "DefensiveIrt", "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt",
-    "OptimalAllocation", "Policy", "Pool", "Proportional", "Random", "Record", "StartPolicy", "StaticK", "anchors",
-    "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
+    "OptimalAllocation", "Policy", "Pool", "Proportional", "Random", "Record", "Rounds", "StartPolicy", "StaticK",
+    "anchors", "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
 ]  # fmt: skip
 
 POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
@@ -91,13 +92,6 @@ def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None =
     if not record.asked.any():
         raise FcaError("items asked", 0, "1 or more", "ask the policy's first round before estimating")
     return ESTIMATORS[estimator](pool, record, bank)
-
-
-def run_policy(policy: Policy, correct: Bool[np.ndarray, " items"], rng: np.random.Generator) -> Policy:
-    """The whole test of one model whose responses are known; the policy, at its end."""
-    while len(positions := policy.ask(rng)):
-        policy.observe(positions, correct[positions])
-    return policy
 
 
 def replay(

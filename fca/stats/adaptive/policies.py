@@ -1,10 +1,11 @@
-"""Which items to ask next, for one model: `ask` gives a round's items over all sessions, `observe` takes the responses.
+"""Which items to ask next, for one model: `next` gives a round's items over all sessions, `record` has the responses.
 
-    while len(positions := policy.ask(rng)):
-        policy.observe(positions, run_the_model_on(positions))
+    while len(positions := policy.next(rng)):
+        policy.record.add(positions, run_the_model_on(positions))
 
-After the last round `ask` gives no positions, and `policy.record` holds what an estimator reads. `budget` is the share
-of the pool to ask; `again` allows as many items once more, so that a test can go on until its estimate is precise.
+That loop is `fca.stats.adaptive.rounds`. After the last round `next` gives no positions, and `policy.record` holds what
+an estimator reads. `budget` is the share of the pool to ask; `again` allows as many items once more, so that a test can
+go on until its estimate is precise.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Policy(ABC):
         self.pool, self.stratum, self.record, self.round = pool, stratum, Record(pool.items), 0
         self.rank: Codes = NONE
 
-    def ask(self, rng: np.random.Generator) -> Positions:
+    def next(self, rng: np.random.Generator) -> Positions:
         """Positions of the next round's items; none when the test is over."""
         if not len(self.rank):
             self.rank = shuffled_ranks(self.stratum, rng)
@@ -86,13 +87,9 @@ class Policy(ABC):
         """Items not asked so far that are among the first `wanted` of their stratum."""
         return np.flatnonzero((self.rank < wanted.ravel()[self.stratum]) & ~self.record.asked)
 
-    def observe(self, positions: Positions, correct: Bool[np.ndarray, " asked"]) -> None:
-        """Record which of these items the model got right."""
-        self.record.add(positions, correct)
-
     @abstractmethod
     def again(self) -> None:
-        """After the last round: ask as many items once more, or what is left; `ask` gives further rounds."""
+        """After the last round: ask as many items once more, or what is left; `next` gives further rounds."""
 
 
 StartPolicy = Callable[[Pool, "int | float", "ItemBank | None"], Policy]  # a policy's class, or a partial of it
@@ -122,7 +119,7 @@ class StaticK(_SimpleSample):
 
     >>> from fca.stats.adaptive.pool import make_pool
     >>> pool = make_pool(np.repeat([0, 1, 2], 4), np.zeros(12, int), np.zeros(12, int))
-    >>> len(StaticK(pool, 0.5).ask(np.random.default_rng(0)))
+    >>> len(StaticK(pool, 0.5).next(np.random.default_rng(0)))
     6
     """
 
@@ -141,7 +138,7 @@ class Random(_SimpleSample):
 
     >>> from fca.stats.adaptive.pool import make_pool
     >>> pool = make_pool(np.repeat([0, 1, 2], 4), np.zeros(12, int), np.zeros(12, int))
-    >>> len(Random(pool, 0.25).ask(np.random.default_rng(0)))
+    >>> len(Random(pool, 0.25).next(np.random.default_rng(0)))
     3
     """
 
@@ -158,7 +155,7 @@ class Proportional(Policy):
 
     >>> from fca.stats.adaptive.pool import make_pool
     >>> pool, rng = make_pool(None, np.repeat(["cat", "dog"], 6)), np.random.default_rng(0)
-    >>> np.bincount(pool.session[Proportional(pool, 0.5).ask(rng)])
+    >>> np.bincount(pool.session[Proportional(pool, 0.5).next(rng)])
     array([3, 3])
     """
 
@@ -193,9 +190,9 @@ class GreTwoStage(Policy):
     >>> from fca.stats.adaptive.pool import make_pool
     >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
     >>> test, rng = GreTwoStage(pool, 0.25), np.random.default_rng(0)
-    >>> first = test.ask(rng)
-    >>> test.observe(first, np.ones(4, dtype=bool))
-    >>> pool.level[test.ask(rng)]
+    >>> first = test.next(rng)
+    >>> test.record.add(first, np.ones(4, dtype=bool))
+    >>> pool.level[test.next(rng)]
     array([2, 2, 2, 2, 2])
     """
 
@@ -240,9 +237,9 @@ class OptimalAllocation(Policy):
     >>> from fca.stats.adaptive.pool import make_pool
     >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
     >>> test, rng = OptimalAllocation(pool, 0.5), np.random.default_rng(0)
-    >>> first = test.ask(rng)
-    >>> test.observe(first, pool.level[first] < 2)
-    >>> np.bincount(pool.level[test.ask(rng)])
+    >>> first = test.next(rng)
+    >>> test.record.add(first, pool.level[first] < 2)
+    >>> np.bincount(pool.level[test.next(rng)])
     array([5, 4, 5])
     """
 

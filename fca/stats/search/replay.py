@@ -11,8 +11,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Int8
 from scipy.special import expit
 
+from fca.stats.ask import ask_until_done
 from fca.stats.search.domain import Domain
 from fca.stats.search.policies import make_policy
+from fca.stats.search.visits import SearchVisits
 from fca.types import FcaError, check_choice, generator
 
 INTERCEPT, HIGH, FAILING, SCATTERED = 2.2, 4.0, -1.0, 0.04  # logits; share of the subdomains that fail
@@ -85,15 +87,16 @@ def replay(
     batches: images of a first visit, a second, ...; further ones as the last. A visit shows what is left.
     most:    visits; None: as many as there are subdomains.    options: of the policy.
     """
-    policy = make_policy(name, domain, seed, **options)
+    visits = SearchVisits(make_policy(name, domain, seed, **options), len(domain) if most is None else most)
     images = [iter(row[row >= 0].tolist()) for row in right]
     sizes = [chain(batches, repeat(batches[-1])) for _ in right]
-    visits = np.zeros((3, len(domain) if most is None else most), dtype=np.int64)
-    for at in range(visits.shape[1]):
-        subdomain = policy.next(*visits[:, :at])
+
+    def next_images(subdomain: int) -> tuple[int, int]:
         seen = list(islice(images[subdomain], next(sizes[subdomain])))
-        visits[:, at] = subdomain, sum(seen), len(seen)
-    return Replay(*visits)
+        return sum(seen), len(seen)
+
+    ask_until_done(visits, next_images)
+    return Replay(*visits.history)
 
 
 def accuracies(right: Int8[np.ndarray, "subdomains images"]) -> Float[np.ndarray, " subdomains"]:

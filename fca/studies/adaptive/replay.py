@@ -19,8 +19,9 @@ from jaxtyping import Bool, Float, Int
 from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats import adaptive
-from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Policy, Pool, replay, start_policy
+from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Policy, Pool, Rounds, replay, start_policy
 from fca.stats.adaptive.policies import check_budget
+from fca.stats.ask import ask_until_done
 from fca.stats.correlation import kendall
 from fca.stats.intervals import LOG, UNKNOWN, jackknife_interval
 from fca.stats.irt import ItemBank, check_responses, fit_irt
@@ -472,12 +473,13 @@ def on_average(part: pd.DataFrame) -> Line:
 
 def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> TwoStage:
     """A two-stage test replayed on stored responses. Raises FcaError for a pool or budget that it cannot take."""
-    test, rng = GreTwoStage(pool, budget, mapping=MAPPINGS[mapping]), np.random.default_rng(seed)
+    test = GreTwoStage(pool, budget, mapping=MAPPINGS[mapping])
+    rounds = Rounds(test, np.random.default_rng(seed))
+    ask_until_done(rounds, lambda positions: right[positions])
+
     round_of = np.zeros(pool.items, dtype=np.int64)
-    for number in (1, 2):
-        positions = test.ask(rng)
+    for number, positions in enumerate(rounds.positions, start=1):
         round_of[positions] = number
-        test.observe(positions, right[positions])
     return TwoStage(round_of, pool.by_stratum(right & (round_of == 1)) @ POINTS // test.times)
 
 

@@ -23,8 +23,8 @@ def stretches(policy, data, times, budget=0.25, seed=0, model=0, estimator=None)
     pool, rng = make_pool(*data.pool), np.random.default_rng(seed)
     test = start_policy(policy, pool, budget, data.bank)
     for _ in range(times):
-        while len(positions := test.ask(rng)):
-            test.observe(positions, data.correct[model][positions])
+        while len(positions := test.next(rng)):
+            test.record.add(positions, data.correct[model][positions])
         yield pool, test.record, estimate(estimator or ESTIMATOR[policy], pool, test.record, data.bank)
         test.again()
 

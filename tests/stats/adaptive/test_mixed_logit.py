@@ -163,8 +163,8 @@ def test_a_random_sample_that_contradicts_the_model_takes_its_place():
     """After round one, a network that fails where it did well at first: no effect of sessions explains that."""
     pool, correct = sessions_drawn(lambda rng, n: 1.5 * rng.normal(size=(n, 1)), sessions=100)
     test, rng = start_policy("gre_two_stage", pool, 0.25), np.random.default_rng(0)
-    test.observe(first := test.ask(rng), correct[first])
-    test.observe(second := test.ask(rng), np.zeros(len(second), dtype=bool))
+    test.record.add(first := test.next(rng), correct[first])
+    test.record.add(second := test.next(rng), np.zeros(len(second), dtype=bool))
     found = mixed_logit(pool, test.record)
     assert found.warning == MISFIT
     assert found.value == pytest.approx(stratified(pool, test.record.blind).value, abs=1e-12)

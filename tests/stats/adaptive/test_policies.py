@@ -61,18 +61,18 @@ def test_the_second_round_is_the_line_of_the_points_won(mapping, drawn):
     data = drawn(sessions=120)
     pool = make_pool(*data.pool)
     test, rng = GreTwoStage(pool, 0.25, mapping=mapping), np.random.default_rng(0)
-    first = test.ask(rng)
+    first = test.next(rng)
     assert (np.bincount(pool.stratum[first], minlength=360).reshape(-1, 3) == [1, 2, 1]).all()
-    test.observe(first, data.correct[0, first])
-    second = test.ask(rng)
+    test.record.add(first, data.correct[0, first])
+    second = test.next(rng)
     assert not np.intersect1d(first, second).size
     points = np.zeros(120, dtype=int)
     np.add.at(points, pool.session[first], np.array([1, 2, 4])[pool.level[first]] * data.correct[0, first])
     asked = np.bincount(pool.stratum[second], minlength=360).reshape(-1, 3)
     assert (asked == np.array(mapping)[points]).all()
     assert len(np.unique(points)) >= 7
-    test.observe(second, data.correct[0, second])
-    assert not len(test.ask(rng))
+    test.record.add(second, data.correct[0, second])
+    assert not len(test.next(rng))
 
 
 def test_optimal_allocation_spends_a_group_s_rest_evenly_over_sessions(drawn):

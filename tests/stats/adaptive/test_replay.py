@@ -19,8 +19,8 @@ def test_a_replay_is_the_test_by_ask_and_tell(drawn):
     pool = make_pool(*data.pool)
     test, rng = start_policy("gre_two_stage", pool, 0.25), np.random.default_rng([7, 1, 1])
     rounds = 0
-    while len(positions := test.ask(rng)):
-        test.observe(positions, data.correct[1, positions])
+    while len(positions := test.next(rng)):
+        test.record.add(positions, data.correct[1, positions])
         rounds += 1
     assert rounds == 2
     by_hand = estimate("mixed_logit", pool, test.record)
