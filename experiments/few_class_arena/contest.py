@@ -18,9 +18,9 @@ import pandas as pd
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.protocols import grouped_top1
 from fca.store import Store
-from fca.studies.answers import predictions
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.subset_accuracy import accuracy_points, subsets_of
+from fca.studies.predictions import predictions
 from fca.studies.rows import records, select
 from fca.subset import Groups, read_groups
 

@@ -17,7 +17,7 @@ from scipy.special import softmax
 
 from fca.stats.protocols import masked_answers
 from fca.store import Store
-from fca.studies.answers import predictions
+from fca.studies.predictions import predictions
 from fca.studies.rows import records
 
 SUBSETS = (2, 5, 10, None)  # sizes, of 5 draws each; None = all columns

@@ -43,7 +43,7 @@ from fca.stats.features import PENALTIES
 from fca.stats.protocols import logit_columns
 from fca.store.columns import ADAPTATION, CLASSES, COMPAT, LEFT_OUT, PENALTY_BY
 from fca.store.files import write_text
-from fca.studies.answers import predictions
+from fca.studies.predictions import predictions
 from fca.studies.recommend.metric import ACCURACY, BALANCED
 from fca.studies.rows import records
 from fca.tasks.adaptation import GROUP

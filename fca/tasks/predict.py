@@ -28,7 +28,7 @@ from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
 from fca.store.columns import DEVICE, FINGERPRINT_KIND, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, ZERO_SHOT, Row
-from fca.studies.answers import predictions as stored_predictions
+from fca.studies.predictions import predictions as stored_predictions
 from fca.studies.table import LEVEL
 from fca.subset import Groups, read_groups
 from fca.tasks import Setup

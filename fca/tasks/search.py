@@ -28,7 +28,7 @@ from fca.stats.search.explain import find_rules, members
 from fca.stats.search.policies import POLICIES, Policy, make_policy
 from fca.stats.search.visits import SearchVisits
 from fca.store.columns import DEVICE, FINGERPRINT
-from fca.studies.answers import predictions as stored_predictions
+from fca.studies.predictions import predictions as stored_predictions
 from fca.subset import read_groups
 from fca.tasks import Setup
 from fca.tasks.checks import known_keys

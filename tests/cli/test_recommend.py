@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from fca.cli import predict, recommend
 from fca.cli.configure import load_model
 from fca.store import Store, results
-from fca.studies.answers import predictions
+from fca.studies.predictions import predictions
 from fca.studies.recommend import screening
 from fca.training.speed import ProcessorTime
 

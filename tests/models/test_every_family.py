@@ -17,7 +17,7 @@ from fca.cli.configure import load_model
 from fca.data.splits import first_images
 from fca.plugins import check_contract
 from fca.store import Store
-from fca.studies.answers import predictions
+from fca.studies.predictions import predictions
 from fca.types import Model
 
 RECIPE = Path(__file__).parents[2] / "docs" / "recipes" / "model.md"

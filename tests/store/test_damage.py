@@ -26,9 +26,9 @@ from fca.cli.configure import Job, job_of
 from fca.cli.execute import execute
 from fca.store import State, Store, damage, index, results
 from fca.store.files import DamagedFile
-from fca.studies.answers import predictions
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.similarity import Similarity, embedded
+from fca.studies.predictions import predictions
 from fca.studies.rows import every_row, records
 from fca.types import FcaError, Run, Table
 

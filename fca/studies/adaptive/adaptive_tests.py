@@ -14,7 +14,7 @@ from fca.stats.adaptive import TARGETS
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
-from fca.studies.answers import predictions
+from fca.studies.predictions import predictions
 from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, has_levels, pool_of
 from fca.studies.rows import by_version, every_row, narrowed, records, require
 from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled

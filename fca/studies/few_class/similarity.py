@@ -16,8 +16,8 @@ from fca.allowed import Allowed
 from fca.stats.correlation import correlation
 from fca.stats.similarity import class_similarity, fca_released, released_draw, subset_scores
 from fca.store import Store
-from fca.studies.answers import labels_of
 from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, embed_rows, of_one_draw, subsets_of
+from fca.studies.predictions import labels_of
 from fca.studies.rows import Rows, parts, records
 from fca.studies.table import DATASET, ENCODER, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, TableSpec
 from fca.subset import number_of_classes

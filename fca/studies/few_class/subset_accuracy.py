@@ -19,7 +19,7 @@ from fca.stats.chance import guessing
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
-from fca.studies.answers import predictions
+from fca.studies.predictions import predictions
 from fca.studies.rows import Rows, comparable, records, require, select
 from fca.studies.table import (
     CHANCE,

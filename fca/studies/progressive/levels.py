@@ -20,7 +20,8 @@ from fca.stats.adaptive import LEVEL_WEIGHTS, Pool, make_pool
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.protocols import masked_answers
 from fca.store import Store
-from fca.studies.answers import Predictions, answering_rows, predictions
+from fca.studies.answers import answering_rows
+from fca.studies.predictions import Predictions, predictions
 from fca.studies.rows import records, require
 from fca.studies.table import ATTRIBUTE, IMAGE_ID, LABEL, LEVEL
 from fca.types import BEST, LEVELS, Column, FcaError, with_interval

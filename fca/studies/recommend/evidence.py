@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from fca.data.copies import copies_in_test, pictures_of_copies
 from fca.store import Store
 from fca.store.columns import INPUT_SIZE, JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
-from fca.studies.answers import Predictions, predictions
+from fca.studies.predictions import Predictions, predictions
 from fca.studies.recommend.metric import Metric
 from fca.studies.rows import every_row, narrowed, records, without_diverged
 from fca.types import Column

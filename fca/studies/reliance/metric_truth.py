@@ -11,7 +11,7 @@ import pandas as pd
 
 from fca.stats.reliance import class_accuracy, rank_stability, relative_foreground_sensitivity
 from fca.store import Store
-from fca.studies.answers import predictions
+from fca.studies.predictions import predictions
 from fca.studies.rows import by_full_models, every_row, narrowed, parts, records, require
 from fca.studies.table import DATASET, MODEL, RUN_ID, SEED, TOP1, TableSpec, filled
 from fca.types import Column, Table, with_interval

@@ -21,7 +21,7 @@ from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, FRACTION, SIGNED_FRACT
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import ADAPTATION
-from fca.studies.answers import Predictions, labels_of, predictions
+from fca.studies.predictions import Predictions, labels_of, predictions
 from fca.studies.reliance.metric_truth import UNCONFIRMED, verdicts
 from fca.studies.responses import read_responses
 from fca.studies.rows import by_full_models, by_version, every_row, narrowed, parts, records, require

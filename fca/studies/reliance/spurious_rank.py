@@ -23,7 +23,7 @@ from fca.stats.intervals import SIGNED_FRACTION, mean_with_interval, wilson
 from fca.store import Store
 from fca.store.columns import ADAPTATION, Row
 from fca.store.files import DamagedFile
-from fca.studies.answers import predictions
+from fca.studies.predictions import predictions
 from fca.studies.rows import every_row, narrowed, records, require
 from fca.studies.table import DATASET, ENCODER, IMAGE_ID, LABEL, MODEL, RUN_ID, SEED, SPLIT, TableSpec, filled
 from fca.types import Column, FcaError, ImageData, Table, with_interval
