@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 
 from fca.cli.application import CONF, register
 from fca.store import results
-from tests.images import write_images
+from tests.support.images import write_images
 
 # what a machine without a GPU and a network has instead of the paper's data, networks and encoders
 SMALLER = {

@@ -22,8 +22,8 @@ from harness import machine, options, timed
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the server is that of the tests
 
 from fca.torchvision_ops import declare_torchvision_ops
-from tests.report.tracked import begin, done, tracker_in, training
-from tests.report.wandb_server import WandbServer
+from tests.support.tracked import begin, done, tracker_in, training
+from tests.support.wandb_server import WandbServer
 
 declare_torchvision_ops()
 
@@ -33,7 +33,7 @@ DELAY_S = 0.02
 def trained(outputs, seed, epochs, tracked):
     """Seconds of a training's steps and of the whole, with what opens and closes its run in W&B."""
     from fca.training.loop import Place, fit
-    from tests.training.tiny import classifier, examples, recipe
+    from tests.support.tiny import classifier, examples, recipe
 
     run, tracker = training(seed), tracker_in(outputs)
     begin(outputs, run)

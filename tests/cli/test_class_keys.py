@@ -6,7 +6,7 @@ import pytest
 
 from fca.cli.configure import _name_classes, load_data
 from tests.conftest import SMALL
-from tests.images import write_images
+from tests.support.images import write_images
 
 FOLDERS = {  # class folders, what is typed -> the classes that are trained
     (("1", "2", "3", "4", "5"), "[1,2]"): ["1", "2"],

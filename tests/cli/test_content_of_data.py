@@ -16,7 +16,7 @@ from fca.cli import analyse
 from fca.data.content import SWEEP
 from fca.store import Store, results
 from fca.types import Run
-from tests.images import write_images
+from tests.support.images import write_images
 
 EMBED = ["task=embed", "model@encoder=pixels", "dataset=folder", "logger=none"]
 

@@ -11,8 +11,8 @@ from fca.cli import export, predict
 from fca.cli import run as run_door
 from fca.data.image_files import warn_of_left_out
 from fca.store import Store
-from tests.data.test_image_files import tiff
-from tests.data.trees import encoded
+from tests.support.image_samples import tiff
+from tests.support.trees import encoded
 
 TINY = ["logger=none", "recipe.epochs=6", "recipe.min_steps=0", "recipe.batch_size=8", "recipe.lr=0.01"]
 

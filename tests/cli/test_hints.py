@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from fca.cli import analyse, clean, generate, report, results, run
-from tests.images import write_images
+from tests.support.images import write_images
 
 DOORS = {"run": run, "analyse": analyse, "report": report, "generate": generate}
 RAW = ("Could not", "mismatched input", "viable alternative", "Lexer", "defaults list", "full_key", "Traceback", "EOF")

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from fca.stats.features import fit_probe
-from tests.cli.test_more_images_experiment import features
-from tests.stats.test_probe import clouds
+from tests.support.clouds import clouds
+from tests.support.features_of_data import features
 
 
 def start(n=30, pool=60, seed=0):

@@ -5,7 +5,6 @@ import shlex
 
 import numpy as np
 import pytest
-from PIL import Image
 from safetensors.torch import save_file
 
 from fca.cli import predict, recommend
@@ -14,21 +13,10 @@ from fca.store import Store, results
 from fca.studies.predictions import predictions
 from fca.studies.recommend import screening
 from fca.training.speed import ProcessorTime
+from tests.support.coloured_folder import folder_of_colours
 
 FEW = ["packages=[]", "candidates=[test_vit]", "minutes=0.5", "threads=1", "device=cpu", "logger=none"]
 FEW += ["recipe.epochs=3", "recipe.min_steps=30", "machine.workers=1"]
-
-
-def folder_of_colours(root, per_class=30):
-    """Red, green and blue squares with noise, in a folder a class."""
-    rng = np.random.default_rng(0)
-    for channel, name in enumerate(("red", "green", "blue")):
-        (root / name).mkdir(parents=True)
-        for i in range(per_class):
-            pixels = rng.integers(0, 120, (32, 32, 3), dtype=np.uint8)
-            pixels[..., channel] += 100
-            Image.fromarray(pixels).save(root / name / f"{i}.png")
-    return root
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 from fca.cli import analyse, main, report, run
 from fca.types import FcaError
-from tests.images import write_images
+from tests.support.images import write_images
 
 ROOT = Path(__file__).parents[2]
 

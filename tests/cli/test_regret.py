@@ -9,7 +9,7 @@ import regret
 
 from fca.cli.configure import load_model
 from fca.stats.candidate_accuracy import COLUMNS
-from tests.cli.test_recommend import folder_of_colours
+from tests.support.coloured_folder import folder_of_colours
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from fca.cli import report
 from fca.store import results
 from fca.subset import draw_subset
 from tests.conftest import SMALL
-from tests.images import write_images
-from tests.wandb_files import folders, written
+from tests.support.images import write_images
+from tests.support.wandb_files import folders, written
 
 GRID = ["-m", "model=test_resnet", "subset.ncl=2,3", "subset.seed=0,1", *SMALL]
 

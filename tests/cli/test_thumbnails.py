@@ -16,7 +16,7 @@ from fca.cli.configure import store_with_images
 from fca.data.folder import Folder
 from fca.report.pictures import THUMBNAIL, URI, large_pictures, pictures
 from fca.types import Table
-from tests.data.trees import grid, plant, png
+from tests.support.trees import grid, plant, png
 
 SHOWN = ["cat/2.png", "dog/0.png", "cat/2.png"]
 

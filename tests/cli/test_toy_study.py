@@ -10,7 +10,7 @@ import pytest
 
 from fca.cli import report
 from fca.plugins import use_plugins
-from tests.wandb_files import folders, written
+from tests.support.wandb_files import folders, written
 
 OLD_STORE = Path(__file__).parents[1] / "store" / "old_store.zip"
 

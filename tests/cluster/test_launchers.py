@@ -5,30 +5,16 @@ import os
 import re
 import subprocess
 from collections import Counter
-from pathlib import Path
 
 import psutil
 import pytest
 
 from fca.store import results
 from tests.cluster.conftest import wait_until
+from tests.support.launcher_lab import ENGINES, LAB, SLURM
 
 pytestmark = pytest.mark.slow
 
-LAB = Path(__file__).parent / "lab"
-LOCAL_RAY = [
-    "num_cpus=2",
-    "include_dashboard=false",
-    "_node_ip_address=127.0.0.2",
-]  # Ray takes 127.0.0.1 for another name of the machine
-SLURM = ["hydra/launcher=submitit_slurm", "hydra.launcher.cpus_per_task=1", "hydra.launcher.signal_delay_s=10"]
-ENGINES = {
-    "basic": [],
-    "joblib": ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
-    "gpus": ["hydra/launcher=gpus", "machine.accelerator=cpu", "hydra.launcher.slots_per_gpu=2"],
-    "ray": ["hydra/launcher=ray", *(f"+hydra.launcher.ray.init.{word}" for word in LOCAL_RAY)],
-    "slurm": SLURM,
-}
 PARAMS = {name: pytest.param(name, marks=[pytest.mark.slurm] if name == "slurm" else []) for name in ENGINES}
 
 

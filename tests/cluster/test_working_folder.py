@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fca.store import results
-from tests.cluster.test_launchers import ENGINES, LAB
+from tests.support.launcher_lab import ENGINES, LAB
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,8 @@ from fca.data.webdataset import WebDataset
 from fca.store import Store
 from fca.tasks.describe import described, findings, summary
 from fca.types import UnreadableImage
-from tests.data.test_image_files import samples, shard
-from tests.data.trees import VAL, encoded
+from tests.support.image_samples import samples, shard
+from tests.support.trees import VAL, encoded
 
 PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
 FEW = "16-bit file that uses few of its bits"

@@ -15,7 +15,7 @@ from fca.data.files import decode
 from fca.data.hf import HuggingFace
 from fca.data.webdataset import WebDataset, keys_of
 from fca.types import FcaError, UnreadableImage
-from tests.data.trees import VAL, png
+from tests.support.trees import VAL, png
 
 IMAGES = [png(seed) for seed in range(8)]
 LABELS = [0, 1, 0, 1, 1, 0, 1, 0]

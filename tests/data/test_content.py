@@ -24,7 +24,7 @@ from fca.data.manifest import Manifest
 from fca.data.pixels import open_pixels
 from fca.geometry import ResizeCrop
 from fca.types import FcaError
-from tests.data.trees import VAL, encoded, grid, pack, plant
+from tests.support.trees import VAL, encoded, grid, pack, plant
 
 PATHS = grid("train", "test")
 

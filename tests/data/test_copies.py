@@ -12,8 +12,8 @@ from fca.data.folder import Folder
 from fca.data.manifest import Manifest
 from fca.data.splits import Share, as_trained_on, cut_as_before, for_training, held_out
 from fca.tasks.describe import described, findings, summary
-from tests.data.test_splits import data_of
-from tests.data.trees import VAL
+from tests.support.split_data import data_of
+from tests.support.trees import VAL
 
 CLASSES = ("cat", "dog", "fox")
 

@@ -6,7 +6,7 @@ from PIL import Image
 
 from fca.data.files import decode, decode_mask, upright_size
 from fca.types import UnreadableImage
-from tests.data.trees import encoded
+from tests.support.trees import encoded
 
 RGB = np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)
 

@@ -10,8 +10,8 @@ from fca.data.manifest import Manifest
 from fca.data.splits import Share
 from fca.store import Store, results
 from fca.tasks.describe import described, findings, summary
-from tests.data.test_duplicates import again, crops
-from tests.data.trees import VAL, encoded, grid, plant, png
+from tests.support.copied_images import again, crops
+from tests.support.trees import VAL, encoded, grid, plant, png
 
 
 @pytest.fixture

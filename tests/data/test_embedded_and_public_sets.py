@@ -9,7 +9,7 @@ from fca.data.arrays import Cifar, Digits
 from fca.data.splits import Share
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError
-from tests.data.trees import VAL
+from tests.support.trees import VAL
 
 declare_torchvision_ops()
 from torchvision import datasets  # noqa: E402  after the operators are declared

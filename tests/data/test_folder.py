@@ -8,7 +8,7 @@ import pytest
 
 from fca.data.folder import Folder
 from fca.types import FcaError, UnreadableImage
-from tests.data.trees import VAL, grid, pack, plant, png
+from tests.support.trees import VAL, grid, pack, plant, png
 
 
 @pytest.fixture(params=["directory", "zip"])

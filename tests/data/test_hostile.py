@@ -24,7 +24,7 @@ from fca.data.public import lines
 from fca.report.pictures import URI, picture
 from fca.tasks.describe import described, findings
 from fca.types import FcaError, UnreadableImage
-from tests.data.trees import VAL, encoded, grid, pack, patched, plant, png
+from tests.support.trees import VAL, encoded, grid, pack, patched, plant, png
 
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
 

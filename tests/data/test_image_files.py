@@ -2,8 +2,6 @@
 
 import io
 import logging
-import struct
-import tarfile
 import zipfile
 from importlib.util import find_spec
 
@@ -17,7 +15,8 @@ from fca.data.folder import Folder
 from fca.data.image_files import sorted_files
 from fca.data.webdataset import WebDataset
 from fca.types import FcaError, UnreadableImage
-from tests.data.trees import VAL, encoded, grid, plant
+from tests.support.image_samples import samples, shard, tiff
+from tests.support.trees import VAL, encoded, grid, plant
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 16, 3), dtype=np.uint8))
 SUFFIXES_OF = {
@@ -53,14 +52,6 @@ OTHERS = {
     "11": b"\n\x05\x01\x08 a text",  # and as a PCX
     "12.dat": b"\x00\x00\x01\x00" + bytes(40),  # and as an ICO
 }
-
-
-def tiff(tags, magic=b"II\x2a\x00"):
-    """A little-endian TIFF of one grey pixel, with these tags besides: (tag, value)."""
-    base = {256: 1, 257: 1, 258: 8, 259: 1, 262: 1, 273: 0, 277: 1, 278: 1, 279: 1} | dict(tags)
-    base[273] = 8 + 2 + 12 * len(base) + 4
-    lines = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in sorted(base.items()))
-    return magic + struct.pack("<IH", 8, len(base)) + lines + bytes(4) + b"\x80"
 
 
 NOT_READ = {
@@ -241,20 +232,6 @@ def test_what_systems_add_is_hidden(rooted, caplog, place, folder):
 
 
 # Shards.
-
-
-def shard(path, members):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as file:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            file.addfile(info, io.BytesIO(content))
-    return str(path.parent)
-
-
-def samples(contents):
-    return {f"{key}.cls": str(at % 2).encode() for at, key in enumerate(contents)}
 
 
 def test_a_sample_of_a_shard_has_its_image_under_any_suffix(tmp_path):

@@ -7,8 +7,8 @@ from fca.data.public import ImageNet
 from fca.data.splits import Share, for_training
 from fca.store import Store
 from fca.types import FcaError
-from tests.data import public_trees
-from tests.data.trees import VAL
+from tests.support import public_trees
+from tests.support.trees import VAL
 
 TENCH, CRANE, SNAIL = "n01440764", "n02012849", "n01944390"
 

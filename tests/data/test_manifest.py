@@ -9,8 +9,8 @@ from PIL import Image
 
 from fca.data.manifest import Manifest
 from fca.types import FcaError, UnreadableImage
-from tests.data.trees import VAL, encoded, pack, plant
-from tests.images import write_images
+from tests.support.images import write_images
+from tests.support.trees import VAL, encoded, pack, plant
 
 PATHS = ["shots/a.png", "shots/b.png", "shots/c.png", "shots/d.png"]
 

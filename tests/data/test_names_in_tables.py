@@ -21,7 +21,7 @@ from fca.data.webdataset import WebDataset
 from fca.names import comparable
 from fca.subset import Groups, named_subset, read_groups
 from fca.types import FcaError
-from tests.images import write_images
+from tests.support.images import write_images
 
 VAL = Share(0.25, 0)
 PATHS = [f"{k}.bmp" for k in range(8)]

@@ -19,7 +19,7 @@ from fca.data.pixels import open_originals, open_pixels
 from fca.geometry import ResizeCrop
 from fca.store.files import write_whole
 from fca.types import UnreadableImage
-from tests.data.trees import VAL, encoded, grid, pack, plant, png
+from tests.support.trees import VAL, encoded, grid, pack, plant, png
 
 FORK = multiprocessing.get_context("fork")
 

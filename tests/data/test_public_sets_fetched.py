@@ -15,10 +15,10 @@ from fca.data import public
 from fca.data.public import Caltech, Cub200, Dtd, Food101, Gtsrb, found
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError
-from tests.data import public_trees
-from tests.data.public_trees import md5, packed
-from tests.data.test_public_sets import TEST
-from tests.data.trees import VAL
+from tests.support import public_trees
+from tests.support.public_set_files import TEST
+from tests.support.public_trees import md5, packed
+from tests.support.trees import VAL
 
 declare_torchvision_ops()
 from torchvision import datasets  # noqa: E402  after the operators are declared

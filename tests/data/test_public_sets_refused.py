@@ -10,9 +10,9 @@ import pytest
 from fca.data.arrays import Cifar
 from fca.data.public import Caltech
 from fca.types import FcaError, UnreadableImage
-from tests.data import public_trees
-from tests.data.test_public_sets import NAMES, TEST, load
-from tests.data.trees import VAL
+from tests.support import public_trees
+from tests.support.public_set_files import NAMES, TEST, load
+from tests.support.trees import VAL
 
 BRING = {
     "caltech101": "caltech-101.zip of https://data.caltech.edu",

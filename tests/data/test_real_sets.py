@@ -13,8 +13,8 @@ from fca.data.manifest import Manifest
 from fca.data.splits import for_training
 from fca.tasks.describe import described, summary
 from fca.types import FcaError, UnreadableImage
-from tests.data.test_duplicates import COPIES
-from tests.data.trees import VAL
+from tests.support.copied_images import COPIES
+from tests.support.trees import VAL
 
 pytestmark = pytest.mark.real
 

@@ -8,7 +8,7 @@ import pytest
 from fca.data import sizes
 from fca.data.sizes import any_above_reference
 from fca.types import UnreadableImage
-from tests.shifts.photographs import data_of
+from tests.support.photographs import data_of
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,13 @@
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fca.data.given_splits import split_meanings
-from fca.data.splits import Share, assemble, fixed_draw, for_training, held_out
+from fca.data.splits import Share, fixed_draw, for_training, held_out
 from fca.types import FcaError
-from tests.data.trees import VAL
+from tests.support.split_data import data_of
+from tests.support.trees import VAL
 
 
 def listed(sizes, split=None):
@@ -15,10 +15,6 @@ def listed(sizes, split=None):
     ids = [f"{split or ''}{label}/{i}" for label, n in sizes.items() for i in range(n)]
     frame = pd.DataFrame({"image_id": ids, "label": [label for label, n in sizes.items() for _ in range(n)]})
     return frame if split is None else frame.assign(split=split)
-
-
-def data_of(frame, **options):
-    return assemble("set", frame, lambda _: np.zeros((1, 1, 3), np.uint8), options.pop("val", VAL), **options)
 
 
 CLASS_SIZES = st.dictionaries(st.sampled_from("abcdef"), st.integers(2, 40), min_size=2)

@@ -13,7 +13,7 @@ from fca.data.folder import Folder
 from fca.data.manifest import Manifest
 from fca.data.splits import Share, as_trained_on, assemble, for_training, group_sides, held_out
 from fca.types import FcaError
-from tests.data.trees import VAL, grid, pack, plant
+from tests.support.trees import VAL, grid, pack, plant
 
 TRACKS = st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(1, 9), min_size=2, max_size=9), min_size=2)
 PATIENTS = st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers(1, 6), min_size=1), min_size=3, max_size=8)

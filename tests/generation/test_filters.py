@@ -5,7 +5,7 @@ import pytest
 from scipy.special import softmax
 
 from fca.generation.filters import Filter, NoFilter, PromptFilter
-from tests.tasks.search_lab import domain
+from tests.support.search_task import domain
 
 SPACE = domain().space
 LOGITS = np.random.default_rng(3).normal(0, 2, (40, len(SPACE)))

@@ -12,7 +12,7 @@ from fca.tasks.generate import generate
 from fca.tasks.generate.folder import Folder
 from fca.tasks.generate.masks import add_masks
 from fca.types import FcaError
-from tests.tasks.painter import Painter, plan
+from tests.support.painter import Painter, plan
 
 CAT, DOG = "n01/size/medium/01-5", "n02/view/hard/00-7"
 

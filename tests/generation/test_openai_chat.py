@@ -8,12 +8,7 @@ from fca.generation import Refused, Unavailable, Writer
 from fca.generation.openai_api import OpenAIChat
 from fca.types import FcaError
 from tests.generation.conftest import chat_reply, failure
-
-NINE = [f"A car, harder by {number}." for number in range(1, 10)]
-
-
-def as_json(texts):
-    return json.dumps({str(number): text for number, text in enumerate(texts, 1)})
+from tests.support.chat import NINE, as_json
 
 
 def chat(service, **more):

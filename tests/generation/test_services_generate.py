@@ -7,7 +7,7 @@ import pytest
 
 from fca.cli import generate
 from tests.generation.conftest import SECRET, chat_reply, failure, image_reply
-from tests.generation.test_openai_chat import NINE, as_json
+from tests.support.chat import NINE, as_json
 
 IMAGE, DESCRIBED = image_reply(np.arange(8 * 8 * 3).reshape(8, 8, 3)), chat_reply(as_json(NINE))
 PLAN = """\

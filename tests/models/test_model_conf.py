@@ -9,9 +9,8 @@ from fca.models import torchvision_models as torchvision_network
 from fca.models.networks import logit_layers
 from fca.models.torchvision_models import TorchvisionModel
 from fca.types import Classifier, FcaError, Geometry
+from tests.support.named_models import NAMED
 
-GENERIC = {"grouped", "mmpretrain", "open_clip", "resnet50_robust", "compiled", "onnx", "run", "timm", "torchvision"}
-NAMED = sorted({path.stem for path in (CONF / "model").glob("*.yaml")} - GENERIC)
 WITHOUT_WEIGHTS = ("fca.models.handmade", "fca.models.own", "fca.models.pair")
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from fca.types import Model
-from tests.models.test_model_conf import NAMED
+from tests.support.named_models import NAMED
 
 ALIASES = {"vit_b16": "vit_base_patch16"}  # two names of one network: their runs are the same runs
 

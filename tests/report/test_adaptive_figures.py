@@ -9,8 +9,8 @@ from fca.report import style
 from fca.studies.adaptive import figures
 from fca.studies.adaptive.adaptive_tests import AdaptiveTests
 from fca.studies.adaptive.replay import AdaptiveReplay
-from tests.report.invented_adaptive import tables
-from tests.report.specs import FigureClaims, drawn_findings, marks, sentences_of, values
+from tests.support.figure_claims import FigureClaims, drawn_findings, marks, sentences_of, values
+from tests.support.invented_adaptive import tables
 
 
 class TestEveryFigure(FigureClaims):

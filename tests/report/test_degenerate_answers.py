@@ -18,7 +18,7 @@ from fca.report.page import _NUMBER
 from fca.studies import few_class
 from fca.studies.table import TableSpec
 from fca.types import Column
-from tests.report.specs import sentences_of
+from tests.support.figure_claims import sentences_of
 
 STUDIES = sorted(path.parent.name for path in Path(few_class.__file__).parent.parent.glob("*/__init__.py"))
 MODULES = {study: importlib.import_module(f"fca.studies.{study}.figures") for study in STUDIES}

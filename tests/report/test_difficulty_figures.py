@@ -13,7 +13,7 @@ from fca.studies.few_class.difficulty_map import QUANTILES, RANDOM_MEAN, Difficu
 from fca.studies.few_class.figures import difficulty, similarity
 from fca.studies.few_class.similarity import RELEASED, RELEASED_AGREEMENT, Similarity
 from fca.types import Table
-from tests.report.specs import FigureClaims, drawn_findings, marks, sentences_of, values
+from tests.support.figure_claims import FigureClaims, drawn_findings, marks, sentences_of, values
 
 RELEASED_KEYS = ("released", "released_agreement")
 SHOWN = [

@@ -10,8 +10,8 @@ from fca.report import style
 from fca.studies.few_class.accuracy import DCN
 from fca.studies.few_class.figures import accuracy, similarity
 from fca.types import Table
-from tests.report.invented import tables
-from tests.report.specs import drawn, marks, parts, values
+from tests.support.figure_claims import drawn, marks, parts, values
+from tests.support.invented import tables
 
 FIGURES = {
     accuracy.accuracy_figure: ("accuracy_points", "accuracy"),

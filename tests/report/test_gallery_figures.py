@@ -16,10 +16,10 @@ from fca.report.page import Page, Section, grid, render
 from fca.report.pictures import data_uri, is_pictures, picture, png_of
 from fca.studies.irt.figures import labels
 from fca.studies.irt.gallery import GALLERY, PREDICTED
-from tests.report.invented import run_rows
-from tests.report.invented import tables as invented_tables
-from tests.report.specs import computes, sentences_of, values
-from tests.report.test_page import Parts
+from tests.support.figure_claims import computes, sentences_of, values
+from tests.support.invented import run_rows
+from tests.support.invented import tables as invented_tables
+from tests.support.page_parts import Parts
 
 RED = (220, 20, 30)
 

@@ -6,8 +6,8 @@ import pytest
 from fca.report import style
 from fca.studies.progressive import figures
 from fca.studies.progressive.hierarchy import Hierarchy
-from tests.report.specs import computes, drawn, marks, refuses_empty, sentences_of, values
-from tests.studies.steps_lab import able, respond, steps_lab
+from tests.support.figure_claims import computes, drawn, marks, refuses_empty, sentences_of, values
+from tests.support.steps_lab import able, respond, steps_lab
 
 MODELS = 5
 

@@ -25,7 +25,7 @@ from fca.studies.irt.irt import (
     severity_shares,
 )
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects
-from tests.report.specs import computes, drawn, drawn_findings, marks, parts, sentences_of, values
+from tests.support.figure_claims import computes, drawn, drawn_findings, marks, parts, sentences_of, values
 
 FIGURES = drawn_findings(Irt(), Reliability())
 KNOWN = {finding.key: finding for finding in FIGURES}

@@ -23,7 +23,7 @@ from fca.studies.irt.label_errors import (
     VERDICT,
     LabelErrors,
 )
-from tests.report.specs import computes, drawn_findings, marks, refuses_empty, sentences_of, values
+from tests.support.figure_claims import computes, drawn_findings, marks, refuses_empty, sentences_of, values
 
 FIGURES = drawn_findings(LabelErrors())
 

@@ -9,9 +9,9 @@ from fca.report import style
 from fca.studies.progressive import figures
 from fca.studies.progressive.attribute_levels import AttributeLevels
 from fca.studies.progressive.validate_levels import ValidateLevels
-from tests.report.specs import computes, drawn, marks, refuses_empty, values
-from tests.studies.steps_lab import able, items_of, respond, steps_lab
-from tests.studies.test_gallery import describe
+from tests.support.described import describe
+from tests.support.figure_claims import computes, drawn, marks, refuses_empty, values
+from tests.support.steps_lab import able, items_of, respond, steps_lab
 
 MODELS, ATTRIBUTES, CLASSES = 3, 2, 4
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
@@ -14,39 +13,12 @@ from fca.studies.few_class.accuracy import GAP, FewClass
 from fca.studies.few_class.correlation import CORRELATION, Correlation
 from fca.studies.table import NO_MEAN_INTERVAL
 from fca.types import FcaError, Table
-from tests.report.invented import ANALYSES, COLUMNS, results, run_rows, tables
+from tests.support.invented import ANALYSES, COLUMNS, results, run_rows, tables
+from tests.support.page_parts import Parts
 
 REPORT = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"], {})
 A_TABLE = Table("t", "?", "eq. 1", pd.DataFrame({"ncl": [2]}), {}, ())
 A_PAGE = Page("x", [], [Section("a", "A", None, (A_TABLE,), "why")], run_rows(tables()), "fca report")
-
-
-class Parts(HTMLParser):
-    """Attributes of all elements, visible text, and the embedded data."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags, self.words, self.data, self.styles, self.inside = [], [], "", "", ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        self.inside = dict(attrs).get("id", tag) if tag in ("script", "style") else self.inside
-
-    def handle_endtag(self, tag):
-        self.inside = "" if tag in ("script", "style") else self.inside
-
-    def handle_data(self, data):
-        if self.inside == "data":
-            self.data += data
-        elif self.inside == "style":
-            self.styles += data
-        elif self.inside != "script":
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.words))
 
 
 def parsed(folder: Path) -> Parts:

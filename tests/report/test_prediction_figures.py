@@ -12,7 +12,7 @@ from fca.studies.few_class.figures import prediction as figures
 from fca.studies.few_class.figures.prediction import prediction_statements, simss_statements
 from fca.studies.few_class.prediction import PREDICTION, PREDICTORS, Prediction, judged
 from fca.subset import draw_subset
-from tests.report.specs import drawn, drawn_findings, sentences_of
+from tests.support.figure_claims import drawn, drawn_findings, sentences_of
 
 SPREAD = {"simss": 0.4, "separation": 0.6, "intra": 3, "inter": 3, "silhouette": 0.5, "knn": 0.3, "probe": 0.2}
 DRAWS = {

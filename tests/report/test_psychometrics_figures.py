@@ -17,7 +17,7 @@ from fca.studies.psychometrics.information import Information
 from fca.studies.psychometrics.item_fit import ItemFit
 from fca.studies.psychometrics.severity_facet import SEVERITY_FACET, SeverityFacet
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
-from tests.report.specs import FigureClaims, sentences_of
+from tests.support.figure_claims import FigureClaims, sentences_of
 
 
 def tables(subjects=24, images=40, severities=(0, 1, 3)):

@@ -16,7 +16,7 @@ from fca.studies.irt.class_robustness import (
     shown_severities,
 )
 from fca.studies.irt.figures import classes as drawings
-from tests.report.specs import computes, drawn, drawn_findings, marks, refuses_empty, sentences_of, values
+from tests.support.figure_claims import computes, drawn, drawn_findings, marks, refuses_empty, sentences_of, values
 
 FIGURES = {finding.key: finding for finding in drawn_findings(ClassRobustness())}
 SPECS = {spec.name: spec for spec in ClassRobustness.tables}

@@ -8,7 +8,7 @@ import pytest
 from fca.report.finding import findings_of
 from fca.studies.search.benchmark import POLICY, SearchBenchmark
 from fca.studies.search.figures import benchmark as figures
-from tests.report.specs import FigureClaims, marks, sentences_of, values
+from tests.support.figure_claims import FigureClaims, marks, sentences_of, values
 
 CURVES = ("accuracy", "running_mean", "coverage")
 

@@ -16,7 +16,7 @@ from fca.studies.irt.difficulty_segments import (
     shown_subjects,
 )
 from fca.studies.irt.figures import classes as drawings
-from tests.report.specs import FigureClaims, drawn_findings, marks, sentences_of, values
+from tests.support.figure_claims import FigureClaims, drawn_findings, marks, sentences_of, values
 
 SPECS = {spec.name: spec for spec in DifficultySegments.tables}
 NAMES = ["easy", "med_easy", "med_hard", "hard"]

@@ -18,8 +18,8 @@ from fca.report.tracking import NoTracker
 from fca.report.tracking.tables import scalars
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import Column, FcaError, Table
-from tests.report.tracked import TYPED, begin, done, prediction, score, tracker_in, training
-from tests.wandb_files import folders, inspect, written
+from tests.support.tracked import TYPED, begin, done, prediction, score, tracker_in, training
+from tests.support.wandb_files import folders, inspect, written
 
 ABOUT = {"report": "few_class", "query": "ncl <= 5", "command": "fca report", "commit": "abc"}
 

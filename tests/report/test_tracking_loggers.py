@@ -7,7 +7,7 @@ import yaml
 from fca.report.tracking import loggers
 from fca.report.tracking.loggers import LightningTracker
 from fca.types import FcaError
-from tests.report.tracked import begin, done, prediction, training
+from tests.support.tracked import begin, done, prediction, training
 
 
 @pytest.fixture

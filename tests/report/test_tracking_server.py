@@ -18,9 +18,9 @@ from fca.cli import wandb as cli
 from fca.report.tracking import runs, sync
 from fca.store import results
 from tests.conftest import SMALL
-from tests.report.tracked import begin, done, prediction, tracker_in, training
-from tests.report.wandb_server import WandbServer
-from tests.wandb_files import folders, written
+from tests.support.tracked import begin, done, prediction, tracker_in, training
+from tests.support.wandb_files import folders, written
+from tests.support.wandb_server import WandbServer
 
 OLD_STORE = Path(__file__).parents[1] / "store" / "old_store.zip"
 BROKEN = ("stalls", 500, 429, "refuses")

@@ -10,8 +10,8 @@ from fca.report import style
 from fca.studies.few_class.figures.variance import variance_figure, variance_statements
 from fca.studies.few_class.variance import VARIANCE, variance
 from fca.types import Table
-from tests.report.specs import computes, marks, parts, sentences_of, values
-from tests.report.test_comparison_figures import points
+from tests.support.figure_claims import computes, marks, parts, sentences_of, values
+from tests.support.subset_points import points
 
 SOURCES = {
     "subset": "draw of the classes",

@@ -9,7 +9,7 @@ import pytest
 
 from fca.shifts.constants import PUBLISHED
 from fca.shifts.corruption import corrupted, draws
-from tests.shifts.photographs import photograph
+from tests.support.photographs import photograph
 
 pytestmark = pytest.mark.slow  # theirs draws glass blur pixel by pixel
 

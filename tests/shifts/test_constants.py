@@ -9,7 +9,7 @@ from skimage.filters import gaussian
 
 from fca.shifts.constants import CONSTANTS, PUBLISHED, constants
 from fca.shifts.corruption import KINDS, corrupted
-from tests.shifts.photographs import photograph
+from tests.support.photographs import photograph
 
 CIFAR, TINY, IMAGENET = (32, 32), (64, 64), (224, 224)
 

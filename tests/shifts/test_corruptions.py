@@ -7,7 +7,7 @@ from fca.shifts import Clean, Shifts
 from fca.shifts.constants import CONSTANTS, PUBLISHED
 from fca.shifts.corruption import Corruption, Corruptions, corrupted, draws
 from fca.types import FcaError, Shift
-from tests.shifts.photographs import data_of, photograph
+from tests.support.photographs import data_of, photograph
 
 EVERY_KIND = list(CONSTANTS)
 KINDS = list(PUBLISHED)

@@ -22,7 +22,7 @@ from fca.shifts.operations import (
     wobble,
 )
 from fca.types import generator
-from tests.shifts.photographs import photograph
+from tests.support.photographs import photograph
 
 CLOSE = 2e-5  # float32 in [0, 1] after some tens of sums, a two-hundredth of a level
 

@@ -16,7 +16,7 @@ from fca.geometry import REFERENCE, ResizeCrop
 from fca.shifts.constants import PUBLISHED
 from fca.shifts.corruption import Corruption
 from fca.store import Store
-from tests.shifts.photographs import data_of
+from tests.support.photographs import data_of
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -18,7 +18,7 @@ from fca.geometry import ResizeCrop  # noqa: E402
 from fca.shifts import Clean  # noqa: E402
 from fca.shifts.corruption import Corruption, corrupted  # noqa: E402
 from fca.types import generator  # noqa: E402
-from tests.shifts.photographs import data_of, photograph  # noqa: E402
+from tests.support.photographs import data_of, photograph  # noqa: E402
 
 IMAGENET_C = Compose([Resize(256, InterpolationMode.BILINEAR), CenterCrop(224)])
 NETWORK = ResizeCrop(224, 0.875, "bicubic")  # of most published networks

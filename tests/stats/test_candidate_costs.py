@@ -11,7 +11,7 @@ from fca.studies.recommend.evidence import Program
 from fca.studies.recommend.expected import as_candidates, known_jobs
 from fca.studies.recommend.metric import Metric
 from fca.types import FcaError
-from tests.stats.test_candidate_accuracy import HYPERPARAMETERS, RECORDS, THREE
+from tests.support.recorded_jobs import HYPERPARAMETERS, RECORDS, THREE
 
 
 def forecast_of_three():

@@ -6,7 +6,7 @@ import pytest
 from fca.stats.features import fit_probe
 from fca.stats.nested_subsets import MOST_SHUFFLES, measure, nested_parts, possible_halvings
 from fca.types import FcaError
-from tests.stats.test_probe import clouds
+from tests.support.clouds import clouds
 
 
 def test_parts_are_nested_and_even_in_every_class_and_keep_groups_whole():

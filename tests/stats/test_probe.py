@@ -9,13 +9,7 @@ from fca.stats import features as probe
 from fca.stats.decision import accuracy_draws
 from fca.stats.features import FOLDS, PENALTIES, fit_probe, representative_rows, temperature
 from fca.types import FcaError
-
-
-def clouds(n, features, classes=3, spread=1.5, seed=0):
-    rng = np.random.default_rng(seed)
-    labels = np.arange(n) % classes
-    centres = np.random.default_rng(99).normal(size=(classes, features))
-    return (centres[labels] + spread * rng.normal(size=(n, features)) + 5).astype(np.float16), labels
+from tests.support.clouds import clouds
 
 
 def refitted(x, y, together, penalty):

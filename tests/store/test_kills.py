@@ -1,8 +1,8 @@
-"""Three of the kills of tests/store/kill_trial.py, of each kind."""
+"""Three of the kills of tests/support/kill_trial.py, of each kind."""
 
 import pytest
 
-from tests.store.kill_trial import trial
+from tests.support.kill_trial import trial
 
 
 @pytest.mark.slow

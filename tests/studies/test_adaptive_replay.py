@@ -17,7 +17,7 @@ from fca.studies.adaptive.pools import answers_of, of_levels
 from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Setting, banks_of_others, overall, replays, two_stage
 from fca.studies.progressive.levels import levels_of, pool_of, responses_by_level, sessions_of
 from fca.types import FcaError
-from tests.studies.steps_lab import able, items_of, respond, steps_lab
+from tests.support.steps_lab import able, items_of, respond, steps_lab
 
 NAMES = ["adaptive_errors", "adaptive_methods", "adaptive_curves", "adaptive_exposure"]
 NAMES += ["adaptive_asked", "adaptive_trajectories", "adaptive_sessions"]

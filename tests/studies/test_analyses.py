@@ -24,14 +24,14 @@ from fca.studies.few_class.similarity import Similarity
 from fca.studies.few_class.variance import Variance
 from fca.subset import draw_subset
 from fca.types import FcaError, Table
-from tests.studies import search_lab
 from tests.studies.conftest import RECIPE, Lab, copy_of
-from tests.studies.test_adaptive_tests import live
-from tests.studies.test_metric_truth import cue_data, network
-from tests.studies.test_object_statistics import salient
-from tests.studies.test_recommendation import recommended_study  # noqa: F401
-from tests.studies.test_search_benchmark import searched
+from tests.support import searched_store as search_lab
 from tests.support.columns import task_columns
+from tests.support.cue_data import cue_data, network
+from tests.support.live_tests import live
+from tests.support.recommended import recommended_study  # noqa: F401
+from tests.support.salient import salient
+from tests.support.searched import searched
 
 JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
 SMALL = {"adaptive_asked", "adaptive_trajectories", "adaptive_sessions"}  # empty below nine images a session

@@ -6,8 +6,8 @@ import pytest
 from fca.stats.intervals import wilson
 from fca.studies.progressive.attribute_levels import AttributeLevels
 from fca.studies.progressive.figures import steps_statements
-from tests.report.specs import sentences_of
-from tests.studies.steps_lab import LEVELS, able, items_of, respond, steps_lab
+from tests.support.figure_claims import sentences_of
+from tests.support.steps_lab import LEVELS, able, items_of, respond, steps_lab
 
 
 def tables(lab):

@@ -10,7 +10,7 @@ from fca.studies.irt.class_robustness import ClassRobustness, shown_classes
 from fca.studies.irt.fits import fitted
 from fca.types import FcaError
 from tests.studies.conftest import KEYS, Lab, images
-from tests.studies.shifted_lab import FOG, GLOW, shifted
+from tests.support.shifted_lab import FOG, GLOW, shifted
 
 pytestmark = pytest.mark.slow  # many fits
 

@@ -14,7 +14,7 @@ from fca.store import Store
 from fca.studies.search.failures import FailureSearch
 from fca.types import FcaError
 from tests.studies.conftest import Lab
-from tests.studies.search_lab import arrays_of, searched, small_domain
+from tests.support.searched_store import arrays_of, searched, small_domain
 
 DOMAIN = small_domain()
 SOME = np.random.default_rng(1).permutation(len(DOMAIN))[:40]

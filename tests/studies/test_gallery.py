@@ -1,31 +1,17 @@
 """The gallery shows the right images, tells what was said, and finds their pictures in the store."""
 
-import base64
 import re
-from io import BytesIO
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from fca.store import Store
 from fca.studies.irt.figures.labels import gallery_statements
 from fca.studies.irt.gallery import ACROSS, Gallery
 from fca.types import FcaError
-from tests.report.specs import sentences_of
-from tests.studies.test_label_errors import write
-
-
-def describe(lab):
-    """As `task=describe` stores it: image k is all of grey k."""
-    grey = np.arange(len(lab.data.items), dtype=np.uint8)
-    thumbnails = np.broadcast_to(grey[:, None, None, None], (len(grey), 64, 64, 3))
-    about = {"task": "describe", "split": None, "shift": None}
-    return lab.write({"thumbnails": np.ascontiguousarray(thumbnails)}, **about)
-
-
-def pixels(uri):
-    return np.asarray(Image.open(BytesIO(base64.b64decode(uri.partition(",")[2]))))
+from tests.support.described import describe, pixels
+from tests.support.figure_claims import sentences_of
+from tests.support.response_files import write
 
 
 def counts_of(predicted):

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 from fca.studies.progressive.hierarchy import Hierarchy, over_models
-from tests.studies.steps_lab import LEVELS, able, items_of, respond, steps_lab
+from tests.support.steps_lab import LEVELS, able, items_of, respond, steps_lab
 
 FOLLOWING = {"000", "100", "110", "111"}
 

@@ -11,7 +11,7 @@ from fca.store import Store
 from fca.studies.progressive.levels import levels_of, responses_by_level, sessions_of, whole_sessions
 from fca.types import FcaError
 from tests.studies.conftest import Lab, images
-from tests.studies.steps_lab import able, items_of, respond, steps_lab
+from tests.support.steps_lab import able, items_of, respond, steps_lab
 
 
 @pytest.fixture

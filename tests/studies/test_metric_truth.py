@@ -1,7 +1,5 @@
 """Which metrics follow a truth that is known: on invented networks whose reliance is set."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,32 +9,12 @@ from fca.report import finding, style
 from fca.store import Store
 from fca.studies.reliance.metric_truth import MetricTruth, judged, verdicts
 from fca.types import FcaError
-from tests.report.specs import drawn_findings
-from tests.studies.conftest import Lab, copy_of, images
+from tests.studies.conftest import Lab, copy_of
+from tests.support.cue_data import cue_data, network
+from tests.support.figure_claims import drawn_findings
 
 CUES = ("color", "texture")
 STRENGTHS = (0.0, 0.5, 1.0)
-
-
-def cue_data(cue, strength):
-    data = images()
-    items = data.items.assign(cue=cue, cue_strength=strength, cue_class=data.items["label"])
-    return replace(data, name=f"rendered {cue} {strength:g}", items=items, fingerprint=f"{cue}{strength}")
-
-
-def network(lab, seed, **right):
-    """A training and its predictions: shift -> share of right answers, exact to the image."""
-    run = lab.write(
-        task="train", model="net", ncl=6, classes=range(6), seed=seed, adaptation="scratch", num_classes=6, n_test=48
-    )
-    for shift, share in right.items():
-        answers = np.arange(len(lab.true)) < round(share * len(lab.true))
-        about = {"parent": run, "seed": seed, "snapshot": "best", "adaptation": "scratch"}
-        if shift == "saliency":
-            lab.write(task="saliency", model="net", ncl=6, classes=range(6), **about)
-        else:
-            lab.answered("net", answers, shift.replace("__", "/"), **about)
-    return run
 
 
 @pytest.fixture(scope="module")

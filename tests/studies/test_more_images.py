@@ -10,7 +10,7 @@ from fca.studies.recommend.more_images import MORE_IMAGES, curve_row, measured_c
 from fca.studies.recommend.more_images_figure import more_images_statements
 from fca.studies.recommend.recommendation import Recommendation
 from tests.studies.conftest import Lab
-from tests.studies.test_recommendation import SIZE, TOP1, curve, job_data, network, trained
+from tests.support.recommended import SIZE, TOP1, curve, job_data, network, trained
 
 FAST = Program("fast", "w", SIZE, "whole", "fp32", "probe")
 

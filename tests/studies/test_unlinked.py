@@ -15,7 +15,7 @@ from fca.studies.psychometrics.information import Information
 from fca.studies.psychometrics.item_fit import ItemFit
 from fca.studies.psychometrics.severity_facet import SeverityFacet
 from fca.types import FcaError
-from tests.report.specs import sentences_of
+from tests.support.figure_claims import sentences_of
 
 PARTS = ["answers, part 1 of 2", "answers, part 2 of 2"]
 

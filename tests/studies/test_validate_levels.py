@@ -6,8 +6,8 @@ import scipy.stats
 
 from fca.studies.progressive.validate_levels import ValidateLevels
 from fca.types import FcaError
-from tests.studies.steps_lab import CLASSES, LEVELS, able, items_of, respond, steps_lab
-from tests.studies.test_gallery import describe, pixels
+from tests.support.described import describe, pixels
+from tests.support.steps_lab import CLASSES, LEVELS, able, items_of, respond, steps_lab
 
 SURE = {"easy": 0.9, "medium": 0.6, "hard": 0.3}
 

@@ -7,7 +7,7 @@ from fca.stats.comparison import SubsetRuns, split_variance
 from fca.studies.few_class.variance import Variance
 from fca.subset import draw_subset
 from fca.types import FcaError
-from tests.studies.test_comparison import answers, images, sub_model
+from tests.support.sub_models import answers, images, sub_model
 
 
 def table(lab, **fields):

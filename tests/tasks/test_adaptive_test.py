@@ -22,7 +22,7 @@ from fca.stats.irt import ItemBank
 from fca.store import claims
 from fca.studies.progressive.levels import levels_of, sessions_of
 from fca.tasks import adaptive as adaptive_test_live
-from tests.tasks.levels_lab import ATTRIBUTES, DATA, TEST, Lab, write_levels
+from tests.support.levels_lab import ATTRIBUTES, DATA, TEST, Lab, write_levels
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from fca.studies.irt.bank import read_bank
 from fca.studies.irt.irt import IRT_ITEMS
 from fca.tasks.adaptive import KNOWN_CHANCES, LEAKED, OF_BANK, OTHER_DATA, OTHER_SIZE, faults_of_bank
 from fca.types import FcaError, Run, Table
-from tests.studies.steps_lab import respond, steps_lab
-from tests.tasks.levels_lab import DATA, write_levels
+from tests.support.levels_lab import DATA, write_levels
+from tests.support.steps_lab import respond, steps_lab
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from fca.cli import run
 from fca.store import Store, results
 from tests.conftest import SMALL
-from tests.images import write_images
+from tests.support.images import write_images
 
 
 @pytest.fixture(scope="module")

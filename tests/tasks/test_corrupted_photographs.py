@@ -11,7 +11,7 @@ from fca.geometry import REFERENCE, ResizeCrop
 from fca.shifts.corruption import Corruption, corrupted
 from fca.store import Store
 from fca.types import generator
-from tests.shifts.photographs import photograph
+from tests.support.photographs import photograph
 
 SHAPES = {"a": [(150, 200), (96, 120)], "b": [(97, 97), (300, 180)]}
 NOISE = Corruption("gaussian_noise", 3)

@@ -11,7 +11,7 @@ from fca.data.manifest import Generated
 from fca.tasks.generate import Budget, generate
 from fca.tasks.generate.folder import Folder
 from fca.types import FcaError, UnreadableImage
-from tests.tasks.painter import NINE, Painter, Press, Scribe, plan
+from tests.support.painter import NINE, Painter, Press, Scribe, plan
 
 ALL = 2 * 2 * 3 * 2  # images of the plan
 KEY = "n01/size/medium/01-5"

@@ -13,8 +13,8 @@ from fca.tasks.generate import generate
 from fca.tasks.generate.checks import Checks, duplicates
 from fca.tasks.generate.folder import Folder, checked
 from fca.types import FcaError, Model
-from tests.tasks.painter import Painter, plan
-from tests.tasks.search_lab import Small
+from tests.support.painter import Painter, plan
+from tests.support.search_task import Small
 
 COLOURS = {"n01": (200, 40, 40), "n02": (40, 40, 200)}
 KEYS = [request.key for request in plan().requests()]

@@ -7,7 +7,7 @@ from fca.tasks.generate import Budget, generate
 from fca.tasks.generate.folder import Folder
 from fca.tasks.generate.pilot import estimate, pilot, total
 from fca.types import FcaError
-from tests.tasks.painter import Press, Scribe, plan
+from tests.support.painter import Press, Scribe, plan
 
 ALL = 2 * 2 * 3 * 2
 

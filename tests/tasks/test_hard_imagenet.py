@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from fca.cli.configure import load_model
 from fca.store import Store
-from tests.data.test_masked_sets import PATIO, SLED, names, part, write
+from tests.support.hard_imagenet_files import PATIO, SLED, names, part, write
 
 SIDE = 48
 

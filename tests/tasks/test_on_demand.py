@@ -11,7 +11,7 @@ from fca.tasks.generate import generate
 from fca.tasks.generate.folder import Folder
 from fca.tasks.on_demand import OnDemand
 from fca.types import FcaError, UnreadableImage
-from tests.tasks.painter import Painter, Press, plan
+from tests.support.painter import Painter, Press, plan
 
 KEY = "n01/size/medium/01-5"
 

@@ -15,7 +15,7 @@ from fca.models import check_built
 from fca.models.stored import StoredRun, describe_model
 from fca.store import Store
 from fca.types import Classifier, FcaError
-from tests.images import write_images
+from tests.support.images import write_images
 
 RECIPE = (Path(__file__).parents[2] / "docs" / "recipes" / "model.md").read_text()
 WORDS = ["dataset=folder", "logger=none", "recipe.epochs=2", "recipe.min_steps=0", "recipe.batch_size=8"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from fca.types import FcaError
-from tests.tasks.painter import NINE, plan
+from tests.support.painter import NINE, plan
 
 
 def test_the_plan_of_the_paper_has_twelve_images_a_level_four_a_sublevel():

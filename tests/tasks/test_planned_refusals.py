@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import SMALL
-from tests.images import write_images
+from tests.support.images import write_images
 
 NEED_MASKS = {  # words -> what the refusal begins with
     "task=saliency": "task = saliency; ",

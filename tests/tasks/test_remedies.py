@@ -8,7 +8,7 @@ import pytest
 from fca.cli import analyse as analyse_door
 from fca.models.stored import StoredRun
 from fca.store import Store
-from tests.data.test_masked_sets import PATIO, SLED, imagenet, names, part, shape, write
+from tests.support.hard_imagenet_files import PATIO, SLED, imagenet, names, part, shape, write
 
 DATA = ["dataset=rendered", "dataset.classes=[car,mug,tree]", "dataset.size=32", "dataset.per_level=1", "logger=none"]
 DATA += ["dataset.train_per_class=12", "dataset.val_per_class=4"]

@@ -17,7 +17,7 @@ from fca.data.files import decode
 from fca.stats.search.policies import make_policy
 from fca.store.journal import Journal
 from fca.types import FcaError, Run
-from tests.tasks.search_lab import Eye, Lab, Painter, Press, domain, search
+from tests.support.search_task import Eye, Lab, Painter, Press, domain, search
 
 SPACE = domain().space
 

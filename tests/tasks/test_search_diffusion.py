@@ -9,8 +9,8 @@ from fca.cli.configure import load_model
 from fca.generation.diffusion import _pipeline
 from fca.models.open_clip_models import _open_clip, _quiet
 from fca.store import Store
-from tests.data.public_trees import write
-from tests.generation.test_diffusion import model as pipeline  # noqa: F401  a fixture
+from tests.support.diffusion_pipeline import model as pipeline  # noqa: F401  a fixture
+from tests.support.public_trees import write
 
 pytestmark = pytest.mark.slow
 CLIP = "ViT-S-32-alt"

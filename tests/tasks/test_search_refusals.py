@@ -6,7 +6,7 @@ import pytest
 
 from fca.generation.filters import PromptFilter
 from fca.types import FcaError
-from tests.tasks.search_lab import RULES, Eye, Lab, Painter, domain, search
+from tests.support.search_task import RULES, Eye, Lab, Painter, domain, search
 
 
 @pytest.fixture

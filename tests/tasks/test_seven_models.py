@@ -13,8 +13,8 @@ from fca.cli.configure import load_model
 from fca.generation.diffusion import _pipeline
 from fca.models.open_clip_models import _open_clip, _quiet
 from fca.store import results
-from tests.generation.test_diffusion import model as pipeline  # noqa: F401  a fixture
-from tests.tasks.painter import NINE
+from tests.support.diffusion_pipeline import model as pipeline  # noqa: F401  a fixture
+from tests.support.painter import NINE
 
 CLIP = "ViT-S-32-alt"
 PLAN = {

@@ -6,7 +6,7 @@ import pytest
 from fca.store import Store
 from fca.tasks import predict as answers
 from tests.conftest import SMALL
-from tests.images import write_images
+from tests.support.images import write_images
 
 pytestmark = pytest.mark.slow  # trains networks
 

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from fca.store import Store
 from fca.training.loop import Place, Training, fit
-from tests.training.tiny import classifier, examples, recipe
+from tests.support.tiny import classifier, examples, recipe
 
 
 @pytest.mark.parametrize("warmup", [True, False])

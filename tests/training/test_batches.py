@@ -8,21 +8,13 @@ from fca.training import batches as module
 from fca.training.augment import Augment
 from fca.training.batches import DRAWS, Batches, Examples, keyed, read_ahead
 from fca.types import FcaError, Packed, UnreadableImage
-from tests.training.tiny import examples, recipe
-
-CPU = torch.device("cpu")
+from tests.support.numbered_images import CPU, numbered
+from tests.support.tiny import examples, recipe
 
 
 def rows_shown(loader, epoch):
     loader.epoch = epoch
     return [tuple(batch.images[:, 0, 0].flatten().tolist()) for batch in loader]
-
-
-def numbered(n):
-    """Image i has i in its first byte."""
-    pixels = np.zeros((n, 2, 2, 3), np.uint8)
-    pixels[:, 0, 0, 0] = np.arange(n)
-    return Examples(pixels, np.arange(n), np.arange(n) % 7)
 
 
 def test_an_epoch_shows_every_image_once_with_its_own_label_in_nearly_equal_batches():

@@ -7,7 +7,7 @@ import torch
 
 from fca.training import loop, stop
 from fca.training.loop import Place, fit
-from tests.training.tiny import classifier, examples, recipe
+from tests.support.tiny import classifier, examples, recipe
 
 EPOCHS = 6
 

@@ -24,7 +24,7 @@ from fca.training.batches import Batches, as_input
 from fca.training.devices import check_devices, devices_name, devices_of
 from fca.training.loop import Place, fit
 from fca.types import FcaError, UnreadableImage
-from tests.training.tiny import classifier, examples, recipe
+from tests.support.tiny import classifier, examples, recipe
 
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")

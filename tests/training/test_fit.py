@@ -21,7 +21,7 @@ from fca.training.infer import logits_of
 from fca.training.loop import Place, _compiles, fit, seed_everything
 from fca.training.module import LOGGED, Training
 from fca.types import FcaError
-from tests.training.tiny import SIZE, classifier, examples, recipe
+from tests.support.tiny import SIZE, classifier, examples, recipe
 
 
 def train(folder, changes=None, seed=0, ncl=3, **place):

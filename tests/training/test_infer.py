@@ -7,7 +7,7 @@ from fca.training import infer
 from fca.training.devices import accelerator_for, device_name
 from fca.training.infer import features_of, logits_of
 from fca.types import FcaError, UnreadableImage
-from tests.training.tiny import SIZE, classifier, examples
+from tests.support.tiny import SIZE, classifier, examples
 
 
 def test_logits_and_features_are_those_of_one_plain_forward_pass(monkeypatch):

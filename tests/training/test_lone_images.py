@@ -10,8 +10,8 @@ from fca.training.batches import Batches, batches_of
 from fca.training.loop import Place, fit
 from fca.training.module import least_together
 from fca.types import Classifier, FcaError
-from tests.training.test_batches import CPU, numbered
-from tests.training.tiny import Square, classifier, examples, recipe
+from tests.support.numbered_images import CPU, numbered
+from tests.support.tiny import Square, classifier, examples, recipe
 
 
 def pooled(norm, ncl=3):

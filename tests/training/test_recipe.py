@@ -12,7 +12,7 @@ from fca.tasks.adaptation import network
 from fca.training.augment import Augment
 from fca.training.recipe import COMMON_OPTIMISERS
 from fca.types import FcaError
-from tests.training.tiny import recipe
+from tests.support.tiny import recipe
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fca.training import remedies
 from fca.training.batches import keyed
 from fca.training.remedies import Noised, Seen, background_saliency, logistic_head, stored, trained_head
 from fca.types import ImageData
-from tests.training.tiny import Square
+from tests.support.tiny import Square
 
 SIZE = 8
 ADAM = {"epochs": 3, "lr": 0.01, "weight_decay": 1e-4, "batch_size": 8}

@@ -10,14 +10,14 @@ import torch
 from pytorch_lightning.loggers.logger import DummyLogger
 from safetensors.torch import load_file
 
-from tests.training.victim import Kills, train
+from tests.support.victim import Kills, train
 
 ROOT = Path(__file__).parents[2]
 
 
 def killed(folder, step):
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}  # equal sums need equal threads
-    command = [sys.executable, "-m", "tests.training.victim", str(folder), str(step)]
+    command = [sys.executable, "-m", "tests.support.victim", str(folder), str(step)]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 

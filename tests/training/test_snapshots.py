@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from fca.training.loop import Keeper, Place, fit, weights_of
-from tests.training.tiny import classifier, examples, recipe
+from tests.support.tiny import classifier, examples, recipe
 
 SHARES = ["0.01", "0.1", "0.3", "0.5", "0.7"]  # of all steps, as Sharma et al. (2023, appendix C) keep them
 FILES = {share: f"snapshot-{float(share):.2f}.safetensors" for share in SHARES}

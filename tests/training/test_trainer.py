@@ -12,7 +12,7 @@ from fca.plugins import use_plugins
 from fca.training.loop import Place, fit
 from fca.training.trainer import LOGGERS, OBSERVERS, TrainerKeys
 from fca.types import FcaError
-from tests.training.tiny import classifier, examples, recipe
+from tests.support.tiny import classifier, examples, recipe
 
 NONE = TrainerKeys(None, 10, False, False, False, False, [], [])
 LIGHTNING = "pytorch_lightning.callbacks."

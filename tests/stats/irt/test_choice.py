@@ -6,7 +6,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from fca.stats.irt import MODELS, choose_model, fit_irt, held_out_fit, hide
 from fca.types import FcaError
-from tests.stats.irt.planted import planted
+from tests.support.planted import planted
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -5,7 +5,7 @@ import pytest
 
 from fca.stats.irt import MODELS, fit_irt, fit_items
 from fca.stats.psychometrics.item_fit import mean_squares
-from tests.stats.irt.planted import planted
+from tests.support.planted import planted
 
 # difficulties were -0.012, 0, 0, 0.012 with standard errors of 0.1
 FOUR_BY_FOUR = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]], dtype=float)  # 3, 2, 2, 1 right

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from fca.stats.irt import MODELS, check_responses, fit_irt, fit_items
 from fca.stats.irt.likelihood import prepare
 from fca.types import FcaError
-from tests.stats.irt.planted import planted, with_holes
+from tests.support.planted import planted, with_holes
 
 ITEM_PARAMETERS = (
     "difficulty",

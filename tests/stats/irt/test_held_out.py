@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss
 
 from fca.stats.irt import ItemBank, choose_model, excess, fit_irt, held_out, held_out_fit, hide, score_ability
 from fca.types import FcaError
-from tests.stats.irt.planted import planted, with_holes
+from tests.support.planted import planted, with_holes
 
 WAYS = ("cells", "subjects")
 

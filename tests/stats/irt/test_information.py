@@ -13,7 +13,7 @@ from fca.stats.irt.information import (
     total_information,
 )
 from fca.stats.irt.scoring import score_eap
-from tests.stats.irt.planted import planted, with_holes
+from tests.support.planted import planted, with_holes
 
 
 def random_bank(items, seed=0, asymptotes=False):

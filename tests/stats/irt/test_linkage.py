@@ -6,7 +6,7 @@ import weak_links
 
 from fca.stats.irt import check_responses, fit_irt, held_out_fit, hide, parts_of, weakest_link
 from fca.types import FcaError
-from tests.stats.irt.planted import planted
+from tests.support.planted import planted
 
 
 def blocks(common=0, gap=4.0, subjects=20, items=40, seed=1):

@@ -8,8 +8,8 @@ from fca.stats.irt import as_fit
 from fca.stats.irt.likelihood import Cells, fill, first_state, prepare, random_state
 from fca.stats.irt.model import MODELS
 from fca.stats.irt.solve import derivatives, find_mode
-from tests.stats.irt.planted import planted, with_holes
-from tests.stats.irt.reference import gradient, hessian, log_posterior
+from tests.support.irt_reference import gradient, hessian, log_posterior
+from tests.support.planted import planted, with_holes
 
 pytestmark = pytest.mark.slow  # long fits
 

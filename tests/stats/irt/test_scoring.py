@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fca.stats.irt import MODELS, ItemBank, fit_irt, score_ability
 from fca.types import FcaError
-from tests.stats.irt.planted import planted, with_holes
+from tests.support.planted import planted, with_holes
 
 BANKS = {model: fit_irt(planted(30, 150, infeasible=0.05).responses, model).bank for model in MODELS}
 

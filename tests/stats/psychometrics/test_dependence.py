@@ -7,7 +7,7 @@ from scipy.optimize import minimize_scalar
 from fca.stats.irt import ItemBank, fit_irt
 from fca.stats.psychometrics.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
 from fca.stats.psychometrics.item_fit import replicates
-from tests.stats.irt.planted import planted, with_holes
+from tests.support.planted import planted, with_holes
 
 
 @pytest.fixture(scope="module")

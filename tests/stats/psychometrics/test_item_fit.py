@@ -10,7 +10,7 @@ from fca.stats.irt import ItemBank, fit_irt
 from fca.stats.psychometrics.item_fit import mean_squares, misfit, replicates
 from fca.stats.psychometrics.score_fit import expected_share, score_chances, score_fit
 from fca.types import FcaError
-from tests.stats.irt.planted import planted, with_holes
+from tests.support.planted import planted, with_holes
 
 
 def rasch(subjects, items, seed):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tests.data.trees import encoded
+from tests.support.trees import encoded
 
 KINDS = {".jpg": "JPEG", ".jpeg": "JPEG", ".ppm": "PPM"}
 GTSRB_HEADER = "Filename;Width;Height;Roi.X1;Roi.Y1;Roi.X2;Roi.Y2;ClassId"

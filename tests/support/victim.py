@@ -1,4 +1,4 @@
-"""A training that takes its own process down. `python -m tests.training.victim <folder> <step>`"""
+"""A training that takes its own process down. `python -m tests.support.victim <folder> <step>`"""
 
 import os
 import signal
@@ -11,7 +11,7 @@ declare_torchvision_ops()
 from pytorch_lightning.loggers.logger import DummyLogger  # noqa: E402
 
 from fca.training.loop import Place, fit  # noqa: E402
-from tests.training.tiny import classifier, examples, recipe  # noqa: E402
+from tests.support.tiny import classifier, examples, recipe  # noqa: E402
 
 SNAPSHOTS = [0.01, 0.02, 0.1, 0.3, 0.5, 0.7, 1.0]  # the first two after one step
 BUSY = {"epochs": 4, "mixup": 0.2, "flip": True, "shift": 0.125, "snapshots": SNAPSHOTS, "batch_size": 8}

@@ -1,6 +1,6 @@
 """Sweeps that are killed at random moments: what is lost, done twice, torn or left behind.
 
-    python -m tests.store.kill_trial kills=20 launcher=joblib target=worker
+    python -m tests.support.kill_trial kills=20 launcher=joblib target=worker
 
 launcher: basic or joblib.    target: parent (the sweep itself) or worker (under basic: W&B's process, its only child).
 kills:    in all; the same command is given again after each, and a sweep that is done makes room for a new one.
