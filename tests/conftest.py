@@ -22,6 +22,7 @@ from omegaconf import open_dict
 from fca.cli import run as run_door
 from fca.cli.application import CONF
 from tests import calls
+from tests.support.digits_store import write_digits_store
 
 hypothesis.settings.register_profile("no deadline", deadline=None)  # other work on the machine is no failure
 hypothesis.settings.load_profile("no deadline")
@@ -148,6 +149,14 @@ def own_signals():
 def no_tracking_account(monkeypatch):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.delenv("WANDB_MODE", raising=False)
+
+
+@pytest.fixture(scope="session")
+def digits_store(tmp_path_factory) -> Path:
+    """A store that nobody adds to: take a copy."""
+    outputs = tmp_path_factory.mktemp("digits") / "outputs"
+    write_digits_store(outputs)
+    return outputs
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from fca.cli.application import CONF, ROOTS, composed, hydra_words, split_words
+from fca.cli.commands import COMMANDS
 from fca.cli.configure import typed
-from fca.cli.main import COMMANDS
 from fca.cli.selection import for_hydra
 from fca.types import FcaError
 

@@ -22,9 +22,10 @@ from mkdocs.structure.pages import Page
 
 from fca.allowed import allowed_of, declared
 from fca.cli.application import CONF, ROOTS, composed
+from fca.cli.commands import COMMANDS
 from fca.cli.help import Key, groups, meanings, question_of, sections
 from fca.cli.hints import values_of
-from fca.cli.main import COMMANDS, WITHOUT_HYDRA
+from fca.cli.main import WITHOUT_HYDRA
 from fca.cli.options import option_files, rows
 from fca.cli.terminal import typed_value
 from fca.plugins import class_of

@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from fca.allowed import allowed_of, declared
 from fca.cli import refused
 from fca.cli.application import CONF, ROOTS, composed, hydra_words
-from fca.cli.main import COMMANDS
+from fca.cli.commands import COMMANDS
 from fca.cli.options import CORRUPTIONS, TABLE, built_on, is_option, nested_options, option_files, option_names, rows
 from fca.cli.terminal import typed_value
 from fca.plugins import class_of, use_plugins

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
@@ -21,14 +20,6 @@ from fca.types import Classifier, FcaError, Model
 DESCRIPTION = "model.json"
 SUFFIX = ".safetensors"
 BEST = "best"
-MOVED = {
-    "mmpretrain_net": "mmpretrain_models",
-    "open_clip_net": "open_clip_models",
-    "probe": "stored",
-    "timm_net": "timm_models",
-    "torchvision_net": "torchvision_models",
-}
-"""Modules in fca.models as older stores name them -> where their classes are now."""
 
 
 @dataclass(frozen=True)
@@ -234,8 +225,7 @@ def model_from(description: object, path: str = DESCRIPTION) -> tuple[Any, list[
     about = description if isinstance(description, dict) else {}
     if not (set(about) >= {"target", "fields", "classes"} and fits(about["classes"], list[str])):
         raise FcaError(path, repr(description)[:80], "target, fields and classes of a model", "train this run again")
-    now = re.sub(r"^(fca\.models\.)(\w+)", lambda old: old[1] + MOVED.get(old[2], old[2]), str(about["target"]))
-    kind: Any = class_of(f"target in {path}", now, "fca.models")
+    kind: Any = class_of(f"target in {path}", about["target"], "fca.models")
     values, known = about["fields"], {field.name: field for field in fields(kind) if field.init}
     needed = {name for name, field in known.items() if field.default is MISSING and field.default_factory is MISSING}
     check_contract(f"target in {path}", kind, Model)

@@ -36,7 +36,7 @@ LARGE = "pictures"  # beside index.html: pictures at full size, which a click on
 SHOWN = 1_000  # lines of a table that are on the page; its file has all
 _WEB = Path(__file__).parent / "web"
 _SCRIPTS = ("tables.js", "filters.js", "figures.js", "compare.js", "start.js")
-_SIGNS = ('<meta name="generator" content="fca report">', '<a class="skip" href="#summary">')  # old pages: the second
+_SIGN = '<meta name="generator" content="fca report">'
 _FIRST = (
     *(of_row.RUN_ID, of_row.TASK, of_row.DATASET, of_row.MODEL, of_row.ENCODER, of_row.NCL, of_row.SUBSET_SEED),
     *with_interval(of_row.TOP1),
@@ -97,7 +97,7 @@ def write_page(folder: Path, page: Page) -> Path:
     Raises FcaError for a folder that holds anything but an earlier page.
     """
     index = folder / "index.html"
-    is_page = index.is_file() and any(sign in index.read_text(encoding="utf-8", errors="replace") for sign in _SIGNS)
+    is_page = index.is_file() and _SIGN in index.read_text(encoding="utf-8", errors="replace")
     if folder.exists() and not is_page and not (folder.is_dir() and not any(folder.iterdir())):
         allowed = "a new or empty folder, or one with an earlier page"
         raise FcaError("folder of the page", folder, allowed, "take another name")

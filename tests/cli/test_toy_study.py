@@ -1,9 +1,8 @@
 """A study of one's own, one file and one YAML for its analysis, shows on the page and in W&B without any other edit."""
 
 import json
+import shutil
 import sys
-import zipfile
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,8 +10,6 @@ import pytest
 from fca.cli import report
 from fca.plugins import use_plugins
 from tests.support.wandb_files import folders, written
-
-OLD_STORE = Path(__file__).parents[1] / "store" / "old_store.zip"
 
 STUDY = '''
 """How many test images each run answered: a toy."""
@@ -73,15 +70,14 @@ options: {}
 
 
 @pytest.fixture(scope="module")
-def reported(tmp_path_factory):
+def reported(digits_store, tmp_path_factory):
     """The folder of the page, and that of the store."""
     mine = tmp_path_factory.mktemp("mine")
     (mine / "toy_study.py").write_text(STUDY)
     for group, text in (("analysis", ANALYSIS), ("report", REPORT)):
         (mine / "conf" / group).mkdir(parents=True)
         (mine / "conf" / group / "toy.yaml").write_text(text)
-    with zipfile.ZipFile(OLD_STORE) as archive:
-        archive.extractall(mine / "outputs")
+    shutil.copytree(digits_store, mine / "outputs")
     folder = f"hydra.searchpath=[file://{mine}/conf]"
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(mine)

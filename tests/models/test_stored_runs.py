@@ -81,40 +81,6 @@ def test_every_family_comes_back_from_its_description(model):
         assert model_from(described) == (made, CLASSES)
 
 
-OLD_PATHS = {
-    "fca.models.cifar_resnet.CifarResNet": ("cifar_resnet20",),
-    "fca.models.handmade.Hog": ("hog",),
-    "fca.models.handmade.PixelFeatures": ("pixels",),
-    "fca.models.mmpretrain_net.MmpretrainModel": ("mmpretrain", "model.name=resnet18_8xb32_in1k"),
-    "fca.models.open_clip_net.OpenClip": ("open_clip", "model.name=ViT-B-32"),
-    "fca.models.own.OwnEmbedding": ("own",),
-    "fca.models.pair.PairFunction": ("pair",),
-    "fca.models.timm_net.TimmModel": ("test_vit", "+model.kwargs.drop_rate=0.1"),
-    "fca.models.torchvision_net.TorchvisionModel": ("squeezenet1_0",),
-}
-
-
-@pytest.mark.parametrize("target", OLD_PATHS)
-def test_a_class_is_found_under_the_path_that_older_stores_have(model, target):
-    made = model(*OLD_PATHS[target])
-    described = {**describe_model(made, CLASSES), "target": target}
-    assert described["target"].rpartition(".")[2] == type(made).__name__
-    assert model_from(described) == (made, CLASSES)
-
-
-def test_a_probe_of_an_older_store_is_found_with_the_network_under_it(outputs, model):
-    made = model("test_vit")
-    base = {"target": "fca.models.timm_net.TimmModel", "fields": describe_model(made, [])["fields"]}
-    described = {"target": "fca.models.probe.Probed", "fields": {"base": base}, "classes": CLASSES}
-    probed, classes = model_from(described)
-    assert (type(probed), classes) == (Probed, CLASSES)
-    assert (probed.label(), probed.identity()["base"]) == (made.label(), made.identity())
-    assert "target" not in json.dumps(probed.identity()), "where a class lies would be part of run ids"
-    stored_run = {"outputs": str(outputs), "run_id": "0123456789ab", "snapshot": "best"}
-    over_run = Probed({"target": "fca.models.stored.StoredRun", "fields": stored_run})
-    assert over_run.identity()["base"] == {"run": "0123456789ab", "snapshot": "best"}
-
-
 def test_weights_that_training_began_with_are_not_needed_again(outputs, tmp_path):
     first = tmp_path / "first.safetensors"
     save_file(CifarResNet(8, None, None).build(CLASSES).module.state_dict(), first)

@@ -165,13 +165,6 @@ def test_a_folder_that_holds_anything_but_a_page_is_left_as_it_is(tmp_path, file
     assert (tmp_path / file).read_text() == "<html>kept</html>"
 
 
-def test_a_page_of_an_older_version_is_replaced(tmp_path):
-    index = write_page(tmp_path, A_PAGE)
-    older = index.read_text().replace('<meta name="generator" content="fca report">\n', "")
-    index.write_text(older)
-    assert write_page(tmp_path, A_PAGE).read_text() != older
-
-
 def test_a_section_does_not_choose_where_its_file_lies(tmp_path):
     table = Table("../t", "?", "eq. 1", pd.DataFrame({"ncl": [2]}), {}, ())
     with pytest.raises(FcaError, match=r"name of a table = '../t'; allowed: a plain name"):

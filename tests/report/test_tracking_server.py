@@ -3,10 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,6 @@ from tests.support.tracked import begin, done, prediction, tracker_in, training
 from tests.support.wandb_files import folders, written
 from tests.support.wandb_server import WandbServer
 
-OLD_STORE = Path(__file__).parents[1] / "store" / "old_store.zip"
 BROKEN = ("stalls", 500, 429, "refuses")
 
 
@@ -285,13 +284,13 @@ def test_sync_refuses_what_it_cannot_do(server, tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of wandb-workspaces on pydantic
-def test_a_report_has_its_run_a_saved_workspace_and_a_report_by_one_command(server, tmp_path, monkeypatch, capsys):
+def test_a_report_has_its_run_a_saved_workspace_and_a_report_by_one_command(
+    server, digits_store, tmp_path, monkeypatch, capsys
+):
     pytest.importorskip("wandb_workspaces")
     held = server("answers")
     monkeypatch.setattr(sys, "argv", list(sys.argv))
-    with zipfile.ZipFile(OLD_STORE) as archive:
-        archive.extractall(tmp_path)
-    (outputs,) = {path.parent for path in tmp_path.rglob("runs")}
+    outputs = shutil.copytree(digits_store, tmp_path / "outputs")
     words = ["report", "report=few_class", f"outputs={outputs}"]
     assert cli.main(words) == 0, capsys.readouterr().err
     urls = capsys.readouterr().out.split()[-2:]

@@ -96,17 +96,6 @@ def test_every_way_is_read_back_as_it_was_written(zoo, file, tmp_path, way):
     np.testing.assert_allclose(again.estimate(right), found.estimate(right), rtol=1e-12)
 
 
-def test_files_of_the_first_format_are_still_read(zoo, tmp_path, file):
-    found = anchors(zoo[0][:40], 30, "ease", "p_irt")
-    write_anchors(found, responses_of([str(zoo[1] / "first.csv"), str(zoo[1] / "second.csv")]), tmp_path / "a.json")
-    content = json.loads((tmp_path / "a.json").read_text()) | {"fca_anchors": 1}
-    for name in ("share", "line", "method"):
-        del content[name]
-    (tmp_path / "a.json").write_text(json.dumps(content))
-    right = zoo[0][40:, found.items]
-    np.testing.assert_allclose(read_anchors(tmp_path / "a.json")[1].estimate(right), found.estimate(right), rtol=1e-12)
-
-
 def test_the_command_prints_the_way_taken_and_the_error_of_each(zoo, tmp_path, capsys, file):
     assert door.main([str(zoo[1] / "first.csv"), "--save", str(tmp_path / "b.json"), "--k", "20"]) == 0
     _, way, error, _ = capsys.readouterr().out.splitlines()

@@ -28,6 +28,14 @@ from fca.types import FcaError
 
 FORMAT = 2  # of the files; 1 had no share and no line; others are refused
 STEP = "make one: fca anchors RESPONSES --save FILE"
+KINDS = {  # of the values of a file
+    "fca_anchors": int,
+    "items": list,
+    "positions": list,
+    "weights": list,
+    "pool": int,
+    "not_estimable": list,
+}
 RANGES = {  # logits of shares are below 50
     "weights": (0.0, 1.0),
     "share": (0.0, 1.0),
@@ -123,14 +131,11 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
         accuracy, low, high = anchors.estimate(np.array([[right[name] for name in names]]))[0]
     """
     try:
-        kinds = {"fca_anchors": int, "items": list, "positions": list, "weights": list, "pool": int}
-        content = read_object(Path(path).expanduser(), **kinds)
+        content = read_object(Path(path).expanduser(), **KINDS)
     except (DamagedFile, FileNotFoundError, IsADirectoryError) as error:
         raise FcaError("anchors", path, f"a file of fca anchors: {error}", STEP) from error
-    if content["fca_anchors"] not in (1, FORMAT):
+    if content["fca_anchors"] != FORMAT:
         raise FcaError("anchors", f"{path}, of format {content['fca_anchors']}", f"format {FORMAT}", "take a newer fca")
-    if content["fca_anchors"] == 1:
-        content |= {"share": 1.0 if content.get("bank") is None else 0.0, "line": [0.0, 1.0]}
     names, at, pool = content["items"], content["positions"], content["pool"]
     if not fits(names, list[str]) or len(set(names)) < len(names) or not names:
         raise FcaError(f"items of {path}", f"{len(names)}", "names, each once", STEP)
@@ -146,7 +151,7 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
         allowed = "a list, a pair for line, and three numbers"
         raise FcaError(f"weights, share, line, shift and reach of {path}", "others", allowed, STEP)
     bank = _bank(content.get("bank"), pool, path)
-    not_estimable = content.get("not_estimable", [])  # files of earlier versions have none
+    not_estimable = content["not_estimable"]
     if not fits(not_estimable, list[str]):
         raise FcaError(f"not_estimable of {path}", f"{not_estimable!s:.60}", "names of scales", STEP)
     share, shift, reach = (float(numbers[name]) for name in ("share", "shift", "reach"))

@@ -54,6 +54,9 @@ class Origin(NamedTuple):
         return {name: scales for name, scales in self.not_estimable.items() if name in names}
 
 
+KINDS = {"fca_bank": int, "runs": list, "fingerprints": dict, "items": dict, "not_estimable": dict}  # in a file
+
+
 def bank_id(bank: str) -> str:
     """What a bank is in identities: the id of its table; of a file, 12 hex digits of its content."""
     return file_sha256(bank)[:12] if _is_file(bank) else bank
@@ -164,14 +167,13 @@ def _beside(folder: Path, about: Mapping[str, Any], name: str) -> pd.DataFrame:
 def _content(bank: str) -> dict[str, Any]:
     """What a file of a bank has. Raises FcaError for one that is damaged or something else."""
     try:
-        content = read_object(Path(bank).expanduser(), fca_bank=int, runs=list, fingerprints=dict, items=dict)
+        content = read_object(Path(bank).expanduser(), **KINDS)
     except (DamagedFile, FileNotFoundError) as error:
         raise FcaError("bank", bank, f"a file of fca bank: {error}", STEP) from error
     if content["fca_bank"] != FORMAT:
         raise FcaError("bank", f"{bank}, of format {content['fca_bank']}", f"format {FORMAT}", "take a newer fca")
     if not (fits(content["runs"], list[str]) and fits(content["fingerprints"], dict[str, list[str]])):
         raise FcaError("bank", bank, "a file of fca bank: runs and fingerprints are names", STEP)
-    content.setdefault("not_estimable", {})  # files of earlier versions
     if not fits(content["not_estimable"], dict[str, list[str]]):
         raise FcaError("bank", bank, "a file of fca bank: not_estimable names scales by data set", STEP)
     return content

@@ -135,10 +135,9 @@ class Finetune(Network):
 def _plan(setup: Setup, *, finetune: bool, features: Probing | None = None) -> list[Run]:
     """The training, and the predict runs of its best weights and of every snapshot, under every shift.
 
-    features: those of the probe to start from, if that is wanted. Raises FcaError for a recipe out of range.
+    features: those of the probe to start from, if that is wanted.
     """
     data = setup.data
-    setup.recipe.check()
     images, val_images = (sum(data.number(split, setup.subset.classes) for split in part) for part in _parts(setup))
     recipe = replace(setup.recipe, flip=setup.recipe.flip and data.mirror)
     recipe = replace(recipe, val_max=0) if setup.compat else recipe  # there all test images choose the epoch
