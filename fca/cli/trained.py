@@ -93,10 +93,7 @@ class Trained:
         data = self.store.images(self.row["fingerprint"])
         if data is None:
             allowed = "where they were, unchanged, and split as for the training (its fingerprint)"
-            step = (
-                f"bring them back and repeat, which trains nothing again: {self.row['command']}; if they are there, an "
-                "older version split them otherwise (it set a given val aside that lacks a class): this trains anew"
-            )
+            step = f"bring them back and repeat, which trains nothing again: {self.row['command']}"
             raise FcaError(f"images of {self.row['dataset']}", "not found", allowed, step)
         return data
 

@@ -375,7 +375,6 @@ def as_trained_on(data: ImageData, trained_on: str, group: str | None = None) ->
 
     A model must not be tested on what it was trained on because its data came in one folder.
 
-    A training of an older version may have parted copies, so that cut is tried as well.
     group: the column that the training kept whole.
     """
     if trained_on == data.fingerprint or set(data.items["split"]) != {"test"}:
@@ -385,16 +384,9 @@ def as_trained_on(data: ImageData, trained_on: str, group: str | None = None) ->
         cuts = [data]
         if group in (None, *data.items):
             kept_whole = replace(data, group=group)
-            cuts = [_cut(kept_whole, 0), cut_as_before(kept_whole), data]
+            cuts = [_cut(kept_whole, 0), data]
         made[trained_on] = next((cut for cut in cuts if cut.fingerprint == trained_on), data)
     return made[trained_on]
-
-
-def cut_as_before(data: ImageData) -> ImageData:
-    """The cut of a set that is all test as older versions made it, which did not look for copies."""
-    blind = _cut(replace(data, items=data.items.drop(columns=CONTENT, errors="ignore")), 0)
-    items = data.items.assign(split=blind.items["split"])
-    return replace(data, items=items, fingerprint=fingerprint(items, data.fingerprint))
 
 
 def _cut(data: ImageData, seed: int) -> ImageData:

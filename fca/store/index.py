@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fca.store.columns import BASE, FINGERPRINT, FINGERPRINT_KIND, RECIPE, Row
+from fca.store.columns import BASE, RECIPE, Row
 from fca.store.damage import is_run_id, read_row, warn
 from fca.store.diverged import heeded
 from fca.store.files import DamagedFile, make_way, opened, remove_parts, write_whole
@@ -58,7 +58,7 @@ def read_rows(outputs: Path) -> pd.DataFrame:
     place = outputs.absolute()
     stamps = _stamps(outputs / "runs")
     if _last is None or _last[0] != place or not _last[1].equals(stamps):
-        _last = place, stamps, heeded(_with_kinds(_frame(_table(outputs, stamps)), outputs / "items"))
+        _last = place, stamps, heeded(_frame(_table(outputs, stamps)))
     return _last[2].copy(deep=False)
 
 
@@ -192,23 +192,3 @@ def _series(column: pa.ChunkedArray, kind: type | None) -> pd.Series:
         return pd.Series(values, dtype=_PANDAS.get(kind, "object"))
     except (TypeError, ValueError, OverflowError):  # an older version had another kind in this column
         return pd.Series(list(values), dtype="object")
-
-
-def _with_kinds(rows: pd.DataFrame, items: Path) -> pd.DataFrame:
-    """Rows of older versions with the kind of their fingerprint: that of newer rows of it, or what its items show."""
-    older = rows[FINGERPRINT_KIND].isna() & rows[FINGERPRINT].notna()
-    if older.any():
-        kind_of = rows[~older].drop_duplicates(FINGERPRINT).set_index(FINGERPRINT)[FINGERPRINT_KIND].to_dict()
-        for fingerprint in rows.loc[older, FINGERPRINT].unique():
-            if fingerprint not in kind_of:
-                kind_of[fingerprint] = _kind(items / f"{fingerprint}.parquet")
-        rows.loc[older, FINGERPRINT_KIND] = rows.loc[older, FINGERPRINT].map(kind_of)
-    return rows
-
-
-def _kind(items: Path) -> str | None:
-    """What the fingerprint of a list of images is of; None where there is no list."""
-    with suppress(DamagedFile, OSError, ValueError, pa.ArrowException), opened(items) as file:
-        columns = pq.read_schema(file).names
-        return "content" if "content" in columns else "names and sizes" if "bytes" in columns else "version"
-    return None

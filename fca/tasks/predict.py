@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
@@ -16,7 +16,7 @@ from scipy.special import softmax
 from fca.allowed import Allowed
 from fca.data.pixels import geometry_under, open_pixels, shifted
 from fca.data.sizes import any_above_reference
-from fca.data.splits import as_trained_on, cut_as_before
+from fca.data.splits import as_trained_on
 from fca.finite import as_half, check_outputs
 from fca.models import built, class_keys, starts_from_scratch
 from fca.models.stored import StoredRun
@@ -27,7 +27,7 @@ from fca.stats.chance import at_chance, guessing
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
-from fca.store.columns import DEVICE, FINGERPRINT_KIND, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, ZERO_SHOT, Row
+from fca.store.columns import DEVICE, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, ZERO_SHOT, Row
 from fca.studies.predictions import predictions as stored_predictions
 from fca.studies.table import LEVEL
 from fca.subset import Groups, read_groups
@@ -146,14 +146,13 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
     """
     data, classes = setup.data, None
     if (found := _trained(setup.model)) is not None:
-        trained, store = found
-        group, older = trained.get("group"), _cut_by_older(data, trained, store)
+        trained, _ = found
+        group = trained.get("group")
         if group not in (None, *data.items) and trained["dataset"] == data.name:
             allowed, step = f"{group}, by which training {trained['run_id']} split it", f"add dataset.group={group}"
             raise FcaError("dataset.group", data.group, allowed, step)
-        ungrouped = replace(data, group=None)
-        data = cut_as_before(ungrouped) if older else as_trained_on(data, trained["fingerprint"], group)
-        if trained.get("compat") and (older or data.fingerprint == trained["fingerprint"]):
+        data = as_trained_on(data, trained["fingerprint"], group)
+        if trained.get("compat") and data.fingerprint == trained["fingerprint"]:
             classes = trained["classes"]
     model, among = named(setup.model, data)
     identity = model.identity()
@@ -202,17 +201,6 @@ def _trained(model: Model) -> tuple[Row, Store] | None:
         return None
     store = Store(Path(model.outputs))
     return (store.row(model.run_id), store) if store.state(model.run_id) is State.DONE else None
-
-
-def _cut_by_older(data: ImageData, trained: Row, store: Store) -> bool:
-    """Whether a training of an older version, which knew images by names and sizes, cut this set, which is all test.
-
-    Its fingerprint cannot be that of the images today, so that their ids have to do.
-    """
-    if FINGERPRINT_KIND in trained or data.fingerprint_kind != "content" or set(data.items["split"]) != {"test"}:
-        return False
-    items = store.items(trained["fingerprint"])
-    return bool(items.loc[items["split"] != "test", "image_id"].isin(data.items["image_id"]).any())
 
 
 # The runs and their columns.

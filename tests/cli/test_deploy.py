@@ -336,7 +336,6 @@ def test_images_that_went_away_are_asked_for_by_the_command_that_listed_them(fca
     assert code == 2
     assert "images of digits = not found; allowed: where they were, unchanged" in err
     assert "next: bring them back and repeat, which trains nothing again: fca run" in err
-    assert "if they are there, an older version split them otherwise" in err
 
 
 @pytest.mark.parametrize(
