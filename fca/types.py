@@ -436,6 +436,14 @@ class Column(str):
         """
         return Column(str(self), self.kind, number_format, label or self.meaning, self.choices, self.filters)
 
+    def with_choices(self, choices: Mapping[str, str], filters: bool = False) -> Column:
+        """The same column in a table or figure that has these values of it, in words of its own.
+
+        >>> Column("verdict", str, "", "verdict").with_choices({"yes": "rises", "no": "does not rise"}).choices["yes"]
+        'rises'
+        """
+        return Column(str(self), self.kind, self.number_format, self.meaning, choices, filters)
+
 
 def with_interval(column: Column) -> tuple[Column, Column, Column]:
     """A column and both ends of its interval, as a table lists them."""

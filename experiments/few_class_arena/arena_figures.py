@@ -12,8 +12,8 @@ from arena_tables import MEANS, NOTE, PAPER_DATASET, PAPER_MODEL, RANK, REGRET, 
 from fca.report import kinds, style
 from fca.studies import table as columns
 from fca.studies.few_class.accuracy import SPREAD
-from fca.studies.few_class.correlation import COEFFICIENT, PREDICTOR, SCOPE, SEEDS, TARGET
-from fca.studies.few_class.correlation import N as SUBSETS
+from fca.studies.few_class.correlation import COEFFICIENT, N_SUBSETS, PREDICTOR, SCOPE, TARGET
+from fca.studies.few_class.subset_accuracy import SUBSET_SEEDS
 from fca.studies.table import DATASET, ENCODER, MODEL, NCL, PROTOCOL, TOP1
 from fca.types import Column, Table, with_interval
 
@@ -70,11 +70,21 @@ def coefficients(table: Table, title: alt.Title) -> alt.FacetChart:
     pairs = zip(table.frame[PREDICTOR], table.frame[SCOPE], strict=True)
     frame = table.frame.assign(**{COMPARED: [NAMES[pair] for pair in pairs], WHOSE: "ours"})
     if "r_paper" in frame:
-        published = {f"{name[0]}_paper{name[1:]}": str(name) for name in (*with_interval(COEFFICIENT), SUBSETS)}
+        published = {f"{name[0]}_paper{name[1:]}": str(name) for name in (*with_interval(COEFFICIENT), N_SUBSETS)}
         paper = frame.drop(columns=list(published.values())).rename(columns=published).assign(whose="paper")
         frame = pd.concat([paper, frame], ignore_index=True)
     frame = _in_lines(frame.dropna(subset=COEFFICIENT), ENCODER, TARGET)
-    hover = (DATASET, ENCODER, TARGET, COMPARED, WHOSE, *with_interval(COEFFICIENT), SUBSETS, SEEDS, columns.MODELS)
+    hover = (
+        DATASET,
+        ENCODER,
+        TARGET,
+        COMPARED,
+        WHOSE,
+        *with_interval(COEFFICIENT),
+        N_SUBSETS,
+        SUBSET_SEEDS,
+        columns.MODELS,
+    )
     x = kinds.quantity(alt.X, COEFFICIENT, "Pearson's r with accuracy", domain=[-1, 1], padding=0)
     return _paired(frame, COEFFICIENT, x, COMPARED, list(NAMES.values()), hover, title, line=kinds.ZERO, columns=4)
 

@@ -23,9 +23,10 @@ from fca.store.query import kept
 from fca.studies import table as columns
 from fca.studies.few_class import correlation as similarity
 from fca.studies.few_class.accuracy import SPREAD, FewClass, accuracy, dcn, per_subset
-from fca.studies.few_class.findings import FINDING, MEASURE, MEASURES, VALUE, measures
+from fca.studies.few_class.findings import FINDING, FINDING_VALUE, MEASURES, measures
+from fca.studies.few_class.subset_accuracy import SUBSET_SEEDS
 from fca.studies.rows import records
-from fca.studies.table import DATASET, ENCODER, MODEL, NCL, PROTOCOL, TOP1, TableSpec
+from fca.studies.table import DATASET, ENCODER, MEASURE, MODEL, NCL, PROTOCOL, TOP1, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
 AXES = ("fingerprint", "adaptation", "sampler", "compat")  # sub-models that differ in these are studies of their own
@@ -58,7 +59,7 @@ BOTH = (TOP1_PAPER, *with_interval(TOP1))
 COMPARED = (DIFFERENCE, columns.MODELS, NOTE)
 RUN = (Column("weights"), Column("adaptation"), columns.SEED, Column("compat"), columns.RUN_ID)
 MEANS = (TOP1, SPREAD, TOP1.low, TOP1.high, columns.SUBSETS)
-R = (*with_interval(similarity.COEFFICIENT), similarity.P, similarity.N, similarity.SEEDS, columns.MODELS)
+R = (*with_interval(similarity.COEFFICIENT), similarity.NAIVE_P, similarity.N_SUBSETS, SUBSET_SEEDS, columns.MODELS)
 SAME = (DATASET, ENCODER, similarity.TARGET, similarity.PREDICTOR, similarity.SCOPE)
 
 _POINT = (PROTOCOL, NCL, *MEANS)
@@ -83,9 +84,9 @@ FIGURE1 = spec("figure1", DATASET, MODEL, *_POINT, COMMAND)
 BEYOND_FIGURE1 = spec("beyond_figure1", DATASET, MODEL, *_POINT)
 FIGURE3, FIGURE4 = (spec(name, DATASET, *_DCN) for name in ("figure3", "figure4"))
 BEYOND_DCN = spec("beyond_dcn", DATASET, *_POINT, columns.MODELS)
-_FINDING = (FINDING, PAPER_SAYS, MEASURE, PAPER_SIGN, *with_interval(VALUE))
+_FINDING = (FINDING, PAPER_SAYS, MEASURE, PAPER_SIGN, *with_interval(FINDING_VALUE))
 FIGURE1_FINDINGS, BEYOND_FINDINGS = (
-    spec(name, DATASET, *_FINDING, similarity.SEEDS, columns.MODELS, TOLD_APART, COMMAND)
+    spec(name, DATASET, *_FINDING, SUBSET_SEEDS, columns.MODELS, TOLD_APART, COMMAND)
     for name in ("figure1_findings", "beyond_findings")
 )
 FIGURE5 = spec("figure5", *SAME, *_PUBLISHED, *R, AGREES, COMMAND)

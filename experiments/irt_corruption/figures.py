@@ -8,7 +8,7 @@ from compared import THEIRS, VERDICTS, WHOSE
 from sharma import SEGMENTS
 
 from fca.report import kinds, style
-from fca.studies.irt.class_robustness import DIRECTION, INSTABILITY, RANK
+from fca.studies.irt.class_robustness import CLASS_RANK, DIRECTION, INSTABILITY
 from fca.studies.irt.difficulty_segments import ITEMS, QUARTER, RIGHT, SEGMENT, SHARE_RIGHT
 from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
 from fca.studies.irt.irt import TAU
@@ -28,7 +28,15 @@ def table1(classes: pd.DataFrame) -> alt.FacetChart:
     frame = classes.assign(panel=style.panels(classes, CORRUPTION))
     frame[TABLE1] = frame["paper"].fillna("neither").where(printed, "not in table 1").astype(object)
     coloured = kinds.hue(TABLE1, frame, ("#d55e00", "#0072b2", "#b9bec6", "#000000"), title=TABLE1.meaning)
-    hover = (CORRUPTION, LABEL, TABLE1, *with_interval(INSTABILITY), RANK, Column(RANK + THEIRS, int, ".0f"), DIRECTION)
+    hover = (
+        CORRUPTION,
+        LABEL,
+        TABLE1,
+        *with_interval(INSTABILITY),
+        CLASS_RANK,
+        Column(CLASS_RANK + THEIRS, int, ".0f"),
+        DIRECTION,
+    )
     chart = kinds.points_with_intervals(INSTABILITY, kinds.category(alt.Y, LABEL), hover, coloured)
     title = alt.Title(
         "Table 1: do the classes it calls susceptible move most, and the robust ones least?",

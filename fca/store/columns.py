@@ -35,7 +35,8 @@ CORRUPTED_AT = Column(
     "",
     "where images above 96 pixels were corrupted: at the reference size (224) or as stored; missing: there are none",
 )
-ADAPTATION, COMPAT = Column("adaptation"), Column("compat")
+ADAPTATION = Column("adaptation", str, "", "how the network comes to the classes")
+COMPAT = Column("compat")
 LEFT_OUT = "training images, each left out"
 PENALTY_BY = Column(
     "penalty_by", str, "", "images that chose a probe's penalty; missing in older probes: validation ones"
@@ -53,7 +54,10 @@ TOP1 = Column("top1", float, ".2%", "top-1 accuracy")
 TOP1_OPEN = Column("top1_open", float, ".2%", "accuracy over all classes of the model")
 TOP1_MASKED = Column("top1_masked", float, ".2%", "accuracy over the subset's classes")
 TOP1_GROUPED = Column("top1_grouped", float, ".2%", "accuracy with class probabilities summed over groups")
+N_TRAIN = Column("n_train", int, ",", "training images")  # of trainings and of descriptions of data sets
+N_VAL = Column("n_val", int, ",", "validation images")
 N_TEST = Column("n_test", int, ".0f", "test images")
+N_FITS = Column("n_fits", int, ",", "probes that were fitted to training images and to parts of them")
 FLAG = Column("flag", str, "", "diverged, or chance: not significantly above always predicting the commonest class")
 TRAIN_S = Column("train_s", float, ".1f", "training time, seconds")
 PREDICT_S = Column("predict_s", float, ".1f", "prediction time, seconds")

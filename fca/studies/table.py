@@ -33,6 +33,14 @@ UNDEFINED_WITHOUT = (
 )
 SUBSETS = Column("subsets", int, ".0f", "class subsets")
 MODELS = Column("models", int, ".0f", "models")
+IMAGES = Column("images", int, ".0f", "images")
+N_CLASSES = Column("classes", int, ".0f", "classes")  # how many; CLASSES: which
+SEEDS = Column("seeds", int, ".0f", "seeds")
+SEVERITIES = Column("severities", int, ".0f", "severities above 0")
+N = Column("n", int, ".0f", "observations")
+TOP1_CLEAN = Column("top1_clean", float, ".1%", "accuracy on clean images")
+TOP1_PREDICTED = Column("top1_predicted", float, ".2%", "predicted accuracy")
+DROP = Column("drop", float, "+.1%", "accuracy lost")
 CHANCE = Column("chance", float, ".1%", "accuracy of always predicting the most frequent class")
 AT_CHANCE = Column("at_chance", bool, "", "whether the interval of the accuracy reaches down to chance")
 _PROTOCOLS = {
@@ -41,11 +49,27 @@ _PROTOCOLS = {
     "masked": "full model, masked (only the subset's)",
     "grouped": "full model, grouped classes",
 }
-PROTOCOL = Column("protocol", str, "", "how a model is scored on few classes", _PROTOCOLS, filters=True)
+PROTOCOL = Column("protocol", str, "", "which classes a model may predict", _PROTOCOLS, filters=True)
 CORRUPTION = Column("corruption", str, "", "corruption", filters=True)
 SEVERITY = Column("severity", int, ".0f", "severity of the corruption, 0 for clean")
 ATTRIBUTE = Column("attribute", str, "", "attribute that makes the image easy or hard")
 LEVEL = Column("level", str, "", "level of difficulty", {level: level for level in LEVELS})
+RANK = Column("rank", int, ".0f", "rank")
+WARNING = Column("warning", str, "", "what may mislead")
+P = Column("p", float, ".2g", "p value")
+P_HOLM = Column("p_holm", float, ".2g", "p value after Holm's correction")
+R = Column("r", float, ".3f", "correlation")
+RHO = Column("rho", float, "+.2f", "rank correlation")
+COVERAGE = Column("coverage", float, ".1%", "95 % intervals that contain the truth")
+MEASURE = Column("measure", str, "", "what is measured")  # where a line has one of several measures,
+VALUE = Column("value", float, ".3f", "value of the measure")  # and this is what it comes to
+
+# Of pictures in a grid.
+PICTURE_KIND = Column("kind", str, "", "kind of picture")
+THUMBNAIL = Column("thumbnail", str, "", "picture")
+ROW = Column("row", int, ".0f", "row of the picture")
+COLUMN = Column("column", int, ".0f", "column of the picture")
+PLACE = (THUMBNAIL, ROW, COLUMN)
 
 
 def all_at_chance(lines: pd.DataFrame) -> bool:

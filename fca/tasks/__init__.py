@@ -20,9 +20,6 @@ from fca.training.recipe import Recipe
 from fca.training.trainer import TrainerKeys
 from fca.types import ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift, Table
 
-# Columns of trainings and of descriptions of data sets.
-N_TRAIN = Column("n_train", int, ",", "training images")
-N_VAL = Column("n_val", int, ",", "validation images")
 N_UNUSED = Column("n_unused", int, ",", "images left out: in no class folder, or of a class that train or test lacks")
 
 Work = TypeVar("Work", default=Any)

@@ -15,8 +15,9 @@ from fca.csv_table import csv_text
 from fca.data.duplicates import SIDE, exact_pairs, near_pairs, perceptual_hashes, signature
 from fca.data.files import IN_FILE, WHITE, InFile, fewest_bits, in_order
 from fca.data.splits import for_training, groups_across_splits
+from fca.store.columns import N_TRAIN, N_VAL
 from fca.store.files import write_text
-from fca.tasks import FINDINGS, N_TRAIN, N_UNUSED, N_VAL, Setup
+from fca.tasks import FINDINGS, N_UNUSED, Setup
 from fca.types import Arrays, Column, FcaError, Finished, ImageData, Run, UnreadableImage
 
 N_IMAGES = Column("n_images", int, ",", "images of the set, those of all splits and those left out")

@@ -12,14 +12,13 @@ import numpy as np
 from fca.data.copies import kept_together
 from fca.data.splits import for_training
 from fca.stats.nested_subsets import measure, possible_halvings
-from fca.store.columns import FITS, JUDGED_IMAGES, N_JUDGED, RIGHT, SIZES
-from fca.tasks import N_TRAIN, N_VAL, Setup
+from fca.store.columns import FITS, JUDGED_IMAGES, N_FITS, N_JUDGED, N_TRAIN, N_VAL, RIGHT, SIZES
+from fca.tasks import Setup
 from fca.tasks.adaptation import OF_TRAINING, about_training
 from fca.tasks.adaptation.probe import Probing, identity_of_probe, probing
 from fca.tasks.embed import embedded
 from fca.types import Column, Finished, Run
 
-N_FITS = Column("n_fits", int, ",", "probes that were fitted to training images and to parts of them")
 FEWEST_IMAGES = Column("fewest_images", int, ",", "training images of the smallest part")
 CURVE_S = Column("curve_s", float, ".1f", "time to fit and judge all of them, seconds")
 

@@ -26,6 +26,7 @@ from fca.models import built
 from fca.progress import track
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.reliance import centre_distance, density_gap, mask_iou, mass_inside
+from fca.studies.reliance.columns import GEOMETRY, MODEL_CHANCE
 from fca.tasks import Setup
 from fca.tasks.adaptation import predictions_of
 from fca.tasks.adaptation.network import Network
@@ -80,12 +81,12 @@ class Saliency:
         *Train.columns,
         *(end for column, _ in HEADLINES.values() for end in with_interval(column)),
         IOU_OTHERS,
-        Column("chance", float, ".1%", "accuracy of guessing one of the model's classes"),
+        MODEL_CHANCE,
         Column("n_zero", int, ",", "images whose saliency map is zero everywhere"),
         Column("n_empty", int, ",", "images without a pixel of the object in the input"),
         Column("saliency_layer", str, "", "layer of the saliency maps"),
         Column("saliency_threshold", float, ".2f", "saliency from which on a pixel is salient"),
-        Column("geometry", str, "", "resize and crop: side of the input, side before the crop, filter"),
+        GEOMETRY,
     )
     summary: ClassVar[tuple[Column | str, ...]] = (IOU, MASS, "{n_zero} of {n_test} maps zero")
 

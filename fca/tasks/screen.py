@@ -14,8 +14,8 @@ from fca.data.copies import kept_together
 from fca.data.splits import at_rows, for_training
 from fca.identity import fingerprint
 from fca.stats.features import fit_probe, representative_rows
-from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
-from fca.tasks import N_TRAIN, Setup
+from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED, N_TRAIN
+from fca.tasks import Setup
 from fca.tasks.adaptation import OF_TRAINING, about_training
 from fca.tasks.adaptation.probe import Probing, identity_of_probe, probing
 from fca.tasks.embed import embedded

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fca.tasks import N_TRAIN, N_UNUSED, N_VAL, Setup
+from fca.store.columns import N_TRAIN, N_VAL
+from fca.tasks import N_UNUSED, Setup
 from fca.tasks.adaptation import OF_TRAINING, VAL_TOP1
 from fca.types import Column, Finished, Run
 

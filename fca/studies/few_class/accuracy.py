@@ -11,7 +11,7 @@ from fca.stats.chance import right_at_chance
 from fca.stats.correlation import correlation
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, interval_over, mean_with_interval
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, read_points, wide
+from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, VERDICT, OfSubsets, read_points, wide
 from fca.studies.rows import parts
 from fca.studies.table import (
     AT_CHANCE,
@@ -24,8 +24,10 @@ from fca.studies.table import (
     NCL,
     NO_MEAN_INTERVAL,
     PROTOCOL,
+    RHO,
     SUBSETS,
     TOP1,
+    N,
     TableSpec,
 )
 from fca.subset import read_groups
@@ -36,11 +38,11 @@ INTERVALS = f"95 %: Wilson in accuracy_points, else {interval_over('subset seeds
 
 SPREAD = Column("spread", float, ".2%", "standard deviation of accuracy between class subsets")
 RANK = Column("rank", float, ".2f", "mean rank, 1 is the most accurate model")
-RHO = Column("rho", float, ".3f", "Spearman's rho of the rankings")
-N_PAIRS = Column("n", int, ".0f", "pairs of a model and a subset")
+RANKING_RHO = RHO.with_format(".3f", "Spearman's rho of the rankings")
+N_PAIRS = N.with_format(".0f", "pairs of a model and a subset")
 SUB_MINUS_OPEN = Column("sub_minus_open", float, "+.2%", "sub-model minus open full model")
 SUB_MINUS_MASKED = Column("sub_minus_masked", float, "+.2%", "sub-model minus masked full model")
-VERDICT = Column("verdict", str, "", "whether sub-models are more accurate than open full models")
+GAP_VERDICT = VERDICT.with_format("", "whether sub-models are more accurate than open full models")
 
 ACCURACY_POINTS = TableSpec(
     "accuracy_points",
@@ -71,7 +73,7 @@ RANK_AGREEMENT = TableSpec(
     "rank_agreement",
     "Does the ranking on all classes (open) hold for few? (Spearman's rho over models, mean over subsets)",
     f"The practice that {PAPER} section 3.3 questions",
-    (DATASET, PROTOCOL, NCL, *with_interval(RHO), MODELS, SUBSETS),
+    (DATASET, PROTOCOL, NCL, *with_interval(RANKING_RHO), MODELS, SUBSETS),
 )
 GAP = TableSpec(
     "gap",
@@ -79,7 +81,7 @@ GAP = TableSpec(
     f"{PAPER} figure 1, finding (a), paired by model and subset; masked is not in the paper",
     (
         *(DATASET, NCL, *with_interval(SUB_MINUS_OPEN), *with_interval(SUB_MINUS_MASKED)),
-        *(N_PAIRS, MODELS, SUBSETS, VERDICT, AT_CHANCE),
+        *(N_PAIRS, MODELS, SUBSETS, GAP_VERDICT, AT_CHANCE),
     ),
 )
 
@@ -190,10 +192,10 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for key, part in parts(both, [*by, *DRAW]):
         rho = correlation(part["top1"].to_numpy(), part["reference"].to_numpy(), "spearman").r
-        lines.append({**key, RHO: rho, MODELS: len(part)})
-    each = pd.DataFrame(lines, columns=[*by, *DRAW, RHO, MODELS]).dropna(subset=RHO)
+        lines.append({**key, RANKING_RHO: rho, MODELS: len(part)})
+    each = pd.DataFrame(lines, columns=[*by, *DRAW, RANKING_RHO, MODELS]).dropna(subset=RANKING_RHO)
     return RANK_AGREEMENT.frame(
-        {**key, **_mean(RHO, of, SIGNED_FRACTION), MODELS: of[MODELS].max(), SUBSETS: len(of)}
+        {**key, **_mean(RANKING_RHO, of, SIGNED_FRACTION), MODELS: of[MODELS].max(), SUBSETS: len(of)}
         for key, of in parts(each, by)
     )
 
@@ -210,7 +212,7 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
     for key, part in parts(pairs, (DATASET, NCL)):
         line = key | _mean(SUB_MINUS_OPEN, part, SIGNED_FRACTION) | _mean(SUB_MINUS_MASKED, part, SIGNED_FRACTION)
         line |= {N_PAIRS: len(part), MODELS: part[MODEL].nunique(), SUBSETS: len(part[DRAW].drop_duplicates())}
-        lines.append(line | {VERDICT: _verdict(line[SUB_MINUS_OPEN.low], line[SUB_MINUS_OPEN.high])})
+        lines.append(line | {GAP_VERDICT: _verdict(line[SUB_MINUS_OPEN.low], line[SUB_MINUS_OPEN.high])})
     return GAP.frame(lines)
 
 

@@ -19,10 +19,31 @@ from fca.stats.intervals import (
     mean_with_interval,
 )
 from fca.store import Store
-from fca.studies.few_class.accuracy import PAPER, with_all_at_chance
-from fca.studies.few_class.subset_accuracy import COMMAND, DRAW, OfSubsets, points_with_predictions, wide
+from fca.studies.few_class.accuracy import PAPER, RANK, with_all_at_chance
+from fca.studies.few_class.subset_accuracy import (
+    COMMAND,
+    DIFFERENCE,
+    DRAW,
+    SUBSET_SEEDS,
+    OfSubsets,
+    points_with_predictions,
+    wide,
+)
 from fca.studies.rows import parts, require
-from fca.studies.table import AT_CHANCE, DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec, no_interval
+from fca.studies.table import (
+    AT_CHANCE,
+    DATASET,
+    IMAGES,
+    MODEL,
+    NCL,
+    NOTE,
+    P_HOLM,
+    PROTOCOL,
+    SUBSETS,
+    P,
+    TableSpec,
+    no_interval,
+)
 from fca.types import Column, Table, with_interval
 
 NO_SPREAD = "no interval: the difference is the same in all subset seeds"
@@ -31,18 +52,16 @@ UNBOUNDED = "more_seeds has no upper bound: no difference is within what these s
 BY = [DATASET, PROTOCOL, NCL]
 MODEL_A = Column("model_a", str, "", "first model of the pair")
 MODEL_B = Column("model_b", str, "", "second model of the pair")
-IMAGES = Column("images", int, ".0f", "test images that both models predicted")
+SAME_IMAGES = IMAGES.with_format(".0f", "test images that both models predicted")
 ONLY_A_RIGHT = Column("only_a_right", int, ".0f", "images that only the first model gets right")
 ONLY_B_RIGHT = Column("only_b_right", int, ".0f", "images that only the second model gets right")
-DIFFERENCE = Column("difference", float, "+.2%", "first minus second model")
-P = Column("p", float, ".2g", "p of McNemar's test")
-P_HOLM = Column("p_holm", float, ".2g", "p corrected for the number of pairs (Holm)")
+LEAD = DIFFERENCE.with_format("+.2%", "first minus second model")
+MCNEMAR_P = P.with_format(".2g", "p of McNemar's test")
 SIGNIFICANT = Column("told_apart", bool, "", "whether the pair differs significantly")
 ORDER_KEPT = Column("order_kept", float, ".0%", "share of bootstrap resamples that keep the order of the pair")
-SEEDS = Column("seeds", int, ".0f", "subset seeds")
 MORE_SEEDS = Column("more_seeds", int, ".0f", "subset seeds still needed to separate the pair")
 P_BEST = Column("p_best", float, ".0%", "share of bootstrap resamples in which the model has the best mean accuracy")
-STANDING = Column("rank", float, ".1f", "rank of the mean accuracy, 1 is the best")
+STANDING = RANK.with_format(".1f", "rank of the mean accuracy, 1 is the best")
 KENDALL_W = Column("kendall_w", float, ".2f", "Kendall's W: agreement of the subsets on the order of the models")
 
 PAIRED = TableSpec(
@@ -50,15 +69,15 @@ PAIRED = TableSpec(
     "Which models differ on the same images, and how many more subset seeds would separate the others?",
     f"{PAPER} compares means only; McNemar 1947, Newcombe 1998 (method 10), Holm 1979, Cohen 1988 (chapter 2)",
     (
-        *(*BY, MODEL_A, MODEL_B, IMAGES, ONLY_A_RIGHT, ONLY_B_RIGHT, *with_interval(DIFFERENCE), P, P_HOLM),
-        *(SIGNIFICANT, ORDER_KEPT, SUBSETS, SEEDS, *with_interval(MORE_SEEDS), NOTE),
+        *(*BY, MODEL_A, MODEL_B, SAME_IMAGES, ONLY_A_RIGHT, ONLY_B_RIGHT, *with_interval(LEAD), MCNEMAR_P, P_HOLM),
+        *(SIGNIFICANT, ORDER_KEPT, SUBSETS, SUBSET_SEEDS, *with_interval(MORE_SEEDS), NOTE),
     ),
 )
 RANK_STABILITY = TableSpec(
     "rank_stability",
     "How stable is the order of the models over class subsets? (1 = best; kendall_w: agreement of subsets)",
     f"{PAPER} figure 2b, over bootstrap resamples of subset seeds; Kendall and Babington Smith 1939",
-    (*BY, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS, SEEDS, AT_CHANCE, NOTE),
+    (*BY, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS, SUBSET_SEEDS, AT_CHANCE, NOTE),
 )
 METHOD = {
     "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it "
@@ -120,9 +139,9 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
             if len(both):
                 lines.append({**key, "model_a": a, "model_b": b, **_pair(both)})
     frame = PAIRED.frame(lines)
-    frame[P_HOLM] = frame.dropna(subset=P).groupby(BY)[P].transform(lambda p: holm(p.to_numpy()))
-    has_interval = frame[[DIFFERENCE.low, DIFFERENCE.high]].notna().all(axis="columns")
-    beyond_0 = (frame[DIFFERENCE.low] > 0) | (frame[DIFFERENCE.high] < 0)
+    frame[P_HOLM] = frame.dropna(subset=MCNEMAR_P).groupby(BY)[MCNEMAR_P].transform(lambda p: holm(p.to_numpy()))
+    has_interval = frame[[LEAD.low, LEAD.high]].notna().all(axis="columns")
+    beyond_0 = (frame[LEAD.low] > 0) | (frame[LEAD.high] < 0)
     clear_images = frame[P_HOLM] < 1 - LEVEL
     known = frame[P_HOLM].notna() & (has_interval | ~clear_images)
     frame[SIGNIFICANT] = (clear_images & beyond_0).astype("boolean").where(known)
@@ -149,7 +168,7 @@ def _pair(both: pd.DataFrame) -> dict[str, Any]:
     ]
     return {
         **counts,
-        **dict(zip(with_interval(DIFFERENCE), [mean, *(over_subsets if len(both) > 1 else over_images)], strict=True)),
+        **dict(zip(with_interval(LEAD), [mean, *(over_subsets if len(both) > 1 else over_images)], strict=True)),
         "order_kept": rank_stability(top1, cluster).kept[0, 1],
         "subsets": len(both),
         "seeds": len(drawn),

@@ -20,6 +20,7 @@ from fca.studies.few_class.similarity import SIMSS, similarity_points
 from fca.studies.few_class.subset_accuracy import (
     DRAW,
     EMBED,
+    SUBSET_SEEDS,
     OfSubsets,
     accuracy_points,
     embed_rows,
@@ -40,6 +41,9 @@ from fca.studies.table import (
     RUN_ID,
     TOP1,
     UNDEFINED_WITHOUT,
+    N,
+    P,
+    R,
     TableSpec,
     all_at_chance,
 )
@@ -49,10 +53,9 @@ TARGET = Column("target", str, "", "accuracy: of the best model on each subset (
 SCOPE = Column("scope", str, "", "subsets: all, or those of equal ncl")
 METHOD = Column("method", str, "", "coefficient")
 PREDICTOR = Column("predictor", str, "", "predictor of accuracy")
-P = Column("p", float, ".2g", "p as if subsets were independent")
-N = Column("n", int, ".0f", "subsets")
-SEEDS = Column("seeds", int, ".0f", "subset seeds")
-COEFFICIENT = Column("r", float, ".3f", "correlation with accuracy")
+NAIVE_P = P.with_format(".2g", "p as if subsets were independent")
+N_SUBSETS = N.with_format(".0f", "subsets")
+COEFFICIENT = R.with_format(".3f", "correlation with accuracy")
 
 CORRELATION = TableSpec(
     "correlation",
@@ -60,7 +63,7 @@ CORRELATION = TableSpec(
     f"{PAPER} section 4.3 and figure 5: scope all, DCN sub and DCN open; the rest is not in the paper",
     (
         *(DATASET, ENCODER, TARGET, SCOPE, METHOD, PREDICTOR),
-        *(COEFFICIENT, P, COEFFICIENT.low, COEFFICIENT.high, N, SEEDS, MODELS, AT_CHANCE, NOTE),
+        *(COEFFICIENT, NAIVE_P, COEFFICIENT.low, COEFFICIENT.high, N_SUBSETS, SUBSET_SEEDS, MODELS, AT_CHANCE, NOTE),
     ),
 )
 CORRELATION_POINTS = TableSpec(

@@ -17,10 +17,10 @@ from fca.allowed import Allowed, Seed
 from fca.stats.difficulty import extreme_subset, pair_simss, random_simss, what_if_added, what_if_merged
 from fca.stats.similarity import subset_scores
 from fca.store import Store
-from fca.studies.few_class.similarity import IMAGES, SIMSS, Embedded, embedded
-from fca.studies.few_class.subset_accuracy import embed_rows
+from fca.studies.few_class.similarity import SIMSS, Embedded, embedded
+from fca.studies.few_class.subset_accuracy import DIFFERENCE, embed_rows
 from fca.studies.rows import records
-from fca.studies.table import CLASSES, DATASET, ENCODER, NCL, NOTE, SEED, SPLIT, TableSpec
+from fca.studies.table import CLASSES, DATASET, ENCODER, IMAGES, NCL, NOTE, SEED, SPLIT, TableSpec
 from fca.subset import named_subset
 from fca.types import SPLITS, Column, FcaError, Table
 
@@ -46,7 +46,7 @@ SUBSET_KEYS = Column("subset", tuple, "", "classes of the subset that is changed
 CHANGE = Column("change", str, "", "", {"add": "add", "merge": "merge"})
 SIMSS_BEFORE = Column("simss_before", float, ".4f", "SimSS before the change")
 SIMSS_AFTER = Column("simss_after", float, ".4f", "SimSS after the change")
-SIMSS_CHANGE = Column("difference", float, "+.4f", "change of SimSS (below 0: harder)")
+SIMSS_CHANGE = DIFFERENCE.with_format("+.4f", "change of SimSS (below 0: harder)")
 
 DIFFICULTY_PAIRS = TableSpec(
     "difficulty_pairs",

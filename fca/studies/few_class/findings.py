@@ -16,9 +16,19 @@ from fca.stats.correlation import correlation
 from fca.stats.intervals import LOG, interval_over, jackknife_interval, left_out_weights, mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
-from fca.studies.few_class.correlation import SEEDS
-from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, read_points, wide
-from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, PROTOCOL, UNDEFINED_WITHOUT, TableSpec
+from fca.studies.few_class.subset_accuracy import DRAW, SUBSET_SEEDS, VERDICT, OfSubsets, read_points, wide
+from fca.studies.table import (
+    DATASET,
+    MEASURE,
+    MODEL,
+    MODELS,
+    NCL,
+    NO_MEAN_INTERVAL,
+    PROTOCOL,
+    UNDEFINED_WITHOUT,
+    VALUE,
+    TableSpec,
+)
 from fca.types import Column, Table, with_interval
 
 Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and over how many models
@@ -37,16 +47,17 @@ MEASURES = {  # finding -> what is measured, and in which unit
     "d.2": ("parameters and accuracy of sub-models", "rho"),
 }
 FINDING = Column("finding", str, "", "finding, by the paper's letters")
-MEASURE = Column("measure", str, "", "what is measured")
 UNIT = Column("unit", str, "", "unit", {"points": "accuracy (% points)", "ratio": "ratio", "rho": "Spearman's rho"})
-VALUE = Column("value", float, ".2f", "value of the measure")
+FINDING_VALUE = VALUE.with_format(".2f")
 NO_EFFECT = Column("no_effect", float, ".0f", "value without an effect: 0, and 1 for a ratio")
-VERDICT = Column("verdict", str, "", "where the interval lies: above or below no effect, or both; or why there is none")
+FINDING_VERDICT = VERDICT.with_format(
+    "", "where the interval lies: above or below no effect, or both; or why there is none"
+)
 PAPER_FINDINGS = TableSpec(
     "findings",
     "Do the findings of Few-Class Arena hold here?",
     f"{PAPER} figure 1, findings (a) to (d); masked and other models are not in the paper",
-    (DATASET, FINDING, MEASURE, UNIT, *with_interval(VALUE), NO_EFFECT, SEEDS, MODELS, VERDICT),
+    (DATASET, FINDING, MEASURE, UNIT, *with_interval(FINDING_VALUE), NO_EFFECT, SUBSET_SEEDS, MODELS, FINDING_VERDICT),
 )
 
 
@@ -107,10 +118,10 @@ def measures(
 
 
 def _verdict(found: dict[str, Any], no_effect: float) -> dict[str, Any]:
-    low, high = found[VALUE.low], found[VALUE.high]
+    low, high = found[FINDING_VALUE.low], found[FINDING_VALUE.high]
     verdict = "above" if low > no_effect else "below" if high < no_effect else "not significant"
     why_none = UNDEFINED_WITHOUT if no_effect else NO_MEAN_INTERVAL
-    return {NO_EFFECT: no_effect, VERDICT: why_none if pd.isna(low) else verdict}
+    return {NO_EFFECT: no_effect, FINDING_VERDICT: why_none if pd.isna(low) else verdict}
 
 
 def paired(subset: pd.DataFrame, protocol: str, how: str = "mean") -> Draws:
@@ -169,7 +180,7 @@ def mean_of(draws: pd.DataFrame, models: int, most: float = 100.0) -> dict[str, 
 
 
 def _measured(*values: Any) -> dict[str, Any]:
-    return dict(zip((*with_interval(VALUE), SEEDS, MODELS), values, strict=True))
+    return dict(zip((*with_interval(FINDING_VALUE), SUBSET_SEEDS, MODELS), values, strict=True))
 
 
 def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_protocol: str) -> dict[str, Any]:

@@ -19,12 +19,14 @@ from fca.stats.intervals import interval_over
 from fca.stats.prediction import LEVEL, HeldOut, held_out, judge, verdict
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, chance_of_means, dcn, per_subset
-from fca.studies.few_class.correlation import PREDICTOR, SEEDS, TARGET, N
+from fca.studies.few_class.correlation import N_SUBSETS, PREDICTOR, TARGET
 from fca.studies.few_class.similarity import Embedded, embedded, similarity_points
 from fca.studies.few_class.subset_accuracy import (
     DRAW,
     EMBED,
     SUBSET,
+    SUBSET_SEEDS,
+    VERDICT,
     OfSubsets,
     accuracy_points,
     embed_rows,
@@ -35,6 +37,7 @@ from fca.studies.rows import Rows, comparable, records, require
 from fca.studies.table import (
     AT_CHANCE,
     CLASSES,
+    COVERAGE,
     DATASET,
     ENCODER,
     MODEL,
@@ -43,7 +46,9 @@ from fca.studies.table import (
     NOTE,
     SUBSET_SEED,
     TOP1,
+    TOP1_PREDICTED,
     UNDEFINED_WITHOUT,
+    VALUE,
     TableSpec,
     all_at_chance,
 )
@@ -116,16 +121,15 @@ WITHIN_P = Column("within_ncl_p", float, ".2g", "its p, as if subsets were indep
 WITHIN = [*with_interval(WITHIN_R), WITHIN_P]
 POINTS = [*with_interval(ERROR), *with_interval(GAIN)]
 INSIDE = f"share of measured accuracies inside their {LEVEL:.0%} prediction interval"
-COVERAGE = Column("coverage", float, ".0%", INSIDE)
+MEASURED_INSIDE = COVERAGE.with_format(".0%", INSIDE)
 WIDTH = Column("width_points", float, ".1f", "mean width of the prediction intervals (% points)")
 WAYS = {"subset seed": "new subsets", "data set": "new data sets"}
 HELD = Column("held_out", str, "", "what the prediction never saw", WAYS)
 VERDICTS = {text: text for text in ("beyond ncl", "undecided", "not beyond ncl", "baseline")}
-VERDICT = Column("verdict", str, "", "whether it predicts accuracy beyond the number of classes", VERDICTS)
+BEYOND_NCL = VERDICT.with_format("", "whether it predicts accuracy beyond the number of classes").with_choices(VERDICTS)
 BETTER_IN = Column("better_in", int, ".0f", "data sets in which the mean error is below that of ncl alone")
 DATASETS = Column("datasets", int, ".0f", "data sets")
-VALUE = Column("value", float, ".4f", "value of the predictor")
-PREDICTED = Column("top1_predicted", float, ".2%", "predicted accuracy")
+PREDICTOR_VALUE = VALUE.with_format(".4f", "value of the predictor")
 
 PREDICTION = TableSpec(
     "prediction",
@@ -134,8 +138,8 @@ PREDICTION = TableSpec(
     "S of arXiv:2404.05981 is made of ncl, intra and inter too, but is none of these; arXiv:2102.11005 (logme), "
     "arXiv:1905.02928 (CV+ intervals); knn and probe: accuracy of the features, left one out",
     (
-        *(ENCODER, TARGET, HELD, PREDICTOR, N, DATASETS, SEEDS, *WITHIN, *POINTS, BETTER_IN),
-        *(*with_interval(COVERAGE), WIDTH, VERDICT, AT_CHANCE, NOTE),
+        *(ENCODER, TARGET, HELD, PREDICTOR, N_SUBSETS, DATASETS, SUBSET_SEEDS, *WITHIN, *POINTS, BETTER_IN),
+        *(*with_interval(MEASURED_INSIDE), WIDTH, BEYOND_NCL, AT_CHANCE, NOTE),
     ),
 )
 PREDICTION_POINTS = TableSpec(
@@ -143,8 +147,8 @@ PREDICTION_POINTS = TableSpec(
     "Which accuracy was predicted for each subset, from other seeds of its data set or from other data sets?",
     f"arXiv:1905.02928 (CV+, {LEVEL:.0%} intervals)",
     (
-        *(DATASET, ENCODER, TARGET, HELD, PREDICTOR, NCL, SUBSET_SEED, CLASSES, MODEL, MODELS, VALUE),
-        *(TOP1, *with_interval(PREDICTED)),
+        *(DATASET, ENCODER, TARGET, HELD, PREDICTOR, NCL, SUBSET_SEED, CLASSES, MODEL, MODELS, PREDICTOR_VALUE),
+        *(TOP1, *with_interval(TOP1_PREDICTED)),
     ),
 )
 
@@ -178,7 +182,7 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
             lacks_interval = not np.isnan(line[WITHIN_R]) and np.isnan(line[WITHIN_R.low])
             line["note"] = UNDEFINED_WITHOUT if lacks_interval else None
             value = points[alone[name]] if name in alone else np.nan
-            yield line, _predicted(points, {HELD: way, PREDICTOR: name, VALUE: value}, held[name])
+            yield line, _predicted(points, {HELD: way, PREDICTOR: name, PREDICTOR_VALUE: value}, held[name])
 
 
 def _held(points: pd.DataFrame, regressors: list[str], way: str) -> HeldOut:
@@ -211,7 +215,7 @@ def _gain(name: str, accuracy: np.ndarray, held: Mapping[str, HeldOut], cluster:
     """Error and gain in accuracy points, coverage as a fraction; ncl alone has no gain over itself."""
     found = judge(accuracy, held[name], held[BASELINE], cluster)
     values = [*(100 * value for value in (*found.error, *found.gain)), *found.coverage, 100 * found.width]
-    line: dict[Any, float] = dict(zip((*POINTS, *with_interval(COVERAGE), WIDTH), values, strict=True))
+    line: dict[Any, float] = dict(zip((*POINTS, *with_interval(MEASURED_INSIDE), WIDTH), values, strict=True))
     return line | (dict.fromkeys(with_interval(GAIN), np.nan) if name == BASELINE else {})
 
 
@@ -232,7 +236,7 @@ def _verdict(line: Mapping[str, Any], alone: bool, error: float, worth: float) -
 
 
 def _predicted(points: pd.DataFrame, shown: Mapping[str, Any], held: HeldOut) -> pd.DataFrame:
-    predicted = dict(zip(with_interval(PREDICTED), held, strict=True))
+    predicted = dict(zip(with_interval(TOP1_PREDICTED), held, strict=True))
     return points.assign(**shown, **predicted)[list(PREDICTION_POINTS.columns)]
 
 

@@ -16,10 +16,10 @@ from fca.allowed import Allowed
 from fca.stats.correlation import correlation
 from fca.stats.similarity import class_similarity, fca_released, released_draw, subset_scores
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, embed_rows, of_one_draw, subsets_of
+from fca.studies.few_class.subset_accuracy import DIFFERENCE, SUBSET, OfSubsets, embed_rows, of_one_draw, subsets_of
 from fca.studies.predictions import labels_of
 from fca.studies.rows import Rows, parts, records
-from fca.studies.table import DATASET, ENCODER, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, TableSpec
+from fca.studies.table import DATASET, ENCODER, IMAGES, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, R, TableSpec
 from fca.subset import number_of_classes
 from fca.types import SPLITS, Column, Table
 
@@ -28,16 +28,15 @@ SIMSS_POOLED = Column("simss_pooled", float, ".4f", "SimSS pooled over images in
 INTRA = Column("intra", float, ".4f", "similarity within classes")
 INTER = Column("inter", float, ".4f", "similarity between classes")
 NEAREST_INTER = Column("nearest_inter", float, ".4f", "similarity to the nearest other class of each image")
-IMAGES = Column("images", int, ".0f", "images of the subset")
+IMAGES_OF_SUBSET = IMAGES.with_format(".0f", "images of the subset")
 STEP = Column("step", int, ".0f", "position in the loop of the released script")
 S_ALPHA_RELEASED = Column("s_alpha_released", float, ".4f", "S_alpha of the released script")
 S_BETA_RELEASED = Column("s_beta_released", float, ".4f", "S_beta of the released script")
 SIMSS_RELEASED = Column("simss_released", float, ".4f", "SimSS of the released script")
-DIFFERENCE = Column("difference", float, "+.4f", "SimSS, released minus ours")
+RELEASED_MINUS_OURS = DIFFERENCE.with_format("+.4f", "SimSS, released minus ours")
 DIFFERENCE_ABSOLUTE = Column("difference_absolute", float, ".4f", "mean absolute difference")
 DIFFERENCE_LARGEST = Column("difference_largest", float, ".4f", "largest absolute difference")
 POOLED_ABSOLUTE = Column("pooled_absolute", float, ".4f", "mean absolute difference from our SimSS pooled over images")
-R = Column("r", float, ".3f", "correlation")
 
 SAME = [DATASET, ENCODER, SPLIT]
 SCORES = [SIMSS, SIMSS_POOLED, INTRA, INTER, NEAREST_INTER]
@@ -51,19 +50,19 @@ SIMILARITY = TableSpec(
     "similarity",
     "How alike are the images of each class subset, within classes and between? (higher simss = easier)",
     "Few-Class Arena (arXiv:2411.01099) eqs. 1 to 4 with sim = (cos + 1) / 2",
-    (*SAME, *SUBSET, *SCORES, IMAGES, NOTE, RUN_ID),
+    (*SAME, *SUBSET, *SCORES, IMAGES_OF_SUBSET, NOTE, RUN_ID),
 )
 RELEASED = TableSpec(
     "released",
     "What would the released script log for each subset, quirk for quirk?",
     SOURCE,
-    (*SAME, *SUBSET, STEP, *SCORES[:4], *LOGGED, DIFFERENCE, RUN_ID),
+    (*SAME, *SUBSET, STEP, *SCORES[:4], *LOGGED, RELEASED_MINUS_OURS, RUN_ID),
 )
 RELEASED_AGREEMENT = TableSpec(
     "released_agreement",
     "How far is the released SimSS from ours? (released minus ours on the same subsets: exact, so no interval)",
     SOURCE,
-    (*SAME, SUBSETS, DIFFERENCE, DIFFERENCE_ABSOLUTE, DIFFERENCE_LARGEST, POOLED_ABSOLUTE, R),
+    (*SAME, SUBSETS, RELEASED_MINUS_OURS, DIFFERENCE_ABSOLUTE, DIFFERENCE_LARGEST, POOLED_ABSOLUTE, R),
 )
 
 
@@ -151,7 +150,7 @@ def _lines(found: Embedded, points: pd.DataFrame, ncl: Sequence[int | float] | N
         for line, logged in zip(sequence, fca_released(found.features, found.labels, drawn), strict=True):
             kept: dict[str, Any] = {name: line[name] for name in RELEASED.columns if name in line}
             scores: dict[str, Any] = dict(zip(LOGGED, logged, strict=True))
-            yield {**kept, **scores, STEP: next(step), DIFFERENCE: logged.simss - line[SIMSS]}
+            yield {**kept, **scores, STEP: next(step), RELEASED_MINUS_OURS: logged.simss - line[SIMSS]}
 
 
 def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict[str, Any]]]:

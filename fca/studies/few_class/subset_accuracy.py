@@ -32,6 +32,7 @@ from fca.studies.table import (
     RUN_ID,
     SAMPLER,
     SEED,
+    SEEDS,
     SUBSET_SEED,
     TOP1,
 )
@@ -44,6 +45,10 @@ DRAW = [SUBSET_SEED, CLASSES]  # which subset of one size: two seeds may draw th
 EMBED = "fca run task=embed model@encoder=hog"
 COMMAND = "fca run -m task=train model=resnet18,vgg16 subset.ncl=2,5 'subset.seed=range(0,5)'"
 ACCURACY = (DATASET, MODEL, PROTOCOL, *SUBSET, SEED, *with_interval(TOP1), CHANCE, N_TEST, RUN_ID)
+
+SUBSET_SEEDS = SEEDS.with_format(".0f", "subset seeds")
+DIFFERENCE = Column("difference", float, "+.2%", "difference of accuracies")
+VERDICT = Column("verdict", str, "", "verdict")
 
 
 def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:

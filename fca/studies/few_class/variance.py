@@ -14,7 +14,7 @@ from fca.stats.comparison import SubsetRuns, VarianceSplit, split_variance
 from fca.store import Store
 from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, points_with_predictions
 from fca.studies.rows import parts
-from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
+from fca.studies.table import DATASET, IMAGES, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
 
 SOURCES = {
@@ -28,14 +28,14 @@ VARIANCES = [Column(f"var_{name}", float, ".2g", f"variance by {source}") for na
 SHARES = [Column(f"share_{name}", float, ".0%", f"share of variance by {source}") for name, source in SOURCES.items()]
 SPREADS = [Column(f"sd_{name}", float, ".2%", f"standard deviation by {source}") for name, source in SOURCES.items()]
 INITS = Column("inits", int, ".0f", "initialisations")
-IMAGES = Column("images", int, ".0f", "test images")
+TESTED_IMAGES = IMAGES.with_format(".0f", "test images")
 
 VARIANCE = TableSpec(
     "variance",
     "Where does the spread of accuracies come from: classes, initialisation, luck on single images or test images? "
     "(var: of one run's accuracy; sd: its root; share: of the four together)",
     "Sources as in arXiv:2103.03098; estimators: Searle, Casella and McCulloch, Variance Components (1992)",
-    (*BY, *VARIANCES, *SHARES, *chain(*map(with_interval, SPREADS)), SUBSETS, INITS, IMAGES, NOTE),
+    (*BY, *VARIANCES, *SHARES, *chain(*map(with_interval, SPREADS)), SUBSETS, INITS, TESTED_IMAGES, NOTE),
 )
 METHOD = (
     "mean squares equated with their expectation, images stratified by class; negative estimates shown as 0; "

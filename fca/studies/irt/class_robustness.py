@@ -16,10 +16,20 @@ from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, shifted_responses, subjects_at_chance
 from fca.studies.irt.corruption_accuracy import LEVELS, levels_in_words
-from fca.studies.irt.difficulty_segments import ITEMS, METHOD, N_CLASSES, NAMES, SEED, SEGMENT, Quartered, quartered
-from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
+from fca.studies.irt.difficulty_segments import ALL_CLASSES, ITEMS, METHOD, NAMES, SEED, SEGMENT, Quartered, quartered
+from fca.studies.irt.fits import IMAGES_OF_CLASS, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
 from fca.studies.not_estimable import priors_noted
-from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, SEVERITY, TableSpec, all_at_chance
+from fca.studies.table import (
+    AT_CHANCE,
+    CORRUPTION,
+    DATASET,
+    LABEL,
+    RANK,
+    SEVERITIES,
+    SEVERITY,
+    TableSpec,
+    all_at_chance,
+)
 from fca.types import Column, FcaError, Table, with_interval
 
 MODES = ("count", "mean_b")
@@ -27,7 +37,7 @@ MANY, ENDS = 20, 5  # with more classes, so many of the most and of the least ro
 
 MODE = Column("mode", str, "", "what moves: shares of the class's images in segments (count) or its mean difficulty")
 INSTABILITY = Column("instability", float, ".3f", "standard deviation over severities")
-RANK = Column("rank", int, ".0f", "rank of the class, 1 is the most robust")
+CLASS_RANK = RANK.with_format(".0f", "rank of the class, 1 is the most robust")
 VERDICT = Column("verdict", str, "", "verdict", {SUSCEPTIBLE: SUSCEPTIBLE, ROBUST: ROBUST})
 RANK_WRITTEN = Column("rank_as_written", int, ".0f", "rank by the paper's words: 1 has the highest deviation")
 VERDICT_WRITTEN = Column("verdict_as_written", str, "", "verdict by the paper's words", dict(VERDICT.choices))
@@ -39,8 +49,8 @@ CLASS_ROBUSTNESS = TableSpec(
     "How steady is each class while a corruption grows, and which way does it move? (rank 1 = most robust)",
     f"{PAPER}, section 3.2, with the sign of the score turned: a class that moves less is more robust",
     (
-        *(DATASET, CORRUPTION, MODE, LABEL, IMAGES, Column("severities", int, ".0f", "severities above 0"), LEVELS),
-        *(*with_interval(INSTABILITY), Column("robustness", float, ".3f", "score of robustness"), RANK, VERDICT),
+        *(DATASET, CORRUPTION, MODE, LABEL, IMAGES_OF_CLASS, SEVERITIES, LEVELS),
+        *(*with_interval(INSTABILITY), Column("robustness", float, ".3f", "score of robustness"), CLASS_RANK, VERDICT),
         Column("verdict_kept", float, ".0%", "share of bootstrap resamples with the same verdict"),
         *(RANK_WRITTEN, VERDICT_WRITTEN),
         *with_interval(Column("trend", float, "+.3f", "change a severity step")),
@@ -52,7 +62,7 @@ CLASS_ROBUSTNESS_SHOWN = TableSpec(
     "class_robustness_shown",
     "Which classes break under which corruption? (the most and the least robust)",
     f"{PAPER}, section 3.2, with the sign of the score turned",
-    (*CLASS_ROBUSTNESS.columns, N_CLASSES),
+    (*CLASS_ROBUSTNESS.columns, ALL_CLASSES),
 )
 ROBUST_CLASSES = TableSpec(
     "robust_classes",
@@ -67,13 +77,13 @@ CLASS_SEVERITY = TableSpec(
     "class_severity",
     "How many images of each class are in which segment at every severity? (severity 0 = clean)",
     f"{PAPER}, Figures 5 and 8 to 10",
-    (DATASET, CORRUPTION, PARAMETER, SEGMENT, LABEL, SEVERITY, ITEMS, IMAGES, SHARE_OF_CLASS),
+    (DATASET, CORRUPTION, PARAMETER, SEGMENT, LABEL, SEVERITY, ITEMS, IMAGES_OF_CLASS, SHARE_OF_CLASS),
 )
 BY_DIFFICULTY = TableSpec(
     "class_severity_difficulty",
     "Do easy images stay easy? (the easy and the hard segment)",
     f"{PAPER}, Figures 5 and 10",
-    (*CLASS_SEVERITY.columns, RANK, VERDICT, N_CLASSES),
+    (*CLASS_SEVERITY.columns, CLASS_RANK, VERDICT, ALL_CLASSES),
 )
 BY_DISCRIMINATION = TableSpec(
     "class_severity_discrimination",

@@ -13,15 +13,25 @@ from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_interval, wilson
 from fca.store import Store
 from fca.studies.answers import Gathered, at_severity, shifted_responses, subjects_at_chance
 from fca.studies.irt.fits import SUBJECT
-from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY, TOP1, TableSpec, filled
+from fca.studies.table import (
+    AT_CHANCE,
+    CORRUPTION,
+    DATASET,
+    IMAGES,
+    MODEL,
+    SEVERITIES,
+    SEVERITY,
+    TOP1,
+    TOP1_CLEAN,
+    TableSpec,
+    filled,
+)
 from fca.types import Column, FcaError, Table, with_interval
 
 SOURCE = "Hendrycks & Dietterich, 2019, section 4, without the division by the errors of AlexNet"
-RIGHT = Column(TOP1, float, ".0%", "accuracy")
+RIGHT = TOP1.with_format(".0%", "accuracy")
 MEAN = Column("top1_mean", float, ".1%", "accuracy, mean over severities")
-CLEAN = Column("top1_clean", float, ".1%", "accuracy on clean images")
 LOSS = Column("loss", float, "+.1%", "accuracy lost, mean over severities")
-IMAGES = Column("images", int, ".0f", "images")
 LEVELS = Column("severity_levels", str, "", "the severities above 0, over which means are taken")
 
 CORRUPTION_ACCURACY = TableSpec(
@@ -35,8 +45,8 @@ CORRUPTION_LOSS = TableSpec(
     "Which corruption costs most accuracy?",
     SOURCE,
     (
-        *(DATASET, SUBJECT, MODEL, CORRUPTION, *with_interval(LOSS), *with_interval(MEAN), CLEAN, AT_CHANCE),
-        *(Column("severities", int, ".0f", "severities above 0"), LEVELS, IMAGES),
+        *(DATASET, SUBJECT, MODEL, CORRUPTION, *with_interval(LOSS), *with_interval(MEAN), TOP1_CLEAN, AT_CHANCE),
+        *(SEVERITIES, LEVELS, IMAGES),
     ),
 )
 METHOD = {

@@ -21,9 +21,11 @@ from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, Codes, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects, shifted_responses, subjects_at_chance
 from fca.studies.irt.fits import (
-    IMAGES,
+    IMAGES_OF_CLASS,
     PAPER,
     PARAMETER,
+    PLACE,
+    SHARE,
     SHARE_OF_CLASS,
     SUBJECT,
     Compat,
@@ -31,7 +33,7 @@ from fca.studies.irt.fits import (
     fitted,
 )
 from fca.studies.not_estimable import priors_noted
-from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, TableSpec
+from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, MODEL, N_CLASSES, SEVERITY, N, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
 SEED = "seed001"
@@ -47,10 +49,10 @@ _SHOWN |= {name: f"{name.replace('_', '-')} discrimination" for name in LEVELS}
 SEGMENT = Column("segment", str, "", "quarter of the images", _SHOWN)
 QUARTER = Column("quarter", str, "", "outer quarter", {"top": "top quarter", "bottom": "bottom quarter"})
 RIGHT = Column("right", int, ".0f", "right responses")
-SHARE_RIGHT = Column("share", float, ".1%", "share of right responses")
+SHARE_RIGHT = SHARE.with_format(".1%", "share of right responses")
 ITEMS = Column("items", int, ".0f", "images of the class in the segment")
-PLACE = Column("place", int, ".0f", "rank by accuracy on clean images, 0 is the best")
-N_CLASSES = Column("classes", int, ".0f", "classes in all")
+PLACE_BY_ACCURACY = PLACE.with_format(".0f", "rank by accuracy on clean images, 0 is the best")
+ALL_CLASSES = N_CLASSES.with_format(".0f", "classes in all")
 DIFFERENCE = Column("difference", float, "+.1%", "share in the top minus share in the bottom quarter")
 
 SEGMENT_MODELS = TableSpec(
@@ -58,7 +60,7 @@ SEGMENT_MODELS = TableSpec(
     "How much of the easy and of the hard images does each model solve? (right of n; Wilson's 95 % interval)",
     f"{PAPER}, Table 3, with segments by expected success",
     (
-        *(DATASET, CORRUPTION, SEVERITY, SUBJECT, MODEL, SEGMENT, RIGHT, Column("n", int, ".0f", "responses")),
+        *(DATASET, CORRUPTION, SEVERITY, SUBJECT, MODEL, SEGMENT, RIGHT, N.with_format(".0f", "responses")),
         *(*with_interval(SHARE_RIGHT), AT_CHANCE),
     ),
 )
@@ -66,19 +68,19 @@ SEGMENT_MODELS_SHOWN = TableSpec(
     "segment_models_shown",
     "Who solves the hard images? (subjects from best to worst, clean and at the highest severity)",
     SEGMENT_MODELS.source,
-    (*SEGMENT_MODELS.columns, PLACE, Column("subjects", int, ".0f", "subjects in all")),
+    (*SEGMENT_MODELS.columns, PLACE_BY_ACCURACY, Column("subjects", int, ".0f", "subjects in all")),
 )
 SEGMENT_CLASSES = TableSpec(
     "segment_classes",
     "Which classes are among the hardest and the easiest, the most and the least discriminating quarter?",
     f"{PAPER}, Figure 4: classes in the top and the bottom 25 % of clean images",
-    (DATASET, PARAMETER, QUARTER, LABEL, ITEMS, IMAGES, *with_interval(SHARE_OF_CLASS), AT_CHANCE),
+    (DATASET, PARAMETER, QUARTER, LABEL, ITEMS, IMAGES_OF_CLASS, *with_interval(SHARE_OF_CLASS), AT_CHANCE),
 )
 SEGMENT_CLASSES_SHOWN = TableSpec(
     "segment_classes_shown",
     "Which classes are hard, which discriminating? (those that differ most between the quarters)",
     f"{PAPER}, Figure 4",
-    (*SEGMENT_CLASSES.columns, DIFFERENCE, N_CLASSES),
+    (*SEGMENT_CLASSES.columns, DIFFERENCE, ALL_CLASSES),
 )
 METHOD = {
     "segments": "quarters of the images by expected success (mean over the fitted subjects), cut on clean images; the "

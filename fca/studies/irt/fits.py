@@ -32,6 +32,7 @@ from fca.stats.irt.model import NAMES
 from fca.studies.answers import Gathered, unfit
 from fca.studies.not_estimable import log_not_estimable, not_estimable_note
 from fca.studies.responses import Responses
+from fca.studies.table import IMAGES, TOP1
 from fca.studies.waiting import waiting
 from fca.types import Column
 
@@ -53,12 +54,16 @@ N_SUBJECTS = Column("n_subjects", int, ".0f", "subjects")
 N_MODELS = Column("n_models", int, ".0f", "models of the subjects")
 N_ITEMS = Column("n_items", int, ".0f", "items")
 PARAMETER = Column("parameter", str, "", "parameter of the items")
-ITEM_TOP1 = Column("top1", float, ".0%", "share of subjects with the right response")
-IMAGES = Column("images", int, ".0f", "images of the class")
-SHARE_OF_CLASS = Column("share", float, ".1%", "share of the class's images")
+ITEM_TOP1 = TOP1.with_format(".0%", "share of subjects with the right response")
+IMAGES_OF_CLASS = IMAGES.with_format(".0f", "images of the class")
+SHARE = Column("share", float, ".1%", "share of the items")
+SHARE_OF_CLASS = SHARE.with_format(".1%", "share of the class's images")
 MODAL_WRONG_SHARE = Column("modal_wrong_share", float, ".0%", "share of subjects that predict the same wrong class")
 NOT_ESTIMABLE = Column("not_estimable", tuple, "", "scales that the responses leave open; the prior's are taken")
 HIDDEN = {"cells": "cells: a tenth of the responses", "subjects": "subjects: whole networks"}
+HELD_OUT_NLL = Column("held_out_nll", float, ".4f", "log loss of held-out responses, which chose no model")
+CHOSEN = Column("chosen", bool, "", "whether this model is used")
+PLACE = Column("place", int, ".0f", "rank of the item's difficulty")
 HOLD_OUT = Column("hold_out", str, "", "what was held out", HIDDEN)
 
 IrtModel = Annotated[str, Allowed(choices=(*NAMES, "auto"))]  # auto: what predicts held-out responses best

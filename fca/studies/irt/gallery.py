@@ -27,7 +27,7 @@ from fca.studies.irt.fits import (
 )
 from fca.studies.not_estimable import priors_noted
 from fca.studies.responses import Responses
-from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
+from fca.studies.table import COLUMN, DATASET, IMAGE_ID, LABEL, PICTURE_KIND, RANK, ROW, THUMBNAIL, TableSpec
 from fca.types import Column, FcaError, Table
 
 NAMED = 3  # predicted classes that are named
@@ -37,16 +37,16 @@ _KINDS = {
     "easiest": "easiest (one draw among equals)",
     "suspect": "most suspect: more models predict one other class than the label",
 }
-KIND = Column("kind", str, "", "why the image is shown", _KINDS)
+KIND = PICTURE_KIND.with_format("", "why the image is shown").with_choices(_KINDS)
 PREDICTED = Column("predicted", str, "", "predicted classes with the number of models")
 GALLERY = TableSpec(
     "gallery",
     "Which images are hardest, which easiest, which probably mislabelled, and what did the models predict?",
     f"{PAPER}, figures 6 and 7",
     (
-        *(DATASET, KIND, Column("rank", int, ".0f", "rank"), Column("thumbnail", str, "", "picture"), IMAGE_ID, LABEL),
+        *(DATASET, KIND, RANK, THUMBNAIL, IMAGE_ID, LABEL),
         *(PREDICTED, ITEM_TOP1, MODAL_WRONG_SHARE, DIFFICULTY, DISCRIMINATION),
-        *(Column("row", int, ".0f", "row in the figure"), Column("column", int, ".0f", "column in the figure")),
+        *(ROW, COLUMN),
     ),
 )
 METHOD = {

@@ -29,11 +29,13 @@ from fca.studies.irt.fits import (
     ABILITY,
     DIFFICULTY,
     DISCRIMINATION,
+    HELD_OUT_NLL,
     HOLD_OUT,
     IRT_MODEL,
     N_ITEMS,
     NOT_ESTIMABLE,
     PAPER,
+    SHARE,
     SUBJECT,
     THEORY,
     TRAIT,
@@ -60,7 +62,6 @@ GRID = 41  # abilities of a curve
 GROUPS = 6  # of subjects, at most, whose shares of right responses are beside a curve
 
 TAU = Column("tau", float, ".4f", "Kendall's tau of ability with accuracy")
-HELD_OUT_NLL = Column("held_out_nll", float, ".4f", "log loss of held-out responses, which chose no model")
 INNER_NLL = Column("inner_nll", float, ".4f", "log loss of the held-out responses that choose: the best is too good")
 EXCESS = Column("excess", float, "+.4f", "this log loss less the best one")
 HELD_OUT_AUC = Column("held_out_auc", float, ".3f", "AUC of held-out responses")
@@ -72,7 +73,6 @@ SHIFT_SE = Column(
 WEAK_LINK = Column("weak_link", str, "", "which two groups, that have least in common; missing where none is set apart")
 CONVERGED = Column("converged", bool, "", "whether the fit converged")
 GUESS = Column("guess", float, ".2f", "chance of a right response without ability")
-SHARE = Column("share", float, ".1%", "share of the items")
 PROBABILITY = Column("probability", float, ".0%", "chance of a right response")
 MARK = Column("mark", str, "", "curve: fitted; observed: share of right responses of a group of subjects")
 CEILING = Column("ceiling", float, ".2f", "highest chance of a right response")
@@ -102,7 +102,7 @@ IRT_CHOICE = TableSpec(
     (
         *(DATASET, HOLD_OUT, IRT_MODEL, *with_interval(INNER_NLL), *with_interval(EXCESS), HELD_OUT_AUC),
         *(Column("held_out_top1", float, ".2%", "accuracy on held-out responses"), BASELINE_NLL),
-        *(Column("cells", int, ".0f", "held-out responses"), Column("chosen", bool, "", "whether this model is used")),
+        *(Column("cells", int, ".0f", "held-out responses"), fits.CHOSEN),
     ),
 )
 IRT_ITEMS = TableSpec(
@@ -140,7 +140,7 @@ IRT_CURVES = TableSpec(
     "Does the fitted curve of an item follow the responses?",
     f"{PAPER}, section 2; {THEORY}",
     (
-        *(DATASET, CORRUPTION, TRAIT, fits.ITEM, LABEL, Column("place", int, ".0f", "rank of the item's difficulty")),
+        *(DATASET, CORRUPTION, TRAIT, fits.ITEM, LABEL, fits.PLACE),
         *(DIFFICULTY, DISCRIMINATION, MARK, ABILITY, PROBABILITY, fits.N_SUBJECTS),
     ),
 )

@@ -34,7 +34,7 @@ from fca.studies.irt.fits import (
     IrtModel,
 )
 from fca.studies.not_estimable import priors_noted
-from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
+from fca.studies.table import DATASET, IMAGE_ID, LABEL, RANK, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
 VERDICTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
@@ -70,11 +70,11 @@ COUNTS = (
 )
 SHARE_FLAGGED = Column("share_flagged", float, ".0%", "share of images flagged")
 RECALL = Column("recall", float, ".1%", "share of known errors found")
-RANK = Column("rank", int, ".0f", "rank, 1 is the most suspect")
+SUSPECT_RANK = RANK.with_format(".0f", "rank, 1 is the most suspect")
 OTHER_CLASS = Column("wrong_class", str, "", "most frequent wrong class")
 _JUDGED = {"error": "wrong by the verdicts", "right": "right by the verdicts", "none": "not reviewed"}
 VERDICT = Column("verdict", str, "", "verdict on the label", _JUDGED)
-_SUSPECT = (DATASET, RANK, IMAGE_ID, LABEL, OTHER_CLASS, MODAL_WRONG_SHARE, ITEM_TOP1)
+_SUSPECT = (DATASET, SUSPECT_RANK, IMAGE_ID, LABEL, OTHER_CLASS, MODAL_WRONG_SHARE, ITEM_TOP1)
 
 LABEL_ERROR_RULES = TableSpec(
     "label_error_rules",

@@ -17,9 +17,9 @@ from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
     BY_LEVEL,
-    N_CLASSES,
     PAPER,
     SCORE,
+    VERDICT,
     Line,
     OfLevels,
     cells,
@@ -29,14 +29,27 @@ from fca.studies.progressive.levels import (
     score_cells,
     whole_sessions,
 )
-from fca.studies.table import AT_CHANCE, ATTRIBUTE, DATASET, LABEL, LEVEL, MODEL, MODELS, N_TEST, TableSpec, filled
+from fca.studies.table import (
+    AT_CHANCE,
+    ATTRIBUTE,
+    DATASET,
+    DROP,
+    LABEL,
+    LEVEL,
+    MODEL,
+    MODELS,
+    N_CLASSES,
+    N_TEST,
+    RANK,
+    TableSpec,
+    filled,
+)
 from fca.types import LEVELS, Column, Table, with_interval
 
 FALLS, RISES, UNCLEAR, NO_SPREAD = "falls", "rises", "undecided", "no interval"
 STEPS = ("easy to medium", "medium to hard")
 
-TOP1_OF_LEVEL = Column("accuracy", float, ".1%", "top-1 accuracy")
-DROP = Column("drop", float, "+.1%", "accuracy lost")
+TOP1_OF_LEVEL = ACCURACY.with_format(".1%", "top-1 accuracy")
 STEP = Column("step", str, "", "step from one level to the next", {step: step for step in STEPS})
 _VERDICTS = {
     FALLS: "falls",
@@ -44,22 +57,32 @@ _VERDICTS = {
     UNCLEAR: "does not change significantly",
     NO_SPREAD: "changes without an interval (alike in all classes, or a single class)",
 }
-VERDICT = Column("verdict", str, "", "change", _VERDICTS)
+STEP_VERDICT = VERDICT.with_format("", "change").with_choices(_VERDICTS)
 MODELS_FALLING = Column("models_falling", int, ".0f", "models whose accuracy falls")
-RANK = Column("rank", int, ".0f", "rank of the model, 1 is the best")
+MODEL_RANK = RANK.with_format(".0f", "rank of the model, 1 is the best")
 MONOTONE = Column("monotone", bool, "", "whether easy is above medium and medium above hard")
 
 ATTRIBUTE_SCORES = TableSpec(
     "attribute_scores",
     "Which model is good at which attribute?",
     f"{PAPER} table 3 (scores), with intervals, ranks, and the accuracies beside them",
-    (DATASET, MODEL, ATTRIBUTE, *with_interval(SCORE), *with_interval(ACCURACY), *BY_LEVEL, RANK, MONOTONE, N_CLASSES),
+    (
+        DATASET,
+        MODEL,
+        ATTRIBUTE,
+        *with_interval(SCORE),
+        *with_interval(ACCURACY),
+        *BY_LEVEL,
+        MODEL_RANK,
+        MONOTONE,
+        N_CLASSES,
+    ),
 )
 ATTRIBUTE_STEPS = TableSpec(
     "attribute_steps",
     "Does every attribute become harder from easy to medium and from medium to hard?",
     f"{PAPER} section 5.4 claims so of all models; here with the interval of each step over classes",
-    (DATASET, ATTRIBUTE, STEP, *with_interval(DROP), VERDICT, MODELS_FALLING, MODELS, N_CLASSES, AT_CHANCE),
+    (DATASET, ATTRIBUTE, STEP, *with_interval(DROP), STEP_VERDICT, MODELS_FALLING, MODELS, N_CLASSES, AT_CHANCE),
 )
 ATTRIBUTE_LEVELS = TableSpec(
     "attribute_levels",
@@ -126,7 +149,7 @@ def _steps(rates: Float[np.ndarray, "models classes 3"]) -> Iterator[Line]:
     drops = rates[..., :-1] - rates[..., 1:]
     for step, drop in zip(STEPS, np.moveaxis(drops, -1, 0), strict=True):
         line = mean_cells(DROP, drop.mean(axis=0))
-        line |= {STEP: step, VERDICT: verdict(line[DROP], line[DROP.low], line[DROP.high])}
+        line |= {STEP: step, STEP_VERDICT: verdict(line[DROP], line[DROP.low], line[DROP.high])}
         line |= {MODELS_FALLING: int((drop.mean(axis=1) > 0).sum()), MODELS: len(rates), N_CLASSES: rates.shape[1]}
         yield line
 

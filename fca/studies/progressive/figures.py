@@ -14,14 +14,14 @@ from fca.report.small import ALIKE, interval
 from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
 from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
-from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, SCORE
+from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, SCORE, SESSIONS
 from fca.studies.progressive.validate_levels import (
     CONFIDENCE,
     CONFIDENCE_LEVELS,
     CONFIDENCE_TRENDS,
     CONTRADICTIONS_SHOWN,
 )
-from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST, NOTE, all_at_chance
+from fca.studies.table import ATTRIBUTE, DATASET, DROP, LEVEL, MODEL, MODELS, N_TEST, NOTE, VALUE, all_at_chance
 from fca.types import LEVELS, Column, Table, with_interval
 
 STEP_PX = kinds.SIDE + 40  # from the top of one picture to the next, with two lines of text between
@@ -35,10 +35,10 @@ _PARTS = {
     hierarchy.SESSION_EXCESS: "sessions minus levels: these differ",
 }
 SERIES = Column("series", str, "", "triplets", {name: name for name in _SERIES.values()})
-PART = Column("series", str, "", "difference", {name: name for name in _PARTS.values()})
-VALUE = Column("value", float, ".1%", "triplets that follow the order")
-_HOVER = (DATASET, MODEL, SERIES, *with_interval(VALUE), ACCURACY, SCORE, *BY_LEVEL)
-_HOVER += (hierarchy.P_MATCHED, hierarchy.TRIPLETS, hierarchy.SESSIONS, N_TEST)
+PART = SERIES.with_format("", "difference").with_choices({name: name for name in _PARTS.values()})
+FOLLOWING = VALUE.with_format(".1%", "triplets that follow the order")
+_HOVER = (DATASET, MODEL, SERIES, *with_interval(FOLLOWING), ACCURACY, SCORE, *BY_LEVEL)
+_HOVER += (hierarchy.P_MATCHED, hierarchy.TRIPLETS, SESSIONS, N_TEST)
 DIFFERENCE = VALUE.with_format("+.1%", "share of triplets")
 _COLOURS = ("#0072b2", "#009e73", kinds.GREY)
 _SHAPES = ("circle", "square", "diamond")
@@ -52,7 +52,7 @@ _PATTERN_HOVER = (
     DATASET,
     MODEL,
     RIGHT,
-    hierarchy.SHARE,
+    hierarchy.SHARE_OF_TRIPLETS,
     hierarchy.SESSION_RATES,
     hierarchy.LEVEL_RATES,
     hierarchy.TRIPLETS,
@@ -63,7 +63,7 @@ BIN = Column("middle", str, "", "confidence (%)")
 _BEST_FIRST = alt.EncodingSortField(ACCURACY, op="max", order="descending")
 SHARE_RIGHT = ACCURACY.with_format(".0%", "accuracy")
 FOLLOWED = hierarchy.HIERARCHICAL_SCORE.with_format(".0%", "triplets that follow the order")
-COST = attribute_levels.DROP.with_format("+.0%", "accuracy lost")
+COST = DROP.with_format("+.0%", "accuracy lost")
 STEP_NAME = Column("step_name", str, "", "step")
 MOST_NAMES = 10  # of attributes or classes in a sentence
 
@@ -110,8 +110,8 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
     frame = frame[frame[hierarchy.TRIPLETS].notna() | (frame[SERIES] != "matched triplets")].reset_index(drop=True)
     coloured = kinds.hue(SERIES, frame, _COLOURS, _SHAPES)
     along = kinds.category(alt.Y, MODEL, _BEST_FIRST)
-    axis = kinds.quantity(alt.X, VALUE, domainMax=1, padding=0)
-    chart = kinds.points_with_intervals(VALUE, along, _HOVER, coloured, dodge=SERIES, scale=axis, size=70)
+    axis = kinds.quantity(alt.X, FOLLOWING, domainMax=1, padding=0)
+    chart = kinds.points_with_intervals(FOLLOWING, along, _HOVER, coloured, dodge=SERIES, scale=axis, size=70)
     title = style.title(
         "Do models fail hard images before easy ones, beyond what accuracy makes of it?",
         "Each mark is a hierarchical score with its 95 % interval over classes; the most accurate model comes first.",
@@ -165,7 +165,7 @@ def parts_figure(models: Table) -> alt.FacetChart:
     """What the matching adds to the score of session rates, and what these add to the score of level rates."""
     known = models.frame[hierarchy.MATCHED_EXCESS].notna()
     frame = _series(models.frame, _PARTS)
-    frame = frame[frame[VALUE].notna()].reset_index(drop=True)
+    frame = frame[frame[FOLLOWING].notna()].reset_index(drop=True)
     coloured = kinds.hue(PART, frame, _COLOURS[:2], _SHAPES[:2])
     along = kinds.category(alt.Y, MODEL, _BEST_FIRST)
     hover = (DATASET, MODEL, PART, *with_interval(DIFFERENCE), *_HOVER[6:])
@@ -228,7 +228,7 @@ def patterns_figure(patterns: Table) -> alt.FacetChart:
     frame["panel"] = style.panels(frame, DATASET, MODEL)
     coloured = kinds.hue(ORDER, frame, ("#2b9c6f", "#b0568f"))
     x = kinds.category(alt.X, RIGHT, list(_RIGHT.values()), RIGHT.meaning, grid=False)
-    y = kinds.quantity(alt.Y, hierarchy.SHARE, "triplets", zero=True, padding=0)
+    y = kinds.quantity(alt.Y, hierarchy.SHARE_OF_TRIPLETS, "triplets", zero=True, padding=0)
     bars = kinds.bars(x, y, _PATTERN_HOVER, coloured)
     ticks: Any = alt.Chart().mark_tick(thickness=2, size=22, opacity=1).encode(x=x)
     title = style.title(
@@ -249,16 +249,17 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.LEVEL_RATES: _SERIES[hierarchy.LEVEL_RATES]}
     frame = _series(models.frame, names)
     frame["panel"] = [f"{panel}\n{heading[name]}" for panel, name in zip(frame["panel"], frame[DATASET], strict=True)]
-    ends = {"lower": VALUE.low, "upper": VALUE.high}  # names stand beyond the interval, or else beyond the point
-    frame = frame.assign(**{end: frame[column].fillna(frame[VALUE]) for end, column in ends.items()})
+    # names stand beyond the interval, or else beyond the point
+    ends = {"lower": FOLLOWING.low, "upper": FOLLOWING.high}
+    frame = frame.assign(**{end: frame[column].fillna(frame[FOLLOWING]) for end, column in ends.items()})
     frame["below"] = frame.groupby(SERIES)[ACCURACY].rank(method="first") % 2 == 0  # names of neighbours part
-    series = Column(SERIES, choices={name: name for name in names.values()})
+    series = SERIES.with_choices({name: name for name in names.values()})
     coloured = kinds.hue(series, frame, (_COLOURS[0], kinds.GREY), ("circle", "diamond"))
     x = kinds.quantity(alt.X, ACCURACY, padding=40)  # room for names
-    y = kinds.quantity(alt.Y, VALUE, domainMax=1, padding=0)
+    y = kinds.quantity(alt.Y, FOLLOWING, domainMax=1, padding=0)
     points = kinds.scatter(x, y, _HOVER, coloured)
     scores: Any = alt.Chart().transform_filter("datum.series == 'hierarchical score'").encode(x=x)
-    rules = kinds.interval(scores.encode(color=coloured.colour()), VALUE, upright=True)
+    rules = kinds.interval(scores.encode(color=coloured.colour()), FOLLOWING, upright=True)
     named = scores.encode(text=f"{MODEL}:N")
     texts = [
         named.transform_filter(side).mark_text(dy=dy, fontSize=11).encode(y=f"{end}:Q")
@@ -306,7 +307,7 @@ def scores_figure(scores: Table) -> alt.FacetChart:
     squares, text = heat.layer
     looks: dict[str, Any] = {"== 1": {"fontWeight": 700}, "== 2": {"fontStyle": "italic"}, "> 2": {}}
     texts = [
-        text.transform_filter(f"datum.{attribute_levels.RANK} {at}").mark_text(fontSize=12, **look)
+        text.transform_filter(f"datum.{attribute_levels.MODEL_RANK} {at}").mark_text(fontSize=12, **look)
         for at, look in looks.items()
     ]
     title = style.title(
@@ -327,9 +328,7 @@ def steps_figure(steps: Table) -> alt.FacetChart:
         "Each mark is the mean over models with its 95 % interval over classes; right of the line "
         "the harder level is harder.",
     )
-    return _by_attribute(
-        steps, attribute_levels.DROP, attribute_levels.STEP, title, (DATASET,), line=kinds.ZERO, size=70
-    )
+    return _by_attribute(steps, DROP, attribute_levels.STEP, title, (DATASET,), line=kinds.ZERO, size=70)
 
 
 def steps_statements(steps: pd.DataFrame) -> Iterator[Statement]:
@@ -356,11 +355,11 @@ significantly in size (easy to medium).
 
     yield Statement(f"On {dataset}, {_costliest_step(costliest_first)}.", dots)
 
-    verdicts = steps[attribute_levels.VERDICT]
+    verdicts = steps[attribute_levels.STEP_VERDICT]
     falls = verdicts.eq(FALLS).groupby(steps[ATTRIBUTE]).all()
     both_steps = f"both steps, {' and '.join(attribute_levels.STEPS)}, in {falls.sum()} of {len(falls)} attributes"
     names = steps[ATTRIBUTE] + " (" + steps[attribute_levels.STEP] + ")"
-    exceptions = _exceptions(names, verdicts, attribute_levels.VERDICT.choices)
+    exceptions = _exceptions(names, verdicts, attribute_levels.STEP_VERDICT.choices)
     yield Statement(f"{dataset}: accuracy falls at {both_steps}{exceptions}.")
 
 
@@ -423,7 +422,7 @@ def bins_figure(bins: Table) -> alt.FacetChart:
     frame = bins.frame.assign(panel=style.panels(bins.frame, DATASET))
     frame[BIN] = [f"{100 * low:.0f}-{100 * high:.0f}" for low, high in frame[["bin_low", "bin_high"]].to_numpy()]
     x = kinds.category(alt.X, BIN, list(dict.fromkeys(frame[BIN])), BIN.meaning, grid=False)
-    y = kinds.quantity(alt.Y, validate_levels.SHARE, zero=True, padding=0)
+    y = kinds.quantity(alt.Y, validate_levels.SHARE_OF_LEVEL, zero=True, padding=0)
     beside = alt.XOffset(f"{LEVEL}:N", scale=alt.Scale(domain=list(LEVELS)))
     bars = kinds.bars(x, y, bins.columns, kinds.hue(LEVEL, frame, ordered=True), xOffset=beside)
     ranges: Any = alt.Chart().mark_rule(strokeWidth=1.5, color=kinds.GREY, opacity=0.7)
@@ -441,8 +440,8 @@ def trends_figure(trends: Table) -> alt.FacetChart:
     """Mean confidence by level of every attribute and class, with the verdict of the tests where it does not fall."""
     frame = trends.frame.assign(by="by " + trends.frame["by"])
     frame["panel"] = style.panels(frame, DATASET, "by")
-    falls = frame[validate_levels.VERDICT] == FALLS
-    frame["named"] = frame["value"].where(falls, frame["value"] + " (" + frame[validate_levels.VERDICT] + ")")
+    falls = frame[validate_levels.TREND_VERDICT] == FALLS
+    frame["named"] = frame["value"].where(falls, frame["value"] + " (" + frame[validate_levels.TREND_VERDICT] + ")")
     levels = frame[list(LEVELS)]
     along = kinds.category(alt.Y, "named", frame["named"].tolist())
     frame = pd.concat([frame.assign(level=level, confidence=frame[level]) for level in LEVELS], ignore_index=True)
@@ -474,9 +473,9 @@ def trends_statements(trends: pd.DataFrame) -> Iterator[Statement]:
     """
     plural = {"attribute": "attributes", "class": "classes"}
     for by, tested in trends.groupby(validate_levels.BY, sort=False):
-        verdicts = tested[validate_levels.VERDICT]
+        verdicts = tested[validate_levels.TREND_VERDICT]
         count = f"{(verdicts == FALLS).sum()} of {len(tested)} {plural[str(by)]}"
-        exceptions = _exceptions(tested[validate_levels.VALUE], verdicts, validate_levels.VERDICT.choices)
+        exceptions = _exceptions(tested[validate_levels.VALUE], verdicts, validate_levels.TREND_VERDICT.choices)
         dataset = tested[DATASET].iloc[0]
         yield Statement(f"{dataset}: mean confidence falls at both steps in {count}{exceptions}.")
 
@@ -501,7 +500,7 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
     if frame.empty:
         runs = (f"fca run task=describe dataset={name}" for name in dict.fromkeys(shown.frame[DATASET]))
         raise style.NothingToDraw(f"no pictures; next: {'; '.join(runs)}")
-    words = dict(validate_levels.KIND.choices)
+    words = dict(validate_levels.CONTRADICTION.choices)
     frame = frame.assign(way=frame["kind"].map(words) + " (" + frame["of"].astype(str) + ")")
     frame["panel"] = style.panels(frame, DATASET, "way")
     frame["under"] = [f"{a}, {100 * c:.0f} %" for a, c in zip(frame[ATTRIBUTE], frame[CONFIDENCE], strict=True)]
@@ -526,8 +525,10 @@ def contradictions_statements(shown: pd.DataFrame) -> Iterator[Statement]:
     zoo: images that contradict their level for 6 models: 3 easy, but no model is right.
     """
     dataset, models = shown[DATASET].iloc[0], shown[MODELS].iloc[0]
-    count_of_kind = dict(zip(shown[validate_levels.KIND], shown[validate_levels.OF], strict=True))
-    counts = "; ".join(f"{count} {validate_levels.KIND.choices[kind]}" for kind, count in count_of_kind.items())
+    count_of_kind = dict(zip(shown[validate_levels.CONTRADICTION], shown[validate_levels.OF], strict=True))
+    counts = "; ".join(
+        f"{count} {validate_levels.CONTRADICTION.choices[kind]}" for kind, count in count_of_kind.items()
+    )
     yield Statement(f"{dataset}: images that contradict their level for {models} models: {counts}.")
 
 

@@ -19,9 +19,10 @@ from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
     BY_LEVEL,
-    N_CLASSES,
     PAPER,
     SCORE,
+    SESSIONS,
+    SHARE,
     ByLevel,
     Line,
     OfLevels,
@@ -31,7 +32,21 @@ from fca.studies.progressive.levels import (
     sessions_of,
     whole_sessions,
 )
-from fca.studies.table import AT_CHANCE, DATASET, IMAGE_ID, LABEL, MODEL, MODELS, N_TEST, NOTE, TableSpec, filled
+from fca.studies.table import (
+    AT_CHANCE,
+    DATASET,
+    IMAGE_ID,
+    LABEL,
+    MODEL,
+    MODELS,
+    N_CLASSES,
+    N_TEST,
+    NOTE,
+    P,
+    R,
+    TableSpec,
+    filled,
+)
 from fca.types import LEVELS, Column, Table, with_interval
 
 Triplets = Integer[np.ndarray, "triplets 3"]
@@ -48,13 +63,12 @@ P_MATCHED = Column("p_matched", float, ".2g", "p value of the matching, one-side
 ACCURACY_MASKED = Column("accuracy_masked", float, ".1%", "accuracy among the classes of the images")
 SCORE_MASKED = Column("score_masked", float, ".1%", "score among the classes of the images")
 TRIPLETS = Column("triplets", int, ".0f", "matched triplets")
-SESSIONS = Column("sessions", int, ".0f", "sessions (class and attribute)")
 PATTERN = Column("pattern", str, "", "right (1) and wrong (0) on easy, medium, hard", {p: p for p in stats.PATTERNS})
 FOLLOWS = Column("follows", bool, "", "whether harder images fail first")
-SHARE = Column("share", float, ".1%", "share of triplets")
+SHARE_OF_TRIPLETS = SHARE.with_format(".1%", "share of triplets")
 KIND = Column("kind", str, "", "correlation", {"pearson": "plain", "partial": "given level rates"})
-R = Column("r", float, ".2f", "correlation of accuracy and hierarchical score")
-P = Column("p", float, ".2g", "p value as if models were independent")
+SCORE_R = R.with_format(".2f", "correlation of accuracy and hierarchical score")
+NAIVE_P = P.with_format(".2g", "p value as if models were independent")
 NETWORKS = Column("networks", int, ".0f", "networks, whatever their seed")
 
 HIERARCHY = TableSpec(
@@ -72,13 +86,13 @@ HIERARCHY_PATTERNS = TableSpec(
     "hierarchy_patterns",
     "Which of the eight patterns of right (1) and wrong (0) on easy, medium, hard does a model show?",
     f"{PAPER} figure 4 (left), with the shares that accuracies alone make",
-    (DATASET, MODEL, ACCURACY, PATTERN, FOLLOWS, SHARE, SESSION_RATES, LEVEL_RATES, TRIPLETS),
+    (DATASET, MODEL, ACCURACY, PATTERN, FOLLOWS, SHARE_OF_TRIPLETS, SESSION_RATES, LEVEL_RATES, TRIPLETS),
 )
 HIERARCHY_CORRELATION = TableSpec(
     "hierarchy_correlation",
     "Do more accurate models follow the order of levels more, and more than their accuracy makes them?",
     f"{PAPER} figure 4 (bottom right: r .77 over 12 models), with intervals and the partial correlation",
-    (DATASET, KIND, *with_interval(R), P, MODELS, NETWORKS, NOTE),
+    (DATASET, KIND, *with_interval(SCORE_R), NAIVE_P, MODELS, NETWORKS, NOTE),
 )
 UNDEFINED_WITHOUT = "no interval: undefined without one of the networks, or all alike"
 METHOD = {
@@ -215,4 +229,4 @@ def _patterns(source: ByLevel, at: int, triplets: Triplets, line: Line) -> Itera
     for pattern, count in found.patterns.items():
         rates = [line[level] if mark == "1" else 1 - line[level] for level, mark in zip(LEVELS, pattern, strict=True)]
         made = {SESSION_RATES: every.patterns[pattern] / of_sessions, LEVEL_RATES: float(np.prod(rates))}
-        yield about | {PATTERN: pattern, FOLLOWS: pattern in stats.FOLLOWING, SHARE: count / total} | made
+        yield about | {PATTERN: pattern, FOLLOWS: pattern in stats.FOLLOWING, SHARE_OF_TRIPLETS: count / total} | made

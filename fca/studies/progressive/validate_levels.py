@@ -21,6 +21,8 @@ from fca.studies.progressive.levels import (
     BY_LEVEL,
     ITEM,
     PAPER,
+    SHARE,
+    VERDICT,
     ByLevel,
     Line,
     OfLevels,
@@ -30,7 +32,21 @@ from fca.studies.progressive.levels import (
     responses_by_level,
     whole_sessions,
 )
-from fca.studies.table import DATASET, LEVEL, MODELS, TOP1, TableSpec, filled
+from fca.studies.table import (
+    COLUMN,
+    DATASET,
+    LEVEL,
+    MODELS,
+    P_HOLM,
+    PICTURE_KIND,
+    RANK,
+    ROW,
+    THUMBNAIL,
+    TOP1,
+    P,
+    TableSpec,
+    filled,
+)
 from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
 BINS = 10  # of confidence
@@ -38,15 +54,14 @@ TREND, UNTESTED = "trend", "not tested"
 
 BIN = Column("bin", int, ".0f", "bin of confidence")
 BIN_ENDS = tuple(Column(f"bin_{end}", float, ".0%", f"{end}er end of the bin") for end in ("low", "high"))
-SHARE = Column("share", float, ".1%", "images of the level")
+SHARE_OF_LEVEL = SHARE.with_format(".1%", "images of the level")
 SHARE_MIN = Column("share_min", float, ".1%", "least share over models")
 SHARE_MAX = Column("share_max", float, ".1%", "greatest share over models")
 BY = Column("by", str, "", "whether the line is of an attribute or a class")
 VALUE = Column("value", str, "", "attribute or class")
 BLOCKS = Column("blocks", int, ".0f", "blocks of the test")
 PAGE_L = Column("page_l", float, ".0f", "Page's L")
-P = Column("p", float, ".2g", "p value of Page's test")
-P_HOLM = Column("p_holm", float, ".2g", "p value after Holm's correction")
+PAGE_P = P.with_format(".2g", "p value of Page's test")
 P_RISES = tuple(
     Column(f"p_rise_{level}", float, ".2g", f"p value that confidence rises to {level}, after Holm's correction")
     for level in LEVELS[1:]
@@ -59,33 +74,31 @@ _VERDICTS = {
     UNCLEAR: "does not change significantly",
     UNTESTED: "cannot be tested (a single class or attribute)",
 }
-VERDICT = Column("verdict", str, "", "change of confidence", _VERDICTS)
+TREND_VERDICT = VERDICT.with_format("", "change of confidence").with_choices(_VERDICTS)
 _KINDS = {
     "easy, missed by all": "easy, but no model is right",
     "hard, right and confident": "hard, but all models are right and confident",
 }
-KIND = Column("kind", str, "", "contradiction", _KINDS)
-RANK = Column("rank", int, ".0f", "rank by confidence")
+CONTRADICTION = PICTURE_KIND.with_format("", "contradiction").with_choices(_KINDS)
+CONFIDENCE_RANK = RANK.with_format(".0f", "rank by confidence")
 CONFIDENCE = Column("confidence", float, ".1%", "mean confidence")
 WANTED = Column("wanted", float, ".1%", "median confidence of the attribute's easy images")
-THUMBNAIL = Column("thumbnail", str, "", "picture")
 OF = Column("of", int, ".0f", "images that contradict their level so")
-PLACE = (Column("row", int, ".0f", "row of the picture"), Column("column", int, ".0f", "column of the picture"))
 
 CONFIDENCE_LEVELS = TableSpec(
     "confidence_levels",
     "Are models confident of easy images and not of hard ones?",
     f"{PAPER} section 5.1 and figure 6 (mean of the models), with the range over models",
-    (DATASET, LEVEL, BIN, *BIN_ENDS, SHARE, SHARE_MIN, SHARE_MAX, TOP1, MODELS),
+    (DATASET, LEVEL, BIN, *BIN_ENDS, SHARE_OF_LEVEL, SHARE_MIN, SHARE_MAX, TOP1, MODELS),
 )
 CONFIDENCE_TRENDS = TableSpec(
     "confidence_trends",
     "Does confidence fall from easy to medium to hard in every attribute and class?",
     f"{PAPER} section 5.1 looks at all attributes together; Page 1963 (J. Am. Stat. Assoc. 58:216)",
     (
-        *(DATASET, BY, VALUE, *BY_LEVEL, BLOCKS, PAGE_L, P, P_HOLM),
+        *(DATASET, BY, VALUE, *BY_LEVEL, BLOCKS, PAGE_L, PAGE_P, P_HOLM),
         *(end for drop in DROPS for end in with_interval(drop)),
-        *(*P_RISES, VERDICT),
+        *(*P_RISES, TREND_VERDICT),
     ),
 )
 _ABOUT = (*ITEM, TOP1, CONFIDENCE, WANTED, MODELS)
@@ -93,13 +106,13 @@ CONTRADICTIONS_SHOWN = TableSpec(
     "contradictions_shown",
     "Which images contradict their level?",
     f"{PAPER} section 6 reviewed images by hand",
-    (DATASET, KIND, RANK, THUMBNAIL, *_ABOUT, OF, *PLACE),
+    (DATASET, CONTRADICTION, CONFIDENCE_RANK, THUMBNAIL, *_ABOUT, OF, ROW, COLUMN),
 )
 CONTRADICTIONS = TableSpec(
     "contradictions",
     "Which images contradict their level, all of them?",
     f"{PAPER} section 6, by what models predict",
-    (DATASET, KIND, RANK, *_ABOUT),
+    (DATASET, CONTRADICTION, CONFIDENCE_RANK, *_ABOUT),
 )
 METHOD = {
     "confidence": "the greatest of a model's class probabilities on an image; in trends and contradictions its mean "
@@ -152,7 +165,12 @@ def by_bin(source: ByLevel) -> pd.DataFrame:
             inside = at[:, there] == number
             shares, right = inside.mean(axis=1), source.correct[:, there][inside]
             line = cells((LEVEL, BIN, *BIN_ENDS), (level, number, number / BINS, (number + 1) / BINS))
-            line |= {SHARE: shares.mean(), SHARE_MIN: shares.min(), SHARE_MAX: shares.max(), MODELS: len(shares)}
+            line |= {
+                SHARE_OF_LEVEL: shares.mean(),
+                SHARE_MIN: shares.min(),
+                SHARE_MAX: shares.max(),
+                MODELS: len(shares),
+            }
             lines.append(line | {TOP1: right.mean() if len(right) else np.nan})
     return CONFIDENCE_LEVELS.frame(pd.DataFrame(lines).assign(dataset=source.dataset))
 
@@ -165,9 +183,9 @@ def trends(source: ByLevel) -> pd.DataFrame:
         means = about.pivot_table("confidence", [by, block], "level")[list(LEVELS)]
         of_value = means.groupby(level=0)
         frame = pd.DataFrame([{VALUE: str(value), **_trend(part.to_numpy(float))} for value, part in of_value])
-        frame[str(P_HOLM)] = _corrected(frame[P].to_numpy())
+        frame[str(P_HOLM)] = _corrected(frame[PAGE_P].to_numpy())
         frame[list(map(str, P_RISES))] = _corrected(frame[list(P_RISES)].to_numpy())
-        frame[str(VERDICT)] = [_verdict(line) for line in frame.to_dict("records")]
+        frame[str(TREND_VERDICT)] = [_verdict(line) for line in frame.to_dict("records")]
         frames.append(frame.assign(by="class" if by == "label" else by))
     return CONFIDENCE_TRENDS.frame(pd.concat(frames, ignore_index=True).assign(dataset=source.dataset))
 
@@ -191,10 +209,10 @@ def _p_rise(drops: Float[np.ndarray, " blocks"]) -> float:
 def _trend(means: Float[np.ndarray, "blocks 3"]) -> Line:
     """One attribute or class: its level means, Page's test and the interval of each drop."""
     line = cells(BY_LEVEL, means.mean(axis=0).tolist())
-    line |= {BLOCKS: len(means), PAGE_L: np.nan, P: np.nan}
+    line |= {BLOCKS: len(means), PAGE_L: np.nan, PAGE_P: np.nan}
     if len(means) > 1:
         found = page_trend_test(means, predicted_ranks=[3, 2, 1])
-        line |= {PAGE_L: float(found.statistic), P: float(found.pvalue)}
+        line |= {PAGE_L: float(found.statistic), PAGE_P: float(found.pvalue)}
     for drop, p, values in zip(DROPS, P_RISES, (means[:, :-1] - means[:, 1:]).T, strict=True):
         line |= mean_cells(drop, values) | {p: _p_rise(values)}
     return line
@@ -224,7 +242,7 @@ def contradictions(source: ByLevel) -> pd.DataFrame:
     missed = (about[LEVEL] == "easy") & (about[TOP1] == 0)
     sure = (about[LEVEL] == "hard") & (about[TOP1] == 1) & (about[CONFIDENCE] >= about[WANTED])
     frames = []
-    for kind, chosen in zip(KIND.choices, (missed, sure), strict=True):
+    for kind, chosen in zip(CONTRADICTION.choices, (missed, sure), strict=True):
         part = about[chosen].sort_values([CONFIDENCE, "image_id"], ascending=[False, True])
         frames.append(part.assign(kind=kind, rank=np.arange(1, len(part) + 1)))
     return CONTRADICTIONS.frame(pd.concat(frames, ignore_index=True))
@@ -232,9 +250,9 @@ def contradictions(source: ByLevel) -> pd.DataFrame:
 
 def with_pictures(store: Store, found: pd.DataFrame, shown: int, fingerprint: str) -> tuple[pd.DataFrame, Pictures]:
     """The first `shown` of each kind with thumbnail, how many there are (`of`), and a place in a grid."""
-    first = found[found[RANK] <= shown].reset_index(drop=True)
+    first = found[found[CONFIDENCE_RANK] <= shown].reset_index(drop=True)
     drawn = pictures(store, first["image_id"].tolist(), fingerprint)
-    row, column = np.divmod(first[RANK] - 1, ACROSS)
-    of = first[KIND].map(found[KIND].value_counts()).astype("int64")
+    row, column = np.divmod(first[CONFIDENCE_RANK] - 1, ACROSS)
+    of = first[CONTRADICTION].map(found[CONTRADICTION].value_counts()).astype("int64")
     thumbnail = pd.Series(drawn.thumbnails, dtype=object)
     return CONTRADICTIONS_SHOWN.frame(first.assign(row=row, column=column, of=of, thumbnail=thumbnail)), drawn

@@ -22,7 +22,7 @@ from fca.studies.answers import Gathered, clean_with_subjects, unfit
 from fca.studies.irt import fits
 from fca.studies.irt.fits import DIFFICULTY, ITEM, N_ITEMS
 from fca.studies.responses import Responses
-from fca.studies.table import DATASET, LABEL, TableSpec, filled
+from fca.studies.table import DATASET, LABEL, P_HOLM, P, TableSpec, filled
 from fca.types import Column, FcaError, Table
 
 PAPER = "Holland & Thayer, 1988; Swaminathan & Rogers, 1990; classes: Dorans & Holland, 1993"
@@ -35,7 +35,7 @@ DELTA = Column("delta", float, "+.2f", "ETS delta; below 0: harder for the focal
 DELTA_SE = Column("delta_se", float, ".2f", "standard error of delta")
 ETS_CLASS = Column("ets_class", str, "", "size of DIF", CLASSES)
 P_BH = Column("p_bh", float, ".3f", "p value of Mantel and Haenszel, false discovery rate")
-P_HOLM = Column("p_holm", float, ".3f", "the same, corrected after Holm")
+CORRECTED_P = P_HOLM.with_format(".3f")
 LOG_ODDS = Column("log_odds", float, "+.2f", "logits that the item is easier for the focal group, by regression")
 FOCAL_TOP1 = Column("focal_top1", float, ".0%", "share right, focal group")
 REFERENCE_TOP1 = Column("reference_top1", float, ".0%", "share right, reference group")
@@ -54,7 +54,7 @@ DIF_ITEMS = TableSpec(
     PAPER,
     (
         *(DATASET, ITEM, LABEL, DIFFICULTY, REFERENCE_TOP1, FOCAL_TOP1, DELTA, DELTA_SE, ETS_CLASS),
-        *(Column("p", float, ".3f", "p value of Mantel and Haenszel"), P_BH, P_HOLM, LOG_ODDS),
+        *(P.with_format(".3f", "p value of Mantel and Haenszel"), P_BH, CORRECTED_P, LOG_ODDS),
         *(Column("p_uniform", float, ".3f", "p value of uniform DIF, by regression"),),
         *(Column("p_uniform_bh", float, ".3f", "the same, false discovery rate"),),
         *(Column("p_non_uniform", float, ".3f", "p value of non-uniform DIF, by regression"),),

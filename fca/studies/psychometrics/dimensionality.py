@@ -15,21 +15,20 @@ from fca.stats.psychometrics.dimensions import held_out_dimensions
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt import fits
-from fca.studies.irt.fits import HOLD_OUT, N_ITEMS, N_MODELS, N_SUBJECTS
+from fca.studies.irt.fits import CHOSEN, HELD_OUT_NLL, HOLD_OUT, N_ITEMS, N_MODELS, N_SUBJECTS
 from fca.studies.table import DATASET, TableSpec, filled
 from fca.types import Column, Table, with_interval
 
 DIMENSIONS = Column("dimensions", int, ".0f", "dimensions of ability")
-NLL = Column("held_out_nll", float, ".4f", "log loss of hidden responses")
 GAIN = Column("gain", float, "+.4f", "log loss saved by the last dimension; above 0: it predicts better")
-CHOSEN = Column("chosen", bool, "", "whether this number is taken")
+TAKEN = CHOSEN.with_format("", "whether this number is taken")
 DIMENSIONALITY = TableSpec(
     "dimensionality",
     "Does one ability explain the responses, or do more predict held-out ones better?",
     "Reckase (Multidimensional item response theory, 2009); predictive comparison as in arXiv:2106.00840",
     (
-        *(DATASET, HOLD_OUT, DIMENSIONS, NLL, *with_interval(GAIN)),
-        *(CHOSEN, N_SUBJECTS, N_MODELS, N_ITEMS),
+        *(DATASET, HOLD_OUT, DIMENSIONS, HELD_OUT_NLL, *with_interval(GAIN)),
+        *(TAKEN, N_SUBJECTS, N_MODELS, N_ITEMS),
     ),
 )
 METHOD = {

@@ -14,6 +14,7 @@ from fca.report.small import interval
 from fca.studies.irt.fits import (
     ABILITY,
     DIFFICULTY,
+    HELD_OUT_NLL,
     HOLD_OUT,
     IRT_MODEL,
     N_ITEMS,
@@ -239,10 +240,10 @@ def dimensionality_statements(table: pd.DataFrame) -> Iterator[Statement]:
     >>> for statement in dimensionality_statements(pd.DataFrame([line])): print(statement.sentence)
     zoo: held-out subjects show 1 dimension of ability (log loss 0.5000).
     """
-    chosen = table[table[dimensionality.CHOSEN].astype(bool)]
+    chosen = table[table[dimensionality.TAKEN].astype(bool)]
     for line in chosen.to_dict("records"):
         dimensions = f"{line[DIMENSIONS]} dimension{'s' if line[DIMENSIONS] > 1 else ''} of ability"
-        loss = f"log loss {line[dimensionality.NLL]:.4f}"
+        loss = f"log loss {line[HELD_OUT_NLL]:.4f}"
         yield Statement(f"{line[DATASET]}: held-out {line[HOLD_OUT]} show {dimensions} ({loss}).")
 
 

@@ -30,7 +30,7 @@ TEST_INFORMATION = TableSpec(
     "test_information",
     "At which abilities do the images measure well?",
     SOURCE,
-    (DATASET, KIND, Column("subject", str, "", "subject"), ABILITY, INFORMATION, ERROR),
+    (DATASET, KIND, fits.SUBJECT, ABILITY, INFORMATION, ERROR),
 )
 TEST_RELIABILITY = TableSpec(
     "test_reliability",

@@ -17,14 +17,13 @@ from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, linked_parts, shifted_responses
 from fca.studies.irt import fits
 from fca.studies.irt.fits import N_MODELS, N_SUBJECTS
-from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, TOP1, TableSpec, filled
+from fca.studies.table import CORRUPTION, DATASET, IMAGES, MODEL, SEVERITIES, SEVERITY, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval
 
 log = logging.getLogger(__name__)
 SOURCE = "Fischer (linear logistic test model, 1973); De Boeck & Wilson, 2004, chapter 6"
 STEP = Column("step", float, "+.3f", "logits of difficulty that a step of severity adds")
 EFFECT = Column("effect", float, "+.2f", "logits of difficulty that this severity adds to clean images")
-IMAGES = Column("images", int, ".0f", "images")
 LINE = Column("line", float, "+.2f", "the straight line there")
 
 SEVERITY_FACET = TableSpec(
@@ -34,7 +33,7 @@ SEVERITY_FACET = TableSpec(
     (
         *(DATASET, CORRUPTION, *with_interval(STEP)),
         *(Column("linear", float, ".1%", "share of the severities' effects that a straight line explains"),),
-        *(N_SUBJECTS, N_MODELS, IMAGES, Column("severities", int, ".0f", "severities above 0")),
+        *(N_SUBJECTS, N_MODELS, IMAGES, SEVERITIES),
     ),
 )
 SEVERITY_EFFECTS = TableSpec(

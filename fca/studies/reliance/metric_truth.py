@@ -13,7 +13,7 @@ from fca.stats.reliance import class_accuracy, rank_stability, relative_foregrou
 from fca.store import Store
 from fca.studies.predictions import predictions
 from fca.studies.rows import by_full_models, every_row, narrowed, parts, records, require
-from fca.studies.table import DATASET, MODEL, RUN_ID, SEED, TOP1, TableSpec, filled
+from fca.studies.table import DATASET, MODEL, RUN_ID, SEED, TOP1, VALUE, TableSpec, filled
 from fca.types import Column, Table, with_interval
 
 CLEAN, SWAPPED = "clean", "swap/background"
@@ -27,7 +27,7 @@ METRIC = Column("metric", str, "", "metric of reliance")
 CUE = Column("cue", str, "", "cue in the background", _CUES, filters=True)
 STRENGTH = Column("cue_strength", float, ".2~f", "cue strength in training")
 RELIANCE = Column("reliance", float, "+.1%", "accuracy lost by exact exchange of backgrounds")
-VALUE = Column("value", float, ".3f", "value of the metric")
+METRIC_VALUE = VALUE.with_format(".3f", "value of the metric")
 NETS = Column("nets", int, ".0f", "networks")
 UNDEFINED = Column("undefined", int, ".0f", "networks for which the metric is not defined")
 SPREAD = Column("spread", float, ".1%", "range of the networks' reliance")
@@ -40,7 +40,7 @@ FAILS = Column("fails", str, "", "cues for which the metric fails")
 _OF = (METRIC, CUE, NETS, UNDEFINED, SPREAD, SIGN, *with_interval(RHOS[0]), *with_interval(RHOS[1]), VERDICT, FAILS)
 SOURCE = "own; metrics of Moayeri, Singla & Feizi, 2022 (Hard ImageNet) and RIVAL10 (arXiv:2201.10766)"
 TRUTH = TableSpec("metric_truth", "Which metrics of reliance follow the truth, and for which cues not?", SOURCE, _OF)
-_OF_NET = (DATASET, MODEL, SEED, RUN_ID, CUE, STRENGTH, TOP1, RELIANCE, METRIC, VALUE)
+_OF_NET = (DATASET, MODEL, SEED, RUN_ID, CUE, STRENGTH, TOP1, RELIANCE, METRIC, METRIC_VALUE)
 NETWORKS = TableSpec("metric_truth_networks", "What does each metric show of a network?", SOURCE, _OF_NET)
 METHOD = {
     FOLLOWS: "for every cue the interval (jackknife over networks, on Fisher's z) of the correlation with reliance "
@@ -87,9 +87,9 @@ def judged(networks: pd.DataFrame) -> pd.DataFrame:
 
 
 def _correlated(of: pd.DataFrame, sign: int) -> dict[Any, Any]:
-    line = {NETS: len(of), UNDEFINED: of[VALUE].isna().sum(), SPREAD: np.ptp(of[RELIANCE]), SIGN: sign}
+    line = {NETS: len(of), UNDEFINED: of[METRIC_VALUE].isna().sum(), SPREAD: np.ptp(of[RELIANCE]), SIGN: sign}
     for rho, truth in zip(RHOS, TRUTHS, strict=True):
-        rank = rank_stability(of[VALUE].to_numpy(float), of[truth].to_numpy(float))
+        rank = rank_stability(of[METRIC_VALUE].to_numpy(float), of[truth].to_numpy(float))
         line |= dict(zip(with_interval(rho), rank, strict=True))
     return line
 
@@ -110,7 +110,7 @@ def _networks(store: Store, query: str | None) -> tuple[pd.DataFrame, list[str]]
             about |= {CUE: items["cue"].iloc[0], STRENGTH: items["cue_strength"].iloc[0], TOP1: accuracy[CLEAN]}
             about |= {RELIANCE: accuracy[CLEAN] - accuracy[SWAPPED]}
             of = _metrics(accuracy, part[part["task"] == "saliency"])
-            lines += [{**about, METRIC: name, VALUE: value} for name, value in of.items()]
+            lines += [{**about, METRIC: name, METRIC_VALUE: value} for name, value in of.items()]
     networks = NETWORKS.frame(lines)
     return networks, rows["run_id"][rows["run"].isin(networks[RUN_ID])].tolist()
 

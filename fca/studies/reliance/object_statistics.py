@@ -15,8 +15,9 @@ from fca.report.pictures import ACROSS, THUMBNAIL, data_uri, png_of
 from fca.stats.intervals import FRACTION, mean_with_interval, wilson
 from fca.store import Store
 from fca.store.columns import Row
+from fca.studies.reliance.columns import GEOMETRY
 from fca.studies.rows import by_version, every_row, narrowed, records, require
-from fca.studies.table import DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, TableSpec, filled
+from fca.studies.table import DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, PICTURE_KIND, PLACE, TableSpec, filled
 from fca.types import Column, Table, with_interval
 
 RAW = Column("mask_area_raw", float, ".1%", "share of the stored image that is object")
@@ -26,14 +27,12 @@ CENTRE = Column("centre", float, ".0%", "distance of the object from the image's
 REMOVED = Column("removed", float, ".1%", "share of the images whose object the crop removes completely")
 AGREEMENT = Column("agreement", float, ".2f", "IoU of one person's mask with the mask that all agreed on")
 MEANS, SPREAD = (RAW, SIZE, RETAINED, CENTRE), (RAW, SIZE, RETAINED, AGREEMENT)
-GEOMETRY = Column("geometry", str, "", "resize and crop: side of the input, side before the crop, filter")
 QUANTITY = Column("quantity", str, "", "what is counted", {str(column): column.meaning for column in SPREAD})
 FROM, WIDTH = Column("from", float, ".2f", "lower end of the bin"), 0.05
 SHARE = Column("share", float, ".1%", "share of the images")
 KINDS = {"object": "objects", "average": "average masks", "lowest": "lowest overlap of saliency and object"}
-KIND = Column("kind", str, "", "kind of picture", KINDS)
+KIND = PICTURE_KIND.with_choices(KINDS)
 IOU = Column("iou", float, ".2f", "overlap (IoU) of the salient region and the object")
-PLACE = (Column("thumbnail"), Column("row", int), Column("column", int))
 ALL, LIGHT, DARK = "all classes", 242, (72, 20, 120)
 
 PAPER = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet),"

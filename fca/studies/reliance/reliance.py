@@ -22,10 +22,27 @@ from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import ADAPTATION
 from fca.studies.predictions import Predictions, labels_of, predictions
-from fca.studies.reliance.metric_truth import UNCONFIRMED, verdicts
+from fca.studies.reliance.columns import MODEL_CHANCE
+from fca.studies.reliance.metric_truth import METRIC, UNCONFIRMED, verdicts
 from fca.studies.responses import read_responses
 from fca.studies.rows import by_full_models, by_version, every_row, narrowed, parts, records, require
-from fca.studies.table import AT_CHANCE, DATASET, LABEL, MODEL, NOTE, TOP1, TableSpec, filled
+from fca.studies.table import (
+    AT_CHANCE,
+    DATASET,
+    DROP,
+    IMAGES,
+    LABEL,
+    MODEL,
+    NOTE,
+    PLACE,
+    PROTOCOL,
+    RANK,
+    TOP1,
+    TOP1_CLEAN,
+    VALUE,
+    TableSpec,
+    filled,
+)
 from fca.subset import Groups, read_groups
 from fca.types import Column, FcaError, Table, with_interval
 
@@ -36,12 +53,11 @@ _ONLY_SHAPE = "the file has only whether shape was chosen: not whether else text
 _WAYS = {"adaptation": "", "weights": "", "snapshot": "", "seed": "seed ", "input_size": "input ", "run": "run "}
 
 _PROTOCOLS = {"open": "all classes of the model", "masked": "the data set's classes", "grouped": "groups of classes"}
-PROTOCOL = Column("protocol", str, "", "which classes a model may predict", _PROTOCOLS, filters=True)
+ALLOWED_CLASSES = PROTOCOL.with_choices(_PROTOCOLS, filters=True)
 CONDITION = Column("condition", str, "", "change of the images")
 KEPT = Column("kept", float, ".1%", "share of the accuracy on clean images that is kept")
-DROP = Column("drop", float, "+.1%", "accuracy on clean images minus that on changed ones")
-CHANCE = Column("chance", float, ".1%", "accuracy of guessing one of the classes that the model may predict")
-IMAGES = Column("images", int, ",", "images")
+LOST = DROP.with_format("+.1%", "accuracy on clean images minus that on changed ones")
+N_IMAGES = IMAGES.with_format(",")
 N_CLASSES = Column("n_classes", int, ".0f", "classes that the mean is over")
 LEFT_OUT = Column("left_out", int, ",", "images left out: no object, or nothing else, at input size")
 CLASSES_OUT = Column("classes_left_out", int, ".0f", "classes left out: their objects nearly fill the images")
@@ -51,7 +67,7 @@ RANGES = dict.fromkeys(("top1", "acc_foreground", "acc_background", "top1_clean"
     "rfs": SIGNED_FRACTION,
     "kept": (0.0, float("inf")),
 }
-COUNTED = (IMAGES, N_CLASSES, LEFT_OUT, CLASSES_OUT, TRUST)
+COUNTED = (N_IMAGES, N_CLASSES, LEFT_OUT, CLASSES_OUT, TRUST)
 KIND = Column("kind", str, "", "noise: gaussian (standard deviation) or l2 (norm at 224 pixels)")
 LEVEL = Column("level", float, ".3~f", "level of the noise")
 MATCHED = Column("area_matched", bool, "", "whether noise covers equal areas of object and surroundings")
@@ -59,21 +75,21 @@ ACC_FG = Column("acc_foreground", float, ".1%", "accuracy with noise in the obje
 ACC_BG = Column("acc_background", float, ".1%", "accuracy with noise in the surroundings")
 RFS = Column("rfs", float, "+.2f", "relative foreground sensitivity")
 _METRICS = {"iou": "overlap (IoU) of map and object", "mass": "share of the map on the object"}
-METRIC = Column("metric", str, "", "metric of saliency", _METRICS | {"density_gap": "mean of the map on minus off it"})
-VALUE = Column("value", float, ".3f", "mean over classes")
+SALIENCY_METRIC = METRIC.with_format("", "metric of saliency").with_choices(
+    _METRICS | {"density_gap": "mean of the map on minus off it"}
+)
+SALIENCY_VALUE = VALUE.with_format(".3f", "mean over classes")
 ZERO = Column("zero", float, ".1%", "share of maps that are zero everywhere")
-TOP1_CLEAN = Column("top1_clean", float, ".1%", "accuracy on clean images")
 ABLATED = Column("ablated", float, ".1%", "accuracy without the object")
-RANK = Column("rank", int, ".0f", "rank of the class, 1 leans most on its surroundings")
+CLASS_RANK = RANK.with_format(".0f", "rank of the class, 1 leans most on its surroundings")
 OTHER = Column("other", str, "", "other model")
 RHO = Column("spearman", float, "+.2f", "rank correlation of the classes' kept accuracy")
-PLACE = (Column("thumbnail", str, "", "picture"), Column("row", int), Column("column", int))
 _SUBJECTS = {"stored": "stored predictions", "network": "network, from a file", "person": "person, from a file"}
 WHO = Column("who", str, "", "who decided", _SUBJECTS)
 BIAS = Column("shape_bias", float, ".1%", "shape among the decisions for shape or texture")
 DECISIONS = Column("decisions", int, ",", "decisions for shape or texture")
 SHAPE = Column("shape_share", float, ".1%", "decisions for shape among all images")
-ENDED = (TOP1, KEPT, DROP, ACC_FG, ACC_BG, RFS, VALUE, TOP1_CLEAN, ABLATED, RHO, BIAS, SHAPE)
+ENDED = (TOP1, KEPT, LOST, ACC_FG, ACC_BG, RFS, SALIENCY_VALUE, TOP1_CLEAN, ABLATED, RHO, BIAS, SHAPE)
 
 
 def _spec(about: tuple[str, str, str], *columns: Column) -> TableSpec:
@@ -84,19 +100,19 @@ def _spec(about: tuple[str, str, str], *columns: Column) -> TableSpec:
 
 ACCURACY = _spec(
     ("reliance_accuracy", "How often is the class predicted without its object?", f"{PAPER}, section 4.1, Figure 3"),
-    *(ADAPTATION, PROTOCOL, CONDITION, TOP1, KEPT, DROP, CHANCE, AT_CHANCE, *COUNTED),
+    *(ADAPTATION, ALLOWED_CLASSES, CONDITION, TOP1, KEPT, LOST, MODEL_CHANCE, AT_CHANCE, *COUNTED),
 )
 SENSITIVITY = _spec(
     ("reliance_rfs", "Does noise in the object cost more than noise around it?", f"{RIVAL10}; {PAPER}, section 4.2"),
-    *(ADAPTATION, PROTOCOL, KIND, LEVEL, MATCHED, ACC_FG, ACC_BG, RFS, CHANCE, *COUNTED),
+    *(ADAPTATION, ALLOWED_CLASSES, KIND, LEVEL, MATCHED, ACC_FG, ACC_BG, RFS, MODEL_CHANCE, *COUNTED),
 )
 ALIGNMENT = _spec(
     ("reliance_saliency", "Is what decides the prediction on the object?", f"{PAPER}, section 4.3, Figure 6"),
-    *(ADAPTATION, METRIC, VALUE, ZERO, *COUNTED),
+    *(ADAPTATION, SALIENCY_METRIC, SALIENCY_VALUE, ZERO, *COUNTED),
 )
 BY_CLASS = _spec(
     ("reliance_classes", "Which classes lean on their surroundings?", f"{PAPER}, section 4.1, class by class"),
-    *(PROTOCOL, LABEL, TOP1_CLEAN, ABLATED, KEPT, RANK, IMAGES, TRUST, NOTE),
+    *(ALLOWED_CLASSES, LABEL, TOP1_CLEAN, ABLATED, KEPT, CLASS_RANK, N_IMAGES, TRUST, NOTE),
 )
 STABILITY = _spec(
     (
@@ -104,14 +120,14 @@ STABILITY = _spec(
         "Do models agree which classes lean on their surroundings?",
         "Spearman, 1904, rank correlation",
     ),
-    *(PROTOCOL, OTHER, RHO, N_CLASSES, TRUST),
+    *(ALLOWED_CLASSES, OTHER, RHO, N_CLASSES, TRUST),
 )
 SHOWN = _spec(
     ("reliance_examples", "What do the changed images look like?", f"{PAPER}, Figure 3"), CONDITION, LABEL, *PLACE
 )
 SHAPES = _spec(
     ("shape_bias", "Shape or texture: which is predicted in a conflict?", "Geirhos et al. 2019, arXiv:1811.12231"),
-    *(WHO, BIAS, DECISIONS, SHAPE, IMAGES, NOTE),
+    *(WHO, BIAS, DECISIONS, SHAPE, N_IMAGES, NOTE),
 )
 # by experiments/hard_imagenet/rendered_study.sh, 54 networks at 48 pixels; saliency at layers of 6 x 6 places
 UNCONFIRMED_ON_RENDERED = (
@@ -181,7 +197,9 @@ class Reliance:
             raise FcaError("analysis.groups", self.groups, allowed, "name another file, or run with task.keep=logits")
         of_class = [line for one in (*seen, *_means(seen)) for line in self._by_class(one)]
         classes = pd.DataFrame(of_class, columns=list(map(str, BY_CLASS.columns))).astype({KEPT: float})
-        classes[RANK] = classes.groupby([DATASET, PROTOCOL, MODEL])[KEPT].rank(ascending=False, method="min")
+        classes[CLASS_RANK] = classes.groupby([DATASET, ALLOWED_CLASSES, MODEL])[KEPT].rank(
+            ascending=False, method="min"
+        )
         lines: Any = (
             [line for one in seen for line in self._accuracy(one)],
             [line for one in seen for line in self._sensitivity(one)],
@@ -255,11 +273,11 @@ class Reliance:
     def _alignment(self, store: Store, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         keys, labels = labels_of(store, row)
         labels = labels[np.isin(labels, list(row["classes"]))]
-        names = (*METRIC.choices, "zero", "mask_area")
+        names = (*SALIENCY_METRIC.choices, "zero", "mask_area")
         of = {name: store.array(row["run_id"], name, lines=len(labels)).astype(float) for name in names}
         about = {name: row[name] for name in ("dataset", "model", "adaptation")}
         seen = self._usable(about, pd.DataFrame(of), np.array(keys)[labels])
-        for metric in (name for name in METRIC.choices if seen.right[name].notna().any()):
+        for metric in (name for name in SALIENCY_METRIC.choices if seen.right[name].notna().any()):
             line = self._line(seen, f"saliency/{metric}", value=(np.positive, metric))
             yield line | {"metric": metric, "zero": seen.right["zero"].mean()}
 

@@ -25,7 +25,19 @@ from fca.store.columns import ADAPTATION, Row
 from fca.store.files import DamagedFile
 from fca.studies.predictions import predictions
 from fca.studies.rows import every_row, narrowed, records, require
-from fca.studies.table import DATASET, ENCODER, IMAGE_ID, LABEL, MODEL, RUN_ID, SEED, SPLIT, TableSpec, filled
+from fca.studies.table import (
+    DATASET,
+    ENCODER,
+    IMAGE_ID,
+    LABEL,
+    MODEL,
+    RUN_ID,
+    SEED,
+    SPLIT,
+    THUMBNAIL,
+    TableSpec,
+    filled,
+)
 from fca.types import Column, FcaError, ImageData, Table, with_interval
 
 COMMAND = "fca run model=resnet50 model.weights=pretrained adaptation=probe"
@@ -44,7 +56,7 @@ GAP = Column("gap", float, "+.1%", "accuracy with the strongest cues minus accur
 ENDS = (*with_interval(TOP), *with_interval(BOTTOM), *with_interval(GAP))
 END = Column("end", str, "", "end of the ranking", {"top": "strongest cues", "bottom": "weakest cues"})
 _IMAGES, _MODEL = (DATASET, SPLIT, LABEL), (SUBJECT, MODEL, ADAPTATION, SEED)
-_SHOWN = (RANK, END, Column("thumbnail", str, "", "picture"), TOP, BOTTOM)
+_SHOWN = (RANK, END, THUMBNAIL, TOP, BOTTOM)
 _TABLES = (
     ("spurious_ranks", "Which images of a class show its cues most strongly?", (*_IMAGES, IMAGE_ID, RANK, SCORE)),
     ("feature_importance", "Which features decide for a class?", (DATASET, ENCODER, LABEL, FEATURE, IMPORTANCE)),

@@ -19,11 +19,11 @@ from fca.identity import canonical
 from fca.models import check_built
 from fca.models.stored import BEST, describe_model, snapshot_name
 from fca.stats.features import fit_probe
-from fca.store.columns import DEVICE, FLAG
+from fca.store.columns import DEVICE, FLAG, N_TRAIN, N_VAL
 from fca.store.diverged import DIVERGED
 from fca.store.files import write_json
 from fca.subset import full_set
-from fca.tasks import N_TRAIN, N_VAL, Setup
+from fca.tasks import Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
 from fca.tasks.adaptation.probe import Probing, probing
 from fca.tasks.embed import embedded

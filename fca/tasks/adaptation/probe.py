@@ -16,9 +16,9 @@ from fca.models.compiled import Compiled
 from fca.models.stored import Probed, describe_model
 from fca.stats.features import JUDGED, fit_probe
 from fca.store import Store
-from fca.store.columns import JUDGED_IMAGES, LEFT_OUT, LEFT_OUT_LOGITS, N_JUDGED, PENALTY_BY
+from fca.store.columns import JUDGED_IMAGES, LEFT_OUT, LEFT_OUT_LOGITS, N_JUDGED, N_TRAIN, N_VAL, PENALTY_BY
 from fca.store.files import write_json, write_whole
-from fca.tasks import N_TRAIN, N_VAL, Setup
+from fca.tasks import Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
 from fca.tasks.embed import ALL, embed_run, embedded
 from fca.tasks.predict import FORWARD, Forward, adapted_columns, prediction_arrays, prediction_columns, predictions

@@ -15,10 +15,10 @@ from jaxtyping import Float, Int
 from safetensors.numpy import load_file
 
 from fca.allowed import Allowed
-from fca.store.columns import FLAG
+from fca.store.columns import FLAG, N_TRAIN, N_VAL
 from fca.store.diverged import DIVERGED
 from fca.studies.reliance.spurious_rank import ranks_of
-from fca.tasks import N_TRAIN, N_VAL, Setup
+from fca.tasks import Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
 from fca.tasks.adaptation.network import BEST_EPOCH
 from fca.tasks.adaptation.probe import Probing, keep_layer, of_features

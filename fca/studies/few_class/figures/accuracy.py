@@ -12,10 +12,12 @@ from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import ALIKE, interval
 from fca.studies.few_class import accuracy
-from fca.studies.few_class.findings import MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE, VERDICT
+from fca.studies.few_class.findings import FINDING_VALUE, FINDING_VERDICT, MEASURES, NO_EFFECT, UNIT
+from fca.studies.few_class.subset_accuracy import DIFFERENCE
 from fca.studies.table import (
     CHANCE,
     DATASET,
+    MEASURE,
     MODEL,
     MODELS,
     NCL,
@@ -48,7 +50,7 @@ GAIN_OPEN = accuracy.SUB_MINUS_OPEN.with_format("+.1%", "gain of a sub-model")
 GAIN_MASKED = accuracy.SUB_MINUS_MASKED.with_format("+.1%", "gain of a sub-model")
 LIMITED = "models of all classes limited to the same labels"
 _INTERVAL = "95 % interval over subset seeds"
-_DIFFERENCE = Column("difference", float, "+.2%", "sub-model minus full model")
+_DIFFERENCE = DIFFERENCE.with_format("+.2%", "sub-model minus full model")
 _VERDICTS = {
     "sub-models above open full models": "sub-models are more accurate than open full models",
     "not above": "sub-models are not more accurate than open full models",
@@ -107,9 +109,9 @@ def agreement_figure(agreement: Table) -> alt.FacetChart:
         "Does the ranking of models on all classes hold for few?",
         f"1 is the same order, 0 is no relation. Each mark is the mean over class subsets with its {_INTERVAL}.",
     )
-    axis = kinds.quantity(alt.Y, accuracy.RHO, domainMax=1)
+    axis = kinds.quantity(alt.Y, accuracy.RANKING_RHO, domainMax=1)
     several = agreement.frame[agreement.frame[MODELS] > 1]
-    return _by_ncl(several, accuracy.RHO, agreement.columns, title, axis, line=kinds.ZERO, size=90)
+    return _by_ncl(several, accuracy.RANKING_RHO, agreement.columns, title, axis, line=kinds.ZERO, size=90)
 
 
 def ranks_figure(ranks: Table) -> alt.FacetChart:
@@ -183,13 +185,13 @@ def findings_figure(findings: Table) -> alt.FacetChart:
     frame["panel"] = style.panels(frame, DATASET, "words")
     order = [what for what, _ in MEASURES.values()]
     along = kinds.category(alt.Y, MEASURE, order, labelLimit=480)
-    axis = kinds.quantity(alt.X, VALUE, "")
-    chart = kinds.points_with_intervals(VALUE, along, findings.columns, scale=axis, line=str(NO_EFFECT))
+    axis = kinds.quantity(alt.X, FINDING_VALUE, "")
+    chart = kinds.points_with_intervals(FINDING_VALUE, along, findings.columns, scale=axis, line=str(NO_EFFECT))
     title = style.title(
         "Do the findings of Few-Class Arena hold here?",
         "Each dot is the mean over class subsets with its 95 % interval over subset seeds; the dashed line "
         "is no effect.",
-        *without_bars(frame.loc[frame[VALUE.low].isna(), VERDICT]),
+        *without_bars(frame.loc[frame[FINDING_VALUE.low].isna(), FINDING_VERDICT]),
     )
     drawn = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
     return drawn.resolve_scale(x="independent", y="independent")
@@ -346,7 +348,7 @@ subsets.
         difference = "sub-models minus full models limited to the same labels (masked)"
         yield Statement(f"{dataset}: {difference} {_gain_by_ncl(limited, GAIN_MASKED)}.")
 
-    for verdict, part in lines[~is_at_chance].groupby(accuracy.VERDICT, sort=False):
+    for verdict, part in lines[~is_at_chance].groupby(accuracy.GAP_VERDICT, sort=False):
         yield Statement(f"{dataset}: {_VERDICTS[str(verdict)]} {_gain_by_ncl(part, GAIN_OPEN)}.")
 
 

@@ -20,16 +20,17 @@ from fca.studies.few_class.figures.accuracy import (
     of_first_protocol,
     of_several_models,
 )
+from fca.studies.few_class.subset_accuracy import SUBSET_SEEDS, VERDICT
 from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1, all_at_chance
-from fca.types import Column, Table, with_interval
+from fca.types import Table, with_interval
 
 _CLEAR = {
     True: "differs significantly",
     False: "not significant",
     None: "no test: no stored predictions, or no interval of the difference",
 }
-_DIFFERS = Column("verdict", choices={text: text for text in _CLEAR.values()})
-LEAD = tables.DIFFERENCE.with_format("+.1%", "lead")
+_DIFFERS = VERDICT.with_choices({text: text for text in _CLEAR.values()})
+LEAD = tables.LEAD.with_format("+.1%", "lead")
 
 
 def paired_figure(paired: Table) -> alt.FacetChart:
@@ -42,7 +43,7 @@ def paired_figure(paired: Table) -> alt.FacetChart:
     frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes").sort_values([DATASET, NCL], kind="stable")
     coloured = kinds.hue(_DIFFERS, frame, ("#b0568f", "#7d8590", "#b07d00"), ("circle", "diamond", "square"))
     rows = kinds.category(alt.Y, "pair", list(dict.fromkeys(frame["pair"])))
-    chart = kinds.points_with_intervals(tables.DIFFERENCE, rows, paired.columns, coloured, line=kinds.ZERO)
+    chart = kinds.points_with_intervals(tables.LEAD, rows, paired.columns, coloured, line=kinds.ZERO)
     title = style.title(
         "Which models differ on the same images?",
         "Each mark is the difference in accuracy on the same class subsets, with its 95 % interval. It is "
@@ -146,7 +147,7 @@ would separate a from b at ncl 2 (95 % interval 2 to unbounded).
         counts = []
         for ncl, at_ncl in tested.groupby(NCL):
             counts.append(f"{at_ncl[tables.SIGNIFICANT].sum()} of {len(at_ncl)} at ncl {ncl}")
-        n_seeds = int(tested[tables.SEEDS].max())
+        n_seeds = int(tested[SUBSET_SEEDS].max())
         seeds = f"with {n_seeds} subset seed{'' if n_seeds == 1 else 's'}"
         needed = _more_seeds(tested[~tested[tables.SIGNIFICANT].astype(bool)])
         yield Statement(f"{dataset}: {seeds}, {pairs} that differ significantly: {', '.join(counts)}{needed}.")

@@ -14,7 +14,7 @@ from fca.report.small import interval
 from fca.studies.few_class import prediction as tables
 from fca.studies.few_class.correlation import PREDICTOR, TARGET
 from fca.studies.few_class.figures.similarity import NO_ACCURACY
-from fca.studies.table import DATASET, ENCODER, NCL, NOTE, TOP1, all_at_chance, lines_at_chance
+from fca.studies.table import DATASET, ENCODER, NCL, NOTE, TOP1, TOP1_PREDICTED, all_at_chance, lines_at_chance
 from fca.types import Column, Table, with_interval
 
 BEST = 3  # predictors drawn point by point, beside the baseline
@@ -67,7 +67,7 @@ def _dots(frame: pd.DataFrame, value: Column, hover: tuple[Column, ...], title: 
     """One row for each predictor, best first: a value with its interval, over a dashed line at the column `line`."""
     order = list(dict.fromkeys(frame.sort_values(tables.ERROR, kind="stable")["named"]))
     rows = kinds.category(alt.Y, "named", order, domain=False)
-    coloured = kinds.hue(tables.VERDICT, frame, _COLOURS, _SHAPES)
+    coloured = kinds.hue(tables.BEYOND_NCL, frame, _COLOURS, _SHAPES)
     scale = kinds.quantity(alt.X, value)
     chart = kinds.points_with_intervals(value, rows, hover, coloured, line="line", scale=scale, size=90)
     return style.faceted(chart, frame, title, (), height=24 * len(order), columns=min(2, frame["panel"].nunique()))
@@ -81,8 +81,8 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
     base: Any = alt.Chart().encode(y=y)
     equal = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color="#8b949e").encode(x=f"{TOP1}:Q")
     faint = base.encode(color=coloured.colour(), opacity=coloured.opacity(0.3))
-    spread = kinds.interval(faint, tables.PREDICTED, upright=False)
-    marks = kinds.scatter(kinds.quantity(alt.X, tables.PREDICTED), y, points.columns, coloured, size=60)
+    spread = kinds.interval(faint, TOP1_PREDICTED, upright=False)
+    marks = kinds.scatter(kinds.quantity(alt.X, TOP1_PREDICTED), y, points.columns, coloured, size=60)
     title = style.title(
         "How close do predictions come?",
         "Each dot is one class subset that the prediction never saw, with its 90 % prediction interval.",
@@ -93,11 +93,11 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
 
 def _best(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
     """The points of ncl alone and of the predictors that err least in each panel, in this order."""
-    ranked = prediction[prediction[tables.VERDICT] != "baseline"].sort_values(tables.ERROR, kind="stable")
+    ranked = prediction[prediction[tables.BEYOND_NCL] != "baseline"].sort_values(tables.ERROR, kind="stable")
     alone = prediction[prediction[PREDICTOR] == tables.BASELINE]
     places = pd.concat([alone.assign(place=0), ranked.assign(place=ranked.groupby(PANEL).cumcount() + 1)])
     places = places.loc[places["place"] <= BEST, [*PANEL, PREDICTOR, "place"]]
-    frame = _named(points.dropna(subset=tables.PREDICTED).merge(places), "place")
+    frame = _named(points.dropna(subset=TOP1_PREDICTED).merge(places), "place")
     return frame.assign(panel=frame["panel"].str.replace(" · ", "\n") + "\n" + frame["named"])
 
 
@@ -150,7 +150,7 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
         errors = _errors_in_words(alone.iloc[0].to_dict(), others, unseen if is_opening else detailed)
         yield Statement(f"Before training, {errors}.", chart)
 
-        is_beyond = others[tables.VERDICT] == "beyond ncl"
+        is_beyond = others[tables.BEYOND_NCL] == "beyond ncl"
         names = [NAMES[predictor] for predictor in others.loc[is_beyond, PREDICTOR]]
         if names:
             better = "Significantly better than ncl alone, each judged by itself"
@@ -162,7 +162,7 @@ def _errors_in_words(alone: Mapping[Any, Any], others: pd.DataFrame, unseen: str
 
     others: in the order of their errors.
     """
-    beyond = others[others[tables.VERDICT] == "beyond ncl"]
+    beyond = others[others[tables.BEYOND_NCL] == "beyond ncl"]
     best = small.best_of(beyond if len(beyond) else others, ERROR, largest=False)
     line = best.iloc[0].to_dict()
     names = small.listed([NAMES[predictor] for predictor in best[PREDICTOR]])
@@ -215,7 +215,7 @@ r = 0.10 [-0.20, 0.40] among subsets of equal ncl; its mean error is 3.0 points,
     of_simss = prediction[(prediction[PREDICTOR] == "simss") & ~lines_at_chance(prediction)]
     for line in of_simss.to_dict("records"):
         unseen = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[line[tables.HELD]]
-        predicts = f"SimSS by {line[ENCODER]} {_VERDICTS[line[tables.VERDICT]]} accuracy ({line[TARGET]})"
+        predicts = f"SimSS by {line[ENCODER]} {_VERDICTS[line[tables.BEYOND_NCL]]} accuracy ({line[TARGET]})"
         r = "undefined" if pd.isna(line[WITHIN_R]) else interval(line, WITHIN_R)
         note = f" ({line[NOTE]})" if pd.notna(line[NOTE]) else ""
         sentence = f"{predicts} beyond the number of classes, on {unseen}: r = {r} among subsets of equal ncl{note}"
@@ -225,9 +225,9 @@ r = 0.10 [-0.20, 0.40] among subsets of equal ncl; its mean error is 3.0 points,
 
         better_in = f"better in {line[tables.BETTER_IN]:.0f} of {line[tables.DATASETS]} data sets"
         gain = f"a gain of {interval(line, tables.GAIN)} over ncl alone ({better_in})"
-        if pd.isna(line[tables.COVERAGE]):
+        if pd.isna(line[tables.MEASURED_INSIDE]):
             covers = "too few subsets or data sets for prediction intervals"
         else:
-            share = f"{100 * line[tables.COVERAGE]:.0f} %"
+            share = f"{100 * line[tables.MEASURED_INSIDE]:.0f} %"
             covers = f"its 90 % prediction intervals hold {share} of the measured accuracies"
         yield Statement(f"{sentence}; its mean error is {interval(line, ERROR)} points, {gain}; {covers}.")

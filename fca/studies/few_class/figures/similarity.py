@@ -109,7 +109,7 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     frame["panel"] += "\n" + pd.MultiIndex.from_frame(frame[[DATASET, ENCODER]]).map(heading)
     coloured = kinds.hue(NCL, frame, shapes=None, legend=False)
     marks = kinds.scatter(
-        style.ncl_axis(gap=None), kinds.quantity(alt.Y, tables.DIFFERENCE), released.columns, coloured
+        style.ncl_axis(gap=None), kinds.quantity(alt.Y, tables.RELEASED_MINUS_OURS), released.columns, coloured
     )
     title = style.title(
         "How far is the released similarity script from the definition?",

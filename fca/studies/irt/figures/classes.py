@@ -15,9 +15,16 @@ import pandas as pd
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import interval
-from fca.studies.irt.class_robustness import DIRECTION, INSTABILITY, MODE, RANK, VERDICT
+from fca.studies.irt.class_robustness import CLASS_RANK, DIRECTION, INSTABILITY, MODE, VERDICT
 from fca.studies.irt.corruption_accuracy import of_equal_severities
-from fca.studies.irt.difficulty_segments import DIFFERENCE, N_CLASSES, PLACE, QUARTER, SEGMENT, SHARE_RIGHT
+from fca.studies.irt.difficulty_segments import (
+    ALL_CLASSES,
+    DIFFERENCE,
+    PLACE_BY_ACCURACY,
+    QUARTER,
+    SEGMENT,
+    SHARE_RIGHT,
+)
 from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
 from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, all_at_chance, lines_at_chance
 from fca.types import Column, Table, with_interval
@@ -45,7 +52,7 @@ def models_figure(shown: Table) -> alt.FacetChart:
     frame["panel"] = style.panels(frame, DATASET, "shift")
     names = list(SEGMENT.choices.values())
     across = kinds.category(alt.X, SEGMENT, names, domain=False, grid=False, labelFontSize=10)
-    rows = style.names_axis(SUBJECT, alt.EncodingSortField(PLACE, op="min"))
+    rows = style.names_axis(SUBJECT, alt.EncodingSortField(PLACE_BY_ACCURACY, op="min"))
     chart = kinds.heat_map(SHARE_RIGHT.with_format(".0%"), across, rows, shown.columns, (0.0, 1.0))
     everyone = (frame.groupby(DATASET)[SUBJECT].nunique() == frame.groupby(DATASET)["subjects"].first()).all()
     title = style.title(
@@ -85,7 +92,7 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
     frame = shown.frame.assign(panel=style.panels(shown.frame, DATASET, CORRUPTION))
     mode = frame["mode"].iloc[0]
     value = INSTABILITY.with_format(".2%" if mode == "count" else ".3f")
-    rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(RANK, op="min"), grid=False)
+    rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(CLASS_RANK, op="min"), grid=False)
     coloured = kinds.hue(DIRECTION, frame, kinds.CONTRAST, ("triangle-down", "triangle-up", "circle"))
     across = kinds.quantity(alt.X, value, "", grid=True, domainMin=0, padding=0)
     chart = kinds.points_with_intervals(value, rows, shown.columns, coloured, scale=across)
@@ -172,7 +179,7 @@ def _ends_only(frame: pd.DataFrame) -> str:
     """Which classes are drawn, where not all are."""
     by = frame.groupby([DATASET, CORRUPTION])
     counts = by[LABEL].nunique()
-    everyone = (counts == by[N_CLASSES].first()).all()
+    everyone = (counts == by[ALL_CLASSES].first()).all()
     return "" if everyone else f" Drawn: the {counts.max() // 2} most and least robust classes."
 
 

@@ -11,9 +11,9 @@ import pandas as pd
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import ALIKE, interval
-from fca.studies.irt.corruption_accuracy import CLEAN, LEVELS, LOSS, MEAN, RIGHT, of_equal_severities
+from fca.studies.irt.corruption_accuracy import LEVELS, LOSS, MEAN, RIGHT, of_equal_severities
 from fca.studies.irt.fits import SUBJECT
-from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY
+from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY, TOP1_CLEAN
 from fca.types import Table, with_interval
 
 DRAWN = 4  # subjects, the most accurate on clean images
@@ -21,7 +21,7 @@ DRAWN = 4  # subjects, the most accurate on clean images
 
 def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
     """Accuracy at each severity of each corruption, the most harmful first; one panel a subject."""
-    ranked = losses.frame.sort_values(CLEAN, ascending=False, kind="stable")
+    ranked = losses.frame.sort_values(TOP1_CLEAN, ascending=False, kind="stable")
     chosen = ranked[[DATASET, SUBJECT]].drop_duplicates().groupby(DATASET, sort=False).head(DRAWN)
     frame = accuracies.frame.merge(chosen, on=[DATASET, SUBJECT])
     frame = frame.merge(losses.frame[[DATASET, SUBJECT, CORRUPTION, MEAN, LEVELS]], on=[DATASET, SUBJECT, CORRUPTION])
@@ -57,13 +57,13 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
     >>> print(statement.sentence)
     Not known: on clean images of zoo, vit is at the level of chance (10.0 % right).
     """
-    subject = losses.sort_values(CLEAN, ascending=False, kind="stable")[SUBJECT].iloc[0]
+    subject = losses.sort_values(TOP1_CLEAN, ascending=False, kind="stable")[SUBJECT].iloc[0]
     of_subject = losses[losses[SUBJECT] == subject].sort_values(MEAN, kind="stable")
     compared, left_out = of_equal_severities(of_subject)
     line = compared.iloc[0].to_dict()
 
-    clean_accuracy = line[CLEAN] if pd.notna(line[CLEAN]) else None
-    chart = small.dots(compared, CORRUPTION, MEAN, (CORRUPTION, *with_interval(MEAN), CLEAN), line=clean_accuracy)
+    clean_accuracy = line[TOP1_CLEAN] if pd.notna(line[TOP1_CLEAN]) else None
+    chart = small.dots(compared, CORRUPTION, MEAN, (CORRUPTION, *with_interval(MEAN), TOP1_CLEAN), line=clean_accuracy)
     if line.get(AT_CHANCE):
         level = f"at the level of chance ({_clean_accuracy(line)} right)"
         yield Statement(f"Not known: on clean images of {line[DATASET]}, {subject} is {level}.", chart)
@@ -84,7 +84,7 @@ def _most_harmful(compared: pd.DataFrame) -> str:
     """
     line = compared.iloc[0].to_dict()
     dataset, subject = line[DATASET], line[SUBJECT]
-    clean = f", {_clean_accuracy(line)} on clean images" if pd.notna(line[CLEAN]) else ""
+    clean = f", {_clean_accuracy(line)} on clean images" if pd.notna(line[TOP1_CLEAN]) else ""
     if len(compared) == 1:
         right = f"{interval(line, MEAN)} of the images of {dataset} over its severities"
         return f"Under {line[CORRUPTION]}, {subject} is right on {right}{clean}"
@@ -106,7 +106,7 @@ def _most_harmful(compared: pd.DataFrame) -> str:
 
 
 def _clean_accuracy(line: Mapping[Any, Any]) -> str:
-    return interval({CLEAN: line[CLEAN]}, CLEAN)
+    return interval({TOP1_CLEAN: line[TOP1_CLEAN]}, TOP1_CLEAN)
 
 
 def _losses(lines: pd.DataFrame) -> str:

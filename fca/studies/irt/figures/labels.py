@@ -20,15 +20,15 @@ from fca.studies.irt.label_errors import (
     AUC_REVIEWED,
     OTHER_CLASS,
     PRECISION,
-    RANK,
     RECALL,
     RECALLS,
     RULE,
     SHARE_FLAGGED,
+    SUSPECT_RANK,
     VERDICT,
 )
-from fca.studies.table import DATASET, IMAGE_ID, LABEL
-from fca.types import Column, Table, with_interval
+from fca.studies.table import DATASET, IMAGE_ID, LABEL, MEASURE, VALUE
+from fca.types import Table, with_interval
 
 PAPER = "low_discrimination_feasibility", errors.AS_PAPER  # the rule of the paper, by our fit and as it fitted
 CLAIM = (0.3, 0.4)  # of the errors, by the paper; it does not state which share of all images is flagged
@@ -40,23 +40,32 @@ _NO_VERDICTS = "no verdicts on these images were given (analysis.verdicts); susp
 _NO_LABEL_IN_DOUBT = "for no image do more models predict one other class than its label"
 _MEASURES = {AUC: "AUC among all", AUC_REVIEWED: "AUC among reviewed", PRECISION: "precision of the first k"}
 FOUND_IN_QUARTER = RECALLS[-1].with_format(".0%", "wrong labels found")
-MEASURE = Column("measure", str, "", "measure", {words: words for words in _MEASURES.values()})
-VALUE = Column("value", float, ".3f", "AUC, precision")
+RANKING_MEASURE = MEASURE.with_choices({words: words for words in _MEASURES.values()})
+RANKING_VALUE = VALUE.with_format(".3f", "AUC, precision")
 
 
 def rules_figure(rules: Table) -> alt.FacetChart:
     """AUC among all and among reviewed images, and precision of the first k, with intervals, one row a rule."""
     each = []
     for measure, words in _MEASURES.items():
-        value = dict(zip(with_interval(measure), with_interval(VALUE), strict=True))
+        value = dict(zip(with_interval(measure), with_interval(RANKING_VALUE), strict=True))
         each.append(rules.frame.rename(columns=value).assign(measure=words))
-    frame = _by_rule(pd.concat(each, ignore_index=True).dropna(subset=VALUE))
+    frame = _by_rule(pd.concat(each, ignore_index=True).dropna(subset=RANKING_VALUE))
     frame = frame.assign(rule=frame[RULE].map(dict(RULE.choices)))
     rows = kinds.category(alt.Y, RULE, list(RULE.choices.values()), domain=False, labelPadding=12)
-    hover = (DATASET, RULE, MEASURE, *with_interval(VALUE), *RECALLS, *errors.LABEL_ERROR_RULES.columns[-5:])
-    across = kinds.quantity(alt.X, VALUE, domain=[0, 1], padding=0)
-    coloured = kinds.hue(MEASURE, frame, shapes=("circle", "square", "diamond"))
-    chart = kinds.points_with_intervals(VALUE, rows, hover, coloured, dodge=MEASURE, scale=across, size=70)
+    hover = (
+        DATASET,
+        RULE,
+        RANKING_MEASURE,
+        *with_interval(RANKING_VALUE),
+        *RECALLS,
+        *errors.LABEL_ERROR_RULES.columns[-5:],
+    )
+    across = kinds.quantity(alt.X, RANKING_VALUE, domain=[0, 1], padding=0)
+    coloured = kinds.hue(RANKING_MEASURE, frame, shapes=("circle", "square", "diamond"))
+    chart = kinds.points_with_intervals(
+        RANKING_VALUE, rows, hover, coloured, dodge=RANKING_MEASURE, scale=across, size=70
+    )
     title = style.title(
         "Which rule finds wrong labels?",
         "Bars are 95 % intervals. AUC is the chance that an image with a wrong label is more suspect than "
@@ -104,16 +113,16 @@ def _by_rule(frame: pd.DataFrame) -> pd.DataFrame:
 def suspects_figure(suspects: Table) -> alt.FacetChart:
     """The first suspects of each data set: the share of models for another class, and for the label."""
     not_listed = suspects.parameters.get(errors.NOT_LISTED, ())
-    frame = suspects.frame[suspects.frame[RANK] <= FIRST]
+    frame = suspects.frame[suspects.frame[SUSPECT_RANK] <= FIRST]
     if frame.empty and not_listed:
         raise style.NothingToDraw("; ".join(not_listed))
     frame = frame[frame[MODAL_WRONG_SHARE] > frame[ITEM_TOP1]].reset_index(drop=True)
     if frame.empty:
         raise style.NothingToDraw(_NO_LABEL_IN_DOUBT)
     frame = frame.assign(panel=style.panels(frame, DATASET), verdict=frame[VERDICT].astype(object).fillna("none"))
-    named = frame[RANK].astype(str) + ". " + frame[LABEL].fillna("?") + " → " + frame[OTHER_CLASS].fillna("?")
+    named = frame[SUSPECT_RANK].astype(str) + ". " + frame[LABEL].fillna("?") + " → " + frame[OTHER_CLASS].fillna("?")
     rows = kinds.category(
-        alt.Y, "named", alt.SortField(RANK), domain=False, grid=False, labelPadding=12, labelLimit=420
+        alt.Y, "named", alt.SortField(SUSPECT_RANK), domain=False, grid=False, labelPadding=12, labelLimit=420
     )
     coloured = kinds.hue(VERDICT, frame, ("#b0568f", "#0072b2", kinds.GREY), shapes=None)
     base: Any = alt.Chart().encode(y=rows, tooltip=kinds.tooltips(suspects.columns))

@@ -16,12 +16,12 @@ from fca.studies.reliance.metric_truth import (
     FAILS,
     FOLLOWS,
     METRIC,
+    METRIC_VALUE,
     NETS,
     RHOS,
     TRUTHS,
     UNCONFIRMED,
     UNDECIDED,
-    VALUE,
     VERDICT,
 )
 from fca.studies.table import MODEL
@@ -55,9 +55,9 @@ def correlation_figure(truth: Table) -> alt.FacetChart:
 def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
     """Each metric against the reliance of every network, one panel a metric."""
     verdict = dict(zip(truth.frame[METRIC], truth.frame[VERDICT], strict=True))
-    frame = networks.frame.dropna(subset=VALUE).reset_index(drop=True)
+    frame = networks.frame.dropna(subset=METRIC_VALUE).reset_index(drop=True)
     frame["panel"] = [f"{metric}\n{verdict[metric]}" for metric in frame[METRIC]]
-    x, y = kinds.quantity(alt.X, TRUTHS[1], "accuracy lost by exact exchange"), kinds.quantity(alt.Y, VALUE, "")
+    x, y = kinds.quantity(alt.X, TRUTHS[1], "accuracy lost by exact exchange"), kinds.quantity(alt.Y, METRIC_VALUE, "")
     points = kinds.scatter(x, y, networks.columns, kinds.hue(CUE, frame, _COLOURS), size=50)
     title = style.title(
         "What does each metric show of networks that rely more and more on the background?",

@@ -11,9 +11,10 @@ from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import interval
 from fca.studies.reliance import object_statistics as objects
+from fca.studies.reliance.columns import GEOMETRY
 from fca.studies.reliance.object_statistics import IOU, KIND, QUANTITY, RAW, REMOVED, SHARE
 from fca.studies.reliance.spurious_rank import BOTTOM, END, EVERY, GAP, RANK, SUBJECT, TOP
-from fca.studies.table import DATASET, LABEL, MODEL, SPLIT
+from fca.studies.table import DATASET, LABEL, MEASURE, MODEL, PLACE, SPLIT
 from fca.types import Column, Table, with_interval
 
 STEP, STEP_OF_ENDS = kinds.SIDE + 32, kinds.SIDE + 36  # pixels from a row of pictures to the next
@@ -38,13 +39,13 @@ def classes_figure(shown: Table) -> alt.FacetChart:
     frame["panel"] = style.panels(frame, DATASET, "measure")
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField("size", op="min"), grid=False)
     coloured = kinds.hue(Column(DATASET), frame, legend=style.differs(frame[DATASET]))
-    hover = (DATASET, LABEL, Column("measure"), *with_interval(MEASURED))
+    hover = (DATASET, LABEL, MEASURE, *with_interval(MEASURED))
     across = kinds.quantity(alt.X, MEASURED, "", grid=True, domainMin=0, padding=4)
     chart = kinds.points_with_intervals(MEASURED, rows, hover, coloured, scale=across)
     title = style.title(
         "How large, whole and central are the objects of each class?",
         "Each mark is the mean over the images of a class, with its 95 % interval; the smallest objects come first.",
-        f"Input: {'; '.join(dict.fromkeys(shown.frame[objects.GEOMETRY]))} (side, side before the crop, filter).",
+        f"Input: {'; '.join(dict.fromkeys(shown.frame[GEOMETRY]))} (side, side before the crop, filter).",
     )
     figure = style.faceted(chart, frame, title, (DATASET,), columns=len(SHORT), row=18)
     return figure.resolve_scale(x="independent", y="independent")
@@ -66,7 +67,7 @@ def distribution_figure(shown: Table) -> alt.FacetChart:
         "How are sizes, shares left by the crop and agreement distributed?",
         f"Each bar is the share of the images in a bin of {objects.WIDTH:.0%}.",
     )
-    across = kinds.quantity(alt.X, Column(objects.FROM, float, ".0%", ""), "", domain=[0, 1], padding=0)
+    across = kinds.quantity(alt.X, objects.FROM.with_format(".0%"), "", domain=[0, 1], padding=0)
     up = kinds.quantity(alt.Y, SHARE, zero=True, padding=0)
     chart = kinds.bars(across, up, shown.columns, x2="to:Q", y2=alt.datum(0))
     figure = style.faceted(chart, frame, title, (DATASET,), height=120, columns=sets if 1 < sets < 5 else 2)
@@ -82,7 +83,7 @@ def pictures_figure(kind: str, shown: Table) -> alt.FacetChart:
     frame = frame[frame["panel"].isin(panels[:SHOWN])].reset_index(drop=True)
     caption += f" The first {SHOWN} of {len(panels)}; all are in the table." * (len(panels) > SHOWN)
     frame["below"] = frame[IOU].map("IoU {:.2f}".format).where(frame[IOU].notna(), "")
-    hover = [column for column in shown.columns if column not in objects.PLACE]
+    hover = [column for column in shown.columns if column not in PLACE]
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     chart = kinds.pictures(frame, hover, LABEL, "below")
     drawn = style.faceted(chart, frame, style.title(question, caption), (DATASET,), height=tall * STEP, columns=1)

@@ -12,11 +12,12 @@ from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import interval
 from fca.studies.reliance import reliance as made
+from fca.studies.reliance.columns import MODEL_CHANCE
 from fca.studies.reliance.metric_truth import UNCONFIRMED
 from fca.studies.table import DATASET, LABEL, MODEL, NOTE, TOP1, all_at_chance
 from fca.types import Column, Table, with_interval
 
-FILTERS = (DATASET, MODEL, made.PROTOCOL)
+FILTERS = (DATASET, MODEL, made.ALLOWED_CLASSES)
 ENDS = 15  # classes at each end of a long ranking
 FEW = 4  # models with a statement each; of more, those with the highest and the lowest value
 STEP = kinds.SIDE + 36  # pixels from the top of one picture to the next, with two lines of text between
@@ -40,12 +41,12 @@ BIAS = made.BIAS.with_format(".0%", "decisions for shape")
 def accuracy_figure(shown: Table) -> alt.FacetChart:
     """Accuracy clean and without the object, one panel a data set and protocol."""
     frame = shown.frame[~shown.frame[made.CONDITION].str.startswith("noise/")]
-    frame = frame.assign(panel=style.panels(frame, DATASET, made.PROTOCOL))
+    frame = frame.assign(panel=style.panels(frame, DATASET, made.ALLOWED_CLASSES))
     frame["change"] = _marked(frame[made.CONDITION].replace(WORDS), frame)
     first = frame.sort_values(made.CONDITION, key=lambda of: of != made.CLEAN, kind="stable")
     rows = kinds.category(alt.Y, "change", list(dict.fromkeys(first["change"])))
     across = kinds.quantity(alt.X, TOP1, "accuracy, mean over classes", grid=True, domain=[0, 1], padding=0)
-    look: dict[str, Any] = {"dodge": MODEL, "line": str(made.CHANCE), "scale": across}
+    look: dict[str, Any] = {"dodge": MODEL, "line": str(MODEL_CHANCE), "scale": across}
     chart = kinds.points_with_intervals(TOP1, rows, shown.columns, kinds.hue(MODEL, frame, columns=2), **look)
     title = style.title(
         "Is the class still predicted when its object is gone?",
@@ -58,11 +59,11 @@ def accuracy_figure(shown: Table) -> alt.FacetChart:
 
 def sensitivity_figure(shown: Table) -> alt.FacetChart:
     """Relative foreground sensitivity by level of noise; plain beside area-matched."""
-    order = [DATASET, made.PROTOCOL, made.KIND, made.MATCHED, made.LEVEL]
+    order = [DATASET, made.ALLOWED_CLASSES, made.KIND, made.MATCHED, made.LEVEL]
     frame = shown.frame.dropna(subset=made.RFS).sort_values(order)
     noise = frame[made.KIND] + frame[made.MATCHED].map({True: ", equal areas", False: ", whole regions"})
     frame = frame.assign(noise=_marked(noise, frame, f"pale: {UNCONFIRMED}"))
-    frame["panel"] = style.panels(frame, DATASET, made.PROTOCOL, "noise")
+    frame["panel"] = style.panels(frame, DATASET, made.ALLOWED_CLASSES, "noise")
     levels = kinds.category(alt.X, made.LEVEL, title=made.LEVEL.meaning, labelAngle=0, bands=True)
     look: dict[str, Any] = {"dodge": MODEL, "line": kinds.ZERO, "scale": kinds.quantity(alt.Y, made.RFS, grid=True)}
     chart = kinds.points_with_intervals(made.RFS, levels, shown.columns, kinds.hue(MODEL, frame, columns=2), **look)
@@ -78,13 +79,15 @@ def sensitivity_figure(shown: Table) -> alt.FacetChart:
 
 def alignment_figure(shown: Table) -> alt.FacetChart:
     """Overlap of saliency and object, by model and data set."""
-    frame = shown.frame[shown.frame[made.METRIC] == "iou"].reset_index(drop=True)
-    frame = frame.assign(word=_marked(frame[made.METRIC].map(made.METRIC.choices), frame))
+    frame = shown.frame[shown.frame[made.SALIENCY_METRIC] == "iou"].reset_index(drop=True)
+    frame = frame.assign(word=_marked(frame[made.SALIENCY_METRIC].map(made.SALIENCY_METRIC.choices), frame))
     frame["panel"] = style.panels(frame, "word")
-    across = kinds.quantity(alt.X, made.VALUE, "mean over classes of the overlap", grid=True, domainMin=0, padding=0)
+    across = kinds.quantity(
+        alt.X, made.SALIENCY_VALUE, "mean over classes of the overlap", grid=True, domainMin=0, padding=0
+    )
     look: dict[str, Any] = {"dodge": DATASET, "scale": across}
     rows, coloured = kinds.category(alt.Y, MODEL), kinds.hue(DATASET, frame)
-    chart = kinds.points_with_intervals(made.VALUE, rows, shown.columns, coloured, **look)
+    chart = kinds.points_with_intervals(made.SALIENCY_VALUE, rows, shown.columns, coloured, **look)
     title = style.title(
         "Is what decides the prediction on the object?",
         "Each mark is measured on GradCAM maps of the class; bars are 95 % intervals.",
@@ -96,9 +99,11 @@ def alignment_figure(shown: Table) -> alt.FacetChart:
 def classes_figure(shown: Table) -> alt.FacetChart:
     """The share of its accuracy that each class keeps, those that lean most on their surroundings first."""
     frame = shown.frame.dropna(subset=made.KEPT).reset_index(drop=True)
-    frame = frame.assign(panel=style.panels(frame, DATASET, made.PROTOCOL), leads=frame[MODEL] == made.MEAN)
+    frame = frame.assign(panel=style.panels(frame, DATASET, made.ALLOWED_CLASSES), leads=frame[MODEL] == made.MEAN)
     frame["leads"] |= ~frame.groupby("panel")["leads"].transform("any")  # the only model
-    frame["place"] = frame[made.RANK].where(frame["leads"]).groupby([frame["panel"], frame[LABEL]]).transform("first")
+    frame["place"] = (
+        frame[made.CLASS_RANK].where(frame["leads"]).groupby([frame["panel"], frame[LABEL]]).transform("first")
+    )
     last = frame.groupby("panel")["place"].transform("max") - ENDS
     frame = frame[(frame["place"] <= ENDS) | (frame["place"] > last)].sort_values("place", kind="stable")
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField("place", op="min"))
@@ -119,14 +124,14 @@ def classes_figure(shown: Table) -> alt.FacetChart:
 def stability_figure(shown: Table) -> alt.FacetChart:
     """How alike every two models order the classes."""
     frame = shown.frame.dropna(subset=made.RHO)
-    frame = frame.assign(panel=style.panels(frame, DATASET, made.PROTOCOL))
+    frame = frame.assign(panel=style.panels(frame, DATASET, made.ALLOWED_CLASSES))
     across = alt.X(f"{MODEL}:N", title=None, axis=alt.Axis(labelAngle=-40))
     rows = style.names_axis(made.OTHER, "ascending")
     chart = kinds.heat_map(made.RHO, across, rows, shown.columns, (-1.0, 1.0))
     line = f"Spearman's correlation of the classes' kept accuracy{_mark(frame)}; hover for 95 % intervals over classes."
     title = style.title("Do models agree which classes lean on their surroundings?", line)
     height = max(60, 30 * frame[made.OTHER].nunique())
-    figure = style.faceted(chart, frame, title, (DATASET, made.PROTOCOL), height=height, columns=2)
+    figure = style.faceted(chart, frame, title, (DATASET, made.ALLOWED_CLASSES), height=height, columns=2)
     figure.spec.width = max(160, 44 * frame[MODEL].nunique())
     return figure.resolve_axis(x="independent")
 
@@ -208,14 +213,14 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
     >>> print(statement.sentence)
     Although the object is gray, vit is still right on 62 % [55, 69] of the images of zoo (15 classes, chance 0.1 %).
     """
-    open_lines = accuracy[accuracy[made.PROTOCOL] == "open"]
+    open_lines = accuracy[accuracy[made.ALLOWED_CLASSES] == "open"]
     change = next((change for change in ALTHOUGH if change in set(open_lines[made.CONDITION])), None)
     if change is None:
         return
 
     clean = open_lines[open_lines[made.CONDITION] == made.CLEAN]
     changed = open_lines[open_lines[made.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
-    chance = float(changed[made.CHANCE].iloc[0])
+    chance = float(changed[MODEL_CHANCE].iloc[0])
     chart = small.dots(changed, MODEL, WITHOUT_OBJECT, (MODEL, *with_interval(WITHOUT_OBJECT)), line=chance)
     if all_at_chance(clean):
         dataset = changed[DATASET].iloc[0]
@@ -252,7 +257,7 @@ def _share_of_images(models: pd.DataFrame) -> str:
     line = small.shared_line(models, WITHOUT_OBJECT)
     n_classes = line[made.N_CLASSES]
     classes = f"{n_classes} class{'' if n_classes == 1 else 'es'}"
-    details = "; ".join([f"{classes}, chance {100 * line[made.CHANCE]:.2g} %", *_doubts(line)])
+    details = "; ".join([f"{classes}, chance {100 * line[MODEL_CHANCE]:.2g} %", *_doubts(line)])
     return f"{interval(line, WITHOUT_OBJECT)} of the images of {line[DATASET]} ({details})"
 
 
@@ -264,7 +269,7 @@ def _doubts(line: Mapping[Any, Any]) -> list[str]:
 
 def left_out_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
     """How many images and classes are left out."""
-    for sentence in _left_out(accuracy[accuracy[made.PROTOCOL] == "open"]):
+    for sentence in _left_out(accuracy[accuracy[made.ALLOWED_CLASSES] == "open"]):
         yield Statement(sentence)
 
 
@@ -279,19 +284,19 @@ def classes_statements(classes: pd.DataFrame, accuracy: pd.DataFrame) -> Iterato
     Of the classes of zoo, fish leans most on its surroundings: it keeps 60 % [50, 70] of its accuracy when its object \
 is gone (vit).
     """
-    open_lines = classes[classes[made.PROTOCOL] == "open"].dropna(subset=KEPT)
+    open_lines = classes[classes[made.ALLOWED_CLASSES] == "open"].dropna(subset=KEPT)
     if open_lines.empty:
         return
 
     ordered = open_lines.sort_values(KEPT, ascending=False, kind="stable")
     leading_model = made.MEAN if made.MEAN in set(ordered[MODEL]) else ordered[MODEL].iloc[0]
-    ranked = ordered[ordered[MODEL] == leading_model].sort_values(made.RANK, kind="stable")
+    ranked = ordered[ordered[MODEL] == leading_model].sort_values(made.CLASS_RANK, kind="stable")
     best = small.best_of(ranked, KEPT)
     line = small.shared_line(best, KEPT)
     chart = small.dots(ranked, LABEL, KEPT, (LABEL, MODEL, *with_interval(KEPT)))
 
     dataset = line[DATASET]
-    clean = accuracy[(accuracy[made.PROTOCOL] == "open") & (accuracy[made.CONDITION] == made.CLEAN)]
+    clean = accuracy[(accuracy[made.ALLOWED_CLASSES] == "open") & (accuracy[made.CONDITION] == made.CLEAN)]
     if all_at_chance(clean):
         yield Statement(f"Not known: models are at the level of chance on clean images of {dataset}.", chart)
         return

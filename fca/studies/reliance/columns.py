@@ -1,0 +1,7 @@
+"""Columns of saliency runs that analyses of reliance have too."""
+
+from fca.studies.table import CHANCE
+from fca.types import Column
+
+MODEL_CHANCE = CHANCE.with_format(".1%", "accuracy of guessing one of the classes that the model may predict")
+GEOMETRY = Column("geometry", str, "", "resize and crop: side of the input, side before the crop, filter")
