@@ -6,7 +6,7 @@ from fca.cli import report
 from fca.cli.report import write_report
 from fca.store import Store
 from fca.subset import draw_subset
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_page_of_the_same_runs_keys_and_code_is_left_and_any_other_is_drawn(la
     monkeypatch.setattr("fca.cli.report.provenance", lambda: {"commit": "0123456", "host": "here", "versions": "1"})
 
     def written(**keys):
-        page = write_report("few_class", lab.store.outputs, **keys)
+        page = write_report("few_class", lab.store.outputs, analyses=["few_class"], **keys)
         return page, page.stat().st_mtime_ns
 
     page, first = written()

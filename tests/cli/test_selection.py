@@ -10,7 +10,7 @@ import fca as package
 from fca.cli import analyse, report, results
 from fca.store import Store
 from fca.types import FcaError
-from tests.studies.conftest import Lab, images
+from tests.support.lab import Lab, images
 
 PAGE = ("report.analyses=[findings]", "logger=none")
 

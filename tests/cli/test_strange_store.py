@@ -6,7 +6,7 @@ import pytest
 
 from fca.cli import analyse, results, show, status
 from fca.store import Store
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 
 COMMAND = "\x1b]0;title\x07\x1b[2J\u009b31m"
 SHOWN = r"\x1b]0;title\x07\x1b[2J\x9b31m"

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from fca.generation.openai_api import _client
+from tests.support.diffusion_pipeline import model  # noqa: F401  a fixture
 
 SECRET = "sk-test-a1b2c3d4e5f6"
 STALL = "stall"

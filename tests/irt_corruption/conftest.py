@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fca.store import Store
-from tests.studies.conftest import Lab, images
+from tests.support.lab import Lab, images
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 

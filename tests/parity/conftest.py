@@ -11,7 +11,7 @@ import pytest
 from fca.stats.intervals import wilson
 from fca.store import Store
 from fca.subset import draw_subset
-from tests.studies.conftest import Lab, images
+from tests.support.lab import Lab, images
 
 COMMAND = {"command": "fca run task=predict"}
 

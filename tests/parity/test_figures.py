@@ -15,7 +15,7 @@ from fca.report import style
 from fca.studies.few_class.accuracy import per_subset
 from fca.subset import draw_subset
 from tests.parity.conftest import COMMAND, full, sub_models
-from tests.studies.conftest import RECIPE
+from tests.support.lab import RECIPE
 
 pytestmark = pytest.mark.slow  # whole studies, and their pages
 

@@ -6,8 +6,8 @@ import pytest
 from fca.report import style
 from fca.store import Store
 from fca.studies.search.failures import FailureSearch
-from tests.studies.conftest import Lab
 from tests.support.figure_claims import computes, drawn_findings, refuses_empty, values
+from tests.support.lab import Lab
 from tests.support.searched_store import arrays_of, searched, small_domain
 
 FIGURES = {finding.key: finding for finding in drawn_findings(FailureSearch())}

@@ -11,7 +11,7 @@ from fca.studies.irt.ability import Ability
 from fca.studies.irt.irt import Irt
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 
 MODELS = {f"net{k}": k - 1.5 for k in range(5)}
 

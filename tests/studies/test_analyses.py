@@ -24,12 +24,11 @@ from fca.studies.few_class.similarity import Similarity
 from fca.studies.few_class.variance import Variance
 from fca.subset import draw_subset
 from fca.types import FcaError, Table
-from tests.studies.conftest import RECIPE, Lab, copy_of
 from tests.support import searched_store as search_lab
 from tests.support.columns import task_columns
 from tests.support.cue_data import cue_data, network
+from tests.support.lab import RECIPE, Lab, copy_of
 from tests.support.live_tests import live
-from tests.support.recommended import recommended_study  # noqa: F401
 from tests.support.salient import salient
 from tests.support.searched import searched
 
@@ -111,7 +110,7 @@ def grouped_study(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def lab_of(written_study, masked_study, searched_study, failing_study, grouped_study, recommended_study):  # noqa: F811
+def lab_of(written_study, masked_study, searched_study, failing_study, grouped_study, recommended_study):
     """The study that has what an analysis reads."""
     of = {"reliance": masked_study, "search": searched_study, "failures": failing_study, "dif": grouped_study}
     of |= {"recommend": recommended_study}

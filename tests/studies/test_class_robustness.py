@@ -9,7 +9,7 @@ from fca.studies.answers import shifted_responses
 from fca.studies.irt.class_robustness import ClassRobustness, shown_classes
 from fca.studies.irt.fits import fitted
 from fca.types import FcaError
-from tests.studies.conftest import KEYS, Lab, images
+from tests.support.lab import KEYS, Lab, images
 from tests.support.shifted_lab import FOG, GLOW, shifted
 
 pytestmark = pytest.mark.slow  # many fits

@@ -11,7 +11,7 @@ from fca.store import Store
 from fca.studies.few_class.comparison import Comparison
 from fca.subset import draw_subset, full_set
 from fca.types import FcaError
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 from tests.support.sub_models import answers, images, sub_model
 
 

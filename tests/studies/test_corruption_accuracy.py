@@ -10,8 +10,8 @@ from fca.store import Store
 from fca.studies.irt.corruption_accuracy import CorruptionAccuracy
 from fca.studies.irt.figures.corruptions import loss_statements
 from fca.types import FcaError
-from tests.studies.conftest import Lab
 from tests.support.figure_claims import drawn_findings, sentences_of
+from tests.support.lab import Lab
 
 FOG = ("corruption/fog/1", "corruption/fog/3", "corruption/fog/5")
 

@@ -10,7 +10,7 @@ import pytest
 from fca.stats.similarity import similarity_scores
 from fca.studies.few_class.difficulty_map import DifficultyMap
 from fca.types import FcaError
-from tests.studies.conftest import KEYS, Lab, images
+from tests.support.lab import KEYS, Lab, images
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from fca.studies.irt.figures.classes import hard_images_statements, robust_class
 from fca.studies.irt.fits import fitted
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
-from tests.studies.conftest import KEYS, Lab, images
 from tests.support.figure_claims import sentences_of
+from tests.support.lab import KEYS, Lab, images
 from tests.support.shifted_lab import FOG, SNAPSHOTS, shifted
 
 SEGMENTS = ["easy", "med_easy", "med_hard", "hard"]

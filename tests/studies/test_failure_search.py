@@ -13,7 +13,7 @@ from fca.stats.search.explain import members
 from fca.store import Store
 from fca.studies.search.failures import FailureSearch
 from fca.types import FcaError
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 from tests.support.searched_store import arrays_of, searched, small_domain
 
 DOMAIN = small_domain()

@@ -15,8 +15,8 @@ from fca.studies.few_class.prediction import Prediction
 from fca.studies.rows import _warn_of_diverged
 from fca.subset import draw_subset, full_set
 from fca.types import ClassSubset, FcaError
-from tests.studies.conftest import KEYS
 from tests.support.figure_claims import sentences_of
+from tests.support.lab import KEYS
 
 
 def tables(lab, **fields):

@@ -10,8 +10,8 @@ from fca.store import Store
 from fca.studies.few_class import findings
 from fca.studies.few_class.findings import Findings
 from fca.subset import draw_subset
-from tests.studies.conftest import Lab
 from tests.support.figure_claims import computes, drawn_findings, marks
+from tests.support.lab import Lab
 
 
 def drawn(values):

@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 
 from fca.cli.application import CONF, register
 from fca.store import Store
-from tests.studies.conftest import Lab, images
+from tests.support.lab import Lab, images
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "hard_imagenet"
 

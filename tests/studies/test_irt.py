@@ -13,7 +13,7 @@ from fca.studies.irt.fits import chosen, fitted
 from fca.studies.irt.irt import Irt
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 
 pytestmark = pytest.mark.slow  # many fits
 

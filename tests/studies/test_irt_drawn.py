@@ -11,7 +11,7 @@ import pytest
 from fca.store import Store
 from fca.studies.answers import clean_responses
 from fca.studies.irt.irt import Irt, ceiling_of, plane, severity_shares
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 
 
 def tables(lab, **fields):

@@ -10,7 +10,7 @@ import pytest
 from fca.store import Store
 from fca.studies.progressive.levels import levels_of, responses_by_level, sessions_of, whole_sessions
 from fca.types import FcaError
-from tests.studies.conftest import Lab, images
+from tests.support.lab import Lab, images
 from tests.support.steps_lab import able, items_of, respond, steps_lab
 
 

@@ -9,9 +9,9 @@ from fca.report import finding, style
 from fca.store import Store
 from fca.studies.reliance.metric_truth import MetricTruth, judged, verdicts
 from fca.types import FcaError
-from tests.studies.conftest import Lab, copy_of
 from tests.support.cue_data import cue_data, network
 from tests.support.figure_claims import drawn_findings
+from tests.support.lab import Lab, copy_of
 
 CUES = ("color", "texture")
 STRENGTHS = (0.0, 0.5, 1.0)

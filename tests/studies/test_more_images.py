@@ -9,7 +9,7 @@ from fca.studies.recommend.metric import Metric
 from fca.studies.recommend.more_images import MORE_IMAGES, curve_row, measured_curve, more_images
 from fca.studies.recommend.more_images_figure import more_images_statements
 from fca.studies.recommend.recommendation import Recommendation
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 from tests.support.recommended import SIZE, TOP1, curve, job_data, network, trained
 
 FAST = Program("fast", "w", SIZE, "whole", "fp32", "probe")

@@ -14,8 +14,8 @@ from fca.stats.intervals import wilson
 from fca.store import Store
 from fca.studies.reliance.object_statistics import ALL, ObjectStatistics
 from fca.types import FcaError
-from tests.studies.conftest import Lab, images
 from tests.support.figure_claims import computes, drawn_findings, marks, values
+from tests.support.lab import Lab, images
 from tests.support.salient import SIDE, salient
 
 SMALL, LARGE = "zoo", "farm"

@@ -14,7 +14,7 @@ from fca.store import Store
 from fca.studies.few_class.prediction import PREDICTORS, Prediction, judged
 from fca.subset import draw_subset
 from fca.types import FcaError
-from tests.studies.conftest import Lab, images
+from tests.support.lab import Lab, images
 
 pytestmark = pytest.mark.slow  # many studies
 

@@ -16,7 +16,7 @@ from fca.studies.psychometrics.item_fit import ItemFit
 from fca.studies.psychometrics.severity_facet import SeverityFacet
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 
 
 def written(folder, correct, subjects=None, items=None, labels=None):

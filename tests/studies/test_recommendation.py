@@ -16,7 +16,7 @@ from fca.studies.recommend.figures import front_figure
 from fca.studies.recommend.metric import Metric
 from fca.studies.recommend.recommendation import Recommendation
 from fca.types import FcaError
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 from tests.support.recommended import SIZE, job_data, network, trained
 
 

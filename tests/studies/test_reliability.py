@@ -9,8 +9,8 @@ from fca.store import Store
 from fca.studies.answers import at_severity, shifted_responses
 from fca.studies.irt.figures.irt import fit_statements
 from fca.studies.irt.irt import Irt, Reliability
-from tests.studies.conftest import Lab
 from tests.support.figure_claims import sentences_of
+from tests.support.lab import Lab
 
 
 def by_name(tables):

@@ -12,8 +12,8 @@ from fca.studies.reliance import reliance
 from fca.studies.reliance.figures.reliance import accuracy_statements, left_out_statements
 from fca.studies.reliance.reliance import Reliance
 from fca.types import FcaError
-from tests.studies.conftest import KEYS, Lab, images
 from tests.support.figure_claims import computes, drawn, drawn_findings, refuses_empty, sentences_of, values
+from tests.support.lab import KEYS, Lab, images
 
 NOISE = "noise/{}/gaussian/0.25"
 SHARES = {"clean": 0.9, "ablate/gray": 0.6, "ablate/gray_box": 0.5, "swap/background": 0.7}

@@ -11,7 +11,7 @@ from fca.store import Store
 from fca.studies.search import benchmark as made
 from fca.studies.search.benchmark import SearchBenchmark
 from fca.types import FcaError
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 from tests.support.searched import TINY, searched
 
 SMALL = {"attributes": {"a": list("pqrs"), "b": list("uvw"), "c": list("xyz")}, "rules": []}

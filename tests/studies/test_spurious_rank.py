@@ -21,8 +21,8 @@ from fca.stats.intervals import wilson
 from fca.studies.reliance.figures.objects import encoder_statements, gap_statements
 from fca.studies.reliance.spurious_rank import EVERY, SpuriousRank, cue_ranks, ranks_of
 from fca.types import FcaError
-from tests.studies.conftest import KEYS, Lab, images
 from tests.support.figure_claims import drawn_findings, sentences_of
+from tests.support.lab import KEYS, Lab, images
 
 CUE = 3  # the feature in which wolves differ
 

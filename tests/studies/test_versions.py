@@ -17,7 +17,7 @@ from fca.studies.few_class.prediction import Prediction
 from fca.studies.rows import select
 from fca.subset import draw_subset
 from fca.types import ImageData
-from tests.studies.conftest import KEYS, Lab, images
+from tests.support.lab import KEYS, Lab, images
 
 
 def in_one_folder(version=""):

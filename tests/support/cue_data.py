@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.studies.conftest import images
+from tests.support.lab import images
 
 
 def cue_data(cue, strength):

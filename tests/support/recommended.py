@@ -8,7 +8,7 @@ import pytest
 from fca.stats.intervals import wilson
 from fca.store import Store
 from fca.store.columns import FITS, JUDGED_IMAGES, LEFT_OUT_LOGITS, RIGHT, SIZES
-from tests.studies.conftest import RECIPE, Lab, images
+from tests.support.lab import RECIPE, Lab, images
 
 SPLITS = ("train", "val", "test")
 SIZE = 32  # pixels

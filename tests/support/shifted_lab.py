@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.studies.conftest import KEYS, Lab
+from tests.support.lab import KEYS, Lab
 
 ABILITIES = {"weak": -1.0, "fair": -0.3, "good": 0.4, "strong": 1.2}
 STEADY = dict.fromkeys(KEYS, 0.2)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from fca.store import Store
 from fca.types import LEVELS, ImageData
-from tests.studies.conftest import Lab
+from tests.support.lab import Lab
 
 CLASSES = ("wolf", "cat", "yak", "ant")  # the order of labels, not of the alphabet
 ATTRIBUTES = ("size", "light")
