@@ -1,28 +1,90 @@
-"""What several tests share lies in tests/support or a conftest: no test imports another test."""
+"""What several tests share is in tests/support or a conftest: no test imports another, nor does a script of a test."""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 TESTS = Path(__file__).parent
 
 
-def imported_modules(file: Path) -> list[tuple[int, str]]:
-    """Line and name of every module of tests/ that a file imports from."""
+def imported_modules(source: str, package: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of every module of tests/ that a source imports, or imports from.
+
+    package: of the source, to which relative imports refer.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules = [imported.name for imported in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = _origins(node, package)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "from tests." in node.value:
+            modules = _of_script(node.value)
+        else:
+            continue
+
+        yield from ((node.lineno, module) for module in modules if module.startswith("tests."))
+
+
+def _origins(node: ast.ImportFrom, package: str) -> list[str]:
+    """The modules behind `from x import y`: x, or x.y where y is a module or package itself."""
+    origin = node.module or ""
+    if node.level:  # the first dot is the package itself, each other one goes up
+        parents = package.split(".")
+        origin = ".".join(parents[: len(parents) + 1 - node.level] + ([origin] if origin else []))
+
     modules = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module == "tests":
-            names = [imported.name for imported in node.names]
-            modules += [(node.lineno, f"tests.{name}") for name in names if (TESTS / f"{name}.py").exists()]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
-            modules.append((node.lineno, str(node.module)))
+    for imported in node.names:
+        place = TESTS.parent.joinpath(*origin.split("."), imported.name)
+        is_module = place.with_suffix(".py").exists() or place.is_dir()
+        modules.append(f"{origin}.{imported.name}" if is_module else origin)
     return modules
 
 
+def _of_script(text: str) -> list[str]:
+    """The modules of tests/ that a script imports which a test writes: it may be a template, so it is not parsed."""
+    lines = [line.split() for line in text.splitlines()]
+    return [words[1] for words in lines if words[:1] in (["from"], ["import"]) and len(words) > 1]
+
+
+def is_shared(module: str) -> bool:
+    """Whether any test may import it: tests/support, or a conftest."""
+    return f"{module}.".startswith("tests.support.") or module.endswith(".conftest")
+
+
 def test_no_test_imports_another():
-    wrong = [
-        f"{file.relative_to(TESTS)}:{line} imports {module}"
-        for file in sorted(TESTS.rglob("*.py"))
-        for line, module in imported_modules(file)
-        if not module.startswith("tests.support") and module.rpartition(".")[2] != "conftest"
-    ]
+    wrong = []
+    files = set(TESTS.rglob("*.py")) - {Path(__file__)}  # whose examples are imports that are wrong
+    for file in sorted(files):
+        package = ".".join(file.relative_to(TESTS.parent).parent.parts)
+        imports = imported_modules(file.read_text(encoding="utf-8"), package)
+        wrong += [
+            f"{file.relative_to(TESTS.parent)}:{line} imports {name}" for line, name in imports if not is_shared(name)
+        ]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from tests.report.test_page import of_two",
+        "from tests.report import test_page",
+        "import tests.report.test_page",
+        "from .test_page import of_two",
+        "from . import test_page",
+        "from ..report.test_page import of_two",
+        "def late():\n    from tests.report.test_page import of_two",
+        "SCRIPT = 'import fca\\nfrom tests.report.test_page import of_two'",
+    ],
+)
+def test_every_way_to_import_another_test_is_seen(source):
+    assert {name for _, name in imported_modules(source, "tests.report")} == {"tests.report.test_page"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["from tests.conftest import SMALL", "from tests.support import columns", "from tests import calls", "import fca"],
+)
+def test_what_is_shared_may_be_imported(source):
+    assert all(is_shared(name) for _, name in imported_modules(source, "tests.report"))

@@ -16,7 +16,6 @@ import pytest
 import torch
 from pytorch_lightning.loggers.logger import DummyLogger
 from safetensors.torch import load_file
-from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fca.training import devices, stop
@@ -24,25 +23,11 @@ from fca.training.batches import Batches, as_input
 from fca.training.devices import check_devices, devices_name, devices_of
 from fca.training.loop import Place, fit
 from fca.types import FcaError, UnreadableImage
+from tests.support.several_devices import bare, train
 from tests.support.tiny import classifier, examples, recipe
 
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
-
-
-def bare():
-    """Without batch norm and dropout, whose processes would see other images and draw other numbers."""
-    built = classifier()
-    torch.manual_seed(0)
-    body = nn.Sequential(nn.Conv2d(3, 6, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
-    head = nn.Linear(24, 3)
-    return replace(built, module=nn.Sequential(body, head), embed=body, head=head)
-
-
-def train(folder, number, built=None, changes=None, **place):
-    built = built or bare()
-    where = Place(folder, accelerator="cpu", devices=number, checkpoint_s=0.0, **place)
-    return built, fit(built, examples(61), examples(31, seed=1), recipe(**(changes or {})), 0, where)
 
 
 @pytest.fixture
@@ -267,7 +252,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 import fca.training.loop
-from tests.training.test_devices import bare, train
+from tests.support.several_devices import bare, train
 train(Path({folder!r}), 2, replace(bare(), normalise=lambda x: time.sleep(0.5) or x), {{"epochs": 50}})
 """
 
