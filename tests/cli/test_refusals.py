@@ -17,17 +17,37 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import open_dict
 from safetensors.torch import save_file
 
+from fca.allowed import declared
 from fca.cli import analyse, main, report, run
+from fca.cli.application import BudgetConfig, GenerateConfig, RunConfig, SubsetConfig, SweepConfig
+from fca.data.splits import Share
+from fca.generation.openai_api import OpenAIChat
+from fca.generation.rendered import RenderedGenerator
+from fca.models.handmade import Hog
+from fca.models.own import OwnEmbedding
+from fca.models.timm_models import TimmModel
+from fca.shifts.corruption import Corruptions
+from fca.studies.adaptive.replay import AdaptiveReplay
+from fca.studies.few_class.accuracy import FewClass
+from fca.studies.few_class.difficulty_map import DifficultyMap
+from fca.studies.irt.irt import Irt
+from fca.tasks import Machine
+from fca.tasks.adaptive import AdaptiveTest
+from fca.tasks.embed import Embed
+from fca.tasks.generate.plan import Plan
+from fca.tasks.predict import Predict
+from fca.training.trainer import TrainerKeys
 from fca.types import FcaError
 from tests.support.images import write_images
+from tests.support.refused_values import refused_values
 
 ROOT = Path(__file__).parents[2]
 
-VALUES = {  # what stands before them -> key -> wrong values
+VALUES = {  # what stands before them -> key -> wrong values, beside those that a declared range refuses
     "run": {
         "subset.ncl": ["five", "nan", "inf", "1e400", "1", "11", "-2", "2.5", "true", "[2,3]"],
-        "subset.seed": ["-1", "1.5", "null", "x", "4294967296"],
-        "subset.sampler": ["zipf", "null", ""],
+        "subset.seed": ["1.5", "null", "x"],
+        "subset.sampler": ["null", ""],
         "subset.classes": [
             "5",
             "[]",
@@ -40,12 +60,12 @@ VALUES = {  # what stands before them -> key -> wrong values
             "[true,false]",
             "[0,cat]",
         ],
-        "seed": ["-1", "x", "1.5", "null", "true", "", "[1,2]", "10**22", "1" + "0" * 22, "1,2", "ü"],
-        "limit": ["0", "1.5", "x"],
-        "compat": ["arena", "1", ""],
+        "seed": ["x", "1.5", "null", "true", "", "[1,2]", "10**22", "1" + "0" * 22, "1,2", "ü"],
+        "limit": ["1.5", "x"],
+        "compat": ["1", ""],
         "outputs": ["", "null", "file.txt/deeper", "dangling", "/dev/null", "[a]"],
-        "sweep.head": ["0", "-1", "x"],
-        "sweep.max": ["0", "-1", "inf"],
+        "sweep.head": ["x"],
+        "sweep.max": ["inf"],
         "sweep.print": ["maybe"],
         "recipe.epochs": ["0", "1.5", "1e9", "ten", "null", "[1]"],
         "recipe.batch_size": ["0", "1"],
@@ -60,17 +80,14 @@ VALUES = {  # what stands before them -> key -> wrong values
         "recipe.snapshots": ["[0]", "[1.5]"],
         "recipe.flip": ["perhaps"],
         "recipe.layer_decay": ["0"],
-        "trainer.profiler": ["fast"],
         "trainer.callbacks": ["5"],
-        "machine.accelerator": ["tpu", "CPU", "null"],
-        "machine.workers": ["-1", "many", "null"],
-        "machine.cache_gb": ["nan", "inf", "-1"],
+        "machine.accelerator": ["CPU", "null"],
+        "machine.workers": ["many", "null"],
+        "machine.cache_gb": ["nan", "inf"],
         "dataset.version": [""],
-        "dataset.test.share": ["1", "nan"],
-        "dataset.val.seed": ["-1"],
-        "model.input_size": ["0", "big"],
-        "model.crop_pct": ["1.1", "nan"],
-        "model.interpolation": ["magic"],
+        "dataset.test.share": ["nan"],
+        "model.input_size": ["big"],
+        "model.crop_pct": ["nan"],
         "model.mean": ["[1,2]", "[nan,0,0]", "0.5"],
         "model.weights": ["5", "nowhere.safetensors", "empty"],
         "logger.project": [""],
@@ -84,63 +101,47 @@ VALUES = {  # what stands before them -> key -> wrong values
         "hydra.mode": ["nonsense"],
         "hydra.searchpath": ["[nowhere]"],
     },
-    "run task=predict model.weights=pretrained": {"task.split": ["tset", "", "null"], "task.keep": ["all"]},
+    "run task=predict model.weights=pretrained": {"task.split": ["", "null"], "task.keep": ["all"]},
     "run task=embed": {
-        "task.split": ["tset"],
-        "encoder.cell": ["0"],
-        "encoder.orientations": ["-1"],
         "model@encoder": ["nosuch", "null"],
     },
     "run task=embed model@encoder=test_resnet": {"encoder.weights": ["nowhere.pt", "null"]},
     "run task=embed model@encoder=run": {"encoder.run_id": ["nope"]},
-    "run task=embed model@encoder=own": {"encoder.function": ["nosuch.f", "own.g", ""], "encoder.crop_pct": ["2"]},
+    "run task=embed model@encoder=own": {"encoder.function": ["nosuch.f", "own.g", ""]},
     "run shift=corruption/fog": {
         "shift.kinds": ["[fgo]", "[]", "fog"],
         "shift.severities": ["[0]", "[6]", "[1.5]", "[]", "3"],
-        "shift.seed": ["-1", "nan"],
+        "shift.seed": ["nan"],
     },
     "run task=adaptive_test": {
-        "task.policy": ["best"],
-        "task.estimator": ["best"],
-        "task.budget": ["0", "2", "nan"],
-        "task.width": ["0", "-1"],
+        "task.budget": ["nan"],
         "task.mapping": ["X"],
         "task.bank": ["nosuch"],
-        "task.objective": ["fame"],
-        "task.protocol": ["secret"],
     },
     "run dataset=folder": {"dataset.root": ["", "null", "nowhere", "file.txt", "dangling", "/dev/null", "/proc"]},
     "run dataset=folder dataset.root=photos": {
         "dataset.layout": ["x/y"],
         "dataset.name": [""],
-        "dataset.val.share": ["0", "1"],
     },
     "run dataset=manifest dataset.root=photos": {"dataset.file": ["nosuch.csv", "photos", ""]},
     "analyse": {
         "analysis": ["nosuch", "null"],
-        "analysis.ncl": ["5", "[0]", "[nan]", "[-1]", "[]", "[two]"],
-        "analysis.seeds": ["[-1]", "[0.5]", "0"],
-        "analysis.sampler": ["zipf"],
+        "analysis.ncl": ["5", "[nan]", "[]", "[two]"],
+        "analysis.seeds": ["[0.5]", "0"],
         "analysis.per_model": ["recipe"],
         "analysis.groups": ["nosuch", "empty"],
         "query": ["1", ""],
         "outputs": ["nosuch", "file.txt", "dangling", ""],
     },
     "analyse analysis=adaptive_replay": {
-        "analysis.budget": ["0", "nan"],
-        "analysis.budgets": ["[2]", "[]"],
-        "analysis.repeats": ["0"],
-        "analysis.model": ["5pl"],
+        "analysis.budget": ["nan"],
+        "analysis.budgets": ["[]"],
         "analysis.protocol": ["secret"],
     },
     "analyse analysis=difficulty_map": {
-        "analysis.sizes": ["[1]", "[]"],
-        "analysis.draws": ["0"],
-        "analysis.split": ["tset"],
+        "analysis.sizes": ["[]"],
     },
     "analyse analysis=irt": {
-        "analysis.model": ["5pl"],
-        "analysis.compat": ["seed002"],
         "analysis.calibration": ["apart"],
     },
     "report": {
@@ -153,18 +154,60 @@ VALUES = {  # what stands before them -> key -> wrong values
     },
     "generate": {
         "generator": ["nosuch", "null"],
-        "generator.size": ["0", "big"],
-        "plan.seed": ["-1", "x"],
-        "plan.per_level": ["0"],
+        "generator.size": ["big"],
+        "plan.seed": ["x"],
         "plan.file": ["nosuch.yaml", "empty"],
-        "per_level": ["0", "-1", "1.5", "9" * 20],
-        "workers": ["-1"],
-        "budget.images": ["0", "-1", "x"],
-        "budget.money": ["nan", "inf", "0"],
+        "per_level": ["1.5", "9" * 20],
+        "budget.images": ["x"],
+        "budget.money": ["nan", "inf"],
         "dry": ["perhaps"],
         "out": ["file.txt", "dangling", "/dev/null", ""],
     },
 }
+
+DECLARED = {  # what stands before them -> dataclass that declares the ranges -> its keys
+    "run": {
+        RunConfig: ["seed", "limit", "compat"],
+        SubsetConfig: ["subset.seed", "subset.sampler"],
+        SweepConfig: ["sweep.head", "sweep.max"],
+        TrainerKeys: ["trainer.profiler"],
+        Machine: ["machine.accelerator", "machine.workers", "machine.cache_gb"],
+        Share: ["dataset.test.share", "dataset.val.seed"],
+        TimmModel: ["model.input_size", "model.crop_pct", "model.interpolation"],
+    },
+    "run -m seed=1,2": {SweepConfig: ["sweep.head"]},
+    "run task=predict model.weights=pretrained": {Predict: ["task.split"]},
+    "run task=embed": {Embed: ["task.split"], Hog: ["encoder.cell", "encoder.orientations"]},
+    "run task=embed model@encoder=own": {OwnEmbedding: ["encoder.crop_pct"]},
+    "run shift=corruption/fog": {Corruptions: ["shift.seed"]},
+    "run task=adaptive_test": {
+        AdaptiveTest: [
+            *("task.policy", "task.estimator", "task.budget", "task.width", "task.objective", "task.protocol"),
+        ],
+    },
+    "run dataset=folder dataset.root=photos": {Share: ["dataset.val.share"]},
+    "analyse": {FewClass: ["analysis.ncl", "analysis.seeds", "analysis.sampler"]},
+    "analyse analysis=adaptive_replay": {
+        AdaptiveReplay: ["analysis.budget", "analysis.budgets", "analysis.repeats", "analysis.model"],
+    },
+    "analyse analysis=difficulty_map": {DifficultyMap: ["analysis.sizes", "analysis.draws", "analysis.split"]},
+    "analyse analysis=irt": {Irt: ["analysis.model", "analysis.compat"]},
+    "generate": {
+        GenerateConfig: ["per_level", "workers"],
+        RenderedGenerator: ["generator.size"],
+        Plan: ["plan.seed", "plan.per_level"],
+        BudgetConfig: ["budget.images", "budget.money"],
+    },
+    "generate writer=openai": {OpenAIChat: ["writer.call_price"]},
+}
+SWEPT_RANGES = {  # dataclass -> its keys, each swept over a value that is right and one that is not
+    RunConfig: {"seed": 1},
+    Machine: {"machine.workers": 1},
+}
+LARGEST_SEED = declared(RunConfig)["seed"][1].most
+REFUSED_SEED = refused_values(DifficultyMap, "seed")[0]  # of the report's analyses, the one with a seed
+REFUSED_WORKERS = refused_values(Machine, "workers")[0].typed
+REFUSED_ACCELERATOR = refused_values(Machine, "accelerator")[0].typed
 
 LINES = {  # line -> part of its error
     "run =5": "word = =5; allowed: KEY=VALUE",
@@ -234,14 +277,11 @@ LINES = {  # line -> part of its error
     "run -m sweep.max=3 seed=0,1 subset.seed=0,1": "= 4; allowed: at most sweep.max=3; next: take fewer values (seed 2",
     "run -m 'seed=interval(0,1)'": "seed = interval(0,1); allowed: a list or a range",
     "run -m seed=1,2,x": "seed = 1,2,x; allowed: a whole number",
-    "run -m seed=1,-2": "seed = -2; allowed: a whole number, at least 0",
     "run -m subset.ncl=11,12": "subset.ncl = 11; allowed: 2 to 10",
     "run -m nosuch=1,2": "key = nosuch",
     "run -m 'model=glob(zzz*)'": "model = glob(zzz*); allowed: one value or more",
     "run -m shift=clean,corruption/fgo": "shift = corruption/fgo; allowed: corruption/fog",
     "run -m shift=corruption/fog,corruption/snow shift.severity=[1]": "shift.severity = [1]; allowed: shift.severities",
-    "run -m sweep.head=0 seed=1,2": "sweep.head = 0; allowed: a whole number, at least 1, or null",
-    "run -m machine.workers=1,-1": "machine.workers = -1; allowed",
     "run -m recipe.epochs=1,0": "recipe.epochs = 0; allowed: at least 1",
     "run -m hydra/launcher=joblib hydra.launcher.n_jobs=0 seed=1,2": "hydra.launcher.n_jobs = 0; allowed: 1 or more",
     "run -m hydra.launcher.n_jobs=2 seed=1,2": "key = hydra.launcher.n_jobs",
@@ -280,13 +320,11 @@ LINES = {  # line -> part of its error
     "report +foo=1": "key = foo; allowed: report, logger, outputs",
     "report '+report.options={nonsense: 1}'": "report.options = nonsense; allowed: classes, draws",
     "report '+report.options={seed: x}'": "report.options.seed = x; allowed: a whole number",
-    "report '+report.options={seed: -1}'": "report.options.seed = -1; allowed: a whole number",
+    f"report '+report.options={{seed: {REFUSED_SEED.typed}}}'": f"report.options.seed = {REFUSED_SEED.message}",
     "generate +foo=1": "key = foo; allowed: generator, plan",
     "generate budget.time=1": "key = budget.time; allowed: images, money",
-    "generate plan.per_level=10001": "plan.per_level = 10001; allowed: a whole number, at least 1, at most 10,000",
     "generate plan.name=../x": "plan.name = '../x'",
     "generate generator=sdxl_turbo": "descriptions of airplane, color = none",
-    "generate writer=openai writer.call_price=-1": "writer.call_price = -1.0; allowed: a finite number, at least 0",
     "results --query 1": "query = 1",
     "results --query ncl": "query = ncl",
     "run task._target_=": "task._target_ = ",
@@ -319,7 +357,20 @@ OF_VALUES = {
     for key, values in keys.items()
     for value in (value.replace("'", '"') for value in values)
 }
-WRONG = OF_VALUES | LINES
+OUT_OF_RANGE = {
+    f"{start} '{key}={refused.typed}'": f"{key} = {refused.message}"
+    for start, keys_of_class in DECLARED.items()
+    for kind, keys in keys_of_class.items()
+    for key in keys
+    for refused in refused_values(kind, key.rpartition(".")[2])
+}
+SWEPT_OUT_OF_RANGE = {
+    f"run -m {key}={accepted},{refused.typed}": f"{key} = {refused.message}"
+    for kind, keys in SWEPT_RANGES.items()
+    for key, accepted in keys.items()
+    for refused in refused_values(kind, key.rpartition(".")[2])
+}
+WRONG = OF_VALUES | OUT_OF_RANGE | SWEPT_OUT_OF_RANGE | LINES
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +432,7 @@ SWEPT = [
     "subset.nlc=3",
     "seed=x",
     "recipe.epochs=0",
-    "machine.workers=-1",
+    f"machine.workers={REFUSED_WORKERS}",
     "outputs=/dev/null",
     "+foo=1",
 ]
@@ -394,11 +445,17 @@ def test_a_sweep_with_a_wrong_value_starts_nothing(line, place, no_job_folder, m
 
 
 AS_PROCESSES = [
-    *("run subset.ncl=nan", "run =5", "run outputs=/dev/null", "run machine.accelerator=tpu", "run seed=10**22"),
+    *(
+        "run subset.ncl=nan",
+        "run =5",
+        "run outputs=/dev/null",
+        f"run 'machine.accelerator={REFUSED_ACCELERATOR}'",
+        "run seed=10**22",
+    ),
     *("run -m 'seed=range(0,0)'", "run -m 'seed=range(0,10000000)'", "run --resolve", "run outputs=", "run +foo=1"),
     *("run -m hydra/launcher=joblib hydra.launcher.n_jobs=0 seed=1,2", "run task=predict", "run dataset=nosuch"),
     *("run dataset=folder dataset.root=/proc", "analyse analysis.ncl=[two]", "report '+report.options={nonsense: 1}'"),
-    *("generate workers=-1", "results --outputs file.txt", "status foo", "trian"),
+    *(f"generate 'workers={REFUSED_WORKERS}'", "results --outputs file.txt", "status foo", "trian"),
 ]
 
 TO_HYDRA = ["run --info", "run --hydra-help"]  # these are right
@@ -423,7 +480,7 @@ def test_wrong_lines_are_refused_by_the_command_itself(place):
 
 
 RIGHT = [
-    *("subset.ncl=0.5", "subset.ncl=null", "subset=null", "compat=null", "adaptation=null", "seed=4294967295"),
+    *("subset.ncl=0.5", "subset.ncl=null", "subset=null", "compat=null", "adaptation=null", f"seed={LARGEST_SEED}"),
     *(
         "shift=corruption/fog/3",
         "model@encoder=hog task=embed",
@@ -475,43 +532,6 @@ def test_a_defect_keeps_its_traceback(fca, monkeypatch, error):
     monkeypatch.setattr(run, "job_of", defect)
     with pytest.raises(type(error), match="a defect"):
         fca("seed=1")
-
-
-def test_a_path_that_the_system_refuses_is_one_line(fca, monkeypatch, tmp_path):
-    def refused(*_):
-        raise PermissionError(13, "Permission denied", f"{tmp_path}/locked/runs")
-
-    monkeypatch.setattr(run, "job_of", refused)
-    code, _, err = fca(f"outputs={tmp_path}/locked")
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert f"outputs = {tmp_path}/locked; allowed: a path that can be used (Permission denied: " in err
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
-@pytest.mark.parametrize("words", [["outputs=locked"], ["outputs=locked/deeper"]])
-def test_a_folder_that_is_read_only_is_refused(fca, tmp_path, words):
-    (tmp_path / "locked").mkdir(mode=0o555)
-    code, _, err = fca(*words)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "locked cannot be written to" in err
-
-
-def test_a_folder_of_hydra_that_is_a_file_is_one_line(fca, tmp_path):
-    (tmp_path / "file.txt").write_text("text")
-    code, _, err = fca("hydra.run.dir=file.txt", "sweep.print=true")
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert (
-        "hydra.run.dir = file.txt; allowed: a path that can be used (File exists: file.txt); next: mend the path" in err
-    )
-    assert "or choose hydra.run.dir=PATH" in err
-
-
-def test_a_folder_that_is_read_only_is_refused_for_everybody(fca, tmp_path, monkeypatch):
-    (tmp_path / "locked").mkdir()
-    monkeypatch.setattr(os, "access", lambda *_: False)  # as for all but root
-    code, _, err = fca("outputs=locked/deeper")
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "outputs = locked/deeper; allowed: a folder that exists or can be made; locked cannot be written to" in err
 
 
 def test_weights_that_do_not_fit_are_refused_by_their_keys_and_leave_nothing(fca, tmp_path):
