@@ -34,6 +34,9 @@ def _origins(node: ast.ImportFrom, package: str) -> list[str]:
         parents = package.split(".")
         origin = ".".join(parents[: len(parents) + 1 - node.level] + ([origin] if origin else []))
 
+    if origin.partition(".")[0] != "tests":
+        return [origin]
+
     modules = []
     for imported in node.names:
         place = TESTS.parent.joinpath(*origin.split("."), imported.name)
