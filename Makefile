@@ -9,8 +9,17 @@ TESTED := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 OLDEST_TESTS := tests/cli tests/data tests/stats tests/store tests/studies tests/training
 
+# Folders and files of test-fast, without those that simulate, damage stores or compose configurations.
+FAST_TESTS := tests/stats tests/store $(addprefix tests/test_,$(addsuffix .py,allowed costs csv_table geometry identity \
+	names progress shapes subset support))
+SLOW_OF_STATS := abstention candidate_accuracy decision difficulty hierarchy intervals learning_curve nested_subsets \
+	predictors probe variance
+SLOW_OF_STORE := claims damage index links schemas
+NOT_FAST := --ignore-glob='tests/stats/*/*' $(addprefix --ignore=tests/stats/test_,$(addsuffix .py,$(SLOW_OF_STATS))) \
+	$(addprefix --ignore=tests/store/test_,$(addsuffix .py,$(SLOW_OF_STORE)))
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-long test-oldest check smoke clean
+.PHONY: help setup demo docs test-fast doctests pure-tests test test-long test-oldest check smoke clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -29,6 +38,16 @@ demo: $(STAMP)  ## the quickstart study on drawn objects, on all cores, and its 
 docs: $(STAMP)  ## the site, outputs/docs/index.html, which opens as a file
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f docs/site/mkdocs.yml
 	@echo outputs/docs/index.html
+
+test-fast: $(STAMP)  ## doctests and tests of pure functions and of the store: after each edit
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target doctests pure-tests
+
+# Two processes and no workers, each of which would import all modules and collect all tests.
+doctests:
+	$(TESTED) -m 'not real and not slow' fca
+
+pure-tests:
+	$(TESTED) -m 'not real and not slow' $(FAST_TESTS) $(NOT_FAST)
 
 test: $(STAMP)  ## tests that need no network, no GPU and no other data, in minutes
 	$(TESTED) -m 'not real and not slow' -n $(WORKERS) --dist worksteal --ignore tests/test_conf.py \
