@@ -35,7 +35,9 @@ from fca.studies.adaptive import adaptive_tests as tests
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
 from fca.studies.irt.fits import ABILITY
 from fca.studies.not_estimable import bank_note
+from fca.studies.progressive import levels as progressive_levels
 from fca.studies.progressive.levels import PROTOCOLS, has_levels, pool_of
+from fca.studies.table import PROTOCOL
 from fca.tasks import Setup
 from fca.tasks.checks import check_classes, check_subset
 from fca.tasks.predict import (
@@ -49,8 +51,10 @@ from fca.tasks.predict import (
 )
 from fca.types import LEVELS, Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, with_interval
 
-ACCURACY = Column("accuracy", float, ".1%", "estimated accuracy; with levels the mean over attributes and levels")
-SCORE = Column("score", float, ".1%", "estimated mean over attributes of (easy + 2 medium + 4 hard) / 7")
+ACCURACY = progressive_levels.ACCURACY.with_format(
+    ".1%", "estimated accuracy; with levels the mean over attributes and levels"
+)
+SCORE = progressive_levels.SCORE.with_format(".1%", "estimated mean over attributes of (easy + 2 medium + 4 hard) / 7")
 NAME = "journal.jsonl"
 TOGETHER = 2048  # images a line of the journal, at most
 OF_POLICY = {
@@ -159,7 +163,7 @@ class AdaptiveTest:
         Column("bank", str, "", "id of the item bank that was used"),
         *(ABILITY, Column("ability_se", float, ".3f", "standard error of ability, the items taken as known")),
         Column("ability_se_at_most", float, ".3~", "standard error of ability at which the test stops"),
-        Column("protocol", str, "", "whether any class of the model (open) or of the images (masked) may be predicted"),
+        PROTOCOL.with_format("", "whether any class of the model (open) or of the images (masked) may be predicted"),
         *(tests.N_EVALUATED, tests.N_POOL, tests.SHARE, *tests.EVALUATED, tests.ROUNDS, tests.WARNING),
     )
     summary: ClassVar[tuple[Column | str, ...]] = (

@@ -29,6 +29,25 @@ from fca.stats.search.policies import POLICIES, Policy, make_policy
 from fca.stats.search.visits import SearchVisits
 from fca.store.columns import DEVICE, FINGERPRINT
 from fca.studies.predictions import predictions as stored_predictions
+from fca.studies.search.columns import (
+    ACCEPTANCE,
+    ACCURACY,
+    CLEAN_ACCURACY,
+    COVERING,
+    DOMAIN,
+    FILTER,
+    GENERATOR,
+    MONEY,
+    N_DRAWN,
+    N_SUBDOMAINS,
+    N_VISITED,
+    POLICY,
+    SECOND,
+    SKILL,
+    SUBJECT,
+    TARGET,
+)
+from fca.studies.table import WARNING
 from fca.subset import read_groups
 from fca.tasks import Setup
 from fca.tasks.checks import known_keys
@@ -48,8 +67,6 @@ from fca.types import (
     with_interval,
 )
 
-ACCURACY = Column("accuracy", float, ".1%", "mean accuracy of the visited subdomains, which a policy chose")
-CLEAN = Column("clean_accuracy", float, ".1%", "share of the data set's test images judged rightly as target or not")
 OPTIONS = {"strength": None, "acquisition": None, "reserve": None, "starts": 10, "features": "one_hot", "visits": 1}
 BUDGETS = ("max_subdomains", "max_images", "max_hours", "max_money")
 OWN = (*BUDGETS, "images", "visits", "max_draws", "parallel", "stored_px", "confirm")  # what a search means, as it is
@@ -76,27 +93,15 @@ class Search:
     """
 
     columns: ClassVar[tuple[Column, ...]] = (
-        Column("domain", str, "", "evaluation domain", filters=True),
-        Column("subject", str, "", "what every generated image shows"),
-        Column("target", str, "", "what the classifier should recognise: a class, or a group of them"),
-        Column("generator", str, "", "what drew the images", filters=True),
-        Column("filter", str, "", "which images were kept, and by which encoder"),
-        Column("policy", str, "", "policy that chose what to evaluate, with options that are not the default"),
+        *(DOMAIN, SUBJECT, TARGET, GENERATOR, FILTER, POLICY),
         Column("images", str, "", "accepted images of the first, second, ... visit of a subdomain"),
-        Column("second", str, "", "classifier that predicted the same images"),
-        Column("n_subdomains", int, ",", "valid subdomains of the domain"),
-        Column("n_visited", int, ",", "subdomains that were visited"),
-        Column("n_drawn", int, ",", "images that were asked for, refused ones included"),
+        *(SECOND, N_SUBDOMAINS, N_VISITED, N_DRAWN),
         Column("n_accepted", int, ",", "images that the filter kept"),
-        Column("acceptance", float, ".1%", "share of drawn images that the filter kept"),
-        *(ACCURACY, *with_interval(CLEAN)),
+        *(ACCEPTANCE, ACCURACY, *with_interval(CLEAN_ACCURACY)),
         Column("ended", str, "", "the budget that ended the search, or that all subdomains were visited"),
         Column("search_s", float, ".1f", "time of the search, seconds"),
         Column("gpu_s", float, ".1f", "time of drawing and predicting, summed over images, seconds"),
-        Column("money", float, ".2f", "price of the drawn images"),
-        Column("skill", float, ".2f", "cross-validated share of variance that the policy's model explains"),
-        Column("covering", float, ".1%", "share of choices that covered the domain because the model had no skill"),
-        Column("warning", str, "", "what may mislead"),
+        *(MONEY, SKILL, COVERING, WARNING),
     )
     summary: ClassVar[tuple[Column | str, ...]] = (ACCURACY, "{n_visited} of {n_subdomains} subdomains, end: {ended}")
 
@@ -259,7 +264,7 @@ class Search:
         if right / n < self.clean_accuracy:
             allowed = f"at least {self.clean_accuracy}, as task.clean_accuracy, on {setup.data.name} ({right} of {n})"
             raise FcaError("clean accuracy", f"{right / n:.4f}", allowed, "take a better model, or lower it")
-        return dict(zip(with_interval(CLEAN), (right / n, *wilson(right, n)), strict=True))
+        return dict(zip(with_interval(CLEAN_ACCURACY), (right / n, *wilson(right, n)), strict=True))
 
     def _fresh(self, rules: list[dict[str, Any]], seed: int) -> list[Visit]:
         """Visits with new images of subdomains of each rule, and of some outside all (-1), all drawn at random."""

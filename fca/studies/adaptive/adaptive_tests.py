@@ -14,6 +14,7 @@ from fca.stats.adaptive import TARGETS
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
+from fca.studies import table
 from fca.studies.predictions import predictions
 from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, has_levels, pool_of
 from fca.studies.rows import by_version, every_row, narrowed, records, require
@@ -40,7 +41,7 @@ SHARE = Column("share", float, ".1%", "share of the images evaluated")
 ROUNDS = Column("rounds", int, ".0f", "rounds")
 FULL_S = Column("full_s", float, ".1f", "seconds of the predict run on all images")
 TIME_SHARE = Column("time_share", float, ".1%", "seconds of the test over those of the predict run")
-WARNING = Column("warning", str, "", "known bias of the estimator under this policy")
+WARNING = table.WARNING.with_format("", "known bias of the estimator under this policy")
 
 _TEST = (RUN_ID, DATASET, MODEL, WEIGHTS, SHIFT, NCL, POLICY, ESTIMATOR, BUDGET, WIDTH, PROTOCOL, SEED)
 _RESULT = (TARGET, ESTIMATE, LOW, HIGH, TRUTH, ERROR, COVERED)

@@ -12,11 +12,12 @@ from fca.report import kinds, small, style
 from fca.report.finding import Finding, Statement
 from fca.report.small import interval
 from fca.store.columns import PREDICT_S, SHIFT
+from fca.studies import table
 from fca.studies.adaptive import adaptive_tests as live
 from fca.studies.adaptive import replay
 from fca.studies.adaptive.adaptive_tests import ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH
 from fca.studies.adaptive.exposure import ABILITY_TAU, ADAPTIVE_EXPOSURE, COMMON, LARGEST, METHOD, NEVER, REPEATS
-from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, SEED, TOP1
+from fca.studies.table import ATTRIBUTE, COVERAGE, DATASET, LEVEL, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, SEED, TOP1
 from fca.types import Column, Table, with_interval
 
 SHOWN = 6  # tests drawn by attribute
@@ -37,11 +38,11 @@ _RANDOM_DRAWS = replay.SAME_BANK_NAME.format(replay.DEFAULT_OF_BANK[1])
 _TITLES = dict(TARGET.choices)
 _MEASURES = (
     *(DATASET, MODEL, METHOD, NEEDS, TARGET, SHARE, *with_interval(MSE), *with_interval(replay.RATIO)),
-    *(*with_interval(replay.SAME_BANK), replay.BIAS, replay.COVERAGE, replay.UNDEFINED, replay.GROUPS, REPEATS),
+    *(*with_interval(replay.SAME_BANK), replay.BIAS, COVERAGE, replay.UNDEFINED, replay.GROUPS, REPEATS),
 )
 _FILTERS = (DATASET, MODEL)
 _LOG: dict[str, Any] = {"type": "log", "nice": False, "padding": 12}
-VALUE = Column("value", float, ".2%", "share right")
+VALUE = table.VALUE.with_format(".2%", "share right")
 _RIGHT = {replay.RIGHT_SECOND: "right in the second round", replay.WHOLE: "right of all the session's images"}
 LINE = Column("line", str, "", "share", {name: name for name in _RIGHT.values()})
 RESPONSE = Column("response", str, "", "prediction")

@@ -31,8 +31,8 @@ from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POL
 from fca.studies.adaptive.exposure import ADAPTIVE_EXPOSURE, FEWEST, METHOD, REPEATS, Shown, exposure_line, shown_by
 from fca.studies.adaptive.pools import Answers, answers_of
 from fca.studies.not_estimable import log_not_estimable, priors_noted
-from fca.studies.progressive.levels import PAPER, Line, cells, pool_of
-from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec, filled
+from fca.studies.progressive.levels import PAPER, SESSIONS, Line, cells, pool_of
+from fca.studies.table import COVERAGE, DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec, filled
 from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
 BASE = ("static_k", "session_mean")
@@ -72,7 +72,6 @@ SAME_BANK = Column(
     "ratio_same_bank", float, ".2f", "squared error over that of random draws with the same bank and estimator"
 )
 BIAS = Column("bias_pp", float, "+.2f", "mean error in percentage points")
-COVERAGE = Column("coverage", float, ".1%", "95 % intervals that contain the truth")
 UNDEFINED = Column("undefined", int, ".0f", "tests without an estimate")
 GROUPS = Column("groups", int, ".0f", "attributes")
 RANK_TAU = Column("rank_tau", float, ".2f", "Kendall's tau of estimated and true order of the models")
@@ -80,14 +79,13 @@ MAPPING = Column("mapping", str, "", "mapping from points to the second round", 
 FIRST = Column("first", float, ".2f", "images a session in the first round")
 SECOND = Column("second", float, ".2f", "images a session in the second round")
 EVALUATED = Column("asked", float, ".2f", "images a session, both rounds")
-SESSIONS = Column("sessions", int, ".0f", "sessions (class and attribute)")
 SESSION = Column("session", str, "", "class/attribute")
 POINTS_OF_SESSION = Column("points", int, ".0f", "points after the first round")
-OF_SESSIONS = Column("share", float, ".1%", "share of the sessions")
+OF_SESSIONS = SHARE.with_format(".1%", "share of the sessions")
 NEXT = tuple(Column(f"next_{level}", float, ".2f", f"{level} images in the second round") for level in LEVELS)
 RIGHT_FIRST = Column("right_first", float, ".1%", "right in the first round")
 RIGHT_SECOND = Column("right_second", float, ".1%", "right in the second round")
-WHOLE = Column("truth", float, ".1%", "right of all the session's images")
+WHOLE = TRUTH.with_format(".1%", "right of all the session's images")
 PLACE = Column("place", int, ".0f", "image, in the order evaluated")
 ROUND = Column("round", int, ".0f", "round")
 RIGHT = Column("right", bool, "", "whether the prediction is right")

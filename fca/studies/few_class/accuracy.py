@@ -11,7 +11,7 @@ from fca.stats.chance import right_at_chance
 from fca.stats.correlation import correlation
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, interval_over, mean_with_interval
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, VERDICT, OfSubsets, read_points, wide
+from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, read_points, wide
 from fca.studies.rows import parts
 from fca.studies.table import (
     AT_CHANCE,
@@ -27,6 +27,7 @@ from fca.studies.table import (
     RHO,
     SUBSETS,
     TOP1,
+    VERDICT,
     N,
     TableSpec,
 )

@@ -16,7 +16,7 @@ from fca.stats.correlation import correlation
 from fca.stats.intervals import LOG, interval_over, jackknife_interval, left_out_weights, mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
-from fca.studies.few_class.subset_accuracy import DRAW, SUBSET_SEEDS, VERDICT, OfSubsets, read_points, wide
+from fca.studies.few_class.subset_accuracy import DRAW, SUBSET_SEEDS, OfSubsets, read_points, wide
 from fca.studies.table import (
     DATASET,
     MEASURE,
@@ -27,6 +27,7 @@ from fca.studies.table import (
     PROTOCOL,
     UNDEFINED_WITHOUT,
     VALUE,
+    VERDICT,
     TableSpec,
 )
 from fca.types import Column, Table, with_interval

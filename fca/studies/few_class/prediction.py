@@ -26,7 +26,6 @@ from fca.studies.few_class.subset_accuracy import (
     EMBED,
     SUBSET,
     SUBSET_SEEDS,
-    VERDICT,
     OfSubsets,
     accuracy_points,
     embed_rows,
@@ -49,6 +48,7 @@ from fca.studies.table import (
     TOP1_PREDICTED,
     UNDEFINED_WITHOUT,
     VALUE,
+    VERDICT,
     TableSpec,
     all_at_chance,
 )

@@ -48,7 +48,6 @@ ACCURACY = (DATASET, MODEL, PROTOCOL, *SUBSET, SEED, *with_interval(TOP1), CHANC
 
 SUBSET_SEEDS = SEEDS.with_format(".0f", "subset seeds")
 DIFFERENCE = Column("difference", float, "+.2%", "difference of accuracies")
-VERDICT = Column("verdict", str, "", "verdict")
 
 
 def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from fca.stats import segments
 from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, interval_over
 from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.store import Store
+from fca.studies import table
 from fca.studies.answers import Gathered, shifted_responses, subjects_at_chance
 from fca.studies.irt.corruption_accuracy import LEVELS, levels_in_words
 from fca.studies.irt.difficulty_segments import ALL_CLASSES, ITEMS, METHOD, NAMES, SEED, SEGMENT, Quartered, quartered
@@ -38,7 +39,7 @@ MANY, ENDS = 20, 5  # with more classes, so many of the most and of the least ro
 MODE = Column("mode", str, "", "what moves: shares of the class's images in segments (count) or its mean difficulty")
 INSTABILITY = Column("instability", float, ".3f", "standard deviation over severities")
 CLASS_RANK = RANK.with_format(".0f", "rank of the class, 1 is the most robust")
-VERDICT = Column("verdict", str, "", "verdict", {SUSCEPTIBLE: SUSCEPTIBLE, ROBUST: ROBUST})
+VERDICT = table.VERDICT.with_choices({SUSCEPTIBLE: SUSCEPTIBLE, ROBUST: ROBUST})
 RANK_WRITTEN = Column("rank_as_written", int, ".0f", "rank by the paper's words: 1 has the highest deviation")
 VERDICT_WRITTEN = Column("verdict_as_written", str, "", "verdict by the paper's words", dict(VERDICT.choices))
 _MOVED = {"harder": "harder than clean", "easier": "easier than clean", "unclear": "not significantly different"}

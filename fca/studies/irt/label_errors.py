@@ -20,6 +20,7 @@ from fca.progress import track
 from fca.stats import label_errors as stats
 from fca.stats.label_errors import RULES
 from fca.store import Store
+from fca.studies import table
 from fca.studies.answers import Gathered, clean_with_subjects, subjects_at_chance
 from fca.studies.irt import fits
 from fca.studies.irt.fits import (
@@ -73,7 +74,7 @@ RECALL = Column("recall", float, ".1%", "share of known errors found")
 SUSPECT_RANK = RANK.with_format(".0f", "rank, 1 is the most suspect")
 OTHER_CLASS = Column("wrong_class", str, "", "most frequent wrong class")
 _JUDGED = {"error": "wrong by the verdicts", "right": "right by the verdicts", "none": "not reviewed"}
-VERDICT = Column("verdict", str, "", "verdict on the label", _JUDGED)
+VERDICT = table.VERDICT.with_format("", "verdict on the label").with_choices(_JUDGED)
 _SUSPECT = (DATASET, SUSPECT_RANK, IMAGE_ID, LABEL, OTHER_CLASS, MODAL_WRONG_SHARE, ITEM_TOP1)
 
 LABEL_ERROR_RULES = TableSpec(

@@ -19,7 +19,6 @@ from fca.studies.progressive.levels import (
     BY_LEVEL,
     PAPER,
     SCORE,
-    VERDICT,
     Line,
     OfLevels,
     cells,
@@ -41,6 +40,7 @@ from fca.studies.table import (
     N_CLASSES,
     N_TEST,
     RANK,
+    VERDICT,
     TableSpec,
     filled,
 )

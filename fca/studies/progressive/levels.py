@@ -36,7 +36,6 @@ SCORE = Column("score", float, ".1%", "score, (easy + 2 medium + 4 hard) / 7")
 BY_LEVEL = tuple(Column(level, float, ".1%", f"share right of {level} images") for level in LEVELS)
 SESSIONS = Column("sessions", int, ".0f", "sessions (class and attribute)")
 SHARE = Column("share", float, ".1%", "share")
-VERDICT = Column("verdict", str, "", "verdict")
 TRIPLET = Column("triplet", str, "", "triplet of an easy, a medium and a hard image")
 ITEM = (IMAGE_ID, LABEL, ATTRIBUTE, LEVEL, TRIPLET)
 

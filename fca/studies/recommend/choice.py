@@ -15,7 +15,9 @@ from fca.costs import mean_cost
 from fca.stats.chance import at_chance
 from fca.stats.decision import pareto, probability_within
 from fca.stats.intervals import balanced_accuracy
+from fca.store import columns
 from fca.store.columns import FILE_MB, INPUT_SIZE, PARAMS, PRECISION, TRAIN_S, WEIGHTS
+from fca.studies import table
 from fca.studies.recommend.evidence import (
     ADAPTATION,
     FINETUNE,
@@ -31,18 +33,19 @@ from fca.studies.recommend.evidence import (
 )
 from fca.studies.recommend.expected import Expectation, KnownJobs
 from fca.studies.recommend.metric import BALANCED, Metric
-from fca.studies.table import AT_CHANCE, CHANCE, MODEL, N_TEST, NCL, RUN_ID, TOP1
+from fca.studies.table import AT_CHANCE, CHANCE, MODEL, N_TEST, NCL, RUN_ID, TOP1, TOP1_PREDICTED
 from fca.types import Column, with_interval
 
 CANDIDATE = Column("candidate", str, "", "model: network, input size, depth and precision, and how it is adapted")
 DEPTH = Column("depth", str, "", "whole, or cut before the last, widening layer")
-PREDICTED = Column("top1_predicted", float, ".1%", "accuracy expected from other jobs alone (90 %)")
+PREDICTED = TOP1_PREDICTED.with_format(".1%", "accuracy expected from other jobs alone (90 %)")
 JOBS = Column("jobs", int, ".0f", "other jobs that this rests on")
 EXPECTED = Column("top1_expected", float, ".1%", "accuracy to expect on new images (90 %)")
 EPOCHS = Column("epochs", int, ".0f", "epochs of its longest training")
-SEEDS = Column("seeds", int, ".0f", "trainings of that length")
+SEEDS = table.SEEDS.with_format(".0f", "trainings of that length")
+GAIN = Column("gain", float, "+.1%", "accuracy gained")
 JUDGED = Column("top1_judged", float, ".1%", "accuracy on the images that chose: validation, and training left out")
-N_JUDGED = Column("n_judged", int, ".0f", "images that chose")
+N_JUDGED = columns.N_JUDGED.with_format(".0f", "images that chose")
 WITHIN = Column("within", float, ".0%", "probability that it is within the margin of the best")
 ON_FRONT = Column("on_front", bool, "", "whether no other candidate is as accurate and as fast")
 WHY = Column("why", str, "", "the limit that it is over")
@@ -50,14 +53,12 @@ TESTED_COPIES = Column("tested_copies", int, ",", "test images that are copies o
 
 CHOSEN, GUESS, GOOD, OPEN = "recommended", "best guess", "good enough", "undecided"
 WORSE, UNTRAINED, UNMEASURED, REFUSED = "worse", "not trained", "speed not measured", "over a limit"
-VERDICT = Column(
-    "verdict",
-    str,
+_VERDICTS = (CHOSEN, GUESS, GOOD, OPEN, WORSE, UNTRAINED, UNMEASURED, REFUSED)
+VERDICT = table.VERDICT.with_format(
     "",
     "good enough: within the margin of the best with the confidence asked for, as far as it was trained; worse: not, "
     "with that confidence",
-    {word: word for word in (CHOSEN, GUESS, GOOD, OPEN, WORSE, UNTRAINED, UNMEASURED, REFUSED)},
-)
+).with_choices({word: word for word in _VERDICTS})
 
 SMALLEST, BEST, FASTER = "smallest", "most accurate", "half the time"
 METRIC = Column("metric", str, "", "what decides: accuracy, balanced accuracy, or cost by a table of costs")

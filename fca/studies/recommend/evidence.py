@@ -14,7 +14,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from fca.data.copies import copies_in_test, pictures_of_copies
-from fca.store import Store
+from fca.store import Store, columns
 from fca.store.columns import INPUT_SIZE, JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
 from fca.studies.predictions import Predictions, predictions
 from fca.studies.recommend.metric import Metric
@@ -29,13 +29,8 @@ LOAD = Column("load", float, ".2f", "processes that compute or wait to, a core, 
 OTHERS = Column(
     "others_cpu", float, ".0%", "share of the machine's processor time that other processes used while it was measured"
 )
-ADAPTATION = Column(
-    "adaptation",
-    str,
-    "",
-    "how the network comes to the classes",
-    {"scratch": "from scratch", "finetune": "fine-tuned", "probe": "linear probe"},
-    filters=True,
+ADAPTATION = columns.ADAPTATION.with_choices(
+    {"scratch": "from scratch", "finetune": "fine-tuned", "probe": "linear probe"}, filters=True
 )
 log = logging.getLogger(__name__)
 COMMAND = "fca recommend FOLDER, or fca run -m task=latency,train model=test_resnet,test_vit"

@@ -42,24 +42,37 @@ from fca.studies.recommend.images import (
     ERRORS,
     PREDICTED_CLASS,
     RELABEL,
-    THUMBNAIL,
 )
 from fca.studies.recommend.metric import BALANCED
 from fca.studies.recommend.more_images import MORE_IMAGES
 from fca.studies.recommend.more_images_figure import more_images_figure, more_images_statements
 from fca.studies.recommend.recommendation import ANSWER, NEXT, REASON, RECOMMENDATION, STEP
-from fca.studies.table import AT_CHANCE, CHANCE, DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, TOP1
+from fca.studies.table import (
+    AT_CHANCE,
+    CHANCE,
+    COLUMN,
+    DATASET,
+    IMAGE_ID,
+    IMAGES,
+    LABEL,
+    MODEL,
+    N_TEST,
+    ROW,
+    SPLIT,
+    THUMBNAIL,
+    TOP1,
+)
 from fca.types import Column, Table, with_interval
 
 FRONT_LINE = Column("front")
-SHARE_BALANCED = Column(BALANCED_TOP1, float, ".1%", "balanced accuracy")
-SHARE_RIGHT = Column(TOP1, float, ".1%", "accuracy")
-GUESS_RIGHT = Column(CHANCE, float, ".1%", "accuracy of guessing")
-RIGHT = Column(EXPECTED, float, ".1%", "expected accuracy")
-PAID = Column(COST_EXPECTED, float, ".3g", "expected cost of an image")
-MS = Column(LATENCY, float, ".1f", "ms an image")
-SURE = Column(WITHIN, float, ".0%", "sure to be good enough")
-DOUBT = Column(images.MARGIN, float, ".2f", "how sure")
+SHARE_BALANCED = BALANCED_TOP1.with_format(".1%", "balanced accuracy")
+SHARE_RIGHT = TOP1.with_format(".1%", "accuracy")
+GUESS_RIGHT = CHANCE.with_format(".1%", "accuracy of guessing")
+RIGHT = EXPECTED.with_format(".1%", "expected accuracy")
+PAID = COST_EXPECTED.with_format(".3g", "expected cost of an image")
+MS = LATENCY.with_format(".1f", "ms an image")
+SURE = WITHIN.with_format(".0%", "sure to be good enough")
+DOUBT = images.MARGIN.with_format(".2f", "how sure")
 HEIGHT = 320  # of the figure of accuracy and time, pixels
 FAR = 0.25  # of accuracy: candidates so far below the best would press the others together
 SHOWN = 15  # confusions in the figure
@@ -155,10 +168,10 @@ def relabel_figure(relabel: Table) -> alt.FacetChart:
     """Images whose label looks wrong, with the label and the class that similar images have."""
     frame = relabel.frame.dropna(subset=THUMBNAIL)
     frame = frame.assign(panel=style.panels(frame, DATASET), suggestion="→ " + frame[images.SUGGESTED].astype(str))
-    hover = [column for column in relabel.columns if column not in (THUMBNAIL, images.ROW, images.COLUMN)]
+    hover = [column for column in relabel.columns if column not in (THUMBNAIL, ROW, COLUMN)]
     chart = kinds.pictures(frame, hover, LABEL, "suggestion")
     lines = "Below each picture stand its label and the class that similar images have. Look before you change one."
-    tall, wide = (int(frame[name].max()) + 1 for name in (images.ROW, images.COLUMN))
+    tall, wide = (int(frame[name].max()) + 1 for name in (ROW, COLUMN))
     title = style.title("Which labels look wrong?", lines)
     drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * (kinds.SIDE + 40), columns=1)
     drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + kinds.GAP)
@@ -170,8 +183,8 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     splits = {str(column): split for split, column in images.N_SPLITS.items()}
     frame = classes.frame.melt([DATASET, LABEL, images.SUSPECTS], list(splits), "split", "images")
     frame = frame.assign(panel=style.panels(frame, DATASET), split=frame["split"].map(splits))
-    split = Column("split", str, "", "split", {name: name for name in images.N_SPLITS})
-    number = Column("images", int, ",.0f", "images")
+    split = SPLIT.with_choices({name: name for name in images.N_SPLITS})
+    number = IMAGES.with_format(",.0f")
     coloured = kinds.hue(split, frame, shapes=None)
     across = kinds.quantity(alt.X, number, "images", zero=True, padding=0)
     chart = kinds.bars(across, kinds.category(alt.Y, str(LABEL)), (LABEL, split, number), coloured)

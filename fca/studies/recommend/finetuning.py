@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.stats.comparison import paired_interval
 from fca.store.columns import TRAIN_S
-from fca.studies.recommend.choice import CANDIDATE, EPOCHS
+from fca.studies.recommend.choice import CANDIDATE, EPOCHS, GAIN
 from fca.studies.recommend.evidence import FINETUNE, PROBE, Candidate, Evidence
 from fca.studies.recommend.metric import ACCURACY, Metric
 from fca.studies.table import DATASET, N_TEST, RUN_ID, TableSpec
@@ -18,13 +18,13 @@ from fca.types import Column, with_interval
 
 TUNED_TOP1 = Column("top1_finetuned", float, ".1%", "share of test images that the fine-tuned network has right")
 PROBE_TOP1 = Column("top1_probe", float, ".1%", "share that the linear probe on the same network has right")
-GAIN = Column("gain", float, "+.1%", "what fine-tuning gained on the same test images")
+TUNING_GAIN = GAIN.with_format("+.1%", "what fine-tuning gained on the same test images")
 
 FINETUNING = TableSpec(
     "recommendation_finetuning",
     "What did fine-tuning bring? (test images, which chose nothing)",
     "paired difference of accuracies (Newcombe, 1998, method 10)",
-    (DATASET, CANDIDATE, TUNED_TOP1, PROBE_TOP1, *with_interval(GAIN), N_TEST, EPOCHS, TRAIN_S, RUN_ID),
+    (DATASET, CANDIDATE, TUNED_TOP1, PROBE_TOP1, *with_interval(TUNING_GAIN), N_TEST, EPOCHS, TRAIN_S, RUN_ID),
 )
 
 
@@ -37,7 +37,7 @@ def finetuning(of: Evidence) -> pd.DataFrame:
         if program.adaptation == FINETUNE and probe is not None and _are_tested(of, tuned, probe):
             lines.append(_line(of, tuned, probe))
     found = FINETUNING.frame(lines)
-    return found.sort_values(GAIN, ascending=False, kind="stable", ignore_index=True)
+    return found.sort_values(TUNING_GAIN, ascending=False, kind="stable", ignore_index=True)
 
 
 def _are_tested(of: Evidence, *candidates: Candidate) -> bool:
@@ -52,7 +52,7 @@ def _line(of: Evidence, tuned: Candidate, probe: Candidate) -> Mapping[Any, Any]
         CANDIDATE: tuned.program.name,
         TUNED_TOP1: by_tuned.mean(),
         PROBE_TOP1: by_probe.mean(),
-        **dict(zip(with_interval(GAIN), (by_tuned.mean() - by_probe.mean(), low, high), strict=True)),
+        **dict(zip(with_interval(TUNING_GAIN), (by_tuned.mean() - by_probe.mean(), low, high), strict=True)),
         N_TEST: len(by_tuned),
         EPOCHS: tuned.first.get("recipe_epochs"),
         TRAIN_S: tuned.first.get(TRAIN_S),

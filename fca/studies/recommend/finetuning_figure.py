@@ -11,7 +11,7 @@ from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.store.columns import TRAIN_S
 from fca.studies.recommend.choice import CANDIDATE
-from fca.studies.recommend.finetuning import GAIN, PROBE_TOP1, TUNED_TOP1
+from fca.studies.recommend.finetuning import PROBE_TOP1, TUNED_TOP1, TUNING_GAIN
 from fca.studies.table import DATASET, N_TEST
 from fca.types import Table, with_interval
 
@@ -20,14 +20,14 @@ def finetuning_figure(gains: Table) -> alt.FacetChart:
     """The gain of each fine-tuned network over its probe, with its interval."""
     frame = gains.frame.assign(panel=style.panels(gains.frame, DATASET))
     base: Any = alt.Chart().encode(y=kinds.category(alt.Y, str(CANDIDATE), None))
-    across = kinds.quantity(alt.X, GAIN, "gain over the linear probe", grid=True)
+    across = kinds.quantity(alt.X, TUNING_GAIN, "gain over the linear probe", grid=True)
     dots = base.mark_point(filled=True, size=80, opacity=1).encode(x=across, tooltip=kinds.tooltips(gains.columns))
     title = style.title(
         "What did fine-tuning bring?",
         "Each mark is a fine-tuned network against the linear probe on the same network, on the same test images, with "
         "the 95 % interval. Right of the dashed line fine-tuning is better.",
     )
-    drawn = kinds.layers(kinds.reference(0.0, upright=False), kinds.interval(base, GAIN, False), dots)
+    drawn = kinds.layers(kinds.reference(0.0, upright=False), kinds.interval(base, TUNING_GAIN, False), dots)
     return style.faceted(drawn, frame, title, (DATASET,), row=24)
 
 
@@ -45,9 +45,12 @@ def finetuning_statements(gains: pd.DataFrame) -> list[Statement]:
     first = gains.iloc[0].to_dict()
     name = str(first[CANDIDATE]).removesuffix(" (fine-tuned)")
     accuracies = f"{100 * first[TUNED_TOP1]:.1f} %, its linear probe {100 * first[PROBE_TOP1]:.1f} %"
-    doubt = ", which may be nothing" if first[GAIN.low] <= 0 <= first[GAIN.high] else ""
-    gain = f"{small.interval(first, GAIN)} on {first[N_TEST]:.0f} test images{doubt}"
+    doubt = ", which may be nothing" if first[TUNING_GAIN.low] <= 0 <= first[TUNING_GAIN.high] else ""
+    gain = f"{small.interval(first, TUNING_GAIN)} on {first[N_TEST]:.0f} test images{doubt}"
     sentence = f"Fine-tuning {name} brought {gain}: {accuracies}."
     return [
-        Statement(sentence, small.dots(gains, CANDIDATE, GAIN, (CANDIDATE, *with_interval(GAIN), TRAIN_S), line=0.0))
+        Statement(
+            sentence,
+            small.dots(gains, CANDIDATE, TUNING_GAIN, (CANDIDATE, *with_interval(TUNING_GAIN), TRAIN_S), line=0.0),
+        )
     ]

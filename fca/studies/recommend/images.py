@@ -13,24 +13,23 @@ from fca.report.pictures import ACROSS, pictures
 from fca.stats.chance import guessing, right_at_chance
 from fca.stats.features import temperature
 from fca.stats.label_errors import confident_learning
+from fca.store.columns import N_TRAIN, N_VAL
 from fca.studies.recommend.evidence import PROBE, Evidence, LeftOut
 from fca.studies.recommend.metric import Metric
-from fca.studies.table import DATASET, IMAGE_ID, LABEL, SPLIT, TableSpec
+from fca.studies.table import COLUMN, DATASET, IMAGE_ID, LABEL, N_TEST, ROW, SPLIT, THUMBNAIL, TableSpec
 from fca.types import Column
 
 SUGGESTED = Column("suggested", str, "", "class that similar images suggest")
 MARGIN = Column("margin", float, ".2f", "probability of that class minus that of the label, from similar images")
-THUMBNAIL = Column("thumbnail", str, "", "picture")
-ROW, COLUMN = (Column(name, int, ".0f", f"{name} in the figure") for name in ("row", "column"))
 PICTURED = 3 * ACROSS  # of the suspects, those with a picture
 PREDICTED_CLASS = Column("predicted_class", str, "", "class predicted instead")
 ERRORS, OF_CLASS = Column("errors", int, ".0f", "images"), Column("n_class", int, ".0f", "test images of the class")
 COST_OF_ERRORS = Column("cost_of_errors", float, ".3g", "what these images cost together")
 SHARE = Column("share", float, ".0%", "share of all errors")
 N_SPLITS = {
-    "train": Column("n_train", int, ",.0f", "training images"),
-    "val": Column("n_val", int, ",.0f", "validation images"),
-    "test": Column("n_test", int, ",.0f", "test images"),
+    "train": N_TRAIN.with_format(",.0f"),
+    "val": N_VAL.with_format(",.0f"),
+    "test": N_TEST.with_format(",.0f"),
 }
 SUSPECTS = Column("suspects", int, ".0f", "training and validation images whose label looks wrong")
 

@@ -13,8 +13,9 @@ import pandas as pd
 from jaxtyping import Float
 
 from fca.stats.learning_curve import Forecast, Hyperparameters, Measured, forecast, measured_from, reach
+from fca.store import columns
 from fca.store.columns import FITS, JUDGED_IMAGES, RIGHT, SIZES
-from fca.studies.recommend.choice import CANDIDATE, METRIC
+from fca.studies.recommend.choice import CANDIDATE, GAIN, METRIC
 from fca.studies.recommend.evidence import PROBE, Evidence, Program
 from fca.studies.recommend.metric import Metric
 from fca.studies.rows import records
@@ -37,8 +38,8 @@ A_CLASS = Column("images_a_class", float, ",.1f", "training images a class")
 TIMES = Column("times", float, ".2f", "training images, as a multiple of those that there are")
 ACCURACY = Column("accuracy", float, ".1%", "accuracy expected on images like those that judge the probe (90 %)")
 SHARE_RIGHT = Column("measured", float, ".1%", "share of the images that judge which is right; no probe has seen them")
-GAIN = Column("gain", float, "+.1%", "accuracy beyond that with the images that there are (90 %)")
-N_FITS = Column("n_fits", int, ",.0f", "probes that were fitted to so many images")
+MORE_GAIN = GAIN.with_format("+.1%", "accuracy beyond that with the images that there are (90 %)")
+N_FITS = columns.N_FITS.with_format(",.0f", "probes that were fitted to so many images")
 STEPS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)  # times as many images that a prediction is listed for
 
 MORE_IMAGES = TableSpec(
@@ -48,7 +49,7 @@ MORE_IMAGES = TableSpec(
     "arXiv:1712.00409; Gelman et al. 2013, chapter 14)",
     (
         *(DATASET, NCL, CANDIDATE, METRIC, POINT, IMAGES, A_CLASS, TIMES),
-        *(*with_interval(ACCURACY), *with_interval(GAIN), SHARE_RIGHT, N_FITS, RUN_ID),
+        *(*with_interval(ACCURACY), *with_interval(MORE_GAIN), SHARE_RIGHT, N_FITS, RUN_ID),
     ),
 )
 
@@ -107,4 +108,4 @@ def _line(curve: Forecast, size: float, ncl: int) -> dict[Any, Any]:
 def _gain(curve: Forecast, size: float) -> dict[Any, Any]:
     if size <= curve.n:
         return {}
-    return dict(zip(with_interval(GAIN), curve.gain(size), strict=True))
+    return dict(zip(with_interval(MORE_GAIN), curve.gain(size), strict=True))

@@ -11,9 +11,18 @@ from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.studies.recommend.choice import METRIC
 from fca.studies.recommend.metric import BALANCED
-from fca.studies.recommend.more_images import A_CLASS, ACCURACY, GAIN, MEASURED, POINT, PREDICTED, SHARE_RIGHT, TIMES
+from fca.studies.recommend.more_images import (
+    A_CLASS,
+    ACCURACY,
+    MEASURED,
+    MORE_GAIN,
+    POINT,
+    PREDICTED,
+    SHARE_RIGHT,
+    TIMES,
+)
 from fca.studies.table import DATASET
-from fca.types import Column, Table, with_interval
+from fca.types import Table, with_interval
 
 TWICE = 2.0  # times as many images that the sentence is about, or as many as predictions were checked for
 FEWEST_TIMES = 1.2  # below this nothing is said
@@ -66,13 +75,13 @@ def more_images_statements(curve: pd.DataFrame) -> list[Statement]:
     line = reached.sort_values(TIMES).iloc[-1].to_dict()
     images = line[A_CLASS]
     more = f"{images - images / line[TIMES]:.0f} more training images a class, {images:.0f} a class in all"
-    right = small.interval(line, Column(ACCURACY, float, ".1%", "accuracy"))
+    right = small.interval(line, ACCURACY.with_format(".1%", "accuracy"))
     kind = " of balanced accuracy" if line[METRIC] == BALANCED else ""
-    gain = small.interval(line, GAIN)
-    doubt = ", which may be nothing" if line[GAIN.low] <= 0 else ""
+    gain = small.interval(line, MORE_GAIN)
+    doubt = ", which may be nothing" if line[MORE_GAIN.low] <= 0 else ""
     sentence = f"With {more}, {right}{kind} is expected, {gain} against now{doubt}."
-    if line[GAIN] < SMALL_GAIN:
+    if line[MORE_GAIN] < SMALL_GAIN:
         sentence = f"{more}, bring less than a point: {gain} are expected."
     shown = predicted.sort_values(TIMES)
-    chart = small.curve(shown, A_CLASS, ACCURACY, (A_CLASS, TIMES, *with_interval(ACCURACY), *with_interval(GAIN)))
+    chart = small.curve(shown, A_CLASS, ACCURACY, (A_CLASS, TIMES, *with_interval(ACCURACY), *with_interval(MORE_GAIN)))
     return [Statement(sentence, chart)]

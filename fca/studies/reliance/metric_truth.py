@@ -11,6 +11,7 @@ import pandas as pd
 
 from fca.stats.reliance import class_accuracy, rank_stability, relative_foreground_sensitivity
 from fca.store import Store
+from fca.studies import table
 from fca.studies.predictions import predictions
 from fca.studies.rows import by_full_models, every_row, narrowed, parts, records, require
 from fca.studies.table import DATASET, MODEL, RUN_ID, SEED, TOP1, VALUE, TableSpec, filled
@@ -34,7 +35,7 @@ SPREAD = Column("spread", float, ".1%", "range of the networks' reliance")
 SIGN = Column("sign", int, "+.0f", "sign of the correlation that the metric claims")
 TRUTHS = STRENGTH, RELIANCE
 RHOS = tuple(Column(f"rho_{of}", float, "+.2f", f"rank correlation with {of.meaning}") for of in TRUTHS)
-VERDICT = Column("verdict", str, "", "verdict on the metric", {name: name for name in _VERDICTS})
+VERDICT = table.VERDICT.with_format("", "verdict on the metric").with_choices({name: name for name in _VERDICTS})
 FAILS = Column("fails", str, "", "cues for which the metric fails")
 
 _OF = (METRIC, CUE, NETS, UNDEFINED, SPREAD, SIGN, *with_interval(RHOS[0]), *with_interval(RHOS[1]), VERDICT, FAILS)

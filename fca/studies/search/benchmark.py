@@ -23,7 +23,9 @@ from fca.stats.search import replay as replays
 from fca.stats.search.policies import Guided
 from fca.store import Store
 from fca.studies.rows import every_row, narrowed, records, require
-from fca.studies.table import DATASET, MODEL, TableSpec, filled
+from fca.studies.search import columns
+from fca.studies.search.columns import COVERING
+from fca.studies.table import DATASET, MODEL, RHO, SEEDS, TableSpec, filled
 from fca.types import Column, Table
 
 POINTS, BINS, FEW = 60, np.linspace(0, 1, 11), 5_000  # of a curve; of accuracy; visits that need no further process
@@ -37,12 +39,12 @@ _INSIDE = {"location": "inside a house", "weather": ["cloudy", "raining", "snowi
 _NWISE = {f"nwise {strength}": f"{strength}-wise" for strength in (2, 3, 4)}
 _BO = {"bo": "bo, Lasso", "bo_linear": "bo, linear", "bo_forest": "bo, random forest", "bo_svr": "bo, SVR"}
 _WORDS = {"random": "random", **_NWISE, "genetic": "genetic", **_BO, "gp_pairwise": "gp_pairwise"}
-POLICY = Column("policy", str, "", "policy, or its model", _WORDS, filters=True)
-SEEDS = Column("seeds", int, ".0f", "searches")
+POLICY = columns.POLICY.with_format("", "policy, or its model").with_choices(_WORDS, filters=True)
+SEARCHES = SEEDS.with_format(".0f", "searches")
 EXPLORED = Column("explored", int, ".0f", "subdomains explored")
 SHARE = Column("share", float, ".1%", "share of all subdomains")
 HOURS = Column("gpu_h", float, ".1f", "GPU hours for these")
-ACCURACY = Column("accuracy", float, ".1%", "accuracy of those visited now")
+ACCURACY = columns.ACCURACY.with_format(".1%", "accuracy of those visited now")
 RUNNING = Column("running_mean", float, ".1%", "mean accuracy of all visited")
 COVERED = Column("coverage", float, ".1%", "visited share of the worst tenth")
 CURVED = ACCURACY, RUNNING, COVERED
@@ -51,12 +53,11 @@ ALL = Column("all_found", float, ".1%", "share explored when all of the worst te
 LEAST, MOST = (Column(f"all_found_{end}", float, ".1%", f"the {end} of any search") for end in ("least", "most"))
 NEARLY = Column("nearly_found", float, ".1%", "share explored when 95 % of the worst tenth were visited, median")
 AT = tuple(Column(f"at_{100 * of:.0f}", float, ".1%", f"coverage when {100 * of:.0f} % were explored") for of in SHARES)
-SKILL = Column("skill", float, ".2f", "share of variance that the model explains beyond the mean, cross-validated")
-COVERING = Column("covering", float, ".1%", "share of choices that only cover, as the model predicts no better")
+SKILL = columns.SKILL.with_format(".2f", "share of variance that the model explains beyond the mean, cross-validated")
 FROM = Column("accuracy_from", float, ".0%", "accuracy, from")
 COUNT = Column("count", float, ".1f", "subdomains, mean over searches")
 SIZE = Column("trained_on", int, ".0f", "subdomains that the model was fitted to")
-RHO = Column("rho", float, "+.2f", "rank correlation of predicted and true accuracy of all others")
+PREDICTED_RHO = RHO.with_format("+.2f", "rank correlation of predicted and true accuracy of all others")
 RHO_SD = Column("rho_sd", float, ".2f", "its sd over draws")
 CONSTANT = Column("constant", int, ".0f", "draws for which the model predicts one value for all others")
 
@@ -64,8 +65,8 @@ NAMES = Allowed(choices=tuple(POLICIES), filled=True)
 Right = Int8[np.ndarray, "subdomains images"]
 Frames = tuple[pd.DataFrame, ...]
 Drawn = tuple[str, str | None, Domain, Right, int]  # data set, model, its table, and the seed of the search
-_OF, SOURCE = (DATASET, MODEL, POLICY, SEEDS), "Le Coz et al., 2024 (arXiv:2405.02332), figure 4"
-_COUNTED, _RHOS = (*_OF, EXPLORED, FROM, COUNT), (*_OF, SIZE, RHO, RHO_SD, CONSTANT)
+_OF, SOURCE = (DATASET, MODEL, POLICY, SEARCHES), "Le Coz et al., 2024 (arXiv:2405.02332), figure 4"
+_COUNTED, _RHOS = (*_OF, EXPLORED, FROM, COUNT), (*_OF, SIZE, PREDICTED_RHO, RHO_SD, CONSTANT)
 _CURVES = (*_OF, EXPLORED, SHARE, HOURS, *CURVED, *SDS)
 _FOUND = (*_OF, ALL, LEAST, MOST, NEARLY, *AT, SKILL, COVERING)
 CURVES = TableSpec("search_curves", "How fast does each policy find the worst subdomains?", SOURCE, _CURVES)
@@ -124,7 +125,8 @@ class SearchBenchmark:
         when = found[[ALL, NEARLY]].median(skipna=False).assign(**{LEAST: found[ALL].min(), MOST: found[ALL].max()})
         means = when.join(found[[*AT, SKILL, COVERING]].mean())
         first = counts.agg({EXPLORED: "max", COUNT: "mean"})
-        rho = rhos[[RHO]].mean().assign(rho_sd=rhos[RHO].std(), constant=rhos.size() - rhos[RHO].count())
+        rho = rhos[[PREDICTED_RHO]].mean()
+        rho = rho.assign(rho_sd=rhos[PREDICTED_RHO].std(), constant=rhos.size() - rhos[PREDICTED_RHO].count())
         lines = whole, *(of.assign(seeds=self.seeds).reset_index() for of in (means, first, rho))
         return filled(self.tables, lines, asdict(self), rows["run_id"])
 
@@ -183,5 +185,10 @@ def _searched(images: int, at: int, drawn: Drawn, label: str) -> Frames:
             rhos.append((size, others.rank().corr().loc["predicted", "true"]))  # NaN where one is constant
     counts = {EXPLORED: len(first), FROM: BINS[:-1], COUNT: np.histogram(first[np.isfinite(first)], BINS)[0]}
     curves = pd.DataFrame({EXPLORED: points, **curve})[points <= end]
-    frames = curves, pd.DataFrame([line]), pd.DataFrame(counts), pd.DataFrame(rhos, columns=[SIZE, RHO], dtype=float)
+    frames = (
+        curves,
+        pd.DataFrame([line]),
+        pd.DataFrame(counts),
+        pd.DataFrame(rhos, columns=[SIZE, PREDICTED_RHO], dtype=float),
+    )
     return tuple(of.assign(dataset=dataset, model=model, policy=label) for of in frames)

@@ -21,7 +21,39 @@ from fca.stats.search.policies import make_policy
 from fca.stats.search.replay import replay, worst
 from fca.store import Store
 from fca.studies.rows import every_row, narrowed, records, require
-from fca.studies.table import MODEL, RUN_ID, SEED, TableSpec, filled
+from fca.studies.search.columns import (
+    ACCEPTANCE,
+    ACCURACY,
+    CLEAN_ACCURACY,
+    COVERING,
+    DOMAIN,
+    FILTER,
+    GENERATOR,
+    MONEY,
+    N_DRAWN,
+    N_SUBDOMAINS,
+    N_VISITED,
+    POLICY,
+    SECOND,
+    SKILL,
+    SUBJECT,
+    TARGET,
+)
+from fca.studies.table import (
+    ATTRIBUTE,
+    COLUMN,
+    MODEL,
+    PICTURE_KIND,
+    RANK,
+    RHO,
+    ROW,
+    RUN_ID,
+    SEED,
+    THUMBNAIL,
+    WARNING,
+    TableSpec,
+    filled,
+)
 from fca.types import Arrays, Column, FcaError, Table, check_choice, with_interval
 
 ARRAYS = {
@@ -43,46 +75,52 @@ _CAUSES = {
 }
 _KINDS = {"failure": "not recognised", "success": "recognised", "rejected": "rejected by the filter"}
 
-SEARCH, SUBJECT = Column("search", str, "", "search", filters=True), Column("subject", str, "", "what images show")
-VISITED, N_SUBDOMAINS = Column("n_visited", int, ",.0f", "subdomains"), Column("n_subdomains", int, ",.0f", "of these")
-ACCURACY = Column("accuracy", float, ".1%", "mean accuracy of visited subdomains")
+SEARCH = Column("search", str, "", "search", filters=True)
 LOWEST = Column("lowest", float, ".1%", "accuracy of the subdomain (chosen as low, so below its true one)")
 LOWEST_SHARED = Column("lowest_shared", int, ",.0f", "visited subdomains of this lowest accuracy")
 CONDITIONS, RULE = Column("conditions", str, "", "attribute values"), Column("rule", str, "", "condition")
-ACCEPTANCE = Column("acceptance", float, ".1%", "share of images that the filter accepted")
-SKILL = Column("skill", float, "+.2f", "variance that the policy's model explains, cross-validated; 0: as the mean")
+SKILL_OVER_MEAN = SKILL.with_format(
+    "+.2f", "variance that the policy's model explains, cross-validated; 0: as the mean"
+)
 ESTIMATE = Column("estimate", str, "", "estimated from", _ESTIMATES)
-ATTRIBUTE, VALUE = Column("attribute", str, "", "attribute"), Column("value", str, "", "value")
+NAMED_ATTRIBUTE, VALUE = ATTRIBUTE.with_format("", "attribute"), Column("value", str, "", "value")
 OTHER, OTHER_VALUE = Column("other", str, "", "second attribute"), Column("other_value", str, "", "its value")
 BIAS = Column("bias", float, "+.1%", "difference from the mean of all subdomains")
 FRESH, FRESH_OUTSIDE = (Column(f"fresh{of}", float, ".1%", f"accuracy of fresh images{of}") for of in ("", "_outside"))
 _VERDICTS = ("confirmed", "not confirmed", "undecided", "not tested")
 CONFIRMED = Column("confirmed", str, "", "by fresh images", dict(zip(_VERDICTS, _VERDICTS, strict=True)))
 FRESH_IMAGES = Column("fresh_images", int, ",.0f", "fresh images")
-SECOND = Column("second_accuracy", float, ".1%", "accuracy of the second classifier on the same images")
-CAUSE, KIND = Column("cause", str, "", "whose failure", _CAUSES), Column("kind", str, "", "kind", _KINDS)
-RHO = Column("rho", float, "+.2f", "rank correlation of the accuracies of subdomains")
+SECOND_ACCURACY = Column("second_accuracy", float, ".1%", "accuracy of the second classifier on the same images")
+CAUSE, KIND = Column("cause", str, "", "whose failure", _CAUSES), PICTURE_KIND.with_choices(_KINDS)
+AGREEMENT_RHO = RHO.with_format("+.2f", "rank correlation of the accuracies of subdomains")
 OVERLAP = Column("overlap", float, ".0%", "share of one's worst tenth that is in the other's")
 
 _OF, PAPER = (SEARCH, RUN_ID), "Le Coz et al., 2024 (arXiv:2405.02332),"
-_CLEAN = Column("clean_accuracy", float, ".1%", "accuracy on images of the data set")
 _SCORE = Column("score", float, ".2f", "probability of the own prompt, by the filter")
-_NAMES = (Column(of, str, "", of) for of in ("domain", "target", "second", "generator", "filter", "policy", "warning"))
-_COSTS = (Column(of, float, ".2f", of) for of in ("hours", "money", "covering"))
+HOURS = Column("hours", float, ".2f", "hours of drawing and predicting")
+_NAMES = (DOMAIN, TARGET, SECOND, GENERATOR, FILTER, POLICY, WARNING)
+_COSTS = (HOURS, MONEY, COVERING.with_format(".2f"))
 _LOW = (CONDITIONS, *with_interval(LOWEST), LOWEST_SHARED)
-_FOUND = (*with_interval(ACCEPTANCE), ACCURACY, *_LOW, *with_interval(_CLEAN), SKILL)
-_RUN = (*_OF, SUBJECT, MODEL, *_NAMES, SEED, VISITED, N_SUBDOMAINS, Column("n_drawn", int), *_FOUND, *_COSTS)
-_INSIDE = (VISITED, N_SUBDOMAINS, ACCURACY, Column("outside", float, ".1%", "accuracy outside all rules"))
+_FOUND = (*with_interval(ACCEPTANCE), ACCURACY, *_LOW, *with_interval(CLEAN_ACCURACY), SKILL_OVER_MEAN)
+_RUN = (*_OF, SUBJECT, MODEL, *_NAMES, SEED, N_VISITED, N_SUBDOMAINS, N_DRAWN, *_FOUND, *_COSTS)
+_INSIDE = (N_VISITED, N_SUBDOMAINS, ACCURACY, Column("outside", float, ".1%", "accuracy outside all rules"))
 _RULE = (*_OF, SUBJECT, RULE, *_INSIDE, *with_interval(FRESH), *with_interval(FRESH_OUTSIDE), FRESH_IMAGES, CONFIRMED)
-_VALUES = (*_OF, ESTIMATE, ATTRIBUTE, VALUE, *with_interval(ACCURACY), VISITED, BIAS)
-_PAIRS = (*_OF, ESTIMATE, ATTRIBUTE, OTHER, VALUE, OTHER_VALUE, *with_interval(ACCURACY), VISITED, BIAS)
-_CAUSE = (*_OF, CONDITIONS, *with_interval(LOWEST), *with_interval(SECOND), *with_interval(ACCEPTANCE), _SCORE, CAUSE)
-_BOTH = (*with_interval(RHO), *with_interval(OVERLAP), Column("chance", float, ".0%", "overlap by chance"))
-_AGREE = (*_OF, Column("compared", str, "", "compared with"), VISITED, *_BOTH)
-_BIN = (*_OF, Column("at_least", float, ".0%", "accuracy from"), Column("below", float, ".0%", "to"), VISITED)
-_PLACE = (Column(of, int, ".0f", of) for of in ("rank", "row", "column"))
+_VALUES = (*_OF, ESTIMATE, NAMED_ATTRIBUTE, VALUE, *with_interval(ACCURACY), N_VISITED, BIAS)
+_PAIRS = (*_OF, ESTIMATE, NAMED_ATTRIBUTE, OTHER, VALUE, OTHER_VALUE, *with_interval(ACCURACY), N_VISITED, BIAS)
+_CAUSE = (
+    *_OF,
+    CONDITIONS,
+    *with_interval(LOWEST),
+    *with_interval(SECOND_ACCURACY),
+    *with_interval(ACCEPTANCE),
+    _SCORE,
+    CAUSE,
+)
+_BOTH = (*with_interval(AGREEMENT_RHO), *with_interval(OVERLAP), Column("chance", float, ".0%", "overlap by chance"))
+_AGREE = (*_OF, Column("compared", str, "", "compared with"), N_VISITED, *_BOTH)
+_BIN = (*_OF, Column("at_least", float, ".0%", "accuracy from"), Column("below", float, ".0%", "to"), N_VISITED)
 _SHOWN = (Column("prompt", str, "", "prompt"), Column("p_target", float, ".2f", "probability of the target"), _SCORE)
-_PICTURE = (*_OF, KIND, *_PLACE, Column("thumbnail", str, "", "picture"), *_SHOWN)
+_PICTURE = (*_OF, KIND, RANK, ROW, COLUMN, THUMBNAIL, *_SHOWN)
 
 RUNS = TableSpec("search_runs", "What did each search visit, and where is accuracy lowest?", f"{PAPER} section 4", _RUN)
 RULES = TableSpec("search_rules", "Which few conditions describe the failures?", f"own, to {PAPER} section 4.4", _RULE)
@@ -159,11 +197,12 @@ class FailureSearch:
         """By value and by pair, of all visited subdomains; if that is all, also of a part, and by this part's model."""
         full = value_means(one.domain, *one.visits), pair_means(one.domain, *one.visits)
         pair = (
-            self.pair or full[1].sort_values("effect", ascending=False)[[ATTRIBUTE, OTHER]].head(1).to_numpy().ravel()
+            self.pair
+            or full[1].sort_values("effect", ascending=False)[[NAMED_ATTRIBUTE, OTHER]].head(1).to_numpy().ravel()
         )
         for name in pair:
             check_choice("analysis.pair", name, one.domain.attributes, "take two of these, or narrow query=...")
-        chosen = full[1][[ATTRIBUTE, OTHER]].isin(pair).all(axis=1)
+        chosen = full[1][[NAMED_ATTRIBUTE, OTHER]].isin(pair).all(axis=1)
         found: tuple[list[Any], list[Any]] = ([], [])
         for name, frames in self._estimates(one, full):
             for lines, of, every, kept in zip(found, frames, full, (slice(None), chosen), strict=True):
@@ -232,7 +271,7 @@ def _runs(one: Search) -> Iterator[Any]:
 
     values = *_share(accepted.sum(), len(accepted)), *lowest_share
     line = dict(one.row) | dict(zip((*with_interval(ACCEPTANCE), *with_interval(LOWEST)), values, strict=True))
-    line |= {CONDITIONS: _words(one.domain.values(int(lowest.index[0]))), "hours": one.row.get("gpu_s", np.nan) / 3600}
+    line |= {CONDITIONS: _words(one.domain.values(int(lowest.index[0]))), HOURS: one.row.get("gpu_s", np.nan) / 3600}
     line[ACCURACY] = one.first["accuracy"].mean()
     line[LOWEST_SHARED] = len(lowest)
     yield [line.get(name) for name in _RUN[2:]]
@@ -287,8 +326,8 @@ def _searches(store: Store, query: str | None) -> list[Search]:
     rows = every_row(store, query)
     searches = narrowed(rows[rows["task"] == "search"], query).sort_values("run_id")
     texts, names = searches.astype("string").fillna("?"), pd.Series(dtype="str")
-    texts = texts.assign(visits=texts.get(VISITED, "?") + " visited", seeded="seed " + texts["seed"])
-    fields = [SUBJECT, MODEL, "policy", "visits", "seeded", RUN_ID]
+    texts = texts.assign(visits=texts.get(N_VISITED, "?") + " visited", seeded="seed " + texts["seed"])
+    fields = [SUBJECT, MODEL, POLICY, "visits", "seeded", RUN_ID]
     for most in range(2, 7) if len(searches) else ():
         names = texts[fields[:most]].agg(", ".join, axis="columns")
         if names.is_unique:

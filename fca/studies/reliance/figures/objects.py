@@ -38,7 +38,7 @@ def classes_figure(shown: Table) -> alt.FacetChart:
     frame = frame[frame[MEASURED].notna() & (frame[LABEL] != objects.ALL)].sort_values(DATASET, kind="stable")
     frame["panel"] = style.panels(frame, DATASET, "measure")
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField("size", op="min"), grid=False)
-    coloured = kinds.hue(Column(DATASET), frame, legend=style.differs(frame[DATASET]))
+    coloured = kinds.hue(DATASET, frame, legend=style.differs(frame[DATASET]))
     hover = (DATASET, LABEL, MEASURE, *with_interval(MEASURED))
     across = kinds.quantity(alt.X, MEASURED, "", grid=True, domainMin=0, padding=4)
     chart = kinds.points_with_intervals(MEASURED, rows, hover, coloured, scale=across)

@@ -12,14 +12,28 @@ from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import interval
 from fca.studies.search import benchmark as made
-from fca.studies.search.benchmark import ALL, EXPLORED, FROM, HOURS, LEAST, MOST, POLICY, RHO, SEEDS, SHARE, SIZE, SKILL
-from fca.studies.table import DATASET, MODEL
+from fca.studies.search.benchmark import (
+    ALL,
+    EXPLORED,
+    FROM,
+    HOURS,
+    LEAST,
+    MOST,
+    POLICY,
+    PREDICTED_RHO,
+    SEARCHES,
+    SHARE,
+    SIZE,
+    SKILL,
+)
+from fca.studies.search.columns import COVERING
+from fca.studies.table import DATASET, MODEL, VALUE
 from fca.types import Column, Table, with_interval
 
 _NWISE, _BO = ("#b48ad8", "#9a66c8", "#8450b8"), ("#0072b2", "#56a4d9", "#009e73", "#d0559a")
 _COLOURS = (kinds.GREY, *_NWISE, "#b07d00", *_BO, "#d55e00")
 _FILTERS = DATASET, MODEL, POLICY
-VALUE = Column("value", float, ".1%", "mean over searches")
+MEAN_VALUE = VALUE.with_format(".1%", "mean over searches")
 FOUND = Column("found", float, ".0%", "share of all subdomains")
 WORTH = 0.01  # share of variance, from which a model counts as better than the mean
 
@@ -29,22 +43,28 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     when, parts = curves.frame.merge(found.frame[[DATASET, MODEL, POLICY, ALL]], how="left"), []
     for mean, sd in zip(made.CURVED, made.SDS, strict=True):
         value, half = when[mean], when[sd].fillna(0)
-        ends = {VALUE: value, VALUE.low: (value - half).clip(0), VALUE.high: (value + half).clip(upper=1)}
+        ends = {
+            MEAN_VALUE: value,
+            MEAN_VALUE.low: (value - half).clip(0),
+            MEAN_VALUE.high: (value + half).clip(upper=1),
+        }
         parts.append(when.assign(measure=mean.meaning, **ends))
     frame = pd.concat(parts, ignore_index=True)
     frame["panel"] = _panels(frame, "measure")
     coloured = kinds.hue(POLICY, frame, _COLOURS, shapes=None, columns=5)
     across = kinds.quantity(alt.X, SHARE, "share of all subdomains explored", grid=True, domain=[0, 1], padding=0)
-    up = kinds.quantity(alt.Y, VALUE, "", grid=True, domain=[0, 1], padding=0)
+    up = kinds.quantity(alt.Y, MEAN_VALUE, "", grid=True, domain=[0, 1], padding=0)
     base = alt.Chart().encode(x=across, y=up, color=coloured.colour())
-    band: Any = base.mark_area().encode(y=f"{VALUE.low}:Q", y2=f"{VALUE.high}:Q", opacity=coloured.opacity(0.12))
+    band: Any = base.mark_area().encode(
+        y=f"{MEAN_VALUE.low}:Q", y2=f"{MEAN_VALUE.high}:Q", opacity=coloured.opacity(0.12)
+    )
     lines: Any = base.mark_line(strokeWidth=2).encode(opacity=coloured.opacity())
-    hover = (DATASET, MODEL, POLICY, EXPLORED, SHARE, HOURS, *with_interval(VALUE), ALL)
+    hover = (DATASET, MODEL, POLICY, EXPLORED, SHARE, HOURS, *with_interval(MEAN_VALUE), ALL)
     dots: Any = base.mark_point(filled=True, size=30).encode(opacity=alt.value(0), tooltip=kinds.tooltips(hover))
     whole, hours = frame[EXPLORED].max(), frame[HOURS].max()
     title = style.title(
         "How fast does each policy find the subdomains of lowest accuracy?",
-        f"Mean over {frame[SEEDS].max()} searches of each, and one standard deviation to both sides.",
+        f"Mean over {frame[SEARCHES].max()} searches of each, and one standard deviation to both sides.",
         f"100 % are {whole:,} subdomains: {hours:,.0f} hours of a GPU at {60 * hours / whole:.3g} minutes each.",
     )
     layered = kinds.layers(band, lines, dots.add_params(coloured.picked))
@@ -66,13 +86,21 @@ def histogram_figure(counts: Table) -> alt.FacetChart:
 
 def predictors_figure(predictors: Table) -> alt.FacetChart:
     """Rank correlation of predicted and true accuracy by size of the training set, a line a model."""
-    frame = predictors.frame.dropna(subset=RHO).reset_index(drop=True)
+    frame = predictors.frame.dropna(subset=PREDICTED_RHO).reset_index(drop=True)
     half = frame[made.RHO_SD].fillna(0)
-    frame = frame.assign(panel=_panels(frame), **{RHO.low: frame[RHO] - half, RHO.high: frame[RHO] + half})
+    frame = frame.assign(
+        panel=_panels(frame),
+        **{PREDICTED_RHO.low: frame[PREDICTED_RHO] - half, PREDICTED_RHO.high: frame[PREDICTED_RHO] + half},
+    )
     steps = alt.X(f"{SIZE}:O", title=SIZE.meaning)
-    up, coloured = kinds.quantity(alt.Y, RHO, "rank correlation", grid=True), kinds.hue(POLICY, frame, _COLOURS)
-    hover = (*predictors.columns, RHO.low)
-    chart = kinds.points_with_intervals(RHO, steps, hover, coloured, dodge=POLICY, joined=POLICY, scale=up, size=60)
+    up, coloured = (
+        kinds.quantity(alt.Y, PREDICTED_RHO, "rank correlation", grid=True),
+        kinds.hue(POLICY, frame, _COLOURS),
+    )
+    hover = (*predictors.columns, PREDICTED_RHO.low)
+    chart = kinds.points_with_intervals(
+        PREDICTED_RHO, steps, hover, coloured, dodge=POLICY, joined=POLICY, scale=up, size=60
+    )
     lines = "Spearman's correlation over all others; mean and one standard deviation over random training sets."
     title = style.title("Which model predicts the accuracy of subdomains that were not visited?", lines)
     return style.faceted(chart, frame, title, _FILTERS, height=280, columns=2)
@@ -99,7 +127,7 @@ def found_statements(found: pd.DataFrame) -> Iterator[Statement]:
 
         for line in part[part[SKILL] < WORTH].to_dict("records"):
             model = f"the model of {line[POLICY]} predicts no better than the mean (skill {line[SKILL]:.2f})"
-            covering = f"{100 * line[made.COVERING]:.0f} % of its choices only cover the domain"
+            covering = f"{100 * line[COVERING]:.0f} % of its choices only cover the domain"
             yield Statement(f"{searched}: {model}; {covering}.")
 
 
@@ -107,7 +135,7 @@ def _fastest(searched: str, policies: pd.DataFrame) -> Statement:
     """The policies that have visited all of the worst tenth first, and the next ones."""
     first = policies.iloc[0].to_dict()
     fastest = small.best_of(policies, FOUND, largest=False)[POLICY].tolist()
-    searches = "one search" if first[SEEDS] == 1 else f"range of {first[SEEDS]} searches"
+    searches = "one search" if first[SEARCHES] == 1 else f"range of {first[SEARCHES]} searches"
     verb = "finds" if len(fastest) == 1 else "each find"
     after = f"{interval(first, FOUND)} of the subdomains ({searches})"
     slower = [f"{line[POLICY]} after {interval(line, FOUND)}" for line in policies.to_dict("records")[len(fastest) :]]

@@ -13,13 +13,14 @@ from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import interval
 from fca.studies.search import failures as of
+from fca.studies.search.columns import ACCURACY, N_SUBDOMAINS, N_VISITED, SUBJECT
 from fca.types import Column, Table, with_interval
 
 _KINDS = {"search": "in the search", "fresh": "on fresh images", "fresh_outside": "on fresh images outside all rules"}
 WHERE = Column("where", str, "", "images", _KINDS)
 MEASURED = Column("measured", float, ".1%", "accuracy")
 SHARE = MEASURED.with_format(".0%")  # in sentences
-MEAN = of.ACCURACY.with_format(".0%", "mean accuracy")
+MEAN = ACCURACY.with_format(".0%", "mean accuracy")
 VALUE_NAME = Column("value_name", str, "", "attribute value")
 PAIR = Column("pair", str, "", "classifiers")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#e79a5b", "#7fc9a8")  # a partial search and its model are alike
@@ -28,13 +29,13 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#e79a5b", "#7fc9a8")  # a partial 
 def values_figure(values: Table) -> alt.FacetChart:
     """Mean accuracy of every attribute value, a panel a search; a complete one beside its parts."""
     frame = values.frame.assign(panel=style.panels(values.frame, of.SEARCH))
-    frame["named"] = frame[of.ATTRIBUTE] + ": " + frame[of.VALUE].astype(str)
+    frame["named"] = frame[of.NAMED_ATTRIBUTE] + ": " + frame[of.VALUE].astype(str)
     along = kinds.category(alt.Y, "named", frame["named"].drop_duplicates().tolist(), bands=True)
     several = style.differs(frame[of.ESTIMATE])
     coloured = kinds.hue(of.ESTIMATE, frame, _COLOURS, legend=several, columns=1)
-    look: dict[str, Any] = {"scale": kinds.quantity(alt.X, of.ACCURACY, "mean accuracy", nice=False), "size": 45}
+    look: dict[str, Any] = {"scale": kinds.quantity(alt.X, ACCURACY, "mean accuracy", nice=False), "size": 45}
     look["dodge"] = of.ESTIMATE if several else None
-    chart = kinds.points_with_intervals(of.ACCURACY, along, values.columns, coloured, **look)
+    chart = kinds.points_with_intervals(ACCURACY, along, values.columns, coloured, **look)
     title = style.title(
         "Which attribute values make the classifier fail?",
         "Each mark is the mean accuracy over subdomains with its 95 % interval. What a policy visits is no "
@@ -47,10 +48,10 @@ def values_figure(values: Table) -> alt.FacetChart:
 def pairs_figure(pairs: Table) -> alt.FacetChart:
     """Heat maps of two attributes, a panel a search and estimate."""
     frame = pairs.frame.assign(estimated=pairs.frame[of.ESTIMATE].map(dict(of.ESTIMATE.choices)))
-    names = frame[of.ATTRIBUTE] + " and " + frame[of.OTHER]
+    names = frame[of.NAMED_ATTRIBUTE] + " and " + frame[of.OTHER]
     frame["panel"] = style.panels(frame, of.SEARCH) + "\n" + names + ": " + frame["estimated"]
     x = alt.X(f"{of.OTHER_VALUE}:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30))
-    chart = kinds.heat_map(of.ACCURACY, x, style.names_axis(of.VALUE, None), pairs.columns, (0.0, 1.0))
+    chart = kinds.heat_map(ACCURACY, x, style.names_axis(of.VALUE, None), pairs.columns, (0.0, 1.0))
     title = style.title(
         "Which pairs of attribute values make the classifier fail?", "Each cell is the mean accuracy over subdomains."
     )
@@ -61,14 +62,14 @@ def pairs_figure(pairs: Table) -> alt.FacetChart:
 def rules_figure(rules: Table) -> alt.FacetChart:
     """Accuracy under each condition: in the search, on fresh images, and on fresh images outside all rules."""
     parts = []
-    for where, column in zip(WHERE.choices, (of.ACCURACY, of.FRESH, of.FRESH_OUTSIDE), strict=True):
+    for where, column in zip(WHERE.choices, (ACCURACY, of.FRESH, of.FRESH_OUTSIDE), strict=True):
         measured = (rules.frame.get(end, float("nan")) for end in with_interval(column))
         parts.append(rules.frame.assign(where=where, **dict(zip(with_interval(MEASURED), measured, strict=True))))
     frame = pd.concat(parts, ignore_index=True)
     frame = frame.assign(panel=style.panels(frame, of.SEARCH), named=frame[of.RULE] + " (" + frame[of.CONFIRMED] + ")")
     along = kinds.category(alt.Y, "named", frame["named"].drop_duplicates().tolist(), labelLimit=420, bands=True)
     coloured = kinds.hue(WHERE, frame, ("#e79a5b", "#d55e00", kinds.GREY))
-    hover = (of.RULE, WHERE, *with_interval(MEASURED), of.VISITED, of.N_SUBDOMAINS, of.FRESH_IMAGES, of.CONFIRMED)
+    hover = (of.RULE, WHERE, *with_interval(MEASURED), N_VISITED, N_SUBDOMAINS, of.FRESH_IMAGES, of.CONFIRMED)
     scale = kinds.quantity(alt.X, MEASURED, domain=[0, 1], padding=0)
     chart = kinds.points_with_intervals(MEASURED, along, hover, coloured, dodge=WHERE, scale=scale, size=60)
     title = style.title(
@@ -83,7 +84,7 @@ def accuracies_figure(accuracies: Table) -> alt.FacetChart:
     frame = accuracies.frame.assign(panel=style.panels(accuracies.frame, of.SEARCH))
     frame["bin"] = [f"{100 * low:.0f} to {100 * low + 10:.0f}" for low in frame["at_least"]]
     x = alt.X("bin:N", title="accuracy (%)", sort=None, axis=alt.Axis(labelAngle=-45))
-    y = kinds.quantity(alt.Y, of.VISITED, "visited subdomains", zero=True, padding=0)
+    y = kinds.quantity(alt.Y, N_VISITED, "visited subdomains", zero=True, padding=0)
     chart = kinds.bars(x, y, accuracies.columns[2:])
     drawn = style.faceted(chart, frame, style.title("How accurate are visited subdomains?"), (of.SEARCH,), columns=2)
     return drawn.resolve_scale(y="independent")
@@ -118,19 +119,19 @@ def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
     net recognises car in 30 % of images with time: night, and in 90 % where no rule holds; not tested on fresh images.
     """
     is_tested = rules[of.CONFIRMED] != "not tested"
-    accuracy = rules[of.ACCURACY].where(~is_tested, rules.get(of.FRESH))
+    accuracy = rules[ACCURACY].where(~is_tested, rules.get(of.FRESH))
     order = rules.assign(rank=2 - is_tested - (rules[of.CONFIRMED] == "confirmed"), accuracy_shown=accuracy)
     for line in order.sort_values(["rank", "accuracy_shown"], kind="stable").to_dict("records"):
         tested = line[of.CONFIRMED] != "not tested"
-        inside, outside = (of.FRESH, of.FRESH_OUTSIDE) if tested else (of.ACCURACY, "outside")
+        inside, outside = (of.FRESH, of.FRESH_OUTSIDE) if tested else (ACCURACY, "outside")
         within = {WHERE: line[of.RULE], **_measured(line, inside)}
         elsewhere = {WHERE: "where no rule holds", MEASURED: line[outside]}
 
-        classifier = str(line[of.SEARCH]).removeprefix(f"{line[of.SUBJECT]}, ")
+        classifier = str(line[of.SEARCH]).removeprefix(f"{line[SUBJECT]}, ")
         images = f"{line[of.FRESH_IMAGES]:,} fresh images" if tested else "fresh images"
         is_lower = line[inside] < line[outside]
         sentence = (
-            f"{'' if is_lower else 'No condition: '}{classifier} recognises {line[of.SUBJECT]} in "
+            f"{'' if is_lower else 'No condition: '}{classifier} recognises {line[SUBJECT]} in "
             f"{interval(within, SHARE)} of images with {line[of.RULE]}, and in "
             f"{interval(elsewhere, SHARE)} where no rule holds; {line[of.CONFIRMED]} on {images}."
         )
@@ -148,7 +149,7 @@ def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
     Accuracy is lowest with time: night, at 30 % [20, 40] (net).
     """
     for search, part in values.groupby(of.SEARCH, sort=False):
-        known = part.dropna(subset=of.ACCURACY)
+        known = part.dropna(subset=ACCURACY)
         if len(known):
             first_estimate = known[known[of.ESTIMATE] == known[of.ESTIMATE].iloc[0]]
             yield _lowest_value(str(search), first_estimate)
@@ -161,8 +162,8 @@ def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
-    named = values.assign(**{VALUE_NAME: values[of.ATTRIBUTE] + ": " + values[of.VALUE]})
-    ordered = named.sort_values(of.ACCURACY, kind="stable")
+    named = values.assign(**{VALUE_NAME: values[of.NAMED_ATTRIBUTE] + ": " + values[of.VALUE]})
+    ordered = named.sort_values(ACCURACY, kind="stable")
     accuracy = interval(ordered.iloc[0].to_dict(), MEAN)
     lowest = small.best_of(ordered, MEAN, largest=False)[VALUE_NAME].tolist()
     if len(lowest) == len(ordered):
@@ -177,10 +178,10 @@ def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
 def _partial_bias(policy: str, partial_search: pd.DataFrame, of_model: pd.DataFrame) -> str:
     """The largest error of the means of a partial search, and that of the model of its policy."""
     worst = partial_search.sort_values(of.BIAS, key=abs).iloc[-1]
-    n_subdomains = partial_search.groupby(of.ATTRIBUTE)[of.VISITED].sum().max()
+    n_subdomains = partial_search.groupby(of.NAMED_ATTRIBUTE)[N_VISITED].sum().max()
     error = f"{100 * abs(worst[of.BIAS]):.0f} points too {'low' if worst[of.BIAS] < 0 else 'high'}"
     model_error = f"{100 * of_model[of.BIAS].abs().max():.0f} points"
-    value = f"{worst[of.ATTRIBUTE]}: {worst[of.VALUE]}"
+    value = f"{worst[of.NAMED_ATTRIBUTE]}: {worst[of.VALUE]}"
     estimate = f"a search of {n_subdomains:,} subdomains by {policy} puts {value} {error}"
     return f"{estimate}; its model, averaged over all subdomains, is off by at most {model_error}"
 
@@ -194,28 +195,30 @@ def agreement_statements(agreement: pd.DataFrame) -> Iterator[Statement]:
     a and b agree on which conditions are hard: rank correlation +0.60 [+0.50, +0.70] over 90 subdomains; \
 their worst tenths share 40 %, by chance 10 %.
     """
-    known = agreement.dropna(subset=of.RHO)
+    known = agreement.dropna(subset=of.AGREEMENT_RHO)
     pairs = known.assign(**{PAIR: known[of.SEARCH] + " and " + known["compared"]})
     for line in pairs.to_dict("records"):
-        if pd.isna(line[of.RHO.low]):
+        if pd.isna(line[of.AGREEMENT_RHO.low]):
             agree = "may or may not agree (no interval)"
-        elif line[of.RHO.low] > 0:
+        elif line[of.AGREEMENT_RHO.low] > 0:
             agree = "agree"
-        elif line[of.RHO.high] < 0:
+        elif line[of.AGREEMENT_RHO.high] < 0:
             agree = "disagree"
         else:
             agree = "do not significantly agree"
 
-        rho = f"rank correlation {interval(line, of.RHO)} over {line[of.VISITED]:,} subdomains"
+        rho = f"rank correlation {interval(line, of.AGREEMENT_RHO)} over {line[N_VISITED]:,} subdomains"
         overlap = f"their worst tenths share {_percent(line, of.OVERLAP)}, by chance {100 * line['chance']:.0f} %"
         sentence = f"{line[PAIR]} {agree} on which conditions are hard: {rho}; {overlap}."
-        yield Statement(sentence, small.dots(pairs, PAIR, of.RHO, (PAIR, *with_interval(of.RHO)), line=0.0))
+        yield Statement(
+            sentence, small.dots(pairs, PAIR, of.AGREEMENT_RHO, (PAIR, *with_interval(of.AGREEMENT_RHO)), line=0.0)
+        )
 
 
 def runs_statements(runs: pd.DataFrame) -> Iterator[Statement]:
     """How far each search came, where accuracy is lowest, and what its means and its policy's model are worth."""
     for line in runs.to_dict("records"):
-        search, n_visited, n_subdomains = line[of.SEARCH], line[of.VISITED], line[of.N_SUBDOMAINS]
+        search, n_visited, n_subdomains = line[of.SEARCH], line[N_VISITED], line[N_SUBDOMAINS]
         visited = f"{n_visited:,} of {n_subdomains:,} subdomains {'was' if n_visited == 1 else 'were'} visited"
         yield Statement(f"{search}: {visited}; {_lowest_subdomain(line)}.")
 
@@ -223,9 +226,9 @@ def runs_statements(runs: pd.DataFrame) -> Iterator[Statement]:
         if n_visited < n_subdomains and is_guided:
             why = "because the policy looks for low ones"
             yield Statement(f"{search}: means of visited subdomains tend to be lower than those of the domain, {why}.")
-        if pd.notna(line[of.SKILL]) and line[of.SKILL] <= 0:
+        if pd.notna(line[of.SKILL_OVER_MEAN]) and line[of.SKILL_OVER_MEAN] <= 0:
             covered = "" if pd.isna(line["covering"]) else f"; {100 * line['covering']:.0f} % of choices only cover"
-            worth = f"predicts no better than the mean (explained variance {line[of.SKILL]:+.2f})"
+            worth = f"predicts no better than the mean (explained variance {line[of.SKILL_OVER_MEAN]:+.2f})"
             model = f"the model behind the policy {worth}, so it did not guide the search{covered}"
             yield Statement(f"{search}: {model}.")
 
@@ -233,9 +236,9 @@ def runs_statements(runs: pd.DataFrame) -> Iterator[Statement]:
 def _lowest_subdomain(line: Mapping[Any, Any]) -> str:
     """The lowest accuracy of a search, and of which conditions: those of one visited subdomain, or of several."""
     accuracy, conditions, shared_by = _percent(line, of.LOWEST), line[of.CONDITIONS], line[of.LOWEST_SHARED]
-    if line[of.VISITED] == 1:
+    if line[N_VISITED] == 1:
         return f"accuracy is {accuracy} for {conditions}"
-    if shared_by == line[of.VISITED]:
+    if shared_by == line[N_VISITED]:
         return f"accuracy is {accuracy} in each"
     if shared_by > 1:
         return f"accuracy is lowest, {accuracy}, for {shared_by:,} of them, {conditions} among them"
