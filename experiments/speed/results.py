@@ -15,6 +15,7 @@ from harness import machine, options, timed
 
 from fca.store import index, results
 from fca.store.columns import BASE
+from fca.store.damage import listing
 
 SAMPLE = {str: "some text of a usual length", int: 12, float: 0.9173, tuple: [1, 4, 5, 7, 9]}
 
@@ -28,7 +29,8 @@ def write_rows(folder, rows):
         place.mkdir(parents=True)
         drawn = {"classes": sorted(rng.sample(range(100), rng.randint(2, 10))), "top1": rng.random()}
         drawn |= {"finished": f"2026-01-{rng.randint(10, 28)}T00:00:00.000", "command": f"fca run seed={place.name}"}
-        (place / "row.json").write_text(json.dumps({**row, **drawn, "run_id": place.name}, indent=1))
+        content = listing(place, {**row, **drawn, "run_id": place.name}, schema="")
+        (place / "row.json").write_bytes(content)
 
 
 def by_hand(folder):

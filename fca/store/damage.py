@@ -2,7 +2,7 @@
 
 The row has a line for every file (name, bytes, xxh3_128 and, of an array, dtype and shape) and one for itself. To
 look at a run costs one read and a `stat` a file: only what changed later than the row is read and compared. A file is
-compared in any case when a process first reads it. A row of an earlier version lists none; then headers are looked at.
+compared in any case when a process first reads it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import NamedTuple
 from fca.store.columns import BASE, CLASSES, Row
 from fca.store.files import (
     PLACE,
+    SIGNED,
     DamagedFile,
     checksum,
     content_of,
@@ -66,10 +67,10 @@ class Entry(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A row that is whole, what it lists (None of an earlier version), its time, and its schema if it names one."""
+    """A row that is whole, what it lists, its time, and its schema if it names one."""
 
     row: Row
-    files: dict[str, Entry] | None
+    files: dict[str, Entry]
     mtime_ns: int
     schema: str | None
 
@@ -114,11 +115,11 @@ def read_row(folder: str | Path) -> Whole:
     if row["run_id"] != os.path.basename(folder):  # noqa: PTH119
         raise DamagedFile(path, f"is the row of run {row['run_id']:.40}")
     listed, schema = row.pop(FILES, None), row.pop(SCHEMA, None)
-    if not is_as_signed(content) or (listed is None and PLACE[:9] in content):
+    if listed is None and SIGNED not in content:
+        raise DamagedFile(path, "lists no files: written by an earlier version; repeat the command")
+    if listed is None or not is_as_signed(content):
         raise DamagedFile(path, "was altered")
     _check_kinds(path, row)
-    if listed is None:
-        return Whole(row, None, mtime_ns, None)
     try:
         parts = [line.split(" ") for line in listed[1:]]
         files = {name: Entry(int(size), digest) for name, size, digest, *_ in parts}
@@ -143,9 +144,7 @@ def problem_of(folder: str | Path) -> DamagedFile | None:
     try:
         whole = read_row(folder)
         noted = os.path.lexists(f"{folder}/{NOTE}")
-        if whole.files is None:
-            _look_at_unlisted(folder, whole.mtime_ns, noted)
-        for name, entry in (whole.files or {}).items():
+        for name, entry in whole.files.items():
             try:
                 _look_at(f"{folder}/{name}", entry, whole.mtime_ns, always=noted)
             except DamagedFile:
@@ -185,32 +184,18 @@ def _look_at(path: str, entry: Entry, written_ns: int, *, always: bool) -> None:
     remember(path)
 
 
-def _look_at_unlisted(folder: str | Path, written_ns: int, noted: bool) -> None:
-    """The same for a row of an earlier version, by the headers of its arrays and weights."""
-    for path in Path(folder).iterdir():
-        if is_listed(path.name) and (noted or path.stat().st_mtime_ns > written_ns):
-            check_header(path)
-    if noted:
-        with suppress(DamagedFile, FileNotFoundError):
-            name = read_object(f"{folder}/{NOTE}", file=str)["file"]
-            if is_listed(name) and Path(name).name == name:
-                check_header(Path(folder, name))
-
-
 def check_header(path: Path) -> None:
-    """Raise DamagedFile for a missing array, weights or JSON, or one of another length than its header promises."""
+    """Raise DamagedFile for weights (.safetensors) that are missing, or of another length than their header promises.
+
+    For those that no row lists yet.
+    """
     try:
-        if path.suffix == ".npy":
-            read_array(path)
-        elif path.suffix == ".json":
-            read_object(path)
-        else:
-            with opened(path) as file:
-                length = int.from_bytes(file.read(8), "little")
-                tensors = json.loads(file.read(min(length, path.stat().st_size)))
-            last = max((one["data_offsets"][1] for name, one in tensors.items() if name != "__metadata__"), default=0)
-            if path.stat().st_size != 8 + length + last:
-                raise DamagedFile(path, "is not as long as its header promises")
+        with opened(path) as file:
+            length = int.from_bytes(file.read(8), "little")
+            tensors = json.loads(file.read(min(length, path.stat().st_size)))
+        ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
+        if path.stat().st_size != 8 + length + max(ends, default=0):
+            raise DamagedFile(path, "is not as long as its header promises")
     except FileNotFoundError:
         raise DamagedFile(path, "is missing") from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -228,7 +213,7 @@ def compare(path: Path) -> None:
         whole = read_row(path.parent)
     except FileNotFoundError:  # the run is still at work
         return
-    if whole.files and path.name in whole.files:
+    if path.name in whole.files:
         _look_at(str(path), whole.files[path.name], whole.mtime_ns, always=True)
 
 

@@ -29,8 +29,8 @@ import pyarrow.parquet as pq
 import xxhash
 import yaml
 
-_SIGNED = b"xxh3_128="  # before the checksum of a file inside it
-PLACE = _SIGNED + b"0" * 32
+SIGNED = b"xxh3_128="  # before the checksum of a file inside it
+PLACE = SIGNED + b"0" * 32
 MACHINE_IN_NEED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ETIMEDOUT, errno.ESTALE)
 """Errors that pass, and are no fault of a file."""
 
@@ -315,7 +315,7 @@ def read_array(path: Path) -> np.ndarray:
 def read_frame(path: Path, about: str = "") -> pd.DataFrame:
     """A frame that `write_frame` wrote with the same `about`: what it is, so that another one is not taken for it.
 
-    Raises DamagedFile for anything else, and if it is missing. One that an earlier version wrote has no signature.
+    Raises DamagedFile for anything else, and if it is missing.
     """
     try:
         content = content_of(path)
@@ -373,13 +373,13 @@ def _damage(path: str | Path) -> Iterator[None]:
 
 def signed(content: bytes, about: str = "") -> bytes:
     """A file's content with its own checksum where it has PLACE.    about: what it is, which is signed with it."""
-    return content.replace(PLACE, _SIGNED + xxhash.xxh3_128_hexdigest(content + about.encode()).encode())
+    return content.replace(PLACE, SIGNED + xxhash.xxh3_128_hexdigest(content + about.encode()).encode())
 
 
 def is_as_signed(content: bytes, about: str = "") -> bool:
-    """Whether a content is as it was signed; True for one without a signature."""
-    _, mark, end = content.rpartition(_SIGNED)
-    return not mark or signed(content.replace(mark + end[:32], PLACE), about) == content
+    """Whether a content is as it was signed; False for one without a signature."""
+    _, mark, end = content.rpartition(SIGNED)
+    return bool(mark) and signed(content.replace(mark + end[:32], PLACE), about) == content
 
 
 def _refuse(constant: str) -> None:

@@ -190,5 +190,5 @@ def _series(column: pa.ChunkedArray, kind: type | None) -> pd.Series:
         kind = kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object
     try:
         return pd.Series(values, dtype=_PANDAS.get(kind, "object"))
-    except (TypeError, ValueError, OverflowError):  # an older version had another kind in this column
+    except (TypeError, ValueError, OverflowError):  # beyond 64 bits; or a fraction among whole numbers, from elsewhere
         return pd.Series(list(values), dtype="object")

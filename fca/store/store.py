@@ -188,8 +188,7 @@ class Store:
 
     def has_array(self, run_id: str, name: str) -> bool:
         """Whether a finished run kept an array of this name."""
-        files = damage.read_row(self.folder(run_id)).files
-        return f"{name}.npy" in files if files is not None else (self.folder(run_id) / f"{name}.npy").exists()
+        return f"{name}.npy" in damage.read_row(self.folder(run_id)).files
 
     def array(self, run_id: str, name: str, lines: int | None = None) -> np.ndarray:
         """A run's array, memory-mapped. Raises DamagedFile for one that is not as it was written.

@@ -1,6 +1,5 @@
 """The index of rows: whatever state it is in, the frame is the one that the row files alone give."""
 
-import json
 import os
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from fca.store import Store, index, results
 from fca.store.columns import BASE
 from fca.store.index import INDEX
+from tests.support.stored_rows import put_row
 
 ROWS = {
     "a" * 12: {
@@ -37,9 +37,7 @@ def outputs(tmp_path, monkeypatch):
 
 
 def put(outputs, run_id, row):
-    folder = outputs / "runs" / run_id
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "row.json").write_text(json.dumps({"run_id": run_id, **row}))
+    return put_row(outputs, {"run_id": run_id, **row})
 
 
 def read(outputs, monkeypatch):
@@ -78,6 +76,11 @@ def test_kinds_come_from_the_declaration_else_from_the_values(outputs, monkeypat
     assert frame["model"].isna().all()
 
 
+def test_a_fraction_among_whole_numbers_in_a_row_from_elsewhere_stops_no_reader(outputs, monkeypatch):
+    put(outputs, "f" * 12, {"task": "train", "ncl": 2.5, "finished": "2026-01-04"})
+    assert read(outputs, monkeypatch)["ncl"].dropna().tolist() == [2, 5, 2.5]
+
+
 def test_rows_come_in_the_order_they_finished(outputs, monkeypatch):
     order = ["d" * 12, "e" * 12, "b" * 12, "a" * 12, "c" * 12]
     assert read(outputs, monkeypatch)["run_id"].tolist() == order, "from the rows"
@@ -105,9 +108,10 @@ def change_a_row_in_place(outputs):
 
 
 def change_a_row_but_not_its_size(outputs):
-    path = outputs / "runs" / ("a" * 12) / "row.json"
-    path.write_text(path.read_text().replace('"ncl": 5', '"ncl": 7'))
-    later = path.stat().st_mtime_ns + 10**7
+    before = (outputs / "runs" / ("a" * 12) / "row.json").stat()
+    path = put(outputs, "a" * 12, {**ROWS["a" * 12], "ncl": 7})
+    assert path.stat().st_size == before.st_size
+    later = before.st_mtime_ns + 10**7
     os.utime(path, ns=(later, later))
 
 

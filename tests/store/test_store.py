@@ -157,6 +157,38 @@ def test_a_signed_row_with_values_that_its_columns_cannot_have_is_left_out(store
     assert damaged.problem.endswith(f"as {next(iter(odd))}")
 
 
+def test_a_row_that_lists_no_files_is_damaged_with_the_reason(store):
+    path = store.folder(written(store)) / "row.json"
+    row = json.loads(path.read_text())
+    del row["files"]
+    path.write_text(json.dumps(row))
+
+    assert store.state(ROW["run_id"]) is State.DAMAGED
+    assert store.rows().empty
+    [damaged] = store.damaged()
+    assert damaged.path == path
+    assert damaged.problem == "lists no files: written by an earlier version; repeat the command"
+
+
+def test_a_row_without_its_checksum_was_altered(store):
+    path = store.folder(written(store)) / "row.json"
+    row = json.loads(path.read_text())
+    path.write_text(json.dumps({**row, "files": ["pred.npy 3 0"]}))
+
+    [damaged] = store.damaged()
+    assert damaged.problem == "was altered"
+
+
+def test_a_table_without_its_checksum_is_no_table_of_the_store(store):
+    table = Table("gap", "?", "source", pd.DataFrame({"a": [1]}), {}, ())
+    folder = store.save(table)
+    assert store.saved_lines(folder.name)["a"].tolist() == [1]
+
+    table.frame.to_parquet(folder / "table.parquet")
+    with pytest.raises(DamagedFile, match="is another table, or was altered"):
+        store.saved_lines(folder.name)
+
+
 def test_a_full_disk_leaves_no_half_row(tmp_path):
     """A file-size limit of the kernel fails a write in the middle, as a full disk does."""
     code = f"""

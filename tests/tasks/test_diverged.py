@@ -1,6 +1,5 @@
 """A training that diverges has no accuracy, in any table, and nothing is made with its weights."""
 
-import json
 from dataclasses import replace
 from importlib import import_module
 
@@ -12,6 +11,7 @@ from fca.store import Store
 from fca.store.columns import HEADLINES
 from fca.types import FcaError
 from tests.conftest import SMALL
+from tests.support.stored_rows import put_row
 
 HOPELESS = ["subset.ncl=2", "recipe.lr=1e38", "recipe.optimiser=sgd", "recipe.grad_clip=0", *SMALL]
 
@@ -74,9 +74,7 @@ def test_predictions_with_weights_of_a_diverged_training_and_their_scores_are_ma
         {"run_id": other, "task": "train", "top1": 0.7, "weights": f"{train}/best"},
     ]
     for row in rows:
-        folder = store.folder(row["run_id"])
-        folder.mkdir(parents=True)
-        (folder / "row.json").write_text(json.dumps(row))
+        put_row(tmp_path, row)
     frame = store.rows().set_index("run_id")
     assert frame["flag"].eq("diverged").to_dict() == {train: True, predict: True, score: True, other: False}
     assert frame[[*HEADLINES]].notna().sum(axis=1).to_dict() == {train: 0, predict: 0, score: 0, other: 1}
@@ -87,9 +85,7 @@ def test_predictions_with_weights_of_a_diverged_training_and_their_scores_are_ma
 def test_rows_from_elsewhere_that_lead_round_in_a_circle_are_no_diverged_ones(tmp_path):
     store = Store(tmp_path)
     for run_id, parent in (("a" * 12, "b" * 12), ("b" * 12, "a" * 12)):
-        store.folder(run_id).mkdir(parents=True)
-        row = {"run_id": run_id, "task": "predict", "parent": parent, "top1_open": 0.5}
-        (store.folder(run_id) / "row.json").write_text(json.dumps(row))
+        put_row(tmp_path, {"run_id": run_id, "task": "predict", "parent": parent, "top1_open": 0.5})
     assert store.row("a" * 12)["top1_open"] == 0.5
     assert store.rows()["flag"].isna().all()
 
