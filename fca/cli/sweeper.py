@@ -41,9 +41,8 @@ from fca.plugins import use_plugins
 from fca.progress import Lines, on_terminal
 from fca.store import ENDED_EARLY, SETTLED, State, Store, claims
 from fca.store.claims import repeating
-from fca.store.columns import FLAG, Row
+from fca.store.columns import FLAG
 from fca.store.diverged import DIVERGED
-from fca.store.files import DamagedFile
 from fca.subset import NoSuchSubset
 from fca.types import FcaError, Run, listed
 
@@ -99,7 +98,7 @@ def progress(
                     working_for[run_id] = time.time() - claim.get("started", time.time())
                 if state in SETTLED:
                     waiting.discard(run_id)
-                    row = _row(store, run_id) if state is State.DONE else None
+                    row = store.row_if_whole(run_id) if state is State.DONE else None
                     pace.finish(run_id, None if row is None else seconds_of(row))
                     if row is not None and row.get(FLAG) == DIVERGED:
                         never.update(_descendants(run_id, children))
@@ -126,14 +125,6 @@ def progress(
         finally:
             working = False
             look()
-
-
-def _row(store: Store, run_id: str) -> Row | None:
-    """The row of a finished run; None for one that somebody removes meanwhile."""
-    try:
-        return store.row(run_id)
-    except (FcaError, DamagedFile):
-        return None
 
 
 def _descendants(run_id: str, children: Mapping[str | None, Sequence[str]]) -> Iterator[str]:

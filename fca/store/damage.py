@@ -24,6 +24,7 @@ from fca.store.files import (
     DamagedFile,
     checksum,
     content_of,
+    if_whole,
     is_as_signed,
     opened,
     parsed,
@@ -160,7 +161,7 @@ def problem_of(folder: str | Path) -> DamagedFile | None:
 
 def removed(folder: str | Path) -> dict[str, str]:
     """The weights of a run that were removed on purpose -> why."""
-    with suppress(FileNotFoundError, DamagedFile):
+    with if_whole():
         record = read_object(f"{folder}/{REMOVED}", files=list, why=str)
         return {name: record["why"] for name in map(str, record["files"]) if name.endswith(".safetensors")}
     return {}

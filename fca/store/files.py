@@ -29,6 +29,8 @@ import pyarrow.parquet as pq
 import xxhash
 import yaml
 
+from fca.types import FcaError
+
 SIGNED = b"xxh3_128="  # before the checksum of a file inside it
 PLACE = SIGNED + b"0" * 32
 MACHINE_IN_NEED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ETIMEDOUT, errno.ESTALE)
@@ -70,6 +72,18 @@ def if_whole() -> Iterator[None]:
     """Leave the body where a file of the store that it reads is missing or damaged: what it is for does without."""
     with suppress(DamagedFile, OSError):
         yield
+
+
+@contextmanager
+def refused_if_damaged(key: str, value: object, allowed: str, step: str) -> Iterator[None]:
+    """Raise FcaError where a file that the body reads is missing or damaged: the user named it, and learns the reason.
+
+    allowed: what the file should be; the reason follows it.
+    """
+    try:
+        yield
+    except (DamagedFile, FileNotFoundError, IsADirectoryError) as error:
+        raise FcaError(key, value, f"{allowed}: {error}", step) from error
 
 
 def part_of(path: Path) -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fca.store.files import DamagedFile, content_of, parsed, write_text
+from fca.store.files import DamagedFile, content_of, if_whole, parsed, write_text
 from fca.types import Column
 
 FOLDER = "schemas"
@@ -82,10 +82,9 @@ def known_columns(outputs: Path) -> Iterator[Column]:
     """The columns of all schemas of a store, each name once; a schema that is damaged is passed over."""
     names: set[str] = set()
     for path in sorted((outputs / FOLDER).glob("*.json")):
-        try:
+        columns: tuple[Column, ...] = ()
+        with if_whole():  # what it describes is there all the same
             columns = read_schema(outputs, path.stem)
-        except DamagedFile:  # what it describes is there all the same
-            continue
         for column in columns:
             if column not in names:
                 names.add(str(column))

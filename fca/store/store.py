@@ -158,12 +158,17 @@ class Store:
             raise FcaError("run_id", run_id, f"a finished run in {self.outputs}", "list them: fca results") from None
         return without_accuracy(row) if self._is_of_diverged(row) else row
 
+    def row_if_whole(self, run_id: str) -> Row | None:
+        """One finished run; None where there is none, or its row is damaged, which `damaged` lists."""
+        with suppress(FcaError, DamagedFile):
+            return self.row(run_id)
+        return None
+
     def has_diverged(self, run_id: str) -> bool:
         """Whether a finished run is a training that diverged, or was made with the weights of one."""
-        try:
+        with if_whole():
             return self._is_of_diverged(row_of(self.folder(run_id)))
-        except (FileNotFoundError, DamagedFile):
-            return False
+        return False
 
     def _is_of_diverged(self, row: Row) -> bool:
         passed: set[str] = set()
@@ -172,10 +177,10 @@ class Store:
             if source is None or source in passed or not damage.is_run_id(source):
                 return False
             passed.add(source)  # rows from elsewhere may lead round in a circle
-            try:
+            with if_whole():
                 row = row_of(self.folder(source))
-            except (FileNotFoundError, DamagedFile):
-                return False
+                continue
+            return False
         return True
 
     def rows(self, query: str | None = None) -> pd.DataFrame:
@@ -289,7 +294,7 @@ class Store:
         Label categories are in class order.
         """
         path = self.outputs / "items" / f"{data.fingerprint}.parquet"
-        with suppress(DamagedFile):
+        with if_whole():
             if not damage.was_whole(path):
                 if self.items(data.fingerprint)["image_id"].tolist() != data.items["image_id"].tolist():
                     raise DamagedFile(path, "lists other images")
@@ -315,12 +320,9 @@ class Store:
     def columns_of_table(self, about: Mapping[str, Any]) -> tuple[Column, ...]:
         """The columns of a saved table, of which `about` is table.json; none where it names no schema that is whole."""
         schema = about.get(SCHEMA)
-        if not isinstance(schema, str):
-            return ()
-        try:
-            return read_schema(self.outputs, schema)
-        except DamagedFile:  # the table itself is there
-            return ()
+        with if_whole():  # the table itself is there
+            return read_schema(self.outputs, schema) if isinstance(schema, str) else ()
+        return ()
 
     def saved_tables(self) -> dict[str, dict[str, Any]]:
         """Id -> name, parameters, runs and so on of every saved table; one whose description is damaged is none."""
@@ -330,9 +332,17 @@ class Store:
                 described[path.parent.name] = read_object(path, name=str, parameters=dict, runs=list)
         return described
 
-    def saved_lines(self, table_id: str) -> pd.DataFrame:
-        """The lines of a saved table. Raises DamagedFile for one that is not as it was written."""
-        return read_frame(self.outputs / "tables" / table_id / "table.parquet", table_id)
+    def saved_lines(self, table_id: str, columns: Iterable[str] | None = None) -> pd.DataFrame:
+        """The lines of a saved table. Raises DamagedFile for one that is not as it was written, or lacks a column.
+
+        columns: those to read; None: all.
+        """
+        path = self.outputs / "tables" / table_id / "table.parquet"
+        frame = read_frame(path, table_id)
+        wanted = list(frame.columns.astype(str) if columns is None else columns)
+        if lacking := [name for name in wanted if name not in frame]:
+            raise DamagedFile(path, f"has no column {', '.join(lacking)}: save it again")
+        return frame[wanted]
 
     def save(self, table: Table) -> Path:
         """Save an analysis' table under an id of its name, its parameters and the runs it read; returns its folder."""

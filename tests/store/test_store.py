@@ -183,6 +183,8 @@ def test_a_table_without_its_checksum_is_no_table_of_the_store(store):
     table = Table("gap", "?", "source", pd.DataFrame({"a": [1]}), {}, ())
     folder = store.save(table)
     assert store.saved_lines(folder.name)["a"].tolist() == [1]
+    with pytest.raises(DamagedFile, match="has no column b: save it again"):
+        store.saved_lines(folder.name, ["a", "b"])
 
     table.frame.to_parquet(folder / "table.parquet")
     with pytest.raises(DamagedFile, match="is another table, or was altered"):

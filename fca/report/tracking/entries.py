@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,8 +19,7 @@ import pandas as pd
 from fca.store import Store
 from fca.store.columns import RECIPE, Row
 from fca.store.damage import FITTED, is_run_id
-from fca.store.files import DamagedFile, content_of, read_object, read_yaml
-from fca.types import FcaError
+from fca.store.files import content_of, if_whole, read_object, read_yaml
 
 CONFIG = "config.yaml"
 _NAMES = {  # group of the command line -> columns of rows -> keys of that group, and a few beside these
@@ -117,7 +115,7 @@ class Entry:
     def history(self) -> list[dict[str, Any]]:
         """The figures of every epoch of a training, as `fitted.json` has them; `step` is the optimiser's."""
         row, lines = self.head, list[dict[str, Any]]()
-        with suppress(DamagedFile, FileNotFoundError):
+        with if_whole():
             fitted = read_object(self.store.folder(row["run_id"]) / FITTED, history=list)
             batches = -(-row.get("n_train", 1) // row.get("recipe_batch_size", 1)) * row.get("recipe_passes", 1)
             for epoch, figures in enumerate(fitted["history"]):
@@ -134,10 +132,10 @@ def entry_id(row: Row, store: Store) -> str:
         above = row.get("parent") or (weights if "/" in str(row.get("weights", "")) else "")
         if above in seen or not is_run_id(str(above)):
             break
-        try:
-            row = store.row(above)
-        except (FcaError, DamagedFile):  # it was removed, or is in another store
+        row_above = store.row_if_whole(above)
+        if row_above is None:  # it was removed, or is in another store
             break
+        row = row_above
         seen.add(above)
     return _of_model_and_data(row, store) if row["task"] == "predict" else str(row["run_id"])
 
@@ -145,7 +143,7 @@ def entry_id(row: Row, store: Store) -> str:
 def _of_model_and_data(row: Row, store: Store) -> str:
     """What all predictions of a model's weights on a split of a data set share."""
     model: Any = None
-    with suppress(DamagedFile, FileNotFoundError):
+    with if_whole():
         model = read_yaml(store.folder(row["run_id"]) / CONFIG).get("model")
     known = {n: row.get(n) for n in ("fingerprint", "split", "model", "weights", "zero_shot_classes", "input_size")}
     text = json.dumps([known, model], sort_keys=True, default=str)
@@ -156,8 +154,9 @@ def entry_with(identity: str, rows: Iterable[Row], store: Store) -> Entry:
     """The entry of these rows, of which those given twice count once; its head is the training or clean prediction."""
     known = {row["run_id"]: row for row in rows}
     if identity not in known and is_run_id(identity):
-        with suppress(FcaError, DamagedFile):
-            known[identity] = store.row(identity)
+        training = store.row_if_whole(identity)
+        if training is not None:
+            known[identity] = training
 
     def order(row: Row) -> tuple[Any, ...]:
         clean = all(row.get(name, usual) == usual for name, usual in USUAL.items())
@@ -178,7 +177,7 @@ def config_of(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def typed_of(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a run without secrets; empty where its file is missing or damaged."""
-    with suppress(DamagedFile, FileNotFoundError):
+    with if_whole():
         return cleaned(read_yaml(store.folder(row["run_id"]) / CONFIG), targets=True)
     return {}
 
@@ -233,7 +232,7 @@ def command_of(store: Store, row: Mapping[str, Any]) -> str:
     """The command of a run; of one that is under way, the first line of its configuration."""
     if "command" in row:
         return str(row["command"])
-    with suppress(DamagedFile, FileNotFoundError):
+    with if_whole():
         first = content_of(store.folder(row["run_id"]) / CONFIG).decode(errors="replace").partition("\n")[0]
         return first.removeprefix("# ") if first.startswith("# ") else ""
     return ""

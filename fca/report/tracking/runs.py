@@ -36,9 +36,9 @@ from fca.report.tracking.settings import ignore_local_settings
 from fca.report.tracking.tables import as_table, chart_of, report_id, scalars
 from fca.store import Store
 from fca.store.columns import Row
-from fca.store.files import DamagedFile, read_object, write_json
+from fca.store.files import if_whole, read_object, write_json
 from fca.torchvision_ops import before_lightning
-from fca.types import FcaError, Run, Table, check_choice, without_password
+from fca.types import Run, Table, check_choice, without_password
 
 if TYPE_CHECKING:
     import wandb
@@ -170,7 +170,7 @@ class WandbTracker:
 
     def held(self, identity: str) -> dict[str, str]:
         """The rows that an entry holds, run_id -> when it was written; empty where there is no record."""
-        with suppress(DamagedFile, FileNotFoundError):
+        with if_whole():
             return read_object(self.record(identity), rows=dict)["rows"]
         return {}
 
@@ -210,10 +210,8 @@ class WandbTracker:
 
     def entry(self, identity: str, rows: Iterable[Row]) -> Entry:
         """The entry of these rows and of those that it holds already."""
-        before = []
-        for run_id in self.held(identity):
-            with suppress(FcaError, DamagedFile):
-                before.append(self.store.row(run_id))
+        held = map(self.store.row_if_whole, self.held(identity))
+        before = [row for row in held if row is not None]
         return entry_with(identity, [*before, *rows], self.store)
 
     def _artifacts(self, entry: Entry) -> Iterator[wandb.Artifact]:

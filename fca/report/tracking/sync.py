@@ -19,8 +19,7 @@ from fca.report.tracking.entries import Entry, entry_id
 from fca.report.tracking.runs import SYNCED, WandbTracker
 from fca.store import claims
 from fca.store.columns import Row
-from fca.store.files import DamagedFile, open_to_append
-from fca.types import FcaError
+from fca.store.files import open_to_append
 
 AT_ONCE = 500  # runs that one process of W&B's is given
 ROUNDS = 5  # without a single run sent, then the rest is left
@@ -37,8 +36,8 @@ def missing(tracker: WandbTracker) -> list[Entry]:
     rows, found = tracker.store.rows()[["run_id", "finished"]].fillna(""), dict[str, list[Row]]()
     for run_id, finished in rows.itertuples(index=False):
         if held.get(run_id) != finished:
-            with suppress(FcaError, DamagedFile):  # it was removed, or is damaged; fca status shows that
-                row = tracker.store.row(run_id)
+            row = tracker.store.row_if_whole(run_id)
+            if row is not None:
                 found.setdefault(entry_id(row, tracker.store), []).append(row)
     return [tracker.entry(identity, members) for identity, members in found.items()]
 

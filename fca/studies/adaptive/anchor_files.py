@@ -21,7 +21,7 @@ from fca.allowed import fits
 from fca.stats.adaptive import Anchors
 from fca.stats.intervals import FRACTION, Estimated, mean_with_interval
 from fca.stats.irt import MODELS, ItemBank
-from fca.store.files import DamagedFile, read_object, write_json
+from fca.store.files import read_object, refused_if_damaged, write_json
 from fca.studies.not_estimable import log_not_estimable
 from fca.studies.responses import Responses, read_responses
 from fca.types import FcaError
@@ -130,10 +130,8 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
         names, anchors = read_anchors("anchors.json")
         accuracy, low, high = anchors.estimate(np.array([[right[name] for name in names]]))[0]
     """
-    try:
+    with refused_if_damaged("anchors", path, "a file of fca anchors", STEP):
         content = read_object(Path(path).expanduser(), **KINDS)
-    except (DamagedFile, FileNotFoundError, IsADirectoryError) as error:
-        raise FcaError("anchors", path, f"a file of fca anchors: {error}", STEP) from error
     if content["fca_anchors"] != FORMAT:
         raise FcaError("anchors", f"{path}, of format {content['fca_anchors']}", f"format {FORMAT}", "take a newer fca")
     names, at, pool = content["items"], content["positions"], content["pool"]

@@ -8,8 +8,7 @@ what is read of one is numbers and names, each checked.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from fca.allowed import fits
 from fca.identity import file_sha256
 from fca.stats.irt import MODELS
 from fca.store import State, Store
-from fca.store.files import DamagedFile, read_frame, read_object, write_json
+from fca.store.files import if_whole, read_object, refused_if_damaged, write_json
 from fca.studies.irt.irt import IRT_ABILITIES, IRT_FITS, IRT_ITEMS, fit_name
 from fca.types import FcaError
 
@@ -70,12 +69,9 @@ def read_bank(store: Store, bank: str) -> pd.DataFrame:
     """
     if _is_file(bank):
         return _items_of(bank, _content(bank)["items"])
-    folder = store.outputs / "tables"
-    _about(folder, bank)
-    try:
-        return read_frame(folder / bank / "table.parquet", bank)[list(IRT_ITEMS.columns)]
-    except (DamagedFile, KeyError) as error:
-        raise FcaError("bank", bank, f"a whole table: {error}", "save it again: fca analyse") from error
+    _about(store, bank)
+    with refused_if_damaged("bank", bank, "a whole table", "save it again: fca analyse"):
+        return store.saved_lines(bank, IRT_ITEMS.columns)
 
 
 def origin_of(store: Store, bank: str) -> Origin:
@@ -83,7 +79,7 @@ def origin_of(store: Store, bank: str) -> Origin:
     if _is_file(bank):
         content = _content(bank)
         return Origin(tuple(content["runs"]), content["fingerprints"], content["not_estimable"])
-    about = _about(store.outputs / "tables", bank)
+    about = _about(store, bank)
     runs = tuple(about["runs"])
     # rows one by one: `store.rows` may write the index of all rows, and only readers may do that
     rows = [store.row(run_id) for run_id in runs if store.state(run_id) is State.DONE]
@@ -99,9 +95,8 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
 
     Raises FcaError for an id that is no bank, and where the tables beside it (subjects, held-out score) are gone.
     """
-    folder = store.outputs / "tables"
-    items, about = read_bank(store, table_id), _about(folder, table_id)
-    beside = {spec: _beside(folder, about, spec.name) for spec in (IRT_ABILITIES, IRT_FITS)}
+    items, about = read_bank(store, table_id), _about(store, table_id)
+    beside = {spec: _beside(store, about, spec.name) for spec in (IRT_ABILITIES, IRT_FITS)}
     subjects = beside[IRT_ABILITIES][["dataset", "corruption", "subject", "model", "snapshot", "top1"]]
     origin = origin_of(store, table_id)
     kept = ("model", "calibration", "compat", "seed", "trait", "answers")
@@ -125,18 +120,17 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
 
 def saved_banks(store: Store) -> dict[str, dict[str, Any]]:
     """The saved tables `irt_items`: id -> what table.json has."""
-    return {found: table for found, table in _saved(store.outputs / "tables") if table["name"] == IRT_ITEMS.name}
+    return {found: table for found, table in store.saved_tables().items() if table["name"] == IRT_ITEMS.name}
 
 
 def _is_file(bank: str) -> bool:
     return Path(bank).expanduser().is_file()
 
 
-def _about(folder: Path, table_id: str) -> dict[str, Any]:
+def _about(store: Store, table_id: str) -> dict[str, Any]:
     """The description of a saved bank; see `read_bank` for what is refused."""
-    about = dict(_saved(folder))
-    banks = [found for found, table in about.items() if table["name"] == IRT_ITEMS.name]
-    if (folder / table_id / "table.json").exists() and table_id not in about:
+    about, banks = store.saved_tables(), saved_banks(store)
+    if (store.outputs / "tables" / table_id / "table.json").exists() and table_id not in about:
         raise FcaError("bank", table_id, "a table whose table.json is whole", "save it again: fca analyse")
     if table_id not in banks:
         value = f"{table_id}, a table {about[table_id]['name']}" if table_id in about else table_id
@@ -148,28 +142,19 @@ def _about(folder: Path, table_id: str) -> dict[str, Any]:
     return about[table_id]
 
 
-def _saved(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The id and the description of every saved table; those that are damaged are no tables."""
-    for path in sorted(folder.glob("*/table.json")):
-        with suppress(DamagedFile):
-            yield path.parent.name, read_object(path, name=str, parameters=dict, runs=list)
-
-
-def _beside(folder: Path, about: Mapping[str, Any], name: str) -> pd.DataFrame:
+def _beside(store: Store, about: Mapping[str, Any], name: str) -> pd.DataFrame:
     """The table of this name that the same analysis saved."""
-    for table_id, other in _saved(folder):
+    for table_id, other in store.saved_tables().items():
         if other["name"] == name and other["parameters"] == about["parameters"] and other["runs"] == about["runs"]:
-            with suppress(DamagedFile):
-                return read_frame(folder / table_id / "table.parquet", table_id)
+            with if_whole():
+                return store.saved_lines(table_id)
     raise FcaError(f"table {name} of this bank", "missing", "the one saved with it", "fca analyse analysis=irt again")
 
 
 def _content(bank: str) -> dict[str, Any]:
     """What a file of a bank has. Raises FcaError for one that is damaged or something else."""
-    try:
+    with refused_if_damaged("bank", bank, "a file of fca bank", STEP):
         content = read_object(Path(bank).expanduser(), **KINDS)
-    except (DamagedFile, FileNotFoundError) as error:
-        raise FcaError("bank", bank, f"a file of fca bank: {error}", STEP) from error
     if content["fca_bank"] != FORMAT:
         raise FcaError("bank", f"{bank}, of format {content['fca_bank']}", f"format {FORMAT}", "take a newer fca")
     if not (fits(content["runs"], list[str]) and fits(content["fingerprints"], dict[str, list[str]])):

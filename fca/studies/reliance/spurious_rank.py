@@ -22,7 +22,7 @@ from fca.stats.comparison import paired_interval
 from fca.stats.intervals import SIGNED_FRACTION, mean_with_interval, wilson
 from fca.store import Store
 from fca.store.columns import ADAPTATION, Row
-from fca.store.files import DamagedFile
+from fca.store.files import refused_if_damaged
 from fca.studies.predictions import predictions
 from fca.studies.rows import every_row, narrowed, records, require
 from fca.studies.table import (
@@ -267,7 +267,5 @@ def _saved(store: Store, table_id: str) -> pd.DataFrame:
         known = ", ".join(found for found, name in names.items() if name == SPURIOUS_RANKS.name) or "none yet"
         value = f"{table_id}, a table {names[table_id]}" if table_id in names else table_id
         raise FcaError("adaptation.ranks", value, f"a saved table spurious_ranks: {known}", STEP)
-    try:
-        return store.saved_lines(table_id)[list(SPURIOUS_RANKS.columns)]
-    except (DamagedFile, KeyError) as error:
-        raise FcaError("adaptation.ranks", table_id, f"a whole table: {error}", "save it again: fca analyse") from error
+    with refused_if_damaged("adaptation.ranks", table_id, "a whole table", "save it again: fca analyse"):
+        return store.saved_lines(table_id, SPURIOUS_RANKS.columns)
