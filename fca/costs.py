@@ -20,6 +20,7 @@ Matrix = Float[np.ndarray, "classes classes"]
 Probabilities = Float[np.ndarray, "images classes"]
 Labels = Integer[np.ndarray, " images"]
 PerImage = Float[np.ndarray, " images"]
+SHOWN = 10  # classes that a message names
 EQUAL = 1e-12  # of the largest cost: expected costs that differ by less are the same number, rounded
 FORM = "a CSV file: a header with the names of the classes that are answered, then a line for each true class"
 
@@ -177,8 +178,8 @@ def _cost(cell: Any, true: str, answered: str, file: str) -> float:
     return cost
 
 
-def _some(names: Sequence[str], most: int = 10) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
 class MeanCost(NamedTuple):

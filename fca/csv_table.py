@@ -84,13 +84,13 @@ def read_table(source: bytes | str | Path, name: str | Path, comments: bool = Fa
     return frame
 
 
-def read_lines(source: bytes | str | Path, name: str | Path, comments: bool = False) -> Lines:
+def read_lines(source: bytes | str | Path, name: str | Path) -> Lines:
     """A table line by line, where a frame of its columns would be too wide; see `read_table`.
 
     Names of columns are what is measured there, so they are taken to the letter, with their spaces; one that is not
     there is "". A cell may still have the apostrophe that `without_escape` removes.
     """
-    return _opened(source, name, comments).lines(spaced=False, named=str)
+    return _opened(source, name, comments=False).lines(spaced=False, named=str)
 
 
 def without_escape(text: str) -> str:

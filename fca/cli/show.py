@@ -21,6 +21,7 @@ from fca.types import FcaError
 if TYPE_CHECKING:
     from fca.cli.configure import Job
 
+CLASSES_SHOWN, FAILURES_SHOWN = 50, 5
 LINES = 40  # of a table that are shown; the file has all
 _EPOCH = re.compile(r" epoch (\d+): (.+)$", re.MULTILINE)  # what fca.training.loop writes into a run's log
 _PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")
@@ -170,12 +171,12 @@ def _numbers(store: Store, row: Row) -> Iterator[str]:
         yield f"  {name:{width}}  {number_with_interval(name, row):28} {meanings.get(name, '')}".rstrip()
 
 
-def _classes(store: Store, row: Row, most: int = 50) -> Iterator[str]:
+def _classes(store: Store, row: Row) -> Iterator[str]:
     """The keys of the classes of the run."""
     with if_whole(), suppress(KeyError, IndexError):
         keys = store.items(row["fingerprint"])["label"].cat.categories
-        shown = ", ".join(str(keys[label]) for label in row["classes"][:most])
-        yield f"  classes: {shown}{', ...' if len(row['classes']) > most else ''}"
+        shown = ", ".join(str(keys[label]) for label in row["classes"][:CLASSES_SHOWN])
+        yield f"  classes: {shown}{', ...' if len(row['classes']) > CLASSES_SHOWN else ''}"
 
 
 def _relatives(store: Store, row: Row) -> Iterator[str]:
@@ -270,7 +271,7 @@ def _finding(line: Mapping[Hashable, str]) -> str:
     return line["detail"]
 
 
-def show_failures(store: Store, runs: Iterable[str], most: int = 5) -> list[str]:
+def show_failures(store: Store, runs: Iterable[str]) -> list[str]:
     """Print the first of these runs that failed or were interrupted, with their commands, and how to go on.
 
     Returns all that failed or were interrupted.
@@ -279,13 +280,13 @@ def show_failures(store: Store, runs: Iterable[str], most: int = 5) -> list[str]
     failed = [run_id for run_id, state in states.items() if state is State.FAILED]
     interrupted = [run_id for run_id, state in states.items() if state is State.INTERRUPTED]
 
-    for run_id in [*failed[:most], *interrupted[:most]]:
+    for run_id in [*failed[:FAILURES_SHOWN], *interrupted[:FAILURES_SHOWN]]:
         record = store.error(run_id)
         line = f"{states[run_id].value} {run_id} ({record.get('task')}): {record['error']}\n  {record.get('command')}"
         print(printable(line, keep="\n"))
 
     if failed:
-        number = f"{len(failed)} failed; " if len(failed) > most else ""
+        number = f"{len(failed)} failed; " if len(failed) > FAILURES_SHOWN else ""
         print(f"{number}all of them: fca status    a sweep runs them again with sweep.retry=true")
     if interrupted:
         print(f"{len(interrupted)} interrupted; the same command goes on with them")

@@ -92,14 +92,14 @@ def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
 
 
-def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
+def sparkline(values: Sequence[float]) -> str:
     """A curve as bars from its lowest to its highest value; a long one by the means of equal parts.
 
     >>> sparkline([1.0, 2.0, 4.0, 8.0]), sparkline([3.0, 3.0])
     ('▁▂▄█', '▁▁')
     """
     size = len(values)
-    parts = [values[size * at // width : size * (at + 1) // width] for at in range(width)] if size > width else []
+    parts = [values[size * at // WIDTH : size * (at + 1) // WIDTH] for at in range(WIDTH)] if size > WIDTH else []
     means = [sum(part) / len(part) for part in parts] or list(values)
     low, span = min(means), (max(means) - min(means)) or 1.0
     return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in means)

@@ -26,7 +26,7 @@ PerModel = Float[np.ndarray, " models"]
 Draws = Float[np.ndarray, "draws models"]
 
 
-def accuracy_draws(correct: Correct, draws: int = DRAWS, seed: int = 0) -> Draws:
+def accuracy_draws(correct: Correct, draws: int = DRAWS) -> Draws:
     """Accuracies that agree with what was seen.
 
     correct: 1 right, 0 wrong, between them a share that an answer is worth.
@@ -36,7 +36,7 @@ def accuracy_draws(correct: Correct, draws: int = DRAWS, seed: int = 0) -> Draws
     (np.float64(0.9), np.float64(0.03))
     """
     models, images = correct.shape
-    rng = generator("decision", seed)
+    rng = generator("decision", 0)
     weights = rng.gamma(1.0, size=(draws, images))
     unseen_right, unseen_wrong = (rng.gamma(UNSEEN, size=(draws, models)) for _ in range(2))
     return (weights @ correct.T + unseen_right) / (weights.sum(axis=1, keepdims=True) + unseen_right + unseen_wrong)

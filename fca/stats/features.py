@@ -46,7 +46,7 @@ def sample_rows(labels: Labels, images: int = IMAGES, seed: int = SAMPLE_SEED) -
     return _drawn(labels, dict.fromkeys(classes.tolist(), share), seed)
 
 
-def representative_rows(labels: Labels, images: int, seed: int = SAMPLE_SEED) -> Integer[np.ndarray, " sampled"]:
+def representative_rows(labels: Labels, images: int) -> Integer[np.ndarray, " sampled"]:
     """Positions of about `images` images, of each class its share of them, in their order; all if there are no more.
 
     A mean over them estimates the mean over all images; one over `sample_rows` weighs all classes equally. A class
@@ -61,7 +61,7 @@ def representative_rows(labels: Labels, images: int, seed: int = SAMPLE_SEED) ->
     classes, counts = np.unique(labels, return_counts=True)
     fewest = max(2, min(RARE, images // len(classes)))
     share = np.maximum(images * counts // len(labels), fewest)
-    return _drawn(labels, dict(zip(classes.tolist(), share.tolist(), strict=True)), seed)
+    return _drawn(labels, dict(zip(classes.tolist(), share.tolist(), strict=True)), SAMPLE_SEED)
 
 
 def _drawn(labels: Labels, number_of_class: Mapping[int, int], seed: int) -> Integer[np.ndarray, " drawn"]:

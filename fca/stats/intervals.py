@@ -58,12 +58,12 @@ LOG = Scale(np.log, np.exp)  # of a ratio
 FISHER_Z = Scale(_fisher_z, np.tanh)  # of a correlation (Fisher 1921)
 
 
-def median_with_interval(values: Sequence[float], level: float = LEVEL) -> Estimated:
+def median_with_interval(values: Sequence[float]) -> Estimated:
     """The median, and the interval between two of the values that contains the true one, whatever they are drawn from.
 
     The k-th smallest of n is below the true median, and the k-th largest above it, but with probability
-    2 P(B < k), B ~ Binomial(n, 1/2); k is the largest for which that is at most 1 - level. Unknown for fewer than six
-    values at 95 %.    Raises ValueError without values.
+    2 P(B < k), B ~ Binomial(n, 1/2); k is the largest for which that is at most 5 %. Unknown for fewer than six
+    values.    Raises ValueError without values.
 
     >>> median_with_interval([5.0, 1.0, 2.0, 9.0, 4.0, 3.0, 8.0, 7.0, 6.0])
     Estimated(value=5.0, low=2.0, high=8.0)
@@ -72,7 +72,7 @@ def median_with_interval(values: Sequence[float], level: float = LEVEL) -> Estim
     if not n:
         raise ValueError("no values: there is no median")
     missed_below = bdtr(np.arange(n + 1), n, 0.5)  # P(B <= k)
-    k = int(np.searchsorted(missed_below, (1 - level) / 2))
+    k = int(np.searchsorted(missed_below, (1 - LEVEL) / 2))
     ends = (ordered[k - 1], ordered[n - k]) if k else NO_INTERVAL
     return Estimated(statistics.median(ordered), *ends)
 
@@ -98,9 +98,7 @@ def wilson(correct: float, n: float, level: float = LEVEL) -> tuple[float, float
     return low, high
 
 
-def balanced_accuracy(
-    correct: Num[np.ndarray, " classes"], images: Num[np.ndarray, " classes"], level: float = LEVEL
-) -> Estimated:
+def balanced_accuracy(correct: Num[np.ndarray, " classes"], images: Num[np.ndarray, " classes"]) -> Estimated:
     """The mean p over classes of their accuracies p_k, with its interval.
 
     Wilson's interval at p and an effective number of images n (Korn and Graubard 1998, for samples with strata): that
@@ -127,7 +125,7 @@ def balanced_accuracy(
         drawn = (correct + mean) / (images + 1)
         of_classes = float((drawn * (1 - drawn) / images).sum()) / len(images) ** 2
         effective = 1 / max(of_classes / (mean * (1 - mean)), if_equally_hard)
-    return Estimated(mean, *wilson(mean * effective, effective, level))
+    return Estimated(mean, *wilson(mean * effective, effective))
 
 
 def cluster_draws(clusters: int, seed: int = 0, resamples: int = RESAMPLES) -> Integer[np.ndarray, "draws clusters"]:
@@ -140,7 +138,7 @@ def cluster_draws(clusters: int, seed: int = 0, resamples: int = RESAMPLES) -> I
 
 
 def point_weights(
-    cluster: Integer[np.ndarray, " points"], seed: int = 0, resamples: int = RESAMPLES
+    cluster: Integer[np.ndarray, " points"], resamples: int = RESAMPLES
 ) -> Integer[np.ndarray, "resamples points"]:
     """Count of each point in each resample when whole clusters are drawn (points of one cluster come together).
 
@@ -153,7 +151,7 @@ def point_weights(
     clusters = int(cluster.max(initial=-1)) + 1
     if not clusters:
         return np.ones((resamples, len(cluster)), dtype=np.int64)
-    return np.where(cluster < 0, 1, cluster_draws(clusters, seed, resamples)[:, cluster])
+    return np.where(cluster < 0, 1, cluster_draws(clusters, 0, resamples)[:, cluster])
 
 
 def left_out_weights(cluster: Integer[np.ndarray, " points"]) -> Integer[np.ndarray, "clusters points"]:
@@ -184,8 +182,8 @@ def interval_over(what: str) -> str:
     return f"jackknife over {what} and Student's t, corrected for skewness (Hall 1992)"
 
 
-def widened(draws: int, level: float = LEVEL) -> float:
-    """The level whose percentile interval of a mean of so few draws covers the mean in about `level` of the cases.
+def widened(draws: int) -> float:
+    """The level whose percentile interval of a mean of so few draws covers the mean in about 95 % of the cases.
 
     2 Φ(t sqrt(k / (k - 1))) - 1 with Student's t of k - 1 degrees of freedom: Hesterberg's expanded percentiles (2015,
     Am. Stat. 69:371). Of ten normal draws the plain interval holds the mean in 90 to 92 %, this one in 94 %.
@@ -193,13 +191,11 @@ def widened(draws: int, level: float = LEVEL) -> float:
     >>> round(widened(10), 3), round(widened(1000), 3)
     (0.983, 0.95)
     """
-    half = float(stdtrit(draws - 1, 0.5 + level / 2)) * (draws / (draws - 1)) ** 0.5
+    half = float(stdtrit(draws - 1, 0.5 + LEVEL / 2)) * (draws / (draws - 1)) ** 0.5
     return 2 * float(ndtr(half)) - 1
 
 
-def percentile_interval(
-    values: Float[np.ndarray, " resamples"], draws: int, level: float = LEVEL
-) -> tuple[float, float]:
+def percentile_interval(values: Float[np.ndarray, " resamples"], draws: int) -> tuple[float, float]:
     """The middle of a statistic over bootstrap resamples of so many independent draws, widened for few of them.
 
     For what has no derivative, such as a rank; any other statistic has jackknife_interval. NaN, NaN with fewer than
@@ -208,7 +204,7 @@ def percentile_interval(
     defined = values[~np.isnan(values)]
     if draws < FEWEST_DRAWS or 2 * len(defined) <= len(values):
         return NO_INTERVAL
-    middle = widened(draws, level)
+    middle = widened(draws)
     low, high = np.quantile(defined, [0.5 - middle / 2, 0.5 + middle / 2]).tolist()
     return low, high
 

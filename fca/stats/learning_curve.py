@@ -168,10 +168,10 @@ class Forecast:
         low, high = np.quantile(gains, ((1 - level) / 2, (1 + level) / 2))
         return float(gains.mean()), float(low), float(high)
 
-    def draws(self, sizes: PerSize, draws: int = DRAWS) -> Float[np.ndarray, "draws sizes"]:
+    def draws(self, sizes: PerSize) -> Float[np.ndarray, "draws sizes"]:
         """Accuracies of probes on so many training images, jointly."""
         rng = np.random.default_rng(DRAW_SEED)
-        curves = rng.multivariate_normal(self.mean, self.covariance, size=draws, method="eigh")
+        curves = rng.multivariate_normal(self.mean, self.covariance, size=DRAWS, method="eigh")
         values = curves @ self._design(sizes).T
         return ndtr(values + self.fit_sd * rng.normal(size=values.shape))
 

@@ -76,22 +76,6 @@ def held_out(
     return found
 
 
-def predicted_at(
-    regressors: Num[np.ndarray, "points regressors"],
-    accuracy: Points,
-    fold: Codes,
-    at: Num[np.ndarray, "new regressors"],
-    level: float = LEVEL,
-) -> HeldOut:
-    """Predict new points from all of these, with the intervals of `held_out`; they are NaN where that has none.
-
-    >>> predicted_at(np.array([[0.1], [0.2]]), np.array([0.2, 0.4]), np.array([0, 1]), np.array([[0.3]])).predicted
-    array([0.6])
-    """
-    x, new = regressors.astype(np.float64), at.astype(np.float64)
-    return HeldOut(_predict(x, accuracy, new), *_cv_plus(x, accuracy, fold, new, level))
-
-
 def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -> Judgement:
     """Error, gain over the baseline's predictions of the same points, and coverage and width of the intervals.
 

@@ -11,7 +11,6 @@ from fca.report.tracking.runs import WandbTracker, mode
 from fca.report.tracking.settings import ignore_local_settings
 from fca.types import FcaError
 
-OF_REPORTS = "Metric('jobType') == 'report'"
 CURVES = (("train/loss", "val/loss"), ("train/top1", "val/top1"), ("lr",), ("grad_norm",), ("images_per_s",))
 
 

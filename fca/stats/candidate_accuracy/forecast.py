@@ -31,7 +31,8 @@ from fca.stats.candidate_accuracy.hierarchy import (
 )
 from fca.types import FcaError, generator
 
-DRAWS = 4000
+DRAWS, LEVEL = 4000, 0.9
+LEAST_EIGENVALUE = 1e-6  # of a correlation: counts over different pairs of images may leave a negative one
 LINEARISATIONS = 8  # of the job's own counts, from empirical logits on
 SCALES = 5  # values of each uncertain variance
 FEWEST_FREEDOM, MOST_FREEDOM = 3, 30  # degrees of freedom of a new data set's effects
@@ -144,12 +145,12 @@ class JobForecast:
             mixture = conditioned(self.mixture, observed, *linearised(observed.shares, observed.images, expected))
         return JobForecast(self.candidates, mixture, self.paired, self.losses)
 
-    def draws(self, count: int = DRAWS, seed: int = 0, judged: bool = False) -> Draws:
+    def draws(self, count: int = DRAWS, judged: bool = False) -> Draws:
         """Accuracies that agree with all that is known, on images like the test images.
 
         judged: on images like those that judge the job instead.
         """
-        rng = generator("candidate accuracy", seed)
+        rng = generator("candidate accuracy", 0)
         share = np.exp(self.mixture.log_weights)
         component = rng.choice(len(share), size=count, p=share / share.sum())
         noise = rng.standard_normal((count, len(self.candidates)))
@@ -172,16 +173,16 @@ class JobForecast:
         """Expected accuracy of each candidate on images like the test images."""
         return self.usual_draws.mean(axis=0)
 
-    def interval(self, level: float = 0.9) -> Interval:
+    def interval(self, level: float = LEVEL) -> Interval:
         """Of the true accuracy of each candidate on images like the test images."""
         return _interval(self.usual_draws, level)
 
-    def predictive(self, n_test: int, level: float = 0.9, seed: int = 0) -> Interval:
-        """Of the share of `n_test` test images that each candidate has right: they are a sample themselves."""
+    def predictive(self, n_test: int) -> Interval:
+        """90 %, of the share of `n_test` test images that each candidate has right: they are a sample themselves."""
         if n_test < 1:
             raise FcaError("n_test", n_test, "1 or more", "give the number of test images")
-        rng = generator("candidate accuracy on test images", seed)
-        return _interval(rng.binomial(n_test, self.usual_draws) / n_test, level)
+        rng = generator("candidate accuracy on test images", 0)
+        return _interval(rng.binomial(n_test, self.usual_draws) / n_test, LEVEL)
 
 
 def conditioned(
@@ -367,14 +368,14 @@ def dispersion_of(correct: Correct, losses: Losses) -> float:
     return float(np.clip((ratio - mean) / (1 - mean), LEAST_DISPERSION, 1.0)) if mean < 1 else 1.0
 
 
-def positive_definite(correlation: Float[np.ndarray, "n n"], least: float = 1e-6) -> Float[np.ndarray, "n n"]:
-    """The correlation with no eigenvalue below `least`: counts over different pairs of images may leave some.
+def positive_definite(correlation: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+    """The correlation with no eigenvalue below LEAST_EIGENVALUE: counts over different pairs of images may leave some.
 
     >>> bad = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]])
     >>> bool(np.linalg.eigvalsh(positive_definite(bad))[0] > 0)
     True
     """
     values, vectors = np.linalg.eigh((correlation + correlation.T) / 2)
-    mended = (vectors * np.maximum(values, least)) @ vectors.T
+    mended = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
     sds = np.sqrt(np.diag(mended))
     return mended / np.outer(sds, sds)

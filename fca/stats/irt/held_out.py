@@ -22,7 +22,7 @@ from fca.types import FcaError, check_choice
 
 HOLD_OUTS = ("cells", "subjects")
 CANDIDATES = ("1pl", "2pl", "3pl", "3pl-upper")
-FOLDS = 5  # of networks
+SHARE, FOLDS = 0.1, 5  # of responses that are hidden; of networks
 CERTAIN = 1e-12  # a prediction this close to 0 or 1 counts as no closer: one surprise must not weigh without bound
 
 Network = Integer[np.ndarray, " subjects"]
@@ -74,7 +74,7 @@ class Choice(NamedTuple):
 def held_out_fit(
     responses: Matrix,
     model: str = "2pl",
-    share: float = 0.1,
+    share: float = SHARE,
     seed: int = 0,
     hold_out: str = "cells",
     network: Network | None = None,
@@ -111,7 +111,6 @@ def held_out_fit(
 def choose_model(
     responses: Matrix,
     models: Sequence[str] = CANDIDATES,
-    share: float = 0.1,
     seed: int = 0,
     hold_out: str = "cells",
     network: Network | None = None,
@@ -138,9 +137,9 @@ def choose_model(
     if hold_out == "subjects":
         return _choose_by_subjects(responses, names, seed, network, watch)
     rng = np.random.default_rng(seed)
-    outer = hide(responses, share, rng, network)
+    outer = hide(responses, SHARE, rng, network)
     seen = np.where(outer, np.nan, responses)
-    inner = hide(seen, share, rng, network)
+    inner = hide(seen, SHARE, rng, network)
     candidates = _best_first(_of_cells(seen, inner, name, network) for name, _ in watch([(name, ()) for name in names]))
     return Choice(candidates, _of_cells(responses, outer, candidates[0].model, network))
 
