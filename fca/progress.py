@@ -6,6 +6,7 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import AbstractContextManager
 from itertools import accumulate
 from typing import TypeVar
 
@@ -34,6 +35,21 @@ def track(items: Iterable[Item], what: str, total: int | None = None, *, long: b
     for done, item in enumerate(shown, 1):
         yield item
         lines.show(done)
+
+
+def waiting(what: str, *, long: bool = True) -> AbstractContextManager[object]:
+    """Shows `what` is done and the time since, on a terminal, until left: for work of one step.
+
+    long: whether it is worth a bar.
+
+    >>> with waiting("fitting", long=False):
+    ...     1 + 1
+    2
+    """
+    columns = rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TimeElapsedColumn()
+    bar = rich.Progress(*columns, transient=True, disable=not (long and on_terminal()))
+    bar.add_task(what, total=None)
+    return bar
 
 
 class Meter:

@@ -1,8 +1,10 @@
 """Work that takes long writes lines where no terminal shows a bar: not too many, with an honest time to go."""
 
 import logging
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from fca import progress
 from fca.cli import execute
@@ -56,3 +58,14 @@ def test_epochs_of_a_training_alone_are_shown_seconds_apart(clock, tmp_path, cap
         log.warning("careful")
     assert capsys.readouterr().err.splitlines() == ["epoch 2: val_top1 0.5", "careful"]
     assert len((tmp_path / "log.txt").read_text().splitlines()) == 8
+
+
+@pytest.mark.parametrize(
+    ("terminal", "long", "shown"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_long_work_is_named_on_a_terminal_only(monkeypatch, terminal, long, shown):
+    console = Console(force_terminal=terminal, file=StringIO())
+    monkeypatch.setattr("rich._console", console)
+    with progress.waiting("fitting 65 subjects x 50,000 items", long=long):
+        pass
+    assert ("fitting 65 subjects x 50,000 items" in console.file.getvalue()) == shown

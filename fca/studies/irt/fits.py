@@ -16,7 +16,7 @@ import pandas as pd
 from jaxtyping import Integer
 
 from fca.allowed import Allowed
-from fca.progress import track
+from fca.progress import track, waiting
 from fca.stats.irt import (
     HOLD_OUTS,
     Choice,
@@ -33,7 +33,6 @@ from fca.studies.answers import Gathered, unfit
 from fca.studies.not_estimable import log_not_estimable, not_estimable_note
 from fca.studies.responses import Responses
 from fca.studies.table import IMAGES, TOP1
-from fca.studies.waiting import waiting
 from fca.types import Column
 
 PAPER = "Sharma et al. (Do models see corruption as we see?, 2023)"
@@ -190,6 +189,6 @@ def _once(gathered: Gathered, settings: tuple[Hashable, ...], make: Callable[[np
         if problem := unfit(gathered):
             raise problem
         subjects, items = correct.shape
-        with waiting(f"fitting {subjects} subjects x {items:,} items", correct.size >= LONG):
+        with waiting(f"fitting {subjects} subjects x {items:,} items", long=correct.size >= LONG):
             _made[key] = make(correct)
     return _made[key]
