@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
+
 from fca.allowed import Allowed
 from fca.report.tracking.entries import Entry, config_of, name_of
 from fca.store import Store
@@ -51,7 +53,8 @@ class LightningTracker:
         row = {"run_id": run.run_id, "task": run.task, **run.about}
         with self._guarded(run.run_id):
             logger = self._open[run.run_id] = self._made(run.run_id, name_of(row))
-            logger.log_hyperparams(flat(config_of(Store(Path(self.dir)), row)))
+            by_typed_key = pd.json_normalize(config_of(Store(Path(self.dir)), row))  # subset.ncl, ...
+            logger.log_hyperparams(by_typed_key.to_dict("records")[0])
             return logger
         return False
 
@@ -103,16 +106,3 @@ class LightningTracker:
         except Exception as error:
             self._open.pop(run_id, None)
             log.warning("run %s is not whole in %s: %s", run_id, self.kind, error)
-
-
-def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """A nested configuration by the keys that one types.
-
-    >>> flat({"subset": {"ncl": 5}, "seed": 0})
-    {'subset.ncl': 5, 'seed': 0}
-    """
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        nested = isinstance(value, Mapping) and value
-        found |= flat(value, f"{above}{key}.") if nested else {f"{above}{key}": value}
-    return found

@@ -6,18 +6,15 @@ ends, or by `fca wandb sync` from the store.
 
 from __future__ import annotations
 
-import base64
 import logging
 import os
 import sys
-import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import yaml
 
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
 MODES = ("offline", "online", "disabled")
 ANSWER_S = 4.0  # how long the server is waited for when a sweep or a run begins,
 FINISH_S, PUBLISH_S = 8.0, 60.0  # and when a run or a report ends; what was not sent then is left to `fca wandb sync`
-BUSY = 429  # too many requests
 LINES = 10_000  # of a table that W&B still shows well; longer ones stay in the store
 TAG = 64  # characters that W&B takes
 SYNCED = ".wandb.synced"  # W&B's own mark beside the file of a run that its server has
@@ -342,27 +338,31 @@ def unreachable(*, patient: bool = False) -> str | None:
 
     patient: whether a server that is busy (429) counts as one that answers.
     """
+    import requests
     from wandb.sdk import wandb_setup
 
     ignore_local_settings()
     settings = wandb_setup.singleton().settings
-    address = urlsplit(settings.base_url)
-    place = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()  # urllib takes a password for a host
+    proxies: dict[str, Any] = {"http": settings.http_proxy, "https": settings.https_proxy}
     try:
         from wandb.sdk.lib import wbauth  # private: the public wandb.login waits 10 s for a server that does not answer
 
         login = wbauth.authenticate_session(host=settings.base_url, source="fca", prompt=False, update_session=False)
         if login is None:
             return "no login; try `wandb login`"
-        if settings.http_proxy or settings.https_proxy or settings.insecure_disable_ssl:
-            return None  # W&B knows how to reach it
-        key = base64.b64encode(f"api:{getattr(login, 'api_key', '')}".encode()).decode()
-        headers = {"Content-Type": "application/json", "Authorization": f"Basic {key}"}
-        asked = urllib.request.Request(f"{place}/graphql", b'{"query": "{ viewer { id } }"}', headers)  # noqa: S310
-        urllib.request.urlopen(asked, timeout=ANSWER_S).close()  # noqa: S310
+
+        answer = requests.post(
+            f"{settings.base_url}/graphql",
+            json={"query": "{ viewer { id } }"},
+            auth=("api", getattr(login, "api_key", "")),
+            timeout=ANSWER_S,
+            proxies=proxies,
+            verify=not settings.insecure_disable_ssl,
+        )
+        is_busy = answer.status_code == requests.codes.too_many_requests
+        if not (patient and is_busy):
+            answer.raise_for_status()
     except Exception as error:
-        if patient and getattr(error, "code", None) == BUSY:
-            return None
         return f"{without_password(settings.base_url)}: {_first_line(error)}"
     return None
 

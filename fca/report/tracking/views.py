@@ -11,7 +11,7 @@ from fca.report.tracking.runs import WandbTracker, mode
 from fca.report.tracking.settings import ignore_local_settings
 from fca.types import FcaError
 
-CURVES = (("train/loss", "val/loss"), ("train/top1", "val/top1"), ("lr",), ("grad_norm",), ("images_per_s",))
+CURVES = (["train/loss", "val/loss"], ["train/top1", "val/top1"], ["lr"], ["grad_norm"], ["images_per_s"])
 
 
 def check_views(tracker: object) -> None:
@@ -32,31 +32,32 @@ def save_views(tracker: WandbTracker, about: Mapping[str, Any]) -> list[str]:
     ignore_local_settings()
     reports: Any = import_module("wandb_workspaces.reports.v2")  # which declares no types
     workspaces: Any = import_module("wandb_workspaces.workspaces")
-    entity, name = tracker.entity or wandb.Api().default_entity, f"fca {about['report']}"
-    lines: list[Any] = [reports.LinePlot(title=", ".join(y), x="Step", y=list(y)) for y in CURVES]
-    results: list[Any] = [
+    place = {"entity": tracker.entity or wandb.Api().default_entity, "project": tracker.project}
+    name = f"fca {about['report']}"
+
+    accuracies = [
         reports.ScatterPlot(title="ncl and accuracy", x="c::subset.ncl", y="top1"),
         reports.BarPlot(title="accuracy on test", metrics=["top1"]),
     ]
-    parts = [
-        workspaces.Section(name="Results", panels=results, is_open=True),
-        workspaces.Section(name="Training", panels=lines, is_open=True),
+    curves = [reports.LinePlot(title=", ".join(names), x="Step", y=names) for names in CURVES]
+    sections = [
+        workspaces.Section(name="Results", panels=accuracies, is_open=True),
+        workspaces.Section(name="Training", panels=curves, is_open=True),
     ]
-    workspace = workspaces.Workspace(entity=entity, project=tracker.project, name=name, sections=parts)
+    workspace = workspaces.Workspace(**place, name=name, sections=sections)
     workspace.save()
-    asked = reports.Runset(
-        entity=entity, project=tracker.project, name="reports", filters="Metric('jobType') == 'report'"
-    )
-    trained = reports.Runset(entity=entity, project=tracker.project, name="trainings")
-    tables: list[Any] = [reports.MediaBrowser(media_keys=["page"]), reports.RunComparer(diff_only=True)]
-    blocks: list[Any] = [
+
+    runs_of_reports = reports.Runset(**place, name="reports", filters="Metric('jobType') == 'report'")
+    pages = [reports.MediaBrowser(media_keys=["page"]), reports.RunComparer(diff_only=True)]
+    trainings = reports.Runset(**place, name="trainings")
+    blocks = [
         reports.P(f"Query: {about['query'] or 'all runs'}. Made by:"),
         reports.MarkdownBlock(f"```\n{about['command']}\n```"),
         reports.H1("Reports compared"),
-        reports.PanelGrid(runsets=[asked], panels=tables),
+        reports.PanelGrid(runsets=[runs_of_reports], panels=pages),
         reports.H1("Trainings"),
-        reports.PanelGrid(runsets=[trained], panels=[*results, *lines]),
+        reports.PanelGrid(runsets=[trainings], panels=[*accuracies, *curves]),
     ]
-    written = reports.Report(project=tracker.project, entity=entity, title=name, blocks=blocks)
-    written.save()
-    return [workspace.url, written.url]
+    report = reports.Report(**place, title=name, blocks=blocks)
+    report.save()
+    return [workspace.url, report.url]
