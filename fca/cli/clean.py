@@ -15,9 +15,8 @@ from fca.cli.status import as_time
 from fca.cli.terminal import as_bytes
 from fca.models.stored import BEST
 from fca.store import State, Store, claims
-from fca.store.columns import FLAG, RUN_ID
+from fca.store.columns import DIVERGED, FLAG, RUN_ID
 from fca.store.damage import PROGRESS, is_run_id
-from fca.store.diverged import DIVERGED
 from fca.store.files import abandoned_parts, if_whole, naming, read_object, remove
 from fca.store.filters import joined, unmatched
 from fca.store.query import kept

@@ -23,8 +23,7 @@ from fca.cli.notices import console
 from fca.cli.version import commit
 from fca.progress import EVERY_S, FIRST_S, on_terminal
 from fca.store import ENDED_EARLY, SETTLED, ClaimLost, State, Store, claims
-from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND, FLAG
-from fca.store.diverged import DIVERGED
+from fca.store.columns import DIVERGED, FINGERPRINT, FINGERPRINT_KIND, FLAG
 from fca.store.files import DamagedFile, open_to_append, write_text
 from fca.store.interruption import is_starved, was_interrupted
 from fca.tasks import OnImages

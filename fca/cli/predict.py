@@ -39,9 +39,8 @@ from fca.stats.abstention import (
     promised_error,
     wrong_of_class,
 )
-from fca.stats.features import PENALTIES
 from fca.stats.protocols import logit_columns
-from fca.store.columns import ADAPTATION, CLASSES, COMPAT, LEFT_OUT, PENALTY_BY
+from fca.store.columns import ADAPTATION, CLASSES, COMPAT
 from fca.store.files import write_text
 from fca.studies.predictions import predictions
 from fca.studies.recommend.metric import ACCURACY, BALANCED
@@ -162,8 +161,7 @@ def choose(
     classifier: the network, or the file of it, whose own probabilities count.
     is_balanced: whether the error is the mean over classes.
 
-    The best epoch was chosen on these images too, so each epoch counts as a candidate. So does each penalty of a probe
-    of an older version; now its own training images choose that.
+    The best epoch was chosen on these images too, so each epoch counts as a candidate.
     """
     from fca.training.infer import logits_of
 
@@ -182,10 +180,8 @@ def choose(
     true = logit_columns(classifier.classes, data.classes)[data.labels[rows]]
     right = p.argmax(axis=1) == true
     labels = true if is_balanced else None
-    if row[ADAPTATION] == "probe":
-        candidates = 1 if row.get(PENALTY_BY) == LEFT_OUT else len(PENALTIES)
-    else:
-        candidates = int(row["epochs_run"]) if trained.snapshot == BEST else 1
+    chose_among_epochs = trained.snapshot == BEST and row[ADAPTATION] != "probe"
+    candidates = int(row["epochs_run"]) if chose_among_epochs else 1
     sure = p.max(axis=1)
     found = abstention(sure, right, error, confidence, candidates, labels)
     wrong = int((~right).sum())

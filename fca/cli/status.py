@@ -18,9 +18,8 @@ from rich.text import Text
 from fca.cli import Words, printable, sub_command
 from fca.cli.show import check_store
 from fca.store import ENDED_EARLY, State, Store, claims
-from fca.store.columns import FLAG
+from fca.store.columns import DIVERGED, FLAG
 from fca.store.damage import PROGRESS
-from fca.store.diverged import DIVERGED
 from fca.store.files import if_whole, read_object
 
 WATCH_S = 2.0

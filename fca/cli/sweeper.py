@@ -41,8 +41,7 @@ from fca.plugins import use_plugins
 from fca.progress import Lines, on_terminal
 from fca.store import ENDED_EARLY, SETTLED, State, Store, claims
 from fca.store.claims import repeating
-from fca.store.columns import FLAG
-from fca.store.diverged import DIVERGED
+from fca.store.columns import DIVERGED, FLAG
 from fca.subset import NoSuchSubset
 from fca.types import FcaError, Run, listed
 

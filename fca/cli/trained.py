@@ -20,8 +20,7 @@ from fca.data.kinds import SUFFIXES
 from fca.models.onnx_file import OnnxFile
 from fca.models.stored import DESCRIPTION, StoredRun, model_from, snapshot_name
 from fca.store import State, Store
-from fca.store.columns import FINGERPRINT, FLAG, RUN_ID, TASK, Row
-from fca.store.diverged import DIVERGED
+from fca.store.columns import DIVERGED, FINGERPRINT, FLAG, RUN_ID, TASK, Row
 from fca.store.files import read_object
 from fca.types import BEST, Classifier, FcaError, Geometry, ImageData, UnreadableImage
 

@@ -286,8 +286,8 @@ def _leased(cache: Path, wanted: dict[str, int], limit: float) -> Lease | None:
                 continue
             while taken + size > limit:
                 _, old = idle.pop(0)
-                for suffix in ("", ".rgb", ".json", ".npy", ".npy.lock"):
-                    (cache / (f"{old}{suffix}" if suffix else f".{old}.lock")).unlink(missing_ok=True)
+                for name_of_old in (f".{old}.lock", f"{old}.rgb", f"{old}.json"):
+                    (cache / name_of_old).unlink(missing_ok=True)
                 taken, movable = taken - sizes[old], movable - sizes[old]
             granted[name], taken = size, taken + size
         for name in granted:
@@ -303,10 +303,10 @@ def _may_be_written(cache: Path) -> bool:
 
 
 def _there(cache: Path) -> dict[str, tuple[int, int]]:
-    """Shards, also those of earlier versions: bytes and time of the last use."""
+    """Shards: bytes and time of the last use."""
     found: dict[str, tuple[int, int]] = {}
     for path in cache.iterdir():
-        if path.suffix in (".rgb", ".json", ".npy") and path.is_file():
+        if path.suffix in (".rgb", ".json") and path.is_file():
             about, (size, used) = path.stat(), found.get(path.stem, (0, 0))
             found[path.stem] = size + about.st_size, max(used, about.st_mtime_ns)
     return found

@@ -38,9 +38,7 @@ CORRUPTED_AT = Column(
 ADAPTATION = Column("adaptation", str, "", "how the network comes to the classes")
 COMPAT = Column("compat")
 LEFT_OUT = "training images, each left out"
-PENALTY_BY = Column(
-    "penalty_by", str, "", "images that chose a probe's penalty; missing in older probes: validation ones"
-)
+PENALTY_BY = Column("penalty_by", str, "", "images that chose a probe's penalty")
 N_JUDGED = Column("n_judged", int, ",", "training and validation images that judge a probe that did not see them")
 JUDGED_IMAGES, LEFT_OUT_LOGITS = "judged_images", "left_out_logits"  # arrays of a probe, of these images
 SIZES, FITS, RIGHT = "sizes", "fits", "right"  # arrays of a learning curve, as in fca.stats.nested_subsets.Subsets
@@ -58,6 +56,7 @@ N_TRAIN = Column("n_train", int, ",", "training images")  # of trainings and of 
 N_VAL = Column("n_val", int, ",", "validation images")
 N_TEST = Column("n_test", int, ".0f", "test images")
 N_FITS = Column("n_fits", int, ",", "probes that were fitted to training images and to parts of them")
+DIVERGED = "diverged"  # of a training whose losses or weights were no longer finite: it has no accuracy
 FLAG = Column("flag", str, "", "diverged, or chance: not significantly above always predicting the commonest class")
 TRAIN_S = Column("train_s", float, ".1f", "training time, seconds")
 PREDICT_S = Column("predict_s", float, ".1f", "prediction time, seconds")

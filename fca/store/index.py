@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 
 from fca.store.columns import BASE, RECIPE, Row
 from fca.store.damage import is_run_id, read_row, warn
-from fca.store.diverged import heeded
 from fca.store.files import DamagedFile, make_way, opened, remove_parts, write_whole
 
 INDEX = "rows.parquet"
@@ -51,14 +50,13 @@ def read_rows(outputs: Path) -> pd.DataFrame:
     """Every finished run, in the order they finished; a process that reads again parses only what is new.
 
     Columns of BASE come first and are always there; the others are those that some row has, of the kind of its values:
-    whole numbers Int64, others float64, text str, lists tuples. Absence is missing, never 0: also the accuracy of a
-    training that diverged.
+    whole numbers Int64, others float64, text str, lists tuples. Absence is missing, never 0.
     """
     global _last
     place = outputs.absolute()
     stamps = _stamps(outputs / "runs")
     if _last is None or _last[0] != place or not _last[1].equals(stamps):
-        _last = place, stamps, heeded(_frame(_table(outputs, stamps)))
+        _last = place, stamps, _frame(_table(outputs, stamps))
     return _last[2].copy(deep=False)
 
 

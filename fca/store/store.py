@@ -21,9 +21,8 @@ import pandas as pd
 
 from fca.csv_table import csv_text
 from fca.store import claims, damage
-from fca.store.columns import BASE, FLAG, Row, checked
+from fca.store.columns import BASE, DIVERGED, FLAG, Row, checked
 from fca.store.damage import ERROR, FITTED, NOTE, REMOVED, ROW, SCHEMA
-from fca.store.diverged import DIVERGED, source_of, without_accuracy
 from fca.store.files import (
     DamagedFile,
     if_whole,
@@ -148,15 +147,11 @@ class Store:
         return replace(self, left_out=(*self.left_out, *known.values()))
 
     def row(self, run_id: str) -> Row:
-        """One finished run; raises FcaError if there is none, DamagedFile if its row is not whole.
-
-        One of a training that diverged has no accuracy, whatever is stored.
-        """
+        """One finished run; raises FcaError if there is none, DamagedFile if its row is not whole."""
         try:
-            row = row_of(self.folder(run_id))
+            return row_of(self.folder(run_id))
         except FileNotFoundError:
             raise FcaError("run_id", run_id, f"a finished run in {self.outputs}", "list them: fca results") from None
-        return without_accuracy(row) if self._is_of_diverged(row) else row
 
     def row_if_whole(self, run_id: str) -> Row | None:
         """One finished run; None where there is none, or its row is damaged, which `damaged` lists."""
@@ -165,23 +160,9 @@ class Store:
         return None
 
     def has_diverged(self, run_id: str) -> bool:
-        """Whether a finished run is a training that diverged, or was made with the weights of one."""
-        with if_whole():
-            return self._is_of_diverged(row_of(self.folder(run_id)))
-        return False
-
-    def _is_of_diverged(self, row: Row) -> bool:
-        passed: set[str] = set()
-        while row.get(FLAG) != DIVERGED:
-            source = source_of(row)
-            if source is None or source in passed or not damage.is_run_id(source):
-                return False
-            passed.add(source)  # rows from elsewhere may lead round in a circle
-            with if_whole():
-                row = row_of(self.folder(source))
-                continue
-            return False
-        return True
+        """Whether a finished run is a training that diverged."""
+        row = self.row_if_whole(run_id)
+        return row is not None and row.get(FLAG) == DIVERGED
 
     def rows(self, query: str | None = None) -> pd.DataFrame:
         """One line per finished run, but for those left out; see `results`."""

@@ -19,6 +19,7 @@ from fca.store.columns import (
     COMPAT,
     CORRUPTED_AT,
     DATASET,
+    DIVERGED,
     ENCODER,
     FINGERPRINT,
     FLAG,
@@ -36,7 +37,6 @@ from fca.store.columns import (
     WEIGHTS,
     ZERO_SHOT,
 )
-from fca.store.diverged import DIVERGED
 from fca.store.filters import as_typed
 from fca.store.query import columns_of, conditions_of, kept
 from fca.types import FcaError
@@ -157,7 +157,7 @@ def every_row(store: Store, query: str | None) -> pd.DataFrame:
 
 
 def without_diverged(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows but for those of trainings that diverged (see fca.store.diverged), which a line in the log counts."""
+    """The rows but for those of trainings that diverged, which a line in the log counts."""
     is_diverged = rows[FLAG].eq(DIVERGED).fillna(value=False).astype(bool)
     if not is_diverged.any():
         return rows

@@ -291,16 +291,15 @@ def test_what_was_used_least_recently_goes_where_the_folder_is_full(data, tmp_pa
     assert reads(tmp_path) == 80
 
 
-def test_files_of_earlier_versions_go_first(data, tmp_path, a_shard_a_class):
+def test_files_that_are_not_ours_stay_however_old(data, tmp_path, a_shard_a_class):
     cache = tmp_path / "cache"
     cache.mkdir()
-    for suffix, size in ((".npy", 10**4), (".json", 100), (".npy.lock", 0)):
-        (cache / f"{'0' * 12}-32-32-bilinear{suffix}").write_bytes(bytes(size))
-        os.utime(cache / f"{'0' * 12}-32-32-bilinear{suffix}", (1, 1))
-    (cache / "notes.txt").write_text("not ours")
+    for name in ("notes.txt", "features.npy"):
+        (cache / name).write_bytes(bytes(10**4))
+        os.utime(cache / name, (1, 1))
     opened(data, cache, [0], 1.0)
     assert {path.name for path in cache.glob("[!.]*")} == {
-        "notes.txt",
+        *("notes.txt", "features.npy"),
         *(f"{data.fingerprint}-squash.8-0-20.{suffix}" for suffix in ("rgb", "json")),
     }
 

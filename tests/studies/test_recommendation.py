@@ -160,7 +160,6 @@ def test_the_longest_training_counts_and_of_several_seeds_the_lowest_is_used(tmp
 
 
 def test_of_two_probes_of_one_program_the_latest_counts(tmp_path):
-    """Both are in a store whose first probe is of an earlier version, with another run id."""
     lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=30))
     network(lab, "net", 9.0, weights="w")
     earlier, later = (trained(lab, "net", right / 30, "probe", weights="w") for right in (28, 20))
@@ -202,20 +201,6 @@ def test_balanced_accuracy_chooses_what_is_right_on_the_rare_class(tmp_path):
     assert first["accuracy"]["model"] == "lazy"
     assert first["balanced"]["model"] == "careful"
     assert first["balanced"]["top1_judged"] == pytest.approx((5 / 6 + 1) / 2, abs=0.01)
-
-
-def test_probes_that_kept_nothing_that_judges_them_are_no_candidates(tmp_path, caplog):
-    """Rows of older versions."""
-    lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=30))
-    network(lab, "sharp", 4.0, weights="w")
-    about = {"model": "sharp", "weights": "w", "adaptation": "probe", "ncl": 3, "classes": range(3), "seed": 0}
-    lab.write(task="train", **about, top1=1.0, n_test=30, input_size=SIZE)
-    network(lab, "net", 9.0)
-    trained(lab, "net", 20 / 30)
-    frame = Recommendation()(lab.store)[0].frame
-    assert line_of(frame, "sharp")["verdict"] == UNTRAINED
-    assert frame.iloc[0]["model"] == "net"
-    assert "1 linear probe of an earlier version left out" in caplog.text
 
 
 def test_a_store_without_trainings_says_what_makes_some(lab):

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from fca.cli.results import results
-from fca.store import Store
 from fca.store.columns import HEADLINES
 from fca.types import FcaError
 from tests.conftest import SMALL
-from tests.support.stored_rows import put_row
 
 HOPELESS = ["subset.ncl=2", "recipe.lr=1e38", "recipe.optimiser=sgd", "recipe.grad_clip=0", *SMALL]
 
@@ -60,34 +58,6 @@ def test_nothing_is_predicted_or_exported_with_the_weights_of_a_diverged_trainin
         words = ["."] if command == "predict" else []
         code, _, err = fca(*words, f"run={run_id}", door=import_module(f"fca.cli.{command}"))
         assert (code, f"run = {run_id}; {allowed}" in err) == (2, True), err
-
-
-@pytest.mark.parametrize("source", ["parent", "weights"])
-def test_predictions_with_weights_of_a_diverged_training_and_their_scores_are_marked(tmp_path, source):
-    store = Store(tmp_path)
-    train, predict, score, other = "a" * 12, "b" * 12, "c" * 12, "d" * 12
-    of_train = {"parent": train} if source == "parent" else {"weights": f"{train}/best"}
-    rows = [
-        {"run_id": train, "task": "train", "flag": "diverged", "top1": 0.9},
-        {"run_id": predict, "task": "predict", "top1_open": 0.9, "top1_open_low": 0.8, **of_train},
-        {"run_id": score, "task": "score", "top1_masked": 0.9, "parent": predict},
-        {"run_id": other, "task": "train", "top1": 0.7, "weights": f"{train}/best"},
-    ]
-    for row in rows:
-        put_row(tmp_path, row)
-    frame = store.rows().set_index("run_id")
-    assert frame["flag"].eq("diverged").to_dict() == {train: True, predict: True, score: True, other: False}
-    assert frame[[*HEADLINES]].notna().sum(axis=1).to_dict() == {train: 0, predict: 0, score: 0, other: 1}
-    assert store.row(score) == {"run_id": score, "task": "score", "parent": predict, "flag": "diverged"}
-    assert store.row(other)["top1"] == 0.7, "training went on from there, and did not diverge"
-
-
-def test_rows_from_elsewhere_that_lead_round_in_a_circle_are_no_diverged_ones(tmp_path):
-    store = Store(tmp_path)
-    for run_id, parent in (("a" * 12, "b" * 12), ("b" * 12, "a" * 12)):
-        put_row(tmp_path, {"run_id": run_id, "task": "predict", "parent": parent, "top1_open": 0.5})
-    assert store.row("a" * 12)["top1_open"] == 0.5
-    assert store.rows()["flag"].isna().all()
 
 
 @pytest.mark.slow

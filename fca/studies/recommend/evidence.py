@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from fca.data.copies import copies_in_test, pictures_of_copies
 from fca.store import Store, columns
-from fca.store.columns import INPUT_SIZE, JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
+from fca.store.columns import INPUT_SIZE, JUDGED_IMAGES, LEFT_OUT_LOGITS
 from fca.studies.predictions import Predictions, predictions
 from fca.studies.recommend.metric import Metric
 from fca.studies.rows import every_row, narrowed, records, without_diverged
@@ -231,7 +231,7 @@ class Evidence:
 def evidence_of(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evidence:
     """Of the images with this fingerprint, and these classes of them."""
     rows = without_diverged(store.rows())
-    trained = _judged_alike(rows[(rows["task"] == "train") & (rows["fingerprint"] == fingerprint)])
+    trained = _of_known_size(rows[(rows["task"] == "train") & (rows["fingerprint"] == fingerprint)])
     return _of_job(store, rows, trained[trained["classes"].map(tuple) == classes], fingerprint, classes)
 
 
@@ -245,7 +245,7 @@ def screened_evidence(store: Store, fingerprint: str, classes: tuple[int, ...]) 
 def evidence(store: Store, query: str | None) -> list[Evidence]:
     """One for each job in the store that the query keeps, newest first."""
     rows = every_row(store, query)
-    kept = _judged_alike(narrowed(rows[rows["task"] == "train"], query))
+    kept = _of_known_size(narrowed(rows[rows["task"] == "train"], query))
     found = []
     for fingerprint, classes in dict.fromkeys(zip(kept["fingerprint"], kept["classes"].map(tuple), strict=True)):
         of = kept[(kept["fingerprint"] == fingerprint) & (kept["classes"].map(tuple) == classes)]
@@ -254,18 +254,6 @@ def evidence(store: Store, query: str | None) -> list[Evidence]:
             continue
         found.append((of["finished"].max(), _of_job(store, rows, of, fingerprint, classes)))
     return [one for _, one in sorted(found, key=lambda pair: pair[0], reverse=True)]
-
-
-def _judged_alike(trained: pd.DataFrame) -> pd.DataFrame:
-    """Without probes of older versions, which did not keep what judges them, and trainings of an unknown input size."""
-    trained = _of_known_size(trained)
-    older = trained["adaptation"] == PROBE
-    if N_JUDGED in trained:
-        older &= trained[N_JUDGED].isna()
-    if older.any():
-        number = "1 linear probe" if older.sum() == 1 else f"{older.sum()} linear probes"
-        log.warning("%s of an earlier version left out; run adaptation=probe again", number)
-    return trained[~older]
 
 
 def _of_known_size(rows: pd.DataFrame) -> pd.DataFrame:

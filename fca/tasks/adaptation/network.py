@@ -19,8 +19,7 @@ from fca.identity import canonical
 from fca.models import check_built
 from fca.models.stored import BEST, describe_model, snapshot_name
 from fca.stats.features import fit_probe
-from fca.store.columns import DEVICE, FLAG, N_TRAIN, N_VAL
-from fca.store.diverged import DIVERGED
+from fca.store.columns import DEVICE, DIVERGED, FLAG, N_TRAIN, N_VAL
 from fca.store.files import write_json
 from fca.subset import full_set
 from fca.tasks import Setup

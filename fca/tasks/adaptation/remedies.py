@@ -15,8 +15,7 @@ from jaxtyping import Float, Int
 from safetensors.numpy import load_file
 
 from fca.allowed import Allowed
-from fca.store.columns import FLAG, N_TRAIN, N_VAL
-from fca.store.diverged import DIVERGED
+from fca.store.columns import DIVERGED, FLAG, N_TRAIN, N_VAL
 from fca.studies.reliance.spurious_rank import ranks_of
 from fca.tasks import Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
