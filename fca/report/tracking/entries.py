@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,9 +36,10 @@ _NAMES = {  # group of the command line -> columns of rows -> keys of that group
 KEYS = {column: f"{group}.{key}" for group, keys in _NAMES.items() for column, key in keys.items()}
 KEYS |= {name: name for name in ("limit", "compat", "seed", "commit", "versions", "command")}
 OTHERS = ("logger", "sweep")  # of a configuration: nothing about the run
-ELSEWHERE = ("run_id", "parent", "finished", "recipe_augment", "recipe_callbacks", "recipe_optimiser_options")
-SPEED = "predict_images_per_s"  # of a training's row; the curve images_per_s is that of the training itself
+TEXTS_OF_LISTS = ("recipe_augment", "recipe_callbacks", "recipe_optimiser_options")  # the configuration has the lists
 USUAL = {"snapshot": "best", "shift": "clean"}  # not worth a word
+NO_RESULTS = {*KEYS, *USUAL, "run_id", "parent", "finished"}
+NAMES_IN_TABLES = {*USUAL, "run_id", "ncl", "subset_seed", "sampler", "classes", "encoder"}
 HISTORY = {"train_loss": "train/loss", "train_top1": "train/top1", "val_loss": "val/loss", "val_top1": "val/top1"}
 _SECRET = re.compile(r"token|secret|password|passwd|api_?key|credential", re.IGNORECASE)
 _IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
@@ -82,61 +84,70 @@ class Entry:
         """The head's results: numbers and words that are no part of the configuration."""
         if not self.has_summary:
             return {}
-        asked = self.config.get("task", {})
-        return {
-            SPEED if name == SPEED.removeprefix("predict_") and self.head["task"] == "train" else name: value
-            for name, value in self.head.items()
-            if isinstance(value, str | int | float)
-            and name not in (*KEYS, *ELSEWHERE)
-            and not name.startswith(RECIPE)
-            and name not in USUAL
-            and name not in asked
+
+        keys_of_task = self.config.get("task", {})
+        results = {
+            name: value
+            for name, value in _without(NO_RESULTS, self.head).items()
+            if isinstance(value, str | int | float) and name not in keys_of_task
         }
+        if self.head["task"] == "train" and "images_per_s" in results:  # a curve has this name: that of the training
+            results["predict_images_per_s"] = results.pop("images_per_s")
+        return results
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Task -> its rows in this entry but for the head: their ids, what differs from the head, their results."""
-        found: dict[str, list[Row]] = {}
-        for row in self.rows[1:] if self.has_summary else self.rows:
-            found.setdefault(row["task"], []).append(row)
-        own = self.id if self.head["task"] == "train" else None
-        hidden = {name for name in KEYS if name not in ("ncl", "subset_seed", "sampler", "classes", "encoder")}
-        tables = {}
-        for task, rows in found.items():
-            if own and task == "predict":  # the clean test of the best weights is in the summary
-                rows = [row for row in rows if any(row.get(name, usual) != usual for name, usual in USUAL.items())]
-            names = [n for n in dict.fromkeys(n for row in rows for n in row) if n not in hidden | set(ELSEWHERE[1:])]
-            names = [n for n in names if not n.startswith(RECIPE)]
-            if rows:
-                tables[task] = pd.DataFrame([{n: row.get(n) for n in names} for row in rows], columns=names)
-        return tables
+        """Task -> its rows that are not in the summary: their ids, what differs from the head, their results."""
+        lines: dict[str, list[Row]] = {}
+        for row in self.rows:
+            if not self._is_in_summary(row):
+                lines.setdefault(row["task"], []).append(_without(NO_RESULTS - NAMES_IN_TABLES, row))
+        return {task: pd.DataFrame(of_task) for task, of_task in lines.items()}
+
+    def _is_in_summary(self, row: Row) -> bool:
+        """The head is, unless it is one prediction among equals; so is the clean test of a training's best weights."""
+        if row is self.head:
+            return self.has_summary
+        return self.head["task"] == "train" and row["task"] == "predict" and _is_usual(row)
 
     @property
     def history(self) -> list[dict[str, Any]]:
         """The figures of every epoch of a training, as `fitted.json` has them; `step` is the optimiser's."""
-        row, lines = self.head, list[dict[str, Any]]()
+        epochs: list[dict[str, Any]] = []
         with if_whole():
-            fitted = read_object(self.store.folder(row["run_id"]) / FITTED, history=list)
-            batches = -(-row.get("n_train", 1) // row.get("recipe_batch_size", 1)) * row.get("recipe_passes", 1)
-            for epoch, figures in enumerate(fitted["history"]):
-                known = {HISTORY.get(n, n): v for n, v in figures.items() if isinstance(v, int | float)}
-                lines.append({"step": (epoch + 1) * batches - 1, "epoch": epoch, **known})
-        return lines
+            epochs = read_object(self.store.folder(self.head["run_id"]) / FITTED, history=list)["history"]
+
+        batches = math.ceil(self.head.get("n_train", 1) / self.head.get("recipe_batch_size", 1))
+        steps = batches * self.head.get("recipe_passes", 1)
+        return [
+            {"step": (epoch + 1) * steps - 1, "epoch": epoch, **_curves(figures)}
+            for epoch, figures in enumerate(epochs)
+        ]
+
+
+def _without(names: Collection[str], row: Row) -> Row:
+    return {name: value for name, value in row.items() if name not in names and not name.startswith(RECIPE)}
+
+
+def _is_usual(row: Row) -> bool:
+    """Whether a prediction is of unchanged images by the best weights."""
+    return all(row.get(name, usual) == usual for name, usual in USUAL.items())
+
+
+def _curves(figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {HISTORY.get(name, name): value for name, value in figures.items() if isinstance(value, int | float)}
 
 
 def entry_id(row: Row, store: Store) -> str:
     """The entry to which a row belongs: that of the training whose weights or arrays it read, if there is one."""
-    seen = {row["run_id"]}
+    passed = {row["run_id"]}
     while row["task"] != "train":
-        weights = str(row.get("weights", "")).partition("/")[0]
-        above = row.get("parent") or (weights if "/" in str(row.get("weights", "")) else "")
-        if above in seen or not is_run_id(str(above)):
+        weights_of, _, snapshot = str(row.get("weights", "")).partition("/")
+        source = store.row_if_whole(row.get("parent") or (weights_of if snapshot else ""))
+        if source is None or source["run_id"] in passed:  # removed, in another store; or rows lead round in a circle
             break
-        row_above = store.row_if_whole(above)
-        if row_above is None:  # it was removed, or is in another store
-            break
-        row = row_above
-        seen.add(above)
+        passed.add(source["run_id"])
+        row = source
     return _of_model_and_data(row, store) if row["task"] == "predict" else str(row["run_id"])
 
 
@@ -159,8 +170,8 @@ def entry_with(identity: str, rows: Iterable[Row], store: Store) -> Entry:
             known[identity] = training
 
     def order(row: Row) -> tuple[Any, ...]:
-        clean = all(row.get(name, usual) == usual for name, usual in USUAL.items())
-        return row["run_id"] != identity, row["task"] != "predict", not clean, row["task"], str(row.get("shift", ""))
+        place = row["run_id"] != identity, row["task"] != "predict", not _is_usual(row)
+        return *place, row["task"], str(row.get("shift", ""))
 
     return Entry(identity, tuple(sorted(known.values(), key=order)), store)
 
@@ -190,7 +201,7 @@ def completed(config: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name, value in row.items():
         key = f"recipe.{name.removeprefix(RECIPE)}" if name.startswith(RECIPE) else KEYS.get(name)
-        if key is None or name in ELSEWHERE or value is None:
+        if key is None or name in TEXTS_OF_LISTS or value is None:
             continue
         value = cleaned(list(value) if isinstance(value, tuple) else value)
         *groups, last = key.split(".")
