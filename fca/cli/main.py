@@ -97,9 +97,8 @@ def _run(words: Sequence[str]) -> int:
         from fca.types import FcaError
 
         return refused(FcaError("command", words[0], ", ".join(COMMANDS), "fca --help"))
-    if words[0] in WITHOUT_HYDRA:
-        return importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
-    if {"-h", "--help"} & set(words):
+    asks_for_help = "-h" in words or "--help" in words
+    if asks_for_help and words[0] not in WITHOUT_HYDRA:
         return importlib.import_module("fca.cli.help").main(words[0], words[1:])
     return importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
 
