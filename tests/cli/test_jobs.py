@@ -16,7 +16,8 @@ from fca.cli.run import main
 from fca.store import State
 from fca.types import FcaError
 
-SMALL = {"dataset": "digits", "model": "test_resnet", "subset.classes": ["0", "1"], "limit": 20, "recipe.epochs": 1}
+SHORT = {"recipe.epochs": 1, "recipe.min_steps": 0}
+SMALL = {"dataset": "digits", "model": "test_resnet", "subset.classes": ["0", "1"], "limit": 20, **SHORT}
 
 
 @pytest.mark.parametrize(
