@@ -85,7 +85,6 @@ def allowed_of(kind: Any, name: str) -> str:
     return ", ".join(filter(None, words)) + (", or null" if NoneType in options else "")
 
 
-@cache
 def meanings_of(kind: Any) -> dict[str, str]:
     """The fields of a dataclass that declare what they mean, with the text; of several texts the field's own, the last.
 

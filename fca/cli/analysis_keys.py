@@ -47,5 +47,6 @@ def complete_analyses() -> None:
 def _complete(overrides: list[Override], config: DictConfig) -> None:
     analysis = config.get(GROUP)  # `fca run` has none
     if isinstance(analysis, DictConfig) and "_target_" in analysis:
-        config[GROUP] = with_defaults(OmegaConf.to_container(analysis, resolve=False))
+        values: Any = OmegaConf.to_container(analysis, resolve=False)
+        config[GROUP] = with_defaults(values)
     _set_typed_values(overrides, config)

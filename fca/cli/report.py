@@ -277,7 +277,8 @@ def _node_of(file: Path) -> DictConfig:
     """An analysis as its file has it, with the defaults of its class. Raises FcaError for a file that may not be."""
     written = load_yaml(file)
     check_file(str(file), written)
-    return OmegaConf.create(with_defaults(OmegaConf.to_container(written, resolve=False)))
+    values: Any = OmegaConf.to_container(written, resolve=False)
+    return OmegaConf.create(with_defaults(values))
 
 
 @contextmanager

@@ -1,16 +1,21 @@
 """A file of an analysis names its class, which has the keys, their defaults and what they mean."""
 
 import sys
+from dataclasses import fields
 
 import pytest
 from omegaconf import OmegaConf
 
+from fca.allowed import meanings_of
 from fca.cli import analyse
 from fca.cli import help as help_command
 from fca.cli.analysis_keys import with_defaults
-from fca.plugins import use_plugins
+from fca.cli.application import CONF
+from fca.cli.hints import values_of
+from fca.plugins import class_of, use_plugins
 from fca.types import FcaError
 
+FILES = sorted((CONF / "analysis").glob("*.yaml"))
 MINE = "\n".join(
     [
         "open('imported', 'w').close()",
@@ -47,6 +52,17 @@ def printed(fca, *words):
     code, out, err = fca(*words, "--cfg", "job", "--package", "analysis", door=analyse)
     assert code == 0, err
     return OmegaConf.to_container(OmegaConf.create(out))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_field_of_an_analysis_has_a_meaning(file):
+    kind = class_of("analysis._target_", values_of(file)["_target_"])
+    assert list(meanings_of(kind)) == [known.name for known in fields(kind)], "write it: Annotated[TYPE, 'MEANING']"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_file_of_ours_does_not_state_the_defaults_of_its_class_again(file):
+    assert list(OmegaConf.load(file)) == ["_target_"]
 
 
 def test_the_keys_of_a_class_are_printed_and_set_like_those_of_a_file(fca):

@@ -228,18 +228,15 @@ class Reliability:
     """`analysis=reliability`: does ability order the models as accuracy does, the paper's check that fits are sound.
 
     Reads `predict` rows of full models, clean and under corruptions.
-    query: narrows the rows.    model: 1pl, 2pl, 3pl, 3pl-upper, 4pl, or auto (chosen for every fit).
-    hold_out: what auto is chosen by, cells or subjects.    compat: seed001, fitted as the paper did.
-    seed: of held-out responses and of `compat`.
     """
 
     tables: ClassVar = (RELIABILITY,)
 
-    query: str | None = None
+    query: Query = None
     model: IrtModel = "2pl"
-    hold_out: HoldOut = "cells"
-    compat: Compat = None
-    seed: Seed = 0
+    hold_out: Annotated[HoldOut, "how auto is chosen: by cells (some responses) or subjects (whole networks)"] = "cells"
+    compat: Annotated[Compat, "seed001: fitted as the paper did, by variational inference"] = None
+    seed: Annotated[Seed, "of held-out responses, and of compat"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Table reliability: a fit of its own for every data set, corruption and severity; clean is severity 0."""
