@@ -1,4 +1,7 @@
-"""What a key of a configuration, a stored value or a name may be: types, ranges and choices, and their words."""
+"""What a key of a configuration, a stored value or a name may be: types, ranges and choices, and their words.
+
+Beside them may stand what a key means: `seed: Annotated[Seed, "of the bootstrap"] = 0`.
+"""
 
 from __future__ import annotations
 
@@ -80,6 +83,22 @@ def allowed_of(kind: Any, name: str) -> str:
     each = "each " if last in (list, dict) and str(rule) else ""
     words = [each + str(rule)] if rule.choices and not each else [first, each + str(rule)]
     return ", ".join(filter(None, words)) + (", or null" if NoneType in options else "")
+
+
+def meanings_of(kind: Any) -> dict[str, str]:
+    """The fields of a dataclass that declare what they mean, with the text; of several texts the field's own, the last.
+
+    >>> @dataclass
+    ... class Test:
+    ...     repeats: Annotated[int, Allowed(1), "tests of each model"] = 3
+    >>> meanings_of(Test)
+    {'repeats': 'tests of each model'}
+    """
+    texts = {
+        name: [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, str)]
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+    }
+    return {known.name: texts[known.name][-1] for known in fields(kind) if texts[known.name]}
 
 
 def check_values(kind: type, values: Mapping[str, Any], name: str = "") -> None:

@@ -208,8 +208,8 @@ def _option(group: str, file: Path) -> str:
 def _keys_of(group: str, target: str, files: list[Path]) -> Iterator[Key]:
     """Name, default where all of these files agree, meaning and allowed values."""
     values = [values_of(file) for file in files]
-    known = {key: text for file in files for key, text in meanings(file, target).items()}
     kind: Any = class_of("_target_", target) if target else None
+    known = {key: text for file in files for key, text in meanings(file, target, kind).items()}
     texts = (file.read_text(encoding="utf-8") for file in files if file not in rows())
     before = "" if "@package _global_" in next(texts, "") else f"{group}."
     for key in dict.fromkeys(key for one in values for key in one if key != "_target_"):

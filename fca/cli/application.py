@@ -33,6 +33,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from fca.allowed import KINDS, Allowed, Seed, Workers, allowed_of, check_values, declared
 from fca.cli import Words, options, refused
+from fca.cli.analysis_keys import complete_analyses
 from fca.cli.hints import (
     KEY,
     group_as_key,
@@ -217,6 +218,7 @@ CONF = options.CONF
 def register() -> None:
     """Make the schemas known to Hydra under the names that the root YAMLs start from; look at every file it loads."""
     watch(CONF)
+    complete_analyses()
     options.store_rows()
     for name, root in ROOTS.items():
         schema = OmegaConf.structured(root)

@@ -1,7 +1,7 @@
 """`fca run --help`, and that of every command with a configuration: each key with its meaning, default and values.
 
-A key's meaning is the comment beside it in conf/: in the chosen file, in those that it builds on, or in another file of
-its group with the same class. What it may be is declared by the class.
+What a key may be is declared by its class, and for analyses its meaning, too. Elsewhere the meaning is the comment
+beside the key in conf/: in the chosen file, in those that it builds on, or in another of its group with the same class.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from fca.allowed import allowed_of, declared
+from fca.allowed import allowed_of, declared, meanings_of
 from fca.cli import refused
 from fca.cli.application import CONF, ROOTS, composed, hydra_words
 from fca.cli.commands import COMMANDS
@@ -164,7 +164,7 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
     kind: Any = declared(ROOTS[root])[name][0] if name in declared(ROOTS[root]) else Any
     if "_target_" in values:
         kind = class_of(f"{name}._target_", values["_target_"])
-    known = meanings(file, values.get("_target_"))
+    known = meanings(file, values.get("_target_"), kind)
     for key in values:
         if key == "_target_":
             continue
@@ -184,13 +184,17 @@ def _key(kind: Any, name: str, typed: str, default: Any, meaning: str) -> Key:
     return Key(typed, typed_value(default), meaning, allowed)
 
 
-def meanings(file: Path, target: str | None) -> dict[str, str]:
-    """Key -> meaning: from this file and those that it builds on, else from others of its group with the same class."""
+def meanings(file: Path, target: str | None, kind: Any = None) -> dict[str, str]:
+    """Key -> meaning: as its class declares it, else the comment in this file or in one that it builds on, else in
+    another file of its group with the same class.
+
+    target: the name of the class.    kind: the class; None where there is none.
+    """
     found: dict[str, str] = {}
     for other in (file, *_of_class(file.parent).get(target or "", [])):
         for path in _chain(other):
             found = {**comments_of(path), **found}
-    return found
+    return {**found, **meanings_of(kind)} if is_dataclass(kind) else found
 
 
 @cache

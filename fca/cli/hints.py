@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from fca.cli.analysis_keys import GROUP, with_defaults
 from fca.cli.options import built_on, is_option, keys_in, option_files, option_names
 from fca.types import LISTED, FcaError, listed, similar
 
@@ -239,8 +241,17 @@ def _options_with(conf: Path, group: str, name: str) -> list[tuple[str, bool]]:
 
 
 @cache
-def values_of(file: Path, deep: int = 0) -> dict[str, Any]:
-    """The keys that a file and those that it builds on give their option."""
+def values_of(file: Path) -> dict[str, Any]:
+    """The keys of an option: those that its file and the files below it have, and of an analysis those of its class."""
+    values = _written_values(file)
+    if file.parent.name == GROUP and values:
+        with suppress(FcaError):  # a class that nobody may name, or that is not there, gives no hint
+            return with_defaults(values)
+    return values
+
+
+def _written_values(file: Path, deep: int = 0) -> dict[str, Any]:
+    """The keys that a file and those that it builds on have."""
     if not is_option(file) or deep > _DEEP:
         return {}
     try:
@@ -249,7 +260,7 @@ def values_of(file: Path, deep: int = 0) -> dict[str, Any]:
         return {}
     values: dict[str, Any] = {}
     for other in below:
-        values |= values_of(other, deep + 1)
+        values |= _written_values(other, deep + 1)
     return values | {key: value for key, value in keys.items() if key != "defaults"}
 
 

@@ -8,8 +8,8 @@ import re
 import shlex
 import signal
 import uuid
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from fca.allowed import plain_name
 from fca.cli import printable
 from fca.cli.analyse import tables_of
+from fca.cli.analysis_keys import with_defaults
 from fca.cli.application import CONF, ReportConfig, application, check_root, typed_words
 from fca.cli.configure import component, configured, keys_of, store_with_images
 from fca.cli.execute import provenance
@@ -258,16 +259,32 @@ def _analyses(maker: Any, query: str | None, folders: Sequence[Path]) -> list[An
     files = {file.stem: file for folder in reversed(folders) for file in (folder / "analysis").glob("*.yaml")}
     for name in maker.analyses:
         check_choice("report.analyses", name, sorted(files), "name analyses of conf/analysis/")
-    nodes = [load_yaml(files[name]) for name in maker.analyses]
+    with _as_report_options():
+        nodes = [_node_of(files[name]) for name in maker.analyses]
     keys = sorted({str(key) for node in nodes for key in node} - {"_target_", "query", "defaults"})
     for key in maker.options:
         check_choice("report.options", key, keys, "name options of the report's analyses")
+
     made = []
-    for name, node in zip(maker.analyses, nodes, strict=True):
-        check_file(str(files[name]), node)
+    for node in nodes:
         chosen = {key: value for key, value in {**maker.options, "query": query}.items() if key in node}
-        try:
+        with _as_report_options():
             made.append(component(OmegaConf.create({"analysis": OmegaConf.merge(node, chosen)}), "analysis"))
-        except FcaError as error:
-            raise FcaError(*(text.replace("analysis.", "report.options.") for text in error.args)) from error
     return made
+
+
+def _node_of(file: Path) -> DictConfig:
+    """An analysis as its file has it, with the defaults of its class. Raises FcaError for a file that may not be."""
+    written = load_yaml(file)
+    check_file(str(file), written)
+    values: Any = OmegaConf.to_container(written, resolve=False)
+    return OmegaConf.create(with_defaults(values))
+
+
+@contextmanager
+def _as_report_options() -> Iterator[None]:
+    """Errors about a key of an analysis call it as `fca report` takes it."""
+    try:
+        yield
+    except FcaError as error:
+        raise FcaError(*(text.replace("analysis.", "report.options.") for text in error.args)) from error

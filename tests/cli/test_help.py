@@ -1,4 +1,4 @@
-"""`fca run --help`: every key has a meaning, which stands beside it in conf/, its default and what it may be."""
+"""`fca run --help`: every key has a meaning, beside it in conf/ or in its class, its default and what it may be."""
 
 import re
 
@@ -11,6 +11,7 @@ from fca.cli.application import CONF, ROOTS
 from fca.cli.help import comments_of, meanings
 from fca.cli.hints import values_of
 from fca.cli.options import option_files
+from fca.plugins import class_of
 
 WITHOUT = ("experiment", "debug", "local", "hydra")  # overlays, and Hydra's own
 FILES = [
@@ -31,15 +32,16 @@ def shown(capsys):
 def test_no_key_of_any_file_lacks_a_meaning():
     lacking = []
     for path in FILES:
-        values = values_of(path)
-        known = meanings(path, values.pop("_target_", None))
+        values = dict(values_of(path))
+        target = values.pop("_target_", None)
+        known = meanings(path, target, target and class_of("_target_", target))
         lacking += [f"{path.relative_to(CONF)}: {key}" for key in values if not known.get(key)]
     for root in ROOTS:
         path = CONF / f"{root}.yaml"
         keys = [key for key in yaml.safe_load(path.read_text()) if key not in ("defaults", "hydra")]
         known = comments_of(path)
         lacking += [f"{root}: {key}" for key in keys if not any(name.partition(".")[0] == key for name in known)]
-    assert not lacking, "write a comment behind these keys"
+    assert not lacking, "write a comment behind these keys, or for an analysis Annotated[TYPE, 'MEANING'] in its class"
 
 
 def test_a_key_is_shown_with_its_default_meaning_and_allowed_values(shown):

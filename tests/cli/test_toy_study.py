@@ -1,4 +1,7 @@
-"""A study of one's own, one file and one YAML for its analysis, shows on the page and in W&B without any other edit."""
+"""A study of one's own, one file and one YAML for its analysis, shows on the page and in W&B without any other edit.
+
+The YAML names the class and repeats none of its keys.
+"""
 
 import json
 import shutil
@@ -15,12 +18,14 @@ STUDY = '''
 """How many test images each run answered: a toy."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import altair as alt
 
+from fca.allowed import Allowed
 from fca.report import kinds, style
 from fca.report.finding import Finding, Statement
+from fca.studies.keys import Query
 from fca.studies.table import MODEL, TableSpec
 from fca.types import Column
 
@@ -36,11 +41,12 @@ class Toy:
 
     tables: ClassVar = (TOY,)
 
-    query: str | None = None
+    query: Query = None
+    sweet: Annotated[str, Allowed(choices=("odd", "even")), "which runs are sweet"] = "odd"
 
     def __call__(self, store):
         rows = store.rows(self.query).dropna(subset=["n_test", "model"])
-        flavour = ["sweet" if k % 2 else "sour" for k in range(len(rows))]
+        flavour = ["sweet" if k % 2 == (self.sweet == "odd") else "sour" for k in range(len(rows))]
         share = rows["n_test"] / rows["n_test"].max()
         frame = rows.assign(toy_images=rows["n_test"], toy_share=share, toy_flavour=flavour)
         return [TOY.table(TOY.frame(frame[list(TOY.columns)]).reset_index(drop=True), {}, rows["run_id"])]
@@ -59,7 +65,7 @@ def toy_statements(toy):
 
 FINDINGS = (Finding("toy", "A toy", (TOY,), "How large is the toy?", toy_statements, toy_figure),)
 '''
-ANALYSIS = "# How large is each run?\n_target_: toy_study.Toy\nquery: null\n"
+ANALYSIS = "# How large is each run?\n_target_: toy_study.Toy\n"
 REPORT = """# A page of the toy.
 _target_: fca.report.page.AnalysesReport
 name: toy
@@ -84,7 +90,8 @@ def reported(digits_store, tmp_path_factory):
         patch.setenv("WANDB_MODE", "offline")
         patch.setenv("WANDB_SILENT", "true")
         patch.setattr(sys, "argv", list(sys.argv))
-        assert report.main(["report=toy", "plugins=[toy_study]", folder, f"outputs={mine / 'outputs'}"]) == 0
+        words = ["report=toy", "plugins=[toy_study]", folder, f"outputs={mine / 'outputs'}"]
+        assert report.main([*words, "+report.options={sweet: even}"]) == 0
     use_plugins([])
     return mine / "outputs" / "reports" / "toy", mine / "outputs"
 
@@ -101,6 +108,11 @@ def test_the_page_has_the_figure_the_headline_and_the_columns_with_their_meaning
     assert data["names"]["toy_flavour"]["sweet"] == "a sweet run"
     assert (reported[0] / "figures" / "toy.png").read_bytes().startswith(b"\x89PNG")
     assert (reported[0] / "tables" / "toy.csv").read_text().startswith("model,toy_flavour,toy_images,toy_share")
+
+
+def test_a_key_that_only_the_class_has_is_set_from_the_command_line(reported):
+    flavours = pd.read_csv(reported[0] / "tables" / "toy.csv")["toy_flavour"]
+    assert list(flavours[:2]) == ["sweet", "sour"], "the class's default has it the other way round"
 
 
 def test_wandb_has_the_table_and_the_figure(reported):

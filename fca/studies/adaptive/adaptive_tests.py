@@ -15,6 +15,7 @@ from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
 from fca.studies import table
+from fca.studies.keys import Query
 from fca.studies.predictions import predictions
 from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, has_levels, pool_of
 from fca.studies.rows import by_version, every_row, narrowed, records, require
@@ -69,14 +70,11 @@ METHOD = {
 
 @dataclass(frozen=True)
 class AdaptiveTests:
-    """`analysis=adaptive_tests`; reads `adaptive_test` rows, and `predict` rows of the same weights where there are.
-
-    query: narrows the rows.
-    """
+    """`analysis=adaptive_tests`; reads `adaptive_test` rows, and `predict` rows of the same weights where there are."""
 
     tables: ClassVar = (ADAPTIVE_TESTS, ADAPTIVE_TEST_ATTRIBUTES)
 
-    query: str | None = None
+    query: Query = None
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables adaptive_tests (a line a test and target) and adaptive_test_attributes (also by attribute)."""

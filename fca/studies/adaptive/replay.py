@@ -30,8 +30,9 @@ from fca.store import Store
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
 from fca.studies.adaptive.exposure import ADAPTIVE_EXPOSURE, FEWEST, METHOD, REPEATS, Shown, exposure_line, shown_by
 from fca.studies.adaptive.pools import Answers, answers_of
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import log_not_estimable, priors_noted
-from fca.studies.progressive.levels import PAPER, SESSIONS, Line, cells, pool_of
+from fca.studies.progressive.levels import PAPER, SESSIONS, LevelProtocol, Line, cells, pool_of
 from fca.studies.table import COVERAGE, DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec, filled
 from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
@@ -197,11 +198,6 @@ class AdaptiveReplay:
     """`analysis=adaptive_replay`; reads `predict` rows of full models, and files of responses.
 
     Of images with columns attribute and level; others are one group, read where files are named or no set has levels.
-    query:    narrows the rows.    responses: files of responses, each a data set, or more subjects of a stored one.
-    protocol: open or masked (see `responses_by_level`).
-    budget:   share of the images that a test may evaluate.    budgets: those of the curves.
-    repeats:  tests of each kind and model.
-    model:    of item responses, for tests that need an item bank.    seed: of all draws.
     """
 
     tables: ClassVar = (
@@ -209,16 +205,20 @@ class AdaptiveReplay:
         *(ADAPTIVE_ASKED, ADAPTIVE_TRAJECTORIES, ADAPTIVE_SESSIONS),
     )
 
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
-    protocol: str = "open"
-    budget: Annotated[float, Allowed(above=0, most=1)] = 0.25
-    budgets: Annotated[list[int | float], Allowed(above=0, most=1, filled=True)] = field(
-        default_factory=lambda: [0.08, 0.17, 0.25, 0.33, 0.5, 0.75]
-    )
-    repeats: Annotated[int, Allowed(1)] = 3
-    model: Annotated[str, Allowed(choices=NAMES)] = "2pl"
-    seed: Seed = 0
+    query: Query = None
+    responses: Annotated[
+        ResponseFiles,
+        "files of responses, e.g. [answers.csv]: images without levels; each a data set, or more subjects of "
+        "a stored one",
+    ] = field(default_factory=list)
+    protocol: LevelProtocol = "open"
+    budget: Annotated[float, Allowed(above=0, most=1), "share of the images that a test may evaluate"] = 0.25
+    budgets: Annotated[
+        list[int | float], Allowed(above=0, most=1, filled=True), "shares of the images at which the curves have points"
+    ] = field(default_factory=lambda: [0.08, 0.17, 0.25, 0.33, 0.5, 0.75])
+    repeats: Annotated[int, Allowed(1), "tests of each kind and model"] = 3
+    model: Annotated[str, Allowed(choices=NAMES), "of item responses, for policies with a bank"] = "2pl"
+    seed: Annotated[Seed, "of the sessions and of random choices"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables adaptive_errors, adaptive_methods, adaptive_curves, adaptive_exposure, adaptive_asked,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import pandas as pd
 
@@ -11,7 +11,7 @@ from fca.stats.chance import right_at_chance
 from fca.stats.correlation import correlation
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, interval_over, mean_with_interval
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, read_points, wide
+from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, PerModel, read_points, wide
 from fca.studies.rows import parts
 from fca.studies.table import (
     AT_CHANCE,
@@ -89,17 +89,17 @@ GAP = TableSpec(
 
 @dataclass(frozen=True)
 class FewClass(OfSubsets):
-    """`analysis=few_class`; reads `train` rows and the `predict` rows of full models.
-
-    per_model:   config columns that differ between models by intention, e.g. [recipe_lr]; [recipe]: all of them.
-    groups, group_columns: a file of classes and groups for the grouped protocol; see fca.subset.read_groups.
-    """
+    """`analysis=few_class`; reads `train` rows and the `predict` rows of full models."""
 
     tables: ClassVar = (ACCURACY_POINTS, ACCURACY_MEANS, GAP, DCN, RANKS, RANK_AGREEMENT)
 
-    per_model: list[str] = field(default_factory=list)
-    groups: str | None = None
-    group_columns: list[str] = field(default_factory=lambda: ["class", "group"])
+    per_model: PerModel = field(default_factory=list)
+    groups: Annotated[
+        str | None, "also the grouped protocol: imagenet_16, imagenet_dog, or a CSV file (photos.zip/classes.csv)"
+    ] = None
+    group_columns: Annotated[list[str], "columns of the file of groups: class keys, groups"] = field(
+        default_factory=lambda: ["class", "group"]
+    )
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables accuracy_points, accuracy, gap, dcn, ranks and rank_agreement."""

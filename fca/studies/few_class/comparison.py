@@ -26,6 +26,7 @@ from fca.studies.few_class.subset_accuracy import (
     DRAW,
     SUBSET_SEEDS,
     OfSubsets,
+    PerModel,
     points_with_predictions,
     wide,
 )
@@ -94,14 +95,11 @@ METHOD = {
 
 @dataclass(frozen=True)
 class Comparison(OfSubsets):
-    """`analysis=comparison`; reads `train` rows, the `predict` rows of their best weights, and those of full models.
-
-    per_model:   config columns that differ between models by intention, e.g. [recipe_lr].
-    """
+    """`analysis=comparison`; reads `train` rows, the `predict` rows of their best weights, and those of full models."""
 
     tables: ClassVar = (PAIRED, RANK_STABILITY)
 
-    per_model: list[str] = field(default_factory=list)
+    per_model: PerModel = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables paired and rank_stability."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fca.allowed import Allowed
 from fca.stats.correlation import METHODS, correlation, correlation_interval, resampled_correlation
 from fca.stats.intervals import FEWEST_DRAWS
 from fca.store import Store
@@ -21,7 +20,9 @@ from fca.studies.few_class.subset_accuracy import (
     DRAW,
     EMBED,
     SUBSET_SEEDS,
+    EmbeddedSplit,
     OfSubsets,
+    PerModel,
     accuracy_points,
     embed_rows,
     of_one_draw,
@@ -47,7 +48,7 @@ from fca.studies.table import (
     TableSpec,
     all_at_chance,
 )
-from fca.types import SPLITS, Column, Table
+from fca.types import Column, Table
 
 TARGET = Column("target", str, "", "accuracy: of the best model on each subset (DCN), or of one model")
 SCOPE = Column("scope", str, "", "subsets: all, or those of equal ncl")
@@ -80,15 +81,12 @@ INTERVALS = (
 
 @dataclass(frozen=True)
 class Correlation(OfSubsets):
-    """`analysis=correlation`; reads `embed` rows, `train` rows and the `predict` rows of full models.
-
-    split:       of the embedded images.    per_model: config columns that differ between models by intention.
-    """
+    """`analysis=correlation`; reads `embed` rows, `train` rows and the `predict` rows of full models."""
 
     tables: ClassVar = (CORRELATION, CORRELATION_POINTS)
 
-    split: Annotated[str, Allowed(choices=SPLITS)] = "test"
-    per_model: list[str] = field(default_factory=list)
+    split: EmbeddedSplit = "test"
+    per_model: PerModel = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables correlation and correlation_points."""

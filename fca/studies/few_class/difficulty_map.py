@@ -18,11 +18,12 @@ from fca.stats.difficulty import extreme_subset, pair_simss, random_simss, what_
 from fca.stats.similarity import subset_scores
 from fca.store import Store
 from fca.studies.few_class.similarity import SIMSS, Embedded, embedded
-from fca.studies.few_class.subset_accuracy import DIFFERENCE, embed_rows
+from fca.studies.few_class.subset_accuracy import DIFFERENCE, EmbeddedSplit, embed_rows
+from fca.studies.keys import Query
 from fca.studies.rows import records
 from fca.studies.table import CLASSES, DATASET, ENCODER, IMAGES, NCL, NOTE, SEED, SPLIT, TableSpec
 from fca.subset import named_subset
-from fca.types import SPLITS, Column, FcaError, Table
+from fca.types import Column, FcaError, Table
 
 PAPER = "Few-Class Arena (arXiv:2411.01099) eq. 4"
 SAME = [DATASET, ENCODER, SPLIT]
@@ -179,22 +180,25 @@ class Mapped:
 
 @dataclass(frozen=True)
 class DifficultyMap:
-    """`analysis=difficulty_map`; reads `embed` rows.
-
-    query:       narrows the rows.    split: of the embedded images.
-    sizes:       of the hardest and easiest subsets; those beyond a data set's classes are left out for it.
-    draws, seed: random subsets of each size to compare them with.
-    classes:     keys of the subset of the what-ifs, as in subset.classes; None: the hardest five (or all but one).
-    """
+    """`analysis=difficulty_map`; reads `embed` rows."""
 
     tables: ClassVar = (DIFFICULTY_PAIRS, DIFFICULTY_MAP, DIFFICULTY_CLASSES, DIFFICULTY_SUBSETS, DIFFICULTY_WHAT_IF)
 
-    query: str | None = None
-    split: Annotated[str, Allowed(choices=SPLITS)] = "test"
-    sizes: Annotated[list[int], Allowed(2, filled=True)] = field(default_factory=lambda: [2, 3, 5, 10])
-    draws: Annotated[int, Allowed(1)] = 1000
-    seed: Seed = 0
-    classes: list[Any] | None = None
+    query: Query = None
+    split: EmbeddedSplit = "test"
+    sizes: Annotated[
+        list[int],
+        Allowed(2, filled=True),
+        "of the hardest and easiest subsets; those beyond a data set's classes are left out for it",
+    ] = field(default_factory=lambda: [2, 3, 5, 10])
+    draws: Annotated[
+        int, Allowed(1), "random subsets of each size to compare with; all of them where there are no more"
+    ] = 1000
+    seed: Annotated[Seed, "of the random subsets"] = 0
+    classes: Annotated[
+        list[Any] | None,
+        "class keys of a subset to add to and merge in, as in subset.classes; null: the hardest 5, or all but one",
+    ] = None
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables difficulty_pairs, difficulty_map, difficulty_classes, difficulty_subsets and difficulty_what_if."""

@@ -16,7 +16,7 @@ from fca.stats.correlation import correlation
 from fca.stats.intervals import LOG, interval_over, jackknife_interval, left_out_weights, mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
-from fca.studies.few_class.subset_accuracy import DRAW, SUBSET_SEEDS, OfSubsets, read_points, wide
+from fca.studies.few_class.subset_accuracy import DRAW, SUBSET_SEEDS, OfSubsets, PerModel, read_points, wide
 from fca.studies.table import (
     DATASET,
     MEASURE,
@@ -64,16 +64,14 @@ PAPER_FINDINGS = TableSpec(
 
 @dataclass(frozen=True)
 class Findings(OfSubsets):
-    """`analysis=findings`; reads `train` rows and the `predict` rows of full models, as few_class does.
-
-    few:        the numbers of classes that count as few.
-    per_model:  config columns that differ between models by intention, e.g. [recipe_lr]; [recipe]: all of them.
-    """
+    """`analysis=findings`; reads `train` rows and the `predict` rows of full models, as few_class does."""
 
     tables: ClassVar = (PAPER_FINDINGS,)
 
-    few: Annotated[list[int], Allowed(2, filled=True)] = field(default_factory=lambda: [2, 3, 4, 5])
-    per_model: list[str] = field(default_factory=list)
+    few: Annotated[list[int], Allowed(2, filled=True), "the numbers of classes that count as few"] = field(
+        default_factory=lambda: [2, 3, 4, 5]
+    )
+    per_model: PerModel = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
         """Table findings; a measure that is undefined on a data set has no line."""

@@ -26,7 +26,9 @@ from fca.studies.few_class.subset_accuracy import (
     EMBED,
     SUBSET,
     SUBSET_SEEDS,
+    EmbeddedSplit,
     OfSubsets,
+    PerModel,
     accuracy_points,
     embed_rows,
     of_one_draw,
@@ -52,7 +54,7 @@ from fca.studies.table import (
     TableSpec,
     all_at_chance,
 )
-from fca.types import SPLITS, Column, Table, check_choice, with_interval
+from fca.types import Column, Table, check_choice, with_interval
 
 OF_IMAGES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample; the others read all images
     "silhouette": cosine_silhouette,
@@ -253,20 +255,20 @@ METHOD = (
 class Prediction(OfSubsets):
     """`analysis=prediction`; reads `embed` rows, `train` rows and, for targets open and masked, those of full models.
 
-    split:       of the embedded images.    images: the most of a subset that all but the similarities read.
-    target:      protocol of the accuracy to be predicted, which is the best model's on each subset (DCN); models that
-                 were trained from scratch, fine-tuned or probed are never best among each other.
-    worth:       a gain over ncl alone below this is of no use, in accuracy points.
-    per_model:   config columns that differ between models by intention.
+    Models that were trained from scratch, fine-tuned or probed are never best among each other.
     """
 
     tables: ClassVar = (PREDICTION, PREDICTION_POINTS)
 
-    split: Annotated[str, Allowed(choices=SPLITS)] = "test"
-    target: str = "sub"
-    images: Annotated[int, Allowed(1)] = 500
-    worth: Annotated[float, Allowed(0, 100)] = 0.5
-    per_model: list[str] = field(default_factory=list)
+    split: EmbeddedSplit = "test"
+    target: Annotated[
+        str,
+        "whose accuracy is predicted, the best model's on each subset (DCN): sub (sub-models), open or "
+        "masked (full models)",
+    ] = "sub"
+    images: Annotated[int, Allowed(1), "the most of a subset that silhouette, kNN, probe and LogME read"] = 500
+    worth: Annotated[float, Allowed(0, 100), "accuracy points: a smaller gain over ncl alone is of no use"] = 0.5
+    per_model: PerModel = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables prediction and prediction_points."""

@@ -6,22 +6,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import count
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from fca.allowed import Allowed
 from fca.stats.correlation import correlation
 from fca.stats.similarity import class_similarity, fca_released, released_draw, subset_scores
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import DIFFERENCE, SUBSET, OfSubsets, embed_rows, of_one_draw, subsets_of
+from fca.studies.few_class.subset_accuracy import (
+    DIFFERENCE,
+    SUBSET,
+    EmbeddedSplit,
+    OfSubsets,
+    embed_rows,
+    of_one_draw,
+    subsets_of,
+)
 from fca.studies.predictions import labels_of
 from fca.studies.rows import Rows, parts, records
 from fca.studies.table import DATASET, ENCODER, IMAGES, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, R, TableSpec
 from fca.subset import number_of_classes
-from fca.types import SPLITS, Column, Table
+from fca.types import Column, Table
 
 SIMSS = Column("simss", float, ".4f", "SimSS (lower: harder to separate)")
 SIMSS_POOLED = Column("simss_pooled", float, ".4f", "SimSS pooled over images instead of classes")
@@ -185,14 +192,11 @@ def _agreement(part: pd.DataFrame) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Similarity(OfSubsets):
-    """`analysis=similarity`; reads `embed` rows, and `train` rows for the subsets to score.
-
-    split:       of the embedded images; test is what the paper scores, train what a practitioner has.
-    """
+    """`analysis=similarity`; reads `embed` rows, and `train` rows for the subsets to score."""
 
     tables: ClassVar = (SIMILARITY, RELEASED, RELEASED_AGREEMENT)
 
-    split: Annotated[str, Allowed(choices=SPLITS)] = "test"
+    split: EmbeddedSplit = "test"
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables similarity, released and released_agreement."""

@@ -19,6 +19,7 @@ from fca.stats.chance import guessing
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
+from fca.studies.keys import Query
 from fca.studies.predictions import predictions
 from fca.studies.rows import Rows, comparable, records, require, select
 from fca.studies.table import (
@@ -37,7 +38,7 @@ from fca.studies.table import (
     TOP1,
 )
 from fca.subset import SAMPLERS, Groups, draw_subset, full_set, number_of_classes
-from fca.types import ClassSubset, Column, FcaError, with_interval
+from fca.types import SPLITS, ClassSubset, Column, FcaError, with_interval
 
 SUBSET = (NCL, SUBSET_SEED, SAMPLER, CLASSES)
 NAMED = "named"  # the sampler of classes that nobody drew
@@ -106,19 +107,29 @@ def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups:
     return lines
 
 
+PerModel = Annotated[
+    list[str], "columns that differ between models by intention, e.g. [recipe_lr]; [recipe]: all of the recipe"
+]
+EmbeddedSplit = Annotated[
+    str,
+    Allowed(choices=SPLITS),
+    "of the embedded images: test is what the paper scores, train what a practitioner has",
+]
+
+
 @dataclass(frozen=True)
 class OfSubsets:
-    """What all analyses of class subsets ask for: the rows to read, and the subsets to score.
+    """What all analyses of class subsets ask for: the rows to read, and the subsets to score."""
 
-    query:     narrows the rows.
-    ncl, seeds: a grid of draws (numbers of classes, or shares of them below 1) instead of the subsets of the stored
-               sub-models and scores; sampler: how it is drawn.
-    """
-
-    query: str | None = None
-    ncl: Annotated[list[int | float] | None, Allowed(above=0, filled=True)] = None
-    seeds: Annotated[list[int] | None, Allowed(0, 2**32 - 1, filled=True)] = None
-    sampler: Annotated[str, Allowed(choices=SAMPLERS)] = "uniform"
+    query: Query = None
+    ncl: Annotated[
+        list[int | float] | None,
+        Allowed(above=0, filled=True),
+        "numbers of classes, or shares of them below 1; with seeds: a grid of draws instead of the subsets "
+        "of the stored sub-models and scores",
+    ] = None
+    seeds: Annotated[list[int] | None, Allowed(0, 2**32 - 1, filled=True), "of this grid's subsets, with ncl"] = None
+    sampler: Annotated[str, Allowed(choices=SAMPLERS), "how the grid is drawn"] = "uniform"
 
 
 def wide(column: Column, points: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

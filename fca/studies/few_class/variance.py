@@ -12,7 +12,7 @@ import pandas as pd
 
 from fca.stats.comparison import SubsetRuns, VarianceSplit, split_variance
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, points_with_predictions
+from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, PerModel, points_with_predictions
 from fca.studies.rows import parts
 from fca.studies.table import DATASET, IMAGES, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
@@ -46,14 +46,11 @@ INTERVALS = "95 %: chi-square for subset, init and luck, normal over images for 
 
 @dataclass(frozen=True)
 class Variance(OfSubsets):
-    """`analysis=variance`; reads `train` rows, the `predict` rows of their best weights, and those of full models.
-
-    per_model:   config columns that differ between models by intention, e.g. [recipe_lr].
-    """
+    """`analysis=variance`; reads `train` rows, the `predict` rows of their best weights, and those of full models."""
 
     tables: ClassVar = (VARIANCE,)
 
-    per_model: list[str] = field(default_factory=list)
+    per_model: PerModel = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
         """Table variance."""

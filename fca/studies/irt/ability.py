@@ -17,6 +17,7 @@ from fca.studies.answers import Gathered, clean_responses, shifted_responses
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
 from fca.studies.irt.irt import SEVERAL, Irt, calibrated, items, ranked
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import bank_priors_noted, log_bank_priors, priors_noted
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
 from fca.types import FcaError, Table, with_interval
@@ -38,10 +39,6 @@ METHOD = {
 class Ability:
     """`analysis=ability`; scores `predict` rows of full models and files against saved items, fitting no item again.
 
-    query:     narrows the rows.    responses: files of responses.
-    bank:      id of a saved table `irt_items`, or a file of `fca bank`; null: items are fitted here (2pl) from the same
-               clean responses.
-    score:     map = most probable ability, eap = expected ability; they differ after few items.
     Stored rows are scored with the items of their data set, files with those that have their names. Items of the bank
     without a response of a subject count as missing. Subjects that no common item links are scored apart where items
     are fitted here; a saved bank with several scales scores on each, named by the bank's data set. Raises FcaError for
@@ -50,10 +47,17 @@ class Ability:
 
     tables: ClassVar = (BANK_ABILITY,)
 
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
-    bank: str | None = None
-    score: Annotated[str, Allowed(choices=tuple(SCORES))] = "map"
+    query: Query = None
+    responses: ResponseFiles = field(default_factory=list)
+    bank: Annotated[
+        str | None,
+        "id of a saved table irt_items, or a file of fca bank; null: fitted here (2pl) from the same clean responses",
+    ] = None
+    score: Annotated[
+        str,
+        Allowed(choices=tuple(SCORES)),
+        "map: most probable ability; eap: expected ability (they differ after few items)",
+    ] = "map"
 
     def __call__(self, store: Store) -> list[Table]:
         """Table bank_ability: one line a subject, data set and corruption, ablest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from fca.studies.answers import Gathered, shifted_responses, subjects_at_chance
 from fca.studies.irt.corruption_accuracy import LEVELS, levels_in_words
 from fca.studies.irt.difficulty_segments import ALL_CLASSES, ITEMS, METHOD, NAMES, SEED, SEGMENT, Quartered, quartered
 from fca.studies.irt.fits import IMAGES_OF_CLASS, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
+from fca.studies.keys import Query
 from fca.studies.not_estimable import priors_noted
 from fca.studies.table import (
     AT_CHANCE,
@@ -115,24 +116,24 @@ STATED = {
 
 @dataclass(frozen=True)
 class ClassRobustness:
-    """`analysis=class_robustness`; reads full models' responses to clean and corrupted test images.
-
-    query:   narrows the rows.    model: of item responses (1pl, 2pl, 3pl, 3pl-upper, 4pl), or auto.
-    compat:  seed001 = segments by raw difficulty b, cut at each severity; sign of the score and fit as in that paper.
-    mode:    count = by the shares of a class's images in the segments; mean_b = by its mean difficulty.
-    seed:    of the bootstrap, of the order of equal images, and of the fit under compat.
-    """
+    """`analysis=class_robustness`; reads full models' responses to clean and corrupted test images."""
 
     tables: ClassVar = (
         *(CLASS_ROBUSTNESS, CLASS_ROBUSTNESS_SHOWN, ROBUST_CLASSES),
         *(CLASS_SEVERITY, BY_DIFFICULTY, BY_DISCRIMINATION),
     )
 
-    query: str | None = None
+    query: Query = None
     model: IrtModel = "2pl"
-    compat: Compat = None
-    mode: str = "count"
-    seed: Seed = 0
+    compat: Annotated[
+        Compat,
+        "seed001: segments by raw difficulty, cut at each severity, robust = moves most; as in the "
+        "paper with model=3pl-upper",
+    ] = None
+    mode: Annotated[
+        str, "how a class is judged: count, by the shares of its images in the segments; mean_b, by its mean difficulty"
+    ] = "count"
+    seed: Annotated[Seed, "of the bootstrap, of the order of equal images, and of the fit under compat"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables class_robustness, robust_classes and class_severity, and the lines of them that are drawn.

@@ -13,6 +13,7 @@ from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_interval, wilson
 from fca.store import Store
 from fca.studies.answers import Gathered, at_severity, shifted_responses, subjects_at_chance
 from fca.studies.irt.fits import SUBJECT
+from fca.studies.keys import Query
 from fca.studies.table import (
     AT_CHANCE,
     CORRUPTION,
@@ -88,14 +89,11 @@ def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 @dataclass(frozen=True)
 class CorruptionAccuracy:
-    """`analysis=corruption_accuracy`; reads full models' responses to clean and corrupted test images.
-
-    query: narrows the rows.
-    """
+    """`analysis=corruption_accuracy`; reads full models' responses to clean and corrupted test images."""
 
     tables: ClassVar = (CORRUPTION_ACCURACY, CORRUPTION_LOSS)
 
-    query: str | None = None
+    query: Query = None
 
     def __call__(self, store: Store) -> list[Table]:
         """One line a severity, and one a corruption. Raises FcaError without corrupted images."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,7 @@ from fca.studies.irt.fits import (
     IrtModel,
     fitted,
 )
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import priors_noted
 from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, MODEL, N_CLASSES, SEVERITY, N, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
@@ -94,21 +95,18 @@ METHOD = {
 
 @dataclass(frozen=True)
 class DifficultySegments:
-    """`analysis=difficulty_segments`; reads full models' responses to test images, clean and under corruptions.
-
-    query:     narrows the rows.    responses: files of responses, each a data set more (clean images).
-    model:     of item responses (1pl, 2pl, 3pl, 3pl-upper, 4pl), or auto.
-    compat:    seed001 = segments by raw difficulty b, cut at each severity, by that paper's way of fitting.
-    seed:      of the order of equal images, and of the fit under compat.
-    """
+    """`analysis=difficulty_segments`; reads full models' responses to test images, clean and under corruptions."""
 
     tables: ClassVar = (SEGMENT_MODELS, SEGMENT_MODELS_SHOWN, SEGMENT_CLASSES, SEGMENT_CLASSES_SHOWN)
 
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
+    query: Query = None
+    responses: ResponseFiles = field(default_factory=list)
     model: IrtModel = "2pl"
-    compat: Compat = None
-    seed: Seed = 0
+    compat: Annotated[
+        Compat,
+        "seed001: segments by raw difficulty, cut at each severity; as in the paper with model=3pl-upper",
+    ] = None
+    seed: Annotated[Seed, "of the order of equal images, and of the fit under compat"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables segment_models and segment_classes, and of both the lines that are drawn."""

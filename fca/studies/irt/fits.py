@@ -65,7 +65,11 @@ CHOSEN = Column("chosen", bool, "", "whether this model is used")
 PLACE = Column("place", int, ".0f", "rank of the item's difficulty")
 HOLD_OUT = Column("hold_out", str, "", "what was held out", HIDDEN)
 
-IrtModel = Annotated[str, Allowed(choices=(*NAMES, "auto"))]  # auto: what predicts held-out responses best
+IrtModel = Annotated[
+    str,
+    Allowed(choices=(*NAMES, "auto")),
+    "of item responses: 1pl, 2pl, 3pl, 3pl-upper (feasibility), 4pl, or auto: what predicts held-out responses best",
+]
 HoldOut = Annotated[str, Allowed(choices=HOLD_OUTS)]
 Compat = Annotated[str | None, Allowed(choices=("seed001",))]
 

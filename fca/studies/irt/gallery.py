@@ -25,6 +25,7 @@ from fca.studies.irt.fits import (
     IrtModel,
     fitted,
 )
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import priors_noted
 from fca.studies.responses import Responses
 from fca.studies.table import COLUMN, DATASET, IMAGE_ID, LABEL, PICTURE_KIND, RANK, ROW, THUMBNAIL, TableSpec
@@ -59,20 +60,17 @@ METHOD = {
 
 @dataclass(frozen=True)
 class Gallery:
-    """`analysis=gallery`; reads full models' responses to clean test images, and files of responses.
-
-    query: narrows the rows.    responses: files of responses, each one more data set.    shown: images of each kind.
-    model: of item response theory, whose difficulty orders the images.    seed: of its fit, and of the order among
-    images of equal difficulty (all that every model gets right).
-    """
+    """`analysis=gallery`; reads full models' responses to clean test images, and files of responses."""
 
     tables: ClassVar = (GALLERY,)
 
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
-    model: IrtModel = "2pl"
-    shown: Annotated[int, Allowed(1)] = 24
-    seed: Seed = 0
+    query: Query = None
+    responses: ResponseFiles = field(default_factory=list)
+    model: Annotated[IrtModel, "of item responses, whose difficulty orders the images"] = "2pl"
+    shown: Annotated[int, Allowed(1), "images of each kind"] = 24
+    seed: Annotated[
+        Seed, "of the fit, and of the order among images that are equally hard, such as all that every model gets right"
+    ] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Table gallery; its pictures are missing where the images are no longer at hand."""

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,7 @@ from fca.studies.irt.fits import (
     HoldOut,
     IrtModel,
 )
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import log_not_estimable
 from fca.studies.responses import Responses
 from fca.studies.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
@@ -177,26 +178,22 @@ METHOD = {  # these words are part of the id of a saved bank
 
 @dataclass(frozen=True)
 class Irt:
-    """`analysis=irt`; reads `predict` rows of full models, clean and under corruptions, and files of responses.
-
-    query:       narrows the rows.    responses: files of responses, each a data set, or more subjects of a stored one.
-    model:       1pl, 2pl, 3pl, 3pl-upper, 4pl, or auto: the one that predicts held-out responses best.
-    calibration: joint, ability or separate; see `calibrated`.
-    hold_out:    what a model is scored on, and auto chosen by: cells (some responses) or subjects (whole models).
-    trait:       what the latent variable of the subjects is called, e.g. "agreement with shape".
-    seed:        of held-out responses, of sampled items, and of `compat`.    compat: seed001, fitted as the paper did.
-    """
+    """`analysis=irt`; reads `predict` rows of full models, clean and under corruptions, and files of responses."""
 
     tables: ClassVar = (IRT_ABILITIES, IRT_FITS, IRT_CHOICE, IRT_ITEMS, IRT_PLANE, IRT_SEVERITY, IRT_CURVES)
 
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
+    query: Query = None
+    responses: ResponseFiles = field(default_factory=list)
     model: IrtModel = "2pl"
-    calibration: str = "joint"
-    hold_out: HoldOut = "cells"
-    trait: str = "ability"
-    seed: Seed = 0
-    compat: Compat = None
+    calibration: Annotated[
+        str, "severities: joint (one scale), ability (on that of clean images), separate (own scales)"
+    ] = "joint"
+    hold_out: Annotated[
+        HoldOut, "what models are scored on and auto chosen by: cells (some responses) or subjects (whole networks)"
+    ] = "cells"
+    trait: Annotated[str, "what the subjects' latent variable is called, e.g. 'agreement with shape'"] = "ability"
+    seed: Annotated[Seed, "of held-out responses, of sampled items, and of compat"] = 0
+    compat: Annotated[Compat, "seed001: fitted as the paper did, by variational inference"] = None
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables irt_abilities, irt_fits, irt_plane, irt_severity, irt_curves, irt_items (a bank), and irt_choice."""
@@ -231,18 +228,15 @@ class Reliability:
     """`analysis=reliability`: does ability order the models as accuracy does, the paper's check that fits are sound.
 
     Reads `predict` rows of full models, clean and under corruptions.
-    query: narrows the rows.    model: 1pl, 2pl, 3pl, 3pl-upper, 4pl, or auto (chosen for every fit).
-    hold_out: what auto is chosen by, cells or subjects.    compat: seed001, fitted as the paper did.
-    seed: of held-out responses and of `compat`.
     """
 
     tables: ClassVar = (RELIABILITY,)
 
-    query: str | None = None
+    query: Query = None
     model: IrtModel = "2pl"
-    hold_out: HoldOut = "cells"
-    compat: Compat = None
-    seed: Seed = 0
+    hold_out: Annotated[HoldOut, "how auto is chosen: by cells (some responses) or subjects (whole networks)"] = "cells"
+    compat: Annotated[Compat, "seed001: fitted as the paper did, by variational inference"] = None
+    seed: Annotated[Seed, "of held-out responses, and of compat"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Table reliability: a fit of its own for every data set, corruption and severity; clean is severity 0."""

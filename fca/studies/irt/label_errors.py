@@ -34,6 +34,7 @@ from fca.studies.irt.fits import (
     Compat,
     IrtModel,
 )
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import priors_noted
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, RANK, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
@@ -125,26 +126,33 @@ METHOD = {
 
 @dataclass(frozen=True)
 class LabelErrors:
-    """`analysis=label_errors`; reads full models' responses to clean test images, and files of responses.
-
-    query:           narrows the rows.    responses: files with predicted classes (`pred`), each one more data set.
-    verdicts:        CSV file of labels that people reviewed; without one suspects are ranked and nothing is judged.
-    verdict_columns: its columns of item names and of verdicts, 1 = the label is wrong.
-    model:           of item response theory, for p_max and the paper's rule as our fit has it.    seed: of the fits.
-    compat:          seed001 adds that rule as the paper fitted it: its model 3pl-upper, by `fit_variational`.
-    k:               precision among the k most suspect; null: as many as there are known errors.
-    """
+    """`analysis=label_errors`; reads full models' responses to clean test images, and files of responses."""
 
     tables: ClassVar = (LABEL_ERROR_RULES, LABEL_ERROR_CURVE, LABEL_SUSPECTS, LABEL_ERROR_SCORES)
 
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
-    verdicts: str | None = None
-    verdict_columns: list[str] = field(default_factory=lambda: ["item", "error"])
-    model: IrtModel = "3pl-upper"
-    compat: Compat = None
-    k: Annotated[int | None, Allowed(1)] = None
-    seed: Seed = 0
+    query: Query = None
+    responses: Annotated[
+        ResponseFiles,
+        "files of responses with predicted classes (pred): npz; each a data set, or more subjects of a stored one",
+    ] = field(default_factory=list)
+    verdicts: Annotated[
+        str | None, "CSV of labels that people reviewed; null: suspects are ranked, and nothing is judged"
+    ] = None
+    verdict_columns: Annotated[
+        list[str], "columns of item names and of verdicts in that file (1 = the label is wrong)"
+    ] = field(default_factory=lambda: ["item", "error"])
+    model: Annotated[
+        IrtModel, "of item responses, for p_max and the rule of low discrimination and feasibility, by our fit"
+    ] = "3pl-upper"
+    compat: Annotated[
+        Compat,
+        "seed001 adds that rule as the paper fitted it (3pl-upper, by variational inference); minutes for "
+        "50,000 images",
+    ] = None
+    k: Annotated[
+        int | None, Allowed(1), "precision among the k most suspect; null: as many as there are known errors"
+    ] = None
+    seed: Annotated[Seed, "of the fits, where they draw"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables label_error_rules, label_error_curve (empty without verdicts), label_suspects, label_error_scores."""

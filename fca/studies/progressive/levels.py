@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.studies.answers import answering_rows
+from fca.studies.keys import Query
 from fca.studies.predictions import Predictions, predictions
 from fca.studies.rows import records, require
 from fca.studies.table import ATTRIBUTE, IMAGE_ID, LABEL, LEVEL
@@ -39,6 +40,9 @@ SHARE = Column("share", float, ".1%", "share")
 TRIPLET = Column("triplet", str, "", "triplet of an easy, a medium and a hard image")
 ITEM = (IMAGE_ID, LABEL, ATTRIBUTE, LEVEL, TRIPLET)
 
+LevelProtocol = Annotated[
+    str, "open: any class that a model knows may be predicted; masked: only those that the images have"
+]
 Line = dict[str, Any]  # of a table: column -> cell
 
 
@@ -60,13 +64,10 @@ class ByLevel(NamedTuple):
 
 @dataclass(frozen=True)
 class OfLevels:
-    """What analyses of levels ask for; they read `predict` rows of full models on sets with attributes and levels.
+    """What analyses of levels ask for; they read `predict` rows of full models on sets with attributes and levels."""
 
-    query: narrows the rows.    protocol: open (any class may be predicted) or masked (those that the images have).
-    """
-
-    query: str | None = None
-    protocol: str = "open"
+    query: Query = None
+    protocol: LevelProtocol = "open"
 
 
 def responses_by_level(store: Store, query: str | None = None, protocol: str = "open") -> list[ByLevel]:

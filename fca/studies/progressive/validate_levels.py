@@ -134,11 +134,11 @@ METHOD = {
 
 @dataclass(frozen=True)
 class ValidateLevels(OfLevels):
-    """`analysis=validate_levels`.    shown: images of each kind of contradiction, with pictures."""
+    """`analysis=validate_levels`."""
 
     tables: ClassVar = (CONFIDENCE_LEVELS, CONFIDENCE_TRENDS, CONTRADICTIONS_SHOWN, CONTRADICTIONS)
 
-    shown: Annotated[int, Allowed(1)] = 24
+    shown: Annotated[int, Allowed(1), "images of each kind of contradiction, with pictures"] = 24
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables confidence_levels, confidence_trends, contradictions_shown and contradictions (all of them)."""

@@ -21,6 +21,7 @@ from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects, unfit
 from fca.studies.irt import fits
 from fca.studies.irt.fits import DIFFICULTY, ITEM, N_ITEMS
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.responses import Responses
 from fca.studies.table import DATASET, LABEL, P_HOLM, P, TableSpec, filled
 from fca.types import Column, FcaError, Table
@@ -86,21 +87,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Dif:
-    """`analysis=dif`; reads full models' responses to clean test images, and files of responses.
-
-    query:     narrows the rows.    responses: files of responses.
-    focal:     names of models of the one group, with * and ?.    reference: of the other; empty: all the rest.
-    strata:    of like ability.    seed: of the items that are drawn.
-    """
+    """`analysis=dif`; reads full models' responses to clean test images, and files of responses."""
 
     tables: ClassVar = (DIF_SUMMARY, DIF_ITEMS, DIF_SHOWN)
 
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
-    focal: list[str] = field(default_factory=lambda: list(TRANSFORMERS))
-    reference: list[str] = field(default_factory=list)
-    strata: Annotated[int, Allowed(1, 100)] = 5
-    seed: Seed = 0
+    query: Query = None
+    responses: ResponseFiles = field(default_factory=list)
+    focal: Annotated[list[str], "models of the one group, by name, with * and ?"] = field(
+        default_factory=lambda: list(TRANSFORMERS)
+    )
+    reference: Annotated[list[str], "models of the other group; empty: all the rest"] = field(default_factory=list)
+    strata: Annotated[int, Allowed(1, 100), "of like ability, within which the two groups are compared"] = 5
+    seed: Annotated[Seed, "of the items that are drawn in the figure"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """One line a data set, one an item, and those that are drawn.

@@ -16,6 +16,7 @@ from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt import fits
 from fca.studies.irt.fits import CHOSEN, HELD_OUT_NLL, HOLD_OUT, N_ITEMS, N_MODELS, N_SUBJECTS
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.table import DATASET, TableSpec, filled
 from fca.types import Column, Table, with_interval
 
@@ -40,19 +41,15 @@ METHOD = {
 
 @dataclass(frozen=True)
 class Dimensionality:
-    """`analysis=dimensionality`; reads full models' responses to clean test images, and files of responses.
-
-    query: narrows the rows.    responses: files of responses.    most: dimensions at most.
-    items: of a data set at most, drawn by `seed`, which also hides responses.
-    """
+    """`analysis=dimensionality`; reads full models' responses to clean test images, and files of responses."""
 
     tables: ClassVar = (DIMENSIONALITY,)
 
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
-    most: Annotated[int, Allowed(1, 6)] = 3
-    items: Annotated[int, Allowed(2)] = 4000
-    seed: Seed = 0
+    query: Query = None
+    responses: ResponseFiles = field(default_factory=list)
+    most: Annotated[int, Allowed(1, 6), "dimensions at most"] = 3
+    items: Annotated[int, Allowed(2), "of a data set at most, drawn by the seed"] = 4000
+    seed: Annotated[Seed, "of those items, and of the responses that are hidden"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """One line a data set, way of hiding, and number of dimensions."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt import fits
 from fca.studies.irt.fits import ABILITY, IRT_MODEL, N_ITEMS, N_SUBJECTS
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.table import DATASET, TableSpec, filled
 from fca.types import Column, Table
 
@@ -52,17 +53,14 @@ METHOD = {
 
 @dataclass(frozen=True)
 class Information:
-    """`analysis=test_information`; reads full models' responses to clean test images, and files of responses.
-
-    query: narrows the rows.    responses: files of responses.    model, seed: as of analysis=irt.
-    """
+    """`analysis=test_information`; reads full models' responses to clean test images, and files of responses."""
 
     tables: ClassVar = (TEST_INFORMATION, TEST_RELIABILITY)
 
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
+    query: Query = None
+    responses: ResponseFiles = field(default_factory=list)
     model: fits.IrtModel = "2pl"
-    seed: Seed = 0
+    seed: Annotated[Seed, "of sampled items"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """The curve of each data set with its subjects on it, and one line a data set."""

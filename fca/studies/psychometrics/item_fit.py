@@ -19,6 +19,7 @@ from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt import fits
 from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, IRT_MODEL, ITEM, N_ITEMS, N_SUBJECTS, SUBJECT
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.table import DATASET, LABEL, MODEL, SNAPSHOT, TOP1, TableSpec, filled
 from fca.types import Column, Table, with_interval
 
@@ -103,19 +104,17 @@ METHOD = {
 
 @dataclass(frozen=True)
 class ItemFit:
-    """`analysis=item_fit`; reads full models' responses to clean test images, and files of responses.
-
-    query:      narrows the rows.    responses: files of responses.    model: as of analysis=irt.
-    replicates: simulated responses that misfit is measured against.    seed: of those, and of what is drawn.
-    """
+    """`analysis=item_fit`; reads full models' responses to clean test images, and files of responses."""
 
     tables: ClassVar = (ITEM_FIT, ITEM_FIT_SHOWN, PERSON_FIT, DEPENDENCE, DEPENDENT_PAIRS)
 
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
+    query: Query = None
+    responses: ResponseFiles = field(default_factory=list)
     model: fits.IrtModel = "2pl"
-    replicates: Annotated[int, Allowed(2, 1000)] = 10
-    seed: Seed = 0
+    replicates: Annotated[
+        int, Allowed(2, 1000), "responses drawn from the fit and fitted again, which misfit is measured against"
+    ] = 10
+    seed: Annotated[Seed, "of those, and of the pairs and items that are drawn"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """One line an item, a subject, a data set; and the most dependent pairs of items."""

@@ -17,6 +17,7 @@ from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, linked_parts, shifted_responses
 from fca.studies.irt import fits
 from fca.studies.irt.fits import N_MODELS, N_SUBJECTS
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.table import CORRUPTION, DATASET, IMAGES, MODEL, SEVERITIES, SEVERITY, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval
 
@@ -61,18 +62,18 @@ METHOD = {
 
 @dataclass(frozen=True)
 class SeverityFacet:
-    """`analysis=severity_facet`; reads full models' responses to clean and corrupted images, and files of responses.
-
-    query:  narrows the rows.    responses: files whose items name their corruption: image@corruption/fog/3.
-    images: of a data set at most, drawn by `seed`: intervals count networks, and hardly gain from more.
-    """
+    """`analysis=severity_facet`; reads full models' responses to clean and corrupted images, and files of responses."""
 
     tables: ClassVar = (SEVERITY_FACET, SEVERITY_EFFECTS, SEVERITY_NETWORKS)
 
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
-    images: Annotated[int, Allowed(2)] = 2000
-    seed: Seed = 0
+    query: Query = None
+    responses: Annotated[
+        ResponseFiles, "files of responses whose items name their corruption: image@corruption/fog/3"
+    ] = field(default_factory=list)
+    images: Annotated[
+        int, Allowed(2), "of a data set at most, drawn by the seed: intervals count networks, and hardly gain from more"
+    ] = 2000
+    seed: Annotated[Seed, "of those images, and of held-out responses"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """One line a corruption, one a severity of it, and one a network. Raises FcaError without corrupted images."""

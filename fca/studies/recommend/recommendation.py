@@ -13,6 +13,7 @@ from fca.allowed import Allowed
 from fca.costs import Costs, costs_of, read_costs
 from fca.store import Store
 from fca.store.columns import FILE_MB, INPUT_SIZE, PARAMS, PRECISION, TRAIN_S, WEIGHTS
+from fca.studies.keys import Query
 from fca.studies.recommend.choice import (
     BALANCED_TOP1,
     CANDIDATE,
@@ -104,30 +105,41 @@ METHOD = {
 
 @dataclass(frozen=True)
 class Recommendation:
-    """`analysis=recommendation`; reads `train`, `predict`, `latency`, `compile` and `learning_curve` rows.
-
-    query:    narrows the trainings, to those of one job where there are several.
-    within:   how far below the best a model may be, in points; with costs, how much more an image may cost, in their
-              unit. None: one more mistake in a hundred images, which is a point of accuracy, or its mean cost.
-    confidence: that it is.
-    metric:   accuracy, or balanced: every class counts alike, however many images it has. None: accuracy, or the costs.
-    costs:    what each wrong answer costs: a CSV file (`fca.costs.read_costs`), or true class -> answer -> cost.
-    latency_ms, memory_mb, file_mb, params_m: the most that a model may take, for one image; null: no limit.
-    smallest: the column by which one model is smaller than another.
-    """
+    """`analysis=recommendation`; reads `train`, `predict`, `latency`, `compile` and `learning_curve` rows."""
 
     tables: ClassVar = (RECOMMENDATION, ANSWER, CONFUSIONS, RELABEL, CLASSES, NEXT, MORE_IMAGES, FINETUNING)
 
-    query: str | None = None
-    within: Annotated[float | None, Allowed(0)] = None
-    confidence: Annotated[float, Allowed(above=0.5, below=1)] = 0.9
-    metric: Annotated[str | None, Allowed(choices=(ACCURACY, BALANCED))] = None
-    costs: Any = None
-    latency_ms: Annotated[float | None, Allowed(above=0)] = None
-    memory_mb: Annotated[float | None, Allowed(above=0)] = None
-    file_mb: Annotated[float | None, Allowed(above=0)] = None
-    params_m: Annotated[float | None, Allowed(above=0)] = None
-    smallest: Annotated[str, Allowed(choices=("latency_ms", "file_mb", "memory_mb", "gflops", "params"))] = "latency_ms"
+    query: Annotated[Query, "which trainings, those of one job where there are several: type dataset=photos"] = None
+    within: Annotated[
+        float | None,
+        Allowed(0),
+        "points below the best that a model may be; with costs, how much more an image may cost; null: one "
+        "more mistake in a hundred images, which is a point, or its mean cost",
+    ] = None
+    confidence: Annotated[float, Allowed(above=0.5, below=1), "probability that it is not further below"] = 0.9
+    metric: Annotated[
+        str | None,
+        Allowed(choices=(ACCURACY, BALANCED)),
+        "accuracy, or balanced: every class counts alike, however many images it has; null: accuracy, or the costs",
+    ] = None
+    costs: Annotated[
+        Any,
+        "of each wrong answer: a CSV file whose lines are true classes and whose columns are answers, or "
+        "{TRUE_CLASS: {ANSWER: COST}}; null: no costs, metric decides",
+    ] = None
+    latency_ms: Annotated[float | None, Allowed(above=0), "the most that one image may take; null: no limit"] = None
+    memory_mb: Annotated[
+        float | None,
+        Allowed(above=0),
+        "the most that weights and intermediate results of one image may take; null: no limit",
+    ] = None
+    file_mb: Annotated[float | None, Allowed(above=0), "the largest size of the program's file; null: no limit"] = None
+    params_m: Annotated[float | None, Allowed(above=0), "the most parameters, in millions; null: no limit"] = None
+    smallest: Annotated[
+        str,
+        Allowed(choices=("latency_ms", "file_mb", "memory_mb", "gflops", "params")),
+        "by what one model is smaller than another",
+    ] = "latency_ms"
 
     def check(self) -> None:
         """Raise FcaError for a metric beside costs, a margin above 100 points, and a file that is no table of costs."""

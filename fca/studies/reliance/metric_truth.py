@@ -12,6 +12,7 @@ import pandas as pd
 from fca.stats.reliance import class_accuracy, rank_stability, relative_foreground_sensitivity
 from fca.store import Store
 from fca.studies import table
+from fca.studies.keys import Query
 from fca.studies.predictions import predictions
 from fca.studies.rows import by_full_models, every_row, narrowed, parts, records, require
 from fca.studies.table import DATASET, MODEL, RUN_ID, SEED, TOP1, VALUE, TableSpec, filled
@@ -52,11 +53,11 @@ METHOD = {
 
 @dataclass(frozen=True)
 class MetricTruth:
-    """`analysis=metric_truth`.    query: narrows the rows."""
+    """`analysis=metric_truth`; reads `predict` and `saliency` rows of networks whose cue is known."""
 
     tables: ClassVar = (TRUTH, NETWORKS)
 
-    query: str | None = None
+    query: Query = None
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables metric_truth and metric_truth_networks. Raises FcaError without networks trained with a cue."""

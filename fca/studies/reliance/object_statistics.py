@@ -15,6 +15,7 @@ from fca.report.pictures import ACROSS, THUMBNAIL, data_uri, png_of
 from fca.stats.intervals import FRACTION, mean_with_interval, wilson
 from fca.store import Store
 from fca.store.columns import Row
+from fca.studies.keys import Query
 from fca.studies.reliance.columns import GEOMETRY
 from fca.studies.rows import by_version, every_row, narrowed, records, require
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, PICTURE_KIND, PLACE, TableSpec, filled
@@ -63,12 +64,12 @@ METHOD = {
 
 @dataclass(frozen=True)
 class ObjectStatistics:
-    """`analysis=object_statistics`: of the masks that saliency runs kept.    shown: pictures of a kind and model."""
+    """`analysis=object_statistics`: of the masks that saliency runs kept."""
 
     tables: ClassVar = (OBJECT_STATISTICS, OBJECT_DISTRIBUTION, OBJECT_PICTURES)
 
-    query: str | None = None
-    shown: Annotated[int, Allowed(1)] = 16
+    query: Query = None
+    shown: Annotated[int, Allowed(1), "pictures of each kind and model"] = 16
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables object_statistics (a line a class), object_distribution (histograms) and object_pictures."""

@@ -21,6 +21,7 @@ from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, FRACTION, SIGNED_FRACT
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import ADAPTATION
+from fca.studies.keys import Query, ResponseFiles
 from fca.studies.predictions import Predictions, labels_of, predictions
 from fca.studies.reliance.columns import MODEL_CHANCE
 from fca.studies.reliance.metric_truth import METRIC, UNCONFIRMED, verdicts
@@ -161,25 +162,39 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Reliance:
-    """`analysis=reliance`; reads full models' predictions of test images, clean and changed, and saliency maps.
-
-    query:   narrows the rows.    groups: a file of classes and groups, or the name of one, for the grouped protocol.
-    measure: the change whose kept accuracy ranks the classes.    over: what intervals are over, see fca.stats.reliance.
-    max_mask_area: a class whose masks cover more of their images, in the mean, is left out.
-    compat:  released = a sensitivity of 0 where it is not defined.    responses: files of decisions for shape.
-    unconfirmed: metrics that a test elsewhere did not confirm, e.g. rfs/l2/30; where the store has a test, that counts.
-    """
+    """`analysis=reliance`; reads full models' predictions of test images, clean and changed, and saliency maps."""
 
     tables: ClassVar = (ACCURACY, SENSITIVITY, ALIGNMENT, BY_CLASS, STABILITY, SHOWN, SHAPES)
 
-    query: str | None = None
-    groups: str | None = None
-    measure: str = "ablate/gray_box"
-    over: Annotated[str, Allowed(choices=reliance.OVER)] = reliance.CLASSES
-    max_mask_area: Annotated[float, Allowed(above=0, most=1)] = 0.9
-    compat: Annotated[str | None, Allowed(choices=(reliance.RELEASED,))] = None
-    responses: list[str] = field(default_factory=list)
-    unconfirmed: list[str] = field(default_factory=lambda: list(UNCONFIRMED_ON_RENDERED))
+    query: Query = None
+    groups: Annotated[
+        str | None,
+        "a file of classes and groups, or the name of one (imagenet_16), for the grouped protocol (of kept logits)",
+    ] = None
+    measure: Annotated[str, "the change whose kept accuracy ranks the classes"] = "ablate/gray_box"
+    over: Annotated[
+        str,
+        Allowed(choices=reliance.OVER),
+        "what intervals are over: classes with all their images, or images within each class",
+    ] = reliance.CLASSES
+    max_mask_area: Annotated[
+        float,
+        Allowed(above=0, most=1),
+        "a class whose masks cover more of its images, in the mean, is left out, and counted",
+    ] = 0.9
+    compat: Annotated[
+        str | None,
+        Allowed(choices=(reliance.RELEASED,)),
+        "released: a relative foreground sensitivity of 0 where it is not defined",
+    ] = None
+    responses: Annotated[
+        ResponseFiles, "files of decisions for shape, about images whose shape and texture conflict"
+    ] = field(default_factory=list)
+    unconfirmed: Annotated[
+        list[str],
+        "metrics that the test on rendered images did not confirm, e.g. rfs/l2/30; a test in the store "
+        "itself counts before",
+    ] = field(default_factory=lambda: list(UNCONFIRMED_ON_RENDERED))
 
     def __call__(self, store: Store) -> list[Table]:
         """All seven tables, some of which may have no lines. Raises FcaError where all would be empty."""

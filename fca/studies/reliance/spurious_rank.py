@@ -23,6 +23,7 @@ from fca.stats.intervals import SIGNED_FRACTION, mean_with_interval, wilson
 from fca.store import Store
 from fca.store.columns import ADAPTATION, Row
 from fca.store.files import refused_if_damaged
+from fca.studies.keys import Query
 from fca.studies.predictions import predictions
 from fca.studies.rows import every_row, narrowed, records, require
 from fca.studies.table import (
@@ -71,23 +72,28 @@ SPURIOUS_RANKS, FEATURE_IMPORTANCE, SPURIOUS_GAP, SPURIOUS_PICTURES = SPECS
 class SpuriousRank:
     """`analysis=spurious_rank`; ranks the images of an `embed` run by features, and reads `predict` runs on them.
 
-    query:   narrows the rows.    encoder: name of an encoder, or id of an embed run, where there are several.
-    features: a CSV of the annotated features (columns class, feature); null: the `top` most important ones of a class,
-             by the weights of a probe or head on the same features. Important ones may lie on the object.
-    by:      rank = mean rank over the features as in the paper, zscore = mean z-score.
-    k:       images of either end that accuracies are compared on, at most a third of a class.
-    shown:   pictures of either end, of the CLASSES with the widest gaps.
+    Important features may lie on the object.
     """
 
     tables: ClassVar = SPECS
 
-    query: str | None = None
-    encoder: str | None = None
-    features: str | None = None
-    top: Annotated[int, Allowed(1)] = 5
-    by: Annotated[str, Allowed(choices=("rank", "zscore"))] = "rank"
-    k: Annotated[int, Allowed(1)] = 100
-    shown: Annotated[int, Allowed(1)] = 6
+    query: Query = None
+    encoder: Annotated[str | None, "name of the encoder, or id of its embed run, where there are several"] = None
+    features: Annotated[
+        str | None,
+        "a CSV of annotated features (columns class, feature); null: the most important ones of each class, "
+        "by the weights of a probe or head on the same features",
+    ] = None
+    top: Annotated[int, Allowed(1), "how many of these"] = 5
+    by: Annotated[
+        str,
+        Allowed(choices=("rank", "zscore")),
+        "rank: mean rank over the features, as in the paper; zscore: mean z-score",
+    ] = "rank"
+    k: Annotated[
+        int, Allowed(1), "images of either end that accuracies are compared on, at most a third of a class"
+    ] = 100
+    shown: Annotated[int, Allowed(1), "pictures of either end, of the classes with the widest gaps"] = 6
 
     def __call__(self, store: Store) -> list[Table]:
         """Raises FcaError for no features (or no layer on them), several encoders, and a file that is wrong."""

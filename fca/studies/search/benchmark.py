@@ -22,6 +22,7 @@ from fca.stats.search import POLICIES, Domain, domain_of, make_policy
 from fca.stats.search import replay as replays
 from fca.stats.search.policies import Guided
 from fca.store import Store
+from fca.studies.keys import Query
 from fca.studies.rows import every_row, narrowed, records, require
 from fca.studies.search import columns
 from fca.studies.search.columns import COVERING
@@ -77,24 +78,29 @@ PREDICTORS = TableSpec("search_predictors", "Which model predicts the other subd
 
 @dataclass(frozen=True)
 class SearchBenchmark:
-    """`analysis=search_benchmark`.    query: narrows the stored searches.
-
-    simulated: the kind of tables that are drawn over `attributes` and `rules`, one a seed (see `replays.simulated`);
-    null: those of stored searches of all subdomains.    seeds: searches of each policy.    images: a visit.
-    minutes: of GPU time a subdomain.    at: visits in the histogram.
-    """
+    """`analysis=search_benchmark`; replays searches on tables of all subdomains."""
 
     tables: ClassVar = (CURVES, FOUND, HISTOGRAM, PREDICTORS)
 
-    query: str | None = None
-    simulated: Annotated[str | None, Allowed(choices=tuple(replays.SPREADS))] = None
-    attributes: dict[str, list[str]] = field(default_factory=lambda: {k: v.split(",") for k, v in _PAPER.items()})
-    rules: list[Any] = field(default_factory=lambda: [{"not": _NIGHT}, {"not": _INSIDE}])
-    policies: Annotated[list[str], NAMES] = field(default_factory=lambda: list(POLICIES))
-    seeds: Annotated[int, Allowed(1)] = 10
-    images: Annotated[int, Allowed(1)] = 50
-    minutes: Annotated[float, Allowed(above=0)] = 12.0
-    at: Annotated[int, Allowed(1)] = 61
+    query: Annotated[Query, "which stored searches: type dataset=rendered, or query='...'"] = None
+    simulated: Annotated[
+        str | None,
+        Allowed(choices=tuple(replays.SPREADS)),
+        "how tables are drawn over attributes and rules, one a seed; null: those of stored searches of all subdomains",
+    ] = None
+    attributes: Annotated[
+        dict[str, list[str]], "of drawn tables; by default the paper's domain of 1,032 valid combinations"
+    ] = field(default_factory=lambda: {k: v.split(",") for k, v in _PAPER.items()})
+    rules: Annotated[list[Any], "combinations of values that cannot be drawn"] = field(
+        default_factory=lambda: [{"not": _NIGHT}, {"not": _INSIDE}]
+    )
+    policies: Annotated[list[str], NAMES, "nwise: of strengths 2 to 4"] = field(default_factory=lambda: list(POLICIES))
+    seeds: Annotated[
+        int, Allowed(1), "searches of every policy, by seeds from 0; each has a drawn table of its own"
+    ] = 10
+    images: Annotated[int, Allowed(1), "of a visit"] = 50
+    minutes: Annotated[float, Allowed(above=0), "GPU time of a subdomain, for the axis of hours: the paper's"] = 12
+    at: Annotated[int, Allowed(1), "visits whose accuracies are counted in the histogram: the paper's"] = 61
 
     def __call__(self, store: Store) -> list[Table]:
         """Its tables. Raises FcaError where neither a stored search visited all subdomains nor tables are simulated."""

@@ -20,6 +20,7 @@ from fca.stats.search.explain import agreement, by_subdomain, members, pair_mean
 from fca.stats.search.policies import make_policy
 from fca.stats.search.replay import replay, worst
 from fca.store import Store
+from fca.studies.keys import Query
 from fca.studies.rows import every_row, narrowed, records, require
 from fca.studies.search.columns import (
     ACCEPTANCE,
@@ -169,19 +170,22 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True)
 class FailureSearch:
-    """`analysis=failure_search`.    query: narrows the rows.    seed: of bootstraps and partial searches.
-
-    partial: visits of a part of a complete search, replayed to see what it gets wrong.    shown: pictures of each kind.
-    pair:    two attributes to show together; empty: those with the strongest joint effect.
-    """
+    """`analysis=failure_search`; reads `search` rows."""
 
     tables: ClassVar = (RUNS, RULES, VALUES, PAIRS, CAUSES, AGREES, BINS, GALLERY)
 
-    query: str | None = None
-    seed: Seed = 0
-    partial: Annotated[int, Allowed(1)] = 300
-    pair: list[str] = field(default_factory=list)
-    shown: Annotated[int, Allowed(1)] = 16
+    query: Query = None
+    seed: Annotated[Seed, "of bootstrap resamples (the overlap of worst tenths) and of partial searches"] = 0
+    partial: Annotated[
+        int,
+        Allowed(1),
+        "subdomains that a partial search visits, as in the paper: a part of a complete search, replayed",
+    ] = 300
+    pair: Annotated[
+        list[str],
+        "two attributes shown together, e.g. [weather, location]; empty: those with the strongest joint effect",
+    ] = field(default_factory=list)
+    shown: Annotated[int, Allowed(1), "pictures of each kind"] = 16
 
     def __call__(self, store: Store) -> list[Table]:
         """Its tables. Raises FcaError without searches, and for a pair that is none of a domain's attributes."""
