@@ -17,6 +17,7 @@ from hydra._internal.config_repository import CachingConfigRepository
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
+from hydra.core.utils import JobRuntime
 from omegaconf import open_dict
 
 from fca.cli import run as run_door
@@ -114,7 +115,8 @@ def hydra_composes_the_same_groups_once():
             return compose(self, config_name, overrides, run_mode, from_shell, validate_sweep_overrides)
         if validate_sweep_overrides:
             self.validate_sweep_overrides_legal(words, run_mode, from_shell)
-        key = (config_name, *(source.path for source in self.repository.get_sources()))
+        key = (config_name, JobRuntime.instance().get("name"))  # of the command
+        key += tuple(source.path for source in self.repository.get_sources())
         key += tuple(word.input_line for word in groups)
         if key not in made:  # for any run_mode, in which only groups without an option (`???`) differ: no root has one
             lines = [word.input_line for word in groups]
