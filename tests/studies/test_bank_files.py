@@ -62,6 +62,14 @@ def test_a_file_is_what_its_bytes_are(file, tmp_path):
     assert bank_id(str(copy)) != bank_id(str(file))
 
 
+def test_a_file_of_a_fit_that_learned_every_scale_names_none(saved, file):
+    content = json.loads(file.read_text())
+    del content["not_estimable"]
+    file.write_text(json.dumps(content))
+    pd.testing.assert_frame_equal(read_bank(saved[0], str(file)), read_bank(*saved), check_dtype=False)
+    assert origin_of(saved[0], str(file)).not_estimable == {}
+
+
 def test_new_subjects_are_scored_alike_by_table_and_file(saved, file, responses):
     store, table_id = saved
     both = [Ability(responses=[responses], bank=bank)(store)[0] for bank in (table_id, str(file))]

@@ -53,7 +53,7 @@ class Origin(NamedTuple):
         return {name: scales for name, scales in self.not_estimable.items() if name in names}
 
 
-KINDS = {"fca_bank": int, "runs": list, "fingerprints": dict, "items": dict, "not_estimable": dict}  # in a file
+KINDS = {"fca_bank": int, "runs": list, "fingerprints": dict, "items": dict}  # in a file
 
 
 def bank_id(bank: str) -> str:
@@ -159,6 +159,7 @@ def _content(bank: str) -> dict[str, Any]:
         raise FcaError("bank", f"{bank}, of format {content['fca_bank']}", f"format {FORMAT}", "take a newer fca")
     if not (fits(content["runs"], list[str]) and fits(content["fingerprints"], dict[str, list[str]])):
         raise FcaError("bank", bank, "a file of fca bank: runs and fingerprints are names", STEP)
+    content.setdefault("not_estimable", {})  # written where there are some
     if not fits(content["not_estimable"], dict[str, list[str]]):
         raise FcaError("bank", bank, "a file of fca bank: not_estimable names scales by data set", STEP)
     return content
