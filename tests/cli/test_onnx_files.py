@@ -106,6 +106,7 @@ def test_the_threshold_is_that_of_the_files_own_answers(fca, outputs, trained, n
     assert "elsewhere" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_int8_is_judged_on_validation_images_and_shown_on_test_images(fca, outputs, trained, tmp_path, photos, capsys):
     path = tmp_path / "small.onnx"
     words = [f"run={trained.row['run_id']}", f"outputs={outputs}", f"out={path}", "precision=int8", "max_loss=0.2"]
@@ -144,6 +145,7 @@ def ruined(classifier):
     return classifier
 
 
+@pytest.mark.slow
 def test_int8_that_ruins_a_network_is_refused_and_leaves_nothing(outputs, trained, tmp_path, monkeypatch, capsys):
     usual = StoredRun.build
     monkeypatch.setattr(StoredRun, "build", lambda self, classes=None: ruined(usual(self, classes)))

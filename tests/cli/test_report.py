@@ -18,6 +18,7 @@ def lab(tmp_path):
     return lab
 
 
+@pytest.mark.slow
 def test_runs_that_do_not_belong_together_are_named_with_the_filter_that_chooses_among_them(fca, lab):
     words = ("report.analyses=[similarity,few_class]", "logger=none")
     code, out, err = fca(*words, door=report)
@@ -31,6 +32,7 @@ def test_runs_that_do_not_belong_together_are_named_with_the_filter_that_chooses
     assert (code, "missing" in out) == (0, False)
 
 
+@pytest.mark.slow
 def test_a_page_of_the_same_runs_keys_and_code_is_left_and_any_other_is_drawn(lab, monkeypatch):
     monkeypatch.setattr("fca.cli.report.provenance", lambda: {"commit": "0123456", "host": "here", "versions": "1"})
 
