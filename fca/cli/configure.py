@@ -11,7 +11,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType
-from typing import Any, Protocol, get_args, runtime_checkable
+from typing import Any, Protocol, get_args, get_origin, runtime_checkable
 
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
@@ -140,7 +140,10 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
         for key in given.keys() & _texts(kind):
             given[key] = _as_texts(given[key])
         check_truths(kind, given, name)
-        return OmegaConf.merge(_schema(kind), given)
+        schema = _schema(kind).copy()
+        for key in given.keys() & _mappings(kind):
+            schema[key] = {}  # else what is given would be added to the default
+        return OmegaConf.merge(schema, given)
 
 
 @cache
@@ -148,6 +151,12 @@ def _texts(kind: type) -> frozenset[str]:
     """The fields of a class that hold nothing but texts."""
     leaves = {name: set(_leaf_types(hint)) for name, (hint, _) in declared(kind).items()}
     return frozenset(name for name, types in leaves.items() if types <= {str, NoneType})
+
+
+@cache
+def _mappings(kind: type) -> frozenset[str]:
+    """The fields of a class that hold keys with values."""
+    return frozenset(name for name, (hint, _) in declared(kind).items() if get_origin(hint) is dict)
 
 
 def _leaf_types(hint: Any) -> Iterator[Any]:

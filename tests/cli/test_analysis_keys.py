@@ -11,6 +11,7 @@ from fca.cli import analyse
 from fca.cli import help as help_command
 from fca.cli.analysis_keys import with_defaults
 from fca.cli.application import CONF
+from fca.cli.configure import component
 from fca.cli.hints import values_of
 from fca.plugins import class_of, use_plugins
 from fca.types import FcaError
@@ -85,6 +86,14 @@ def test_a_file_that_builds_on_another_keeps_its_values_under_a_class_of_its_own
     word = mine("second", "defaults: [first, _self_]\n_target_: fca.studies.irt.irt.Irt\nseed: 6\n")
     node = printed(fca, word, "analysis=second")
     assert (node["model"], node["seed"], node["trait"]) == ("1pl", 6, "ability")
+
+
+def test_keys_with_values_in_a_file_replace_those_of_the_class():
+    values = {"_target_": "fca.studies.search.benchmark.SearchBenchmark", "attributes": {"a": ["p", "q"]}, "rules": []}
+    made = component({"analysis": with_defaults(values)}, "analysis")
+    assert made.attributes == {"a": ["p", "q"]}
+    other = component({"analysis": {"_target_": values["_target_"]}}, "analysis")
+    assert len(other.attributes) == 5, "those of the class stay"
 
 
 def test_a_key_of_a_file_that_its_class_does_not_have_is_refused(fca, mine, digits_store):
