@@ -22,6 +22,9 @@ from fca.cli.hints import beside, one_at_a_time, similar_first
 from fca.cli.options import option_names
 from fca.data.content import is_known
 from fca.data.splits import as_trained_on, first_images
+from fca.generation import Generator, Writer
+from fca.generation.filters import Filter
+from fca.generation.masks import Segmenter
 from fca.plugins import check_contract, class_of, plugins
 from fca.shifts import Shifts
 from fca.store import Store
@@ -33,7 +36,7 @@ from fca.types import Analysis, ClassSubset, Dataset, FcaError, ImageData, Model
 
 log = logging.getLogger(__name__)
 
-CONTRACTS: dict[str, type] = {  # what a component of these groups owes
+CONTRACTS: dict[str, type] = {  # what a component owes, by its group or, inside another one, by its key
     "dataset": Dataset,
     "model": Model,
     "encoder": Model,
@@ -42,6 +45,12 @@ CONTRACTS: dict[str, type] = {  # what a component of these groups owes
     "adaptation": Task,
     "logger": Tracker,
     "analysis": Analysis,
+    "generator": Generator,
+    "writer": Writer,
+    "filter": Filter,
+    "segmenter": Segmenter,
+    "base": Model,
+    "second": Model,
 }
 _MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
 
@@ -58,12 +67,28 @@ def component(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
         with _explained(values, group):
             made: Any = OmegaConf.to_object(typed(values, group))
         check_values(type(made), vars(made), group)
-        if group in CONTRACTS:
-            check_contract(f"{group}._target_", made, CONTRACTS[group])
+        _check_contracts(made, values, group)
         if isinstance(made, Checked):
             made.check()
         _MADE[key] = made
     return _MADE[key]
+
+
+def _check_contracts(made: Any, values: Mapping[str, Any], name: str) -> None:
+    """Raise FcaError for a component that lacks a part of its contract, or holds another one that does.
+
+    values: those that it was made of.    name: of its group, as a dataset's generator is dataset.generator.
+    """
+    contract = CONTRACTS.get(name.rpartition(".")[2])
+    if contract is not None:
+        check_contract(f"{name}._target_", made, contract)
+    if contract is Analysis:
+        from fca.report.finding import study_findings  # which imports what draws
+
+        study_findings(made)
+    for key, value in values.items():
+        if isinstance(value, dict) and "_target_" in value:
+            _check_contracts(getattr(made, key), value, f"{name}.{key}")
 
 
 @runtime_checkable

@@ -23,7 +23,17 @@ from fca.allowed import allowed_of, declared, meanings_of
 from fca.cli import refused
 from fca.cli.application import CONF, ROOTS, composed, hydra_words
 from fca.cli.commands import COMMANDS
-from fca.cli.options import CORRUPTIONS, TABLE, built_on, is_option, nested_options, option_files, option_names, rows
+from fca.cli.options import (
+    CORRUPTIONS,
+    TABLE,
+    built_on,
+    group_of,
+    is_option,
+    nested_options,
+    option_files,
+    option_names,
+    rows,
+)
 from fca.cli.terminal import typed_value
 from fca.plugins import class_of, use_plugins
 from fca.types import FcaError
@@ -191,17 +201,18 @@ def meanings(file: Path, target: str | None, kind: Any = None) -> dict[str, str]
     target: the name of the class.    kind: the class; None where there is none.
     """
     found: dict[str, str] = {}
-    for other in (file, *_of_class(file.parent).get(target or "", [])):
+    files_of_group = tuple(option_files(group_of(file)).values())
+    for other in (file, *_of_class(files_of_group).get(target or "", [])):
         for path in _chain(other):
             found = {**comments_of(path), **found}
     return {**found, **meanings_of(kind)} if is_dataclass(kind) else found
 
 
 @cache
-def _of_class(folder: Path) -> dict[str, list[Path]]:
-    """The files of a group by their class."""
+def _of_class(files: tuple[Path, ...]) -> dict[str, list[Path]]:
+    """These options by their class; rows name none."""
     found: dict[str, list[Path]] = {}
-    for path in sorted(folder.rglob("*.yaml")):
+    for path in filter(Path.is_file, files):
         target = re.search(r"^_target_: (\S+)", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
         if target is not None:
             found.setdefault(target[1], []).append(path)

@@ -102,9 +102,9 @@ def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str,
     if "dataset" in keys and word and Path(word).expanduser().exists():
         meant = [f"dataset=folder {_quoted('dataset.root', word)}"]
     groups = [*keys, "experiment"] if root == "run" else keys
-    meant += [f"{group}={word}" for group in groups if word and is_option(conf / group / f"{word}.yaml")]
+    meant += [f"{group}={word}" for group in groups if word in option_files(group)]
     folder, _, option = word.rpartition("/")
-    if folder and is_option(conf / f"{word}.yaml"):
+    if re.fullmatch(r"[\w/]*\w", folder) and (conf / folder).is_dir() and option in option_files(folder):
         meant += [f"{folder}={option}"]
     hint = f"did you mean {' or '.join(meant[:MOST])}? " if meant else ""
     return FcaError("word", word, "KEY=VALUE", f"{hint}fca {root} --help lists groups and keys")

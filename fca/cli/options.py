@@ -85,13 +85,17 @@ def plugin_folders() -> list[Path]:
     return [place for place in places if place is not None]
 
 
+def _folders() -> list[Path]:
+    return [CONF, *_typed, *plugin_folders()]
+
+
 def option_files(group: str) -> dict[str, Path]:
     """The options of a group and of the folders in it, such as corruption/fog of shift -> their files, by name.
 
     A row counts as the file in whose place it stands.
     """
     files: dict[str, Path] = {}
-    for folder in (CONF, *_typed, *plugin_folders()):
+    for folder in _folders():
         of_group = folder / group
         there = [*of_group.rglob("*.yaml"), *(file for file in rows() if file.is_relative_to(of_group))]
         for file in there:
@@ -120,7 +124,19 @@ def keys_in(file: Path) -> dict[str, Any]:
 
 
 def built_on(file: Path) -> list[Path]:
-    """The files of its group that an option builds on, in their order: later ones overrule earlier ones."""
-    folder = CONF / file.relative_to(CONF).parts[0] if file in rows() else file.parent
+    """The options of its group that an option builds on, in their order: later ones overrule earlier ones."""
+    group = group_of(file)
+    known = option_files(group.partition("/")[0] if file in rows() else group)
     entries = [entry for entry in keys_in(file).get("defaults", []) if isinstance(entry, str) and entry != "_self_"]
-    return [folder / f"{entry.removesuffix('@_here_')}.yaml" for entry in entries]
+    names = [entry.removesuffix("@_here_") for entry in entries]
+    return [known.get(name, file.parent / f"{name}.yaml") for name in names]
+
+
+def group_of(file: Path) -> str:
+    """The group of an option's file: its folder, seen from the folder of configurations in which it lies.
+
+    >>> group_of(CONF / "shift" / "corruption" / "fog.yaml")
+    'shift/corruption'
+    """
+    inside = [folder for folder in _folders() if file.is_relative_to(folder)]
+    return file.parent.relative_to(inside[0]).as_posix() if inside else file.parent.name

@@ -22,10 +22,11 @@ from fca.allowed import plain_name
 from fca.cli import printable
 from fca.cli.analyse import tables_of
 from fca.cli.analysis_keys import with_defaults
-from fca.cli.application import CONF, ReportConfig, application, check_root, typed_words
+from fca.cli.application import ReportConfig, application, check_root, typed_words
 from fca.cli.configure import component, configured, keys_of, store_with_images
 from fca.cli.execute import provenance
 from fca.cli.notices import gathered
+from fca.cli.options import option_files
 from fca.cli.selection import command, query_of
 from fca.cli.serve import follow, served
 from fca.cli.show import check_store
@@ -52,10 +53,9 @@ def report(config: DictConfig) -> str:
     Returns the command that makes it again.
     """
     hydra = HydraConfig.get()
-    folders = [Path(source.path) for source in hydra.runtime.config_sources if source.schema == "file"]
     words = [word for word in typed_words(hydra) if not word.startswith("serve=")]
     again = command("report", words, config)
-    make = partial(_make_page, config, again, folders)
+    make = partial(_make_page, config, again)
     made = make()
     for answer in answers_of(made.results):
         print(printable(answer.sentence))
@@ -107,7 +107,7 @@ def write_report(
     folder = _folder_of(config, store)
     if _is_made_of(folder, _made_of(config, again, store)):
         return folder / "index.html"
-    return _make_page(config, again, [CONF]).page
+    return _make_page(config, again).page
 
 
 class Made(NamedTuple):
@@ -123,23 +123,23 @@ class Made(NamedTuple):
     lost: list[tuple[str, str | None]]
 
 
-def _make_page(config: DictConfig, again: str, folders: Sequence[Path]) -> Made:
+def _make_page(config: DictConfig, again: str) -> Made:
     """Run the analyses and write the page. Of analyses that find no rows the page gives the reason.
 
-    again: the command that makes the page again.    folders: of configurations; the first that has an analysis counts.
+    again: the command that makes the page again.
     """
     check_root("report", config)
     check_store(config.outputs, "outputs")
     with gathered():
-        return _made(config, again, folders)
+        return _made(config, again)
 
 
-def _made(config: DictConfig, again: str, folders: Sequence[Path]) -> Made:
+def _made(config: DictConfig, again: str) -> Made:
     store = store_with_images(config.outputs)
     maker, tracker = component(config, "report"), component(config, "logger")
     folder = _folder_of(config, store)
     query = query_of(config, store, ReportConfig)
-    analyses, results = _analyses(maker, query, folders), []
+    analyses, results = _analyses(maker, query), []
     for analysis in analyses:
         result, store = _result(analysis, store)
         results.append(result)
@@ -251,12 +251,12 @@ def _typed_here(reason: str) -> str:
     return re.sub(r"\banalysis\.(\w+)=(\[[^\]]*\]|[^\s,;]+)", r"'+report.options={\1: \2}'", reason)
 
 
-def _analyses(maker: Any, query: str | None, folders: Sequence[Path]) -> list[Any]:
+def _analyses(maker: Any, query: str | None) -> list[Any]:
     """The analyses of a report, each with those of its options that it has.
 
     Raises FcaError for an analysis that there is not, and for an option that none of them has.
     """
-    files = {file.stem: file for folder in reversed(folders) for file in (folder / "analysis").glob("*.yaml")}
+    files = option_files("analysis")
     for name in maker.analyses:
         check_choice("report.analyses", name, sorted(files), "name analyses of conf/analysis/")
     with _as_report_options():

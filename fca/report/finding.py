@@ -9,13 +9,14 @@ import importlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from itertools import chain, zip_longest
 from typing import NamedTuple, Protocol
 
 import altair as alt
 import pandas as pd
 
-from fca.types import Table
+from fca.types import FcaError, Table
 
 DATASET = "dataset"  # a statement is about one value of this column
 
@@ -66,11 +67,20 @@ class Headline(NamedTuple):
 
 
 def study_findings(analysis: object) -> tuple[Finding, ...]:
-    """`FINDINGS` of the study of an analysis: in its own module, or in `figures` of its package."""
-    module = sys.modules[type(analysis).__module__]
-    if not hasattr(module, "FINDINGS"):
-        module = importlib.import_module(f"{module.__package__}.figures")
-    findings: tuple[Finding, ...] = module.FINDINGS
+    """`FINDINGS` of the study of an analysis: in its own module, or in `figures` of its package.
+
+    Raises FcaError where neither has any.
+    """
+    kind = type(analysis)
+    module = sys.modules[kind.__module__]
+    beside = f"{module.__package__}.figures"
+    if not hasattr(module, "FINDINGS") and module.__package__ and find_spec(beside):
+        module = importlib.import_module(beside)
+    findings: tuple[Finding, ...] | None = getattr(module, "FINDINGS", None)
+    if findings is None:
+        places = f"FINDINGS in {kind.__module__}" + (f" or in {beside}" if module.__package__ else "")
+        step = "add it: a list of fca.report.finding.Finding, as docs/recipes/analysis.md shows"
+        raise FcaError("analysis._target_", f"{kind.__module__}.{kind.__qualname__}", f"a study with {places}", step)
     return findings
 
 

@@ -10,7 +10,7 @@ from fca.cli import main
 from fca.cli.application import CONF, ROOTS
 from fca.cli.help import comments_of, meanings
 from fca.cli.hints import values_of
-from fca.cli.options import option_files
+from fca.cli.options import option_files, use_search_path
 from fca.plugins import class_of
 
 WITHOUT = ("experiment", "debug", "local", "hydra")  # overlays, and Hydra's own
@@ -100,9 +100,15 @@ BROKEN = {
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
 def test_a_broken_file_in_a_group_takes_no_help_and_no_hint_from_the_others(tmp_path, content):
-    (tmp_path / "broken.yaml").write_bytes(content)
-    whole = tmp_path / "whole.yaml"
+    group = tmp_path / "model"
+    group.mkdir()
+    (group / "broken.yaml").write_bytes(content)
+    whole = group / "whole.yaml"
     whole.write_text("_target_: mine.Thing\ndefaults: [broken]\nkey: 1  # its meaning\n")
-    assert meanings(tmp_path / "other.yaml", "mine.Thing") == {"key": "its meaning"}
-    assert values_of(tmp_path / "broken.yaml") == {}
-    assert values_of(whole)["key"] == 1
+    use_search_path([f"file://{tmp_path}"])
+    try:
+        assert meanings(group / "other.yaml", "mine.Thing") == {"key": "its meaning"}
+        assert values_of(group / "broken.yaml") == {}
+        assert values_of(whole)["key"] == 1
+    finally:
+        use_search_path([])

@@ -1,13 +1,31 @@
 """A package of one's own that is listed under `plugins` brings options in its folder `conf`, to every command."""
 
+import re
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
-from fca.cli import options
-from fca.cli.configure import load_model
+import fca as library
+from fca.cli import analyse, options
+from fca.cli import help as help_command
+from fca.cli.configure import component, load_model
 from fca.plugins import use_plugins
+from fca.types import FcaError
 
+RECIPE = (Path(__file__).parents[2] / "docs" / "recipes" / "analysis.md").read_text()
+STUDY = re.search(r'```python title="my_parts.py"\n(.*?)```', RECIPE, re.DOTALL)[1]
+WITHOUT_FINDINGS = STUDY.partition("FINDINGS =")[0]
+WITHOUT_A_PART = """
+from dataclasses import dataclass
+@dataclass(frozen=True)
+class Painter:
+    prompted = parallel = False
+    def label(self): return "painter"
+    def price(self): return 0.0
+    def draw(self, request): raise NotImplementedError
+"""
 MODEL = "# A network of a package of one's own.\ndefaults: [timm, _self_]\nname: test_resnet\ninput_size: 16\n"
 
 
@@ -16,6 +34,11 @@ def package(tmp_path, monkeypatch):
     """`shop`, with a model, an analysis and a data set beside its code."""
     for file, text in {
         "__init__.py": "",
+        "speed.py": STUDY,
+        "bare.py": WITHOUT_FINDINGS,
+        "painter.py": WITHOUT_A_PART,
+        "conf/analysis/shop_speed.yaml": "# How long?\n_target_: shop.speed.Speed\n",
+        "conf/analysis/shop_bare.yaml": "# How long?\n_target_: shop.bare.Speed\n",
         "conf/model/shop_net.yaml": MODEL,
         "conf/dataset/shop.yaml": "# Photographs of the shop.\ndefaults: [folder, _self_]\nroot: nowhere\n",
     }.items():
@@ -26,7 +49,8 @@ def package(tmp_path, monkeypatch):
     yield
     use_plugins([])
     options.use_search_path([])
-    sys.modules.pop("shop", None)
+    for module in ("shop", "shop.speed", "shop.bare", "shop.painter"):
+        sys.modules.pop(module, None)
 
 
 @pytest.mark.usefixtures("package")
@@ -54,3 +78,41 @@ def test_without_being_listed_it_brings_nothing(fca):
 def test_python_finds_them_too(monkeypatch):
     monkeypatch.setenv("FCA_PLUGINS", "shop")
     assert load_model("shop_net").input_size == 16
+
+
+@pytest.mark.usefixtures("package")
+def test_what_builds_on_an_option_of_ours_has_its_meanings_and_is_suggested(fca, capsys):
+    assert help_command.main("run", ["plugins=[shop]", "model=shop_net"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "model.weights=null null: from scratch" in text, "as conf/model/timm.yaml has it"
+    code, _, err = fca("plugins=[shop]", "shop_net")
+    assert code == 2
+    assert "did you mean model=shop_net?" in err
+
+
+@pytest.mark.usefixtures("package")
+def test_a_report_reads_its_analyses(digits_store, tmp_path, monkeypatch):
+    monkeypatch.setenv("FCA_PLUGINS", "shop")
+    outputs = shutil.copytree(digits_store, tmp_path / "outputs")
+    page = library.write_report("few_class", outputs, analyses=["shop_speed"])
+    assert "How long does a training take?" in page.read_text()
+
+
+@pytest.mark.usefixtures("package")
+def test_a_study_without_findings_is_refused_with_where_they_are_missing(fca):
+    code, _, err = fca("plugins=[shop]", "analysis=shop_bare", door=analyse)
+    assert code == 2
+    assert err.startswith("error: analysis._target_ = shop.bare.Speed; allowed: a study with FINDINGS in shop.bare")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("package")
+def test_a_generator_that_lacks_a_part_is_refused_also_inside_a_data_set():
+    use_plugins(["shop"])
+    generator = {"_target_": "shop.painter.Painter"}
+    with pytest.raises(FcaError, match=r"^generator\._target_ = shop.*add to Painter: version"):
+        component({"generator": generator}, "generator")
+
+    dataset = {"_target_": "fca.tasks.on_demand.OnDemand", "root": "x", "plan": None, "generator": generator}
+    with pytest.raises(FcaError, match=r"^dataset\.generator\._target_ = shop.*add to Painter: version"):
+        component({"dataset": dataset}, "dataset")
