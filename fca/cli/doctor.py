@@ -17,12 +17,11 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import psutil
-import yaml
 from packaging.requirements import Requirement
 
 from fca.cli import Words, sub_command
 from fca.cli.application import check_folder
-from fca.cli.options import option_files
+from fca.cli.options import keys_in, option_files
 from fca.cli.terminal import as_bytes
 from fca.cli.version import version_line
 from fca.models.package_weights import package_problems
@@ -183,7 +182,11 @@ def _data_sets() -> Iterator[Finding]:
     given, fetched, brought = list[str](), list[str](), list[str]()
     files = option_files("dataset")
     for name, path in files.items():
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        try:
+            config = keys_in(path)
+        except FcaError as error:
+            yield Finding(MISSING, name, f"no whole file: {error}")
+            continue
         root = str(config.get("root", ""))
         if root == "???":
             given.append(name)
@@ -224,7 +227,7 @@ def is_of(folder: str, dataset: str) -> bool:
 
 def _weights() -> Iterator[Finding]:
     """Weights in packages, whose files are read whole, and those that hubs left in their caches."""
-    problems = package_problems()
+    problems = package_problems(option_files("model").values())
     usable = [model for model, problem in problems.items() if problem is None]
     if usable:
         yield Finding(OK, "packages", f"{', '.join(usable)}: with model.weights=package")

@@ -287,6 +287,12 @@ def starts_from_scratch(model: Model) -> bool:
     return model.learns and model.weights_label() is None
 
 
+def no_weights() -> FcaError:
+    """The error for a model that starts from scratch where weights are needed."""
+    step = "train it first (task=train, then model=run model.run_id=...) or give its weights: model.weights=PATH"
+    return FcaError("model.weights", None, "weights: a model from scratch has no classes and no features", step)
+
+
 def built(model: Model) -> Classifier:
     """The network with weights of its own.
 

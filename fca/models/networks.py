@@ -17,7 +17,7 @@ from torch.nn.functional import linear, normalize, pad, relu
 
 from fca.allowed import fits
 from fca.finite import broken_tensors
-from fca.models import check_built, check_count
+from fca.models import check_built, check_count, no_weights
 from fca.models.checkpoints import COUNT, SHOWN, Names, Tidy, belongs, read_weights
 from fca.types import Classifier, FcaError, Geometry, Model
 
@@ -62,8 +62,7 @@ def with_weights(
 def trainable(classes: Names | None) -> Names:
     """The classes to train for; raises FcaError if there are none: random weights can be trained, and nothing else."""
     if classes is None:
-        step = "train it first (task=train, then model=run model.run_id=...) or give its weights: model.weights=PATH"
-        raise FcaError("model.weights", None, "weights: a model from scratch has no classes and no features", step)
+        raise no_weights()
     return classes
 
 

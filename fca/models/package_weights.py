@@ -6,7 +6,8 @@ never imported, and it counts only if its sha256 is the one that the model's YAM
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import NamedTuple
@@ -88,34 +89,36 @@ def _files_of_weights(installed: Distribution) -> list[Path]:
     return [file for file in listed if file.is_file()]
 
 
-def packages_of_models(folder: Path | None = None) -> dict[str, WeightsPackage]:
+def packages_of_models(files: Iterable[Path] | None = None) -> dict[str, WeightsPackage]:
     """The models that name a package of weights, by the names that a user types, in alphabetical order.
 
-    folder: of models' YAMLs; None: conf/model of fca. Only a package that a file itself names is seen.
+    files: models' YAMLs; None: those of fca. Only a package that a file itself names is seen.
 
     >>> list(packages_of_models())
     ['efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2']
     """
     found: dict[str, WeightsPackage] = {}
-    for path in sorted((folder or _models_folder()).glob("*.yaml")):
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for path in sorted(_models_folder().glob("*.yaml") if files is None else files):
+        content = None
+        with suppress(yaml.YAMLError, UnicodeDecodeError):  # a broken file is refused where it is chosen
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
         keys = content.get("package") if isinstance(content, dict) else None
         if isinstance(keys, dict):
             found[path.stem] = WeightsPackage.of({str(key): str(value) for key, value in keys.items()})
     return found
 
 
-def package_problems(folder: Path | None = None) -> dict[str, FcaError | None]:
+def package_problems(files: Iterable[Path] | None = None) -> dict[str, FcaError | None]:
     """Why `model.weights=package` cannot be used, for every model that names a package; None where it can.
 
-    folder: as in `packages_of_models`. The error is the one that planning with the model raises, which says what to
+    files: as in `packages_of_models`. The error is the one that planning with the model raises, which says what to
     install.
 
     >>> list(package_problems())
     ['efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2']
     """
     problems: dict[str, FcaError | None] = {}
-    for model, package in packages_of_models(folder).items():
+    for model, package in packages_of_models(files).items():
         try:
             package_file(package)
             problems[model] = None

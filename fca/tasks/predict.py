@@ -18,7 +18,7 @@ from fca.data.pixels import geometry_under, open_pixels, shifted
 from fca.data.sizes import any_above_reference
 from fca.data.splits import as_trained_on
 from fca.finite import as_half, check_outputs
-from fca.models import built, class_keys, starts_from_scratch
+from fca.models import built, class_keys, no_weights, starts_from_scratch
 from fca.models.stored import StoredRun
 from fca.names import check_meant
 from fca.progress import Meter
@@ -188,8 +188,7 @@ def check_forward(work: Forward) -> None:
     """Raise FcaError for a model without weights, and for a split without images."""
     data, split = work.data, work.split
     if starts_from_scratch(work.model):
-        step = "train it first (task=train, then model=run model.run_id=...) or give its weights: model.weights=PATH"
-        raise FcaError("model.weights", None, "weights: a model from scratch has no classes and no features", step)
+        raise no_weights()
     if not len(data.rows(split)):
         there = ", ".join(part for part in SPLITS if len(data.rows(part)))
         raise FcaError("task.split", split, f"{there}: {data.name} has no other images", "take one of these")

