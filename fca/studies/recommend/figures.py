@@ -423,7 +423,7 @@ FINDINGS = (
         "recommendation_answer",
         "The answer",
         (ANSWER, RECOMMENDATION),
-        "Which model should I use?",
+        RECOMMENDATION.question,
         model_statements,
     ),
     Finding(
@@ -461,7 +461,7 @@ FINDINGS = (
         "recommendation_next",
         "What to try next",
         (NEXT, RECOMMENDATION),
-        "What would change the answer?",
+        NEXT.question,
         step_statements,
     ),
     Finding(
