@@ -206,7 +206,7 @@ def evaluated_figure(evaluated: Table) -> alt.FacetChart:
     y = kinds.category(alt.Y, MODEL, alt.EncodingSortField(TOP1, op="max", order="descending"))
     chart = kinds.scatter(x, y, evaluated.columns, kinds.hue(LEVEL, frame))
     title = style.title(
-        "Do tests of different models evaluate different images?",
+        replay.ADAPTIVE_ASKED.question,
         "Each mark is the mean number of images of a level in a session; the most accurate model comes first.",
         "The first round is the same for all;"
         " the second depends on its points. Table 1 of Huang et al. (2025) has averages of this kind.",
@@ -248,7 +248,7 @@ def trajectories_figure(trajectories: Table) -> alt.FacetChart:
     coloured = kinds.hue(LINE, long)
     lines = kinds.points_with_intervals(VALUE, along, trajectories.columns, coloured, joined=LINE, **where)
     title = style.title(
-        "Where do sessions go after their first round?",
+        replay.ADAPTIVE_TRAJECTORIES.question,
         "Bars count sessions by their points after round one (1, 2 and 4 for an easy, medium and "
         "hard image); the weakest",
         "model comes first. More points bring harder images: the second round's share then underrates the session.",
@@ -278,7 +278,7 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
     marks = marks.encode(fill=fill, fillOpacity=filled)
     dashes: Any = kinds.reference("between", upright=False)
     title = style.title(
-        "How does a single session go?",
+        replay.ADAPTIVE_SESSIONS.question,
         "Each row is one session, with its points after round one (left of the dashes). Filled marks "
         "are right, open ones "
         "wrong.",
@@ -292,7 +292,7 @@ def live_figure(tests: Table) -> alt.FacetChart:
     """Estimate and interval of every test, with the truth where it is known; a row a kind of test, seeds beside."""
     frame = named(tests.frame.dropna(subset=ESTIMATE))
     title = style.title(
-        "How accurate are live adaptive tests?",
+        live.ADAPTIVE_TESTS.question,
         f"Each dot is the mean over attributes, from {_percents(frame[SHARE])} of the images.",
         "A cross is the same network on all images, where it was run on them too.",
     )
@@ -342,7 +342,7 @@ def attributes_figure(attributes: Table) -> alt.FacetChart:
     frame = frame[frame[RUN_ID].isin(first)].reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL, "named")
     title = style.title(
-        "How accurate are live adaptive tests on each attribute?",
+        live.ADAPTIVE_TEST_ATTRIBUTES.question,
         "Each dot is one attribute, from the same few images, with its 95 % interval; a cross is all images of it."
         f"{some}",
     )

@@ -311,7 +311,7 @@ def scores_figure(scores: Table) -> alt.FacetChart:
         for at, look in looks.items()
     ]
     title = style.title(
-        "Which model is good at which attribute?",
+        ATTRIBUTE_SCORES.question,
         "Each number is a score, (easy + 2 medium + 4 hard) / 7, over classes; bold is the best on "
         "an attribute, italic second.",
     )
@@ -428,7 +428,7 @@ def bins_figure(bins: Table) -> alt.FacetChart:
     ranges: Any = alt.Chart().mark_rule(strokeWidth=1.5, color=kinds.GREY, opacity=0.7)
     ranges = ranges.encode(x=x, xOffset=beside, y=f"{validate_levels.SHARE_MIN}:Q", y2=f"{validate_levels.SHARE_MAX}:Q")
     title = style.title(
-        "Are models confident of easy images and not of hard ones?",
+        CONFIDENCE_LEVELS.question,
         "Each bar is the share of images whose greatest probability lies in one of ten equal bins, "
         "the mean of the models;",
         "grey lines are their range.",
@@ -506,7 +506,7 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
     frame["under"] = [f"{a}, {100 * c:.0f} %" for a, c in zip(frame[ATTRIBUTE], frame[CONFIDENCE], strict=True)]
     hover = [column for column in shown.columns if column not in ("thumbnail", "row", "column", "kind", "of")]
     title = style.title(
-        "Which images contradict their level?",
+        CONTRADICTIONS_SHOWN.question,
         "The most confident come first, with class, attribute and mean confidence; the number is in brackets.",
     )
     tall, wide = int((frame["row"].max() + 1) * STEP_PX), int((frame["column"].max() + 1) * (kinds.SIDE + 28))

@@ -65,7 +65,7 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
     dots = dots.encode(x=kinds.quantity(alt.X, INFIT, "infit"))
 
     title = style.title(
-        "Which subjects respond unlike the others of their ability?",
+        item_fit.PERSON_FIT.question,
         "Each dot is the infit of a subject, each tick its infit in simulated responses, for which the model holds.",
         "A dot right of its tick fails on easy images and solves hard ones too often.",
     )
@@ -102,7 +102,7 @@ def information_figure(curves: Table) -> alt.FacetChart:
     dots = base.transform_filter(f"datum.{KIND} == 'subject'").mark_point(filled=True, size=45, color=kinds.CONTRAST[0])
 
     title = style.title(
-        "At which abilities do the images measure well?",
+        information.TEST_INFORMATION.question,
         "The line is the information of all images; the standard error of an ability is one over its root. Dots are "
         "the subjects.",
     )
@@ -177,7 +177,7 @@ def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
     )
 
     title = style.title(
-        "Does a step of severity cost every network as much?",
+        severity_facet.SEVERITY_NETWORKS.question,
         "Filled marks are the step that all networks share, with its 95 % interval over networks; open marks are "
         "single networks.",
         "Where open dots lie far apart, no single step describes all networks.",

@@ -188,7 +188,7 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     coloured = kinds.hue(split, frame, shapes=None)
     across = kinds.quantity(alt.X, number, "images", zero=True, padding=0)
     chart = kinds.bars(across, kinds.category(alt.Y, str(LABEL)), (LABEL, split, number), coloured)
-    return style.faceted(chart, frame, style.title("How many images does each class have?"), (DATASET,), row=18)
+    return style.faceted(chart, frame, style.title(CLASSES.question), (DATASET,), row=18)
 
 
 def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:

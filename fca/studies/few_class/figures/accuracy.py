@@ -12,7 +12,7 @@ from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import ALIKE, interval
 from fca.studies.few_class import accuracy
-from fca.studies.few_class.findings import FINDING_VALUE, FINDING_VERDICT, MEASURES, NO_EFFECT, UNIT
+from fca.studies.few_class.findings import FINDING_VALUE, FINDING_VERDICT, MEASURES, NO_EFFECT, PAPER_FINDINGS, UNIT
 from fca.studies.few_class.subset_accuracy import DIFFERENCE
 from fca.studies.table import (
     CHANCE,
@@ -188,7 +188,7 @@ def findings_figure(findings: Table) -> alt.FacetChart:
     axis = kinds.quantity(alt.X, FINDING_VALUE, "")
     chart = kinds.points_with_intervals(FINDING_VALUE, along, findings.columns, scale=axis, line=str(NO_EFFECT))
     title = style.title(
-        "Do the findings of Few-Class Arena hold here?",
+        PAPER_FINDINGS.question,
         "Each dot is the mean over class subsets with its 95 % interval over subset seeds; the dashed line "
         "is no effect.",
         *without_bars(frame.loc[frame[FINDING_VALUE.low].isna(), FINDING_VERDICT]),

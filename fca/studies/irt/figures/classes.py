@@ -15,7 +15,7 @@ import pandas as pd
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import interval
-from fca.studies.irt.class_robustness import CLASS_RANK, DIRECTION, INSTABILITY, MODE, VERDICT
+from fca.studies.irt.class_robustness import CLASS_RANK, DIRECTION, INSTABILITY, MODE, ROBUST_CLASSES, VERDICT
 from fca.studies.irt.corruption_accuracy import of_equal_severities
 from fca.studies.irt.difficulty_segments import (
     ALL_CLASSES,
@@ -116,7 +116,7 @@ def table_figure(named: Table) -> alt.FacetChart:
     coloured = kinds.hue(VERDICT, frame, kinds.CONTRAST, ("triangle-down", "triangle-up"))
     chart = kinds.scatter(across, rows, (DATASET, CORRUPTION, LABEL, VERDICT), coloured, size=130)
     title = style.title(
-        "Which classes are susceptible to a corruption, and which robust?",
+        ROBUST_CLASSES.question,
         f"These are the two classes that move most and the two that move least{as_written(named.parameters)}.",
         "The paper calls robust what is consistent, and what deviates most: by its other sign both change places.",
     )

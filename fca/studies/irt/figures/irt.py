@@ -37,6 +37,8 @@ from fca.studies.irt.irt import (
     EXCESS,
     HELD_OUT_AUC,
     INNER_NLL,
+    IRT_PLANE,
+    IRT_SEVERITY,
     MARK,
     ONE_CLASS,
     PROBABILITY,
@@ -103,7 +105,7 @@ def plane_figure(plane: Table) -> alt.FacetChart:
         tooltip=kinds.tooltips(plane.columns),
     )
     title = style.title(
-        "Are difficult images also discriminating?",
+        IRT_PLANE.question,
         "Each dot is one image of a sample; the darker, the smaller the chance of even the best.",
         "p_max is the chance of the ablest subject, feasibility the highest chance that any ability reaches.",
     )
@@ -130,7 +132,7 @@ def severity_figure(severity: Table) -> alt.FacetChart:
         color=alt.Color(f"{SEVERITY}:O", legend=None),
         tooltip=kinds.tooltips(severity.columns),
     )
-    several = "What does a corruption change as it gets more severe?"
+    several = IRT_SEVERITY.question
     title = style.title(
         several if len(levels) > 1 else "How difficult and how discriminating are the images?",
         "Each bar is the share of images at a value, severity by severity; the outer bins hold what lies beyond.",

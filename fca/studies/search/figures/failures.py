@@ -86,7 +86,7 @@ def accuracies_figure(accuracies: Table) -> alt.FacetChart:
     x = alt.X("bin:N", title="accuracy (%)", sort=None, axis=alt.Axis(labelAngle=-45))
     y = kinds.quantity(alt.Y, N_VISITED, "visited subdomains", zero=True, padding=0)
     chart = kinds.bars(x, y, accuracies.columns[2:])
-    drawn = style.faceted(chart, frame, style.title("How accurate are visited subdomains?"), (of.SEARCH,), columns=2)
+    drawn = style.faceted(chart, frame, style.title(of.BINS.question), (of.SEARCH,), columns=2)
     return drawn.resolve_scale(y="independent")
 
 
@@ -101,9 +101,7 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     for layer, place in zip(chart.layer, ("yOffset", "dy", "dy"), strict=True):
         layer.mark[place] -= more
     chart.layer[2].mark.lineBreak = "\n"
-    title = style.title(
-        "What do failures look like?", "Below each picture stand the probability of the target and the prompt."
-    )
+    title = style.title(of.GALLERY.question, "Below each picture stand the probability of the target and the prompt.")
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     drawn = style.faceted(chart, frame, title, (of.SEARCH,), height=tall * (kinds.SIDE + 36 + 2 * int(more)), columns=1)
     drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 30)
