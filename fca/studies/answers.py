@@ -240,8 +240,15 @@ def linked_parts(gathered: Gathered, image: Int[np.ndarray, " items"] | None = N
 
 def _part_of(gathered: Gathered, subjects: Bool[np.ndarray, " subjects"]) -> Gathered:
     """Some subjects, and the items that any of them responded to."""
+    items = (~np.isnan(gathered.responses.correct[subjects])).any(axis=0)
+    return _narrowed(gathered, subjects, items)
+
+
+def _narrowed(
+    gathered: Gathered, subjects: Bool[np.ndarray, " subjects"], items: Bool[np.ndarray, " items"]
+) -> Gathered:
+    """The responses of these subjects to these items."""
     every = gathered.responses
-    items = (~np.isnan(every.correct[subjects])).any(axis=0)
     cells = np.ix_(subjects, items)
     pred = None if every.pred is None else every.pred[cells]
     about = (every.subjects[subjects].reset_index(drop=True), every.items[items].reset_index(drop=True))
@@ -325,10 +332,7 @@ def at_severity(gathered: Gathered, severity: int) -> Gathered:
     every = gathered.responses
     items = (every.items["severity"] == severity).to_numpy()
     subjects = ~np.isnan(every.correct[:, items]).all(axis=1)
-    cells = np.ix_(subjects, items)
-    pred = None if every.pred is None else every.pred[cells]
-    about = (every.subjects[subjects].reset_index(drop=True), every.items[items].reset_index(drop=True))
-    return gathered._replace(responses=Responses(every.correct[cells], *about, pred, every.classes))
+    return _narrowed(gathered, subjects, items)
 
 
 def _gathered(store: Store, dataset: str, rows: pd.DataFrame) -> Gathered:

@@ -1,4 +1,4 @@
-"""A tiny generator that fails as it is told to, and a writer."""
+"""A tiny generator that fails where a test wants it to, and a writer."""
 
 import time
 from dataclasses import dataclass, field
@@ -55,13 +55,8 @@ class Painter:
         return Drawn(rng.integers(0, 256, (6, 8, 3), np.uint8), visible, None, {"revised_prompt": request.prompt + "!"})
 
 
-@dataclass
-class Press(Painter):
-    """Paints several images in a pass.    passes: their keys.    pause: seconds that a pass takes."""
-
-    batch_size: int = 5
-    passes: list = field(default_factory=list)
-    pause: float = 0.0
+class InPasses:
+    """Draws several images in a pass, each by `draw`."""
 
     def places(self):
         return ["cpu"]
@@ -73,8 +68,6 @@ class Press(Painter):
         """Nothing to load."""
 
     def draw_batch(self, requests):
-        self.passes.append([request.key for request in requests])
-        time.sleep(self.pause)
         return [self._tried(request) for request in requests]
 
     def _tried(self, request):
@@ -82,6 +75,20 @@ class Press(Painter):
             return self.draw(request)
         except Refused as refusal:
             return refusal
+
+
+@dataclass
+class Press(InPasses, Painter):
+    """Paints several images in a pass.    passes: their keys.    pause: seconds that a pass takes."""
+
+    batch_size: int = 5
+    passes: list = field(default_factory=list)
+    pause: float = 0.0
+
+    def draw_batch(self, requests):
+        self.passes.append([request.key for request in requests])
+        time.sleep(self.pause)
+        return super().draw_batch(requests)
 
 
 @dataclass

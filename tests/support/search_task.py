@@ -19,6 +19,7 @@ from fca.store.claims import acquire, release
 from fca.subset import full_set
 from fca.tasks.search import Search
 from fca.types import Classifier, ImageData, Model
+from tests.support.painter import InPasses
 
 ATTRIBUTES = {"time": ["day", "night"], "place": ["road", "field", "beach"], "size": ["near", "far"]}
 RULES = [{"not": {"time": "night", "place": "beach"}}]
@@ -73,30 +74,15 @@ class Painter:
 
 
 @dataclass
-class Press(Painter):
+class Press(InPasses, Painter):
     """Paints several images in a pass.    passes: how many in each."""
 
     batch_size: int = 3
     passes: list[int] = field(default_factory=list)
 
-    def places(self):
-        return ["cpu"]
-
-    def on(self, device):
-        return self
-
-    def prepare(self):
-        """Nothing to load."""
-
     def draw_batch(self, requests):
         self.passes.append(len(requests))
-        return [self._tried(request) for request in requests]
-
-    def _tried(self, request):
-        try:
-            return self.draw(request)
-        except Refused as refusal:
-            return refusal
+        return super().draw_batch(requests)
 
 
 @dataclass(frozen=True)
