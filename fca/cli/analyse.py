@@ -25,7 +25,7 @@ from fca.report.style import NothingToDraw, as_svg, spec
 from fca.store import Store
 from fca.store.files import DamagedFile
 from fca.store.filters import Filters, words_of
-from fca.types import Table
+from fca.types import Analysis, Table
 
 LINES = 40  # of a table that are shown; the file has all
 
@@ -51,7 +51,7 @@ def _analysed(config: DictConfig, outputs: str | Path) -> Analysed:
     return Analysed(store, analysis, {table.name: table for table in tables})
 
 
-def tables_of(analysis: Any, store: Store) -> tuple[list[Table], Store]:
+def tables_of(analysis: Analysis, store: Store) -> tuple[list[Table], Store]:
     """The tables of an analysis, and the store without the runs that it could not read, which the log names."""
     while True:
         try:
@@ -86,7 +86,7 @@ class Analysed:
     """
 
     store: Store
-    analysis: Any
+    analysis: Analysis
     tables: Mapping[str, Table]
 
     def __getitem__(self, name: str) -> pd.DataFrame:

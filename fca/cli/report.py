@@ -42,7 +42,7 @@ from fca.store.damage import shown
 from fca.store.files import if_whole, read_object, write_json
 from fca.store.filters import Filters, words_of
 from fca.studies.rows import DATA_LEFT_OUT, MixedRows
-from fca.types import FcaError, check_choice
+from fca.types import Analysis, FcaError, check_choice
 
 MADE_OF = "made_of.json"  # beside a page: what it was made of
 
@@ -232,7 +232,7 @@ def _why_lost(made: Made) -> str:
     return f"now: {'; '.join(reasons)}" if reasons else "their runs are no longer read: other filters, or another store"
 
 
-def _result(analysis: Any, store: Store) -> tuple[Result, Store]:
+def _result(analysis: Analysis, store: Store) -> tuple[Result, Store]:
     """What an analysis found, and the store without the runs that it could not read."""
     try:
         with keys_of("report.options", analysis):

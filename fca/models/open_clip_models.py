@@ -75,6 +75,11 @@ class OpenClip(Model):
         """The same model with these class keys to choose among; one that has class keys keeps its own."""
         return self if self.classes is not None else replace(self, classes=list(classes))
 
+    def reading(self, texts: Sequence[str]) -> OpenClip:
+        """This model over these texts as they are, in this order."""
+        names = {f"{number:05d}": text for number, text in enumerate(texts)}
+        return replace(self, classes=list(names), names=names, templates=["{}"])
+
     def from_scratch(self) -> Model:
         return replace(self, weights=None)
 

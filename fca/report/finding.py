@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import altair as alt
 import pandas as pd
 
-from fca.types import FcaError, Table
+from fca.types import Analysis, FcaError, Table
 
 DATASET = "dataset"  # a statement is about one value of this column
 
@@ -66,7 +66,7 @@ class Headline(NamedTuple):
     figure: alt.TopLevelMixin | None
 
 
-def study_findings(analysis: object) -> tuple[Finding, ...]:
+def study_findings(analysis: Analysis) -> tuple[Finding, ...]:
     """`FINDINGS` of the study of an analysis: in its own module, or in `figures` of its package.
 
     Raises FcaError where neither has any.
@@ -84,10 +84,10 @@ def study_findings(analysis: object) -> tuple[Finding, ...]:
     return findings
 
 
-def findings_of(analysis: object) -> list[Finding]:
+def findings_of(analysis: Analysis) -> list[Finding]:
     """The findings of a study whose first table is one of this analysis, in the order of its `tables`."""
-    tables: Sequence[Declared] = getattr(analysis, "tables", ())
-    names = [table.name for table in tables]
+    declared: Sequence[Declared] = analysis.tables
+    names = [table.name for table in declared]
     findings = [finding for finding in study_findings(analysis) if finding.tables[0].name in names]
     return sorted(findings, key=lambda finding: names.index(finding.tables[0].name))
 
@@ -101,7 +101,7 @@ def statements(finding: Finding, tables: Mapping[str, Table]) -> Iterator[Statem
         yield from _statements_on(finding, frames, dataset)
 
 
-def sentences(analysis: object, tables: Mapping[str, Table]) -> list[str]:
+def sentences(analysis: Analysis, tables: Mapping[str, Table]) -> list[str]:
     """Every statement of an analysis as a sentence, and after these the notes of its tables."""
     stated = [one.sentence for finding in findings_of(analysis) for one in statements(finding, tables)]
     return [*stated, *notes(tables.values())]
@@ -112,7 +112,7 @@ def notes(tables: Iterable[Table]) -> list[str]:
     return list(dict.fromkeys(note for table in tables for note in table.parameters.get("notes", [])))
 
 
-def answers(analyses: Iterable[object], tables: Mapping[str, Table], most: int) -> list[Headline]:
+def answers(analyses: Iterable[Analysis], tables: Mapping[str, Table], most: int) -> list[Headline]:
     """The answers that these tables hold, at most so many: the first of every study, then the second of every study.
 
     They are about one data set: the one with most answers, then with most lines. Others fill in where it has none.

@@ -26,7 +26,7 @@ from fca.report.pictures import is_pictures, name_of_large
 from fca.report.style import NothingToDraw, spec
 from fca.store import columns as of_row
 from fca.store.files import write_text
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Analysis, Column, FcaError, Table, with_interval
 
 MOST = 5  # headlines on a page
 RUNS = "runs"  # the file of the runs behind a page, among those of its tables
@@ -320,7 +320,7 @@ class Result(NamedTuple):
     mixed: whether that reason is rows that do not belong together, among which a query chooses.
     """
 
-    analysis: Any
+    analysis: Analysis
     tables: Sequence[Table]
     missing: str = ""
     mixed: bool = False

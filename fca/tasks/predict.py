@@ -83,12 +83,20 @@ class Scoring:
 
 
 @runtime_checkable
-class Nameable(Protocol):
-    """A model that predicts any classes whose names it is given (zero-shot)."""
+class Nameable(Model, Protocol):
+    """A model of images and texts: it predicts any classes whose names it is given (zero-shot).
 
+    templates: prompts with {} for the name of a class.
+    """
+
+    templates: list[str]
     classes: Any
 
-    def naming(self, classes: Sequence[str]) -> Model: ...
+    def naming(self, classes: Sequence[str]) -> Model:
+        """This model for these classes."""
+
+    def reading(self, texts: Sequence[str]) -> Model:
+        """This model over these texts as they are, in this order."""
 
 
 @dataclass(frozen=True)

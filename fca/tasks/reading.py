@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+
+from typing_extensions import TypeIs
 
 from fca.models import starts_from_scratch
 from fca.tasks.predict import Nameable
 from fca.types import FcaError, Model
 
 
-def reading(encoder: Any, texts: Sequence[str], key: str = "encoder") -> Any:
+def reading(encoder: Model, texts: Sequence[str], key: str = "encoder") -> Model:
     """The encoder as a classifier over these texts, in this order. Raises FcaError for one that cannot read.
 
     key: what the encoder is called on the command line.
@@ -19,16 +19,14 @@ def reading(encoder: Any, texts: Sequence[str], key: str = "encoder") -> Any:
     if not reads(encoder):
         step = f"add model@{key}=open_clip {key}.name=ViT-L-14 {key}.weights=openai, or do without"
         raise FcaError(key, name_of(encoder), "a model of images and texts, with weights", step)
-    named: Any = encoder
-    names = {f"{number:05d}": text for number, text in enumerate(texts)}
-    return replace(named, classes=list(names), names=names, templates=["{}"])
+    return encoder.reading(texts)
 
 
-def reads(model: Model) -> bool:
+def reads(model: Model) -> TypeIs[Nameable]:
     """Whether it compares images with texts."""
     return isinstance(model, Nameable) and not starts_from_scratch(model)
 
 
-def name_of(model: Any) -> str:
+def name_of(model: Model) -> str:
     """A model with its weights, in tables."""
     return " ".join(filter(None, [model.label(), model.weights_label()]))

@@ -243,7 +243,7 @@ class Search:
         arrays |= {"fresh_rule": np.array([visit.rule for visit in fresh], np.int32)}
         rates = pd.DataFrame(dict(zip(("at", "correct", "shown"), history, strict=True))).groupby("at").sum()
         drawn, accepted = int(arrays["drawn"].sum()), int(rates["shown"].sum())
-        skill, price = getattr(policy, "skill", lambda *_: None)(*history), price_of(self.generator)
+        skill, price = policy.skill(*history), price_of(self.generator)
         short = sum(visit.accepted < visit.wanted for visit in done)
         warnings = ["the policy's model predicts no better than the mean"] * (skill is not None and skill <= 0)
         warnings += [f"{short} of {len(done)} visits have fewer images than task.images asks for"] * bool(short)

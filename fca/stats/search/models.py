@@ -208,18 +208,18 @@ class PairwiseGP:
         return base - np.log(np.diag(lower)).sum() + 0.5 * half @ half, lower, half, on, scale[on]
 
 
-def skill(model: Any, evidence: Evidence, tuned: Tuned) -> float:
+def skill(model: Regression | PairwiseGP, evidence: Evidence, tuned: Tuned) -> float:
     """Share of the variance of accuracies that a model explains over their mean, in 5 folds (forests: out of bag)."""
     accuracy, fold = evidence.accuracy, np.random.default_rng(0).permutation(len(evidence.at)) % FOLDS
     predicted, mean = np.empty((2, len(fold)))
-    is_forest = getattr(model, "kind", "") == "bo_forest"  # 5 more fits would take too long
+    forest = model if isinstance(model, Regression) and model.kind == "bo_forest" else None
     for out in (fold == one for one in range(FOLDS)):
         mean[out] = accuracy[~out].mean()
-        if not is_forest:
+        if forest is None:  # 5 more fits of one would take too long
             kept = Evidence(*(of[~out] for of in evidence))
             of_fold = model.predict(kept, tuned, spread=False).mean[evidence.at[out]]
             predicted[out] = mean[out] if np.ptp(of_fold) < 1e-9 else of_fold  # one value for all explains nothing
-    if is_forest:
-        predicted = model.fitted(evidence, oob_score=True).oob_prediction_
+    if forest is not None:
+        predicted = forest.fitted(evidence, oob_score=True).oob_prediction_
     error = np.sum((accuracy - mean) ** 2)
     return float(1 - np.sum((accuracy - predicted) ** 2) / error) if error > 1e-12 else 0.0

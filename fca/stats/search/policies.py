@@ -65,6 +65,10 @@ class Policy:
         open_ = rng.permutation(np.flatnonzero(~closed))
         return int(open_[0]) if self._random(visited, shown) else self._choose(open_, rng, visited, correct, shown)
 
+    def skill(self, visited: Visits, correct: Visits, shown: Visits) -> float | None:
+        """How well the policy's model predicts accuracies; None for a policy without a model, and before it has one."""
+        return None
+
     def covers(self, visited: Visits, correct: Visits, shown: Visits) -> bool:
         """Whether the next choice covers the domain because the policy's model predicts no better than the mean."""
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -203,8 +203,16 @@ def _fitted(run: Run[Training], setup: Setup) -> tuple[Classifier, dict[str, Any
     originals = open_originals(data, classifier.geometry, *where, rows=fitting) if recipe.crops else None
     train = Examples(pixels, fitting, head.new_labels(data.labels[fitting]), originals)
     val = Examples(pixels, choosing, head.new_labels(data.labels[choosing]))
-    shared = {known.name: getattr(machine, known.name) for known in fields(Place) if hasattr(machine, known.name)}
-    place = Place(setup.store.folder(run.run_id), logger=setup.tracker.start(run), trainer=setup.trainer, **shared)
+    place = Place(
+        setup.store.folder(run.run_id),
+        accelerator=machine.accelerator,
+        devices=machine.devices,
+        strategy=machine.strategy,
+        compile=machine.compile,
+        checkpoint_s=machine.checkpoint_s,
+        logger=setup.tracker.start(run),
+        trainer=setup.trainer,
+    )
     write_json(place.folder / "model.json", describe_model(work.model, keys))
     fitted = fit(classifier, train, val, recipe, setup.seed, place, start_counts=work.features is not None)
     if fitted.diverged:

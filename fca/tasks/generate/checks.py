@@ -24,8 +24,9 @@ from fca.store.journal import Line
 from fca.tasks.generate import with_descriptions
 from fca.tasks.generate.folder import SCORES, Folder, checked, latest
 from fca.tasks.generate.plan import SUBLEVELS, TURNS, Plan
+from fca.tasks.predict import Nameable
 from fca.tasks.reading import name_of, reading, reads
-from fca.types import LEVELS, Classifier, FcaError, check_choice
+from fca.types import LEVELS, Classifier, FcaError, Model, check_choice
 
 READ = 256  # images that are read before their scores are kept
 Rejected = dict[str, list[str]]
@@ -43,7 +44,7 @@ class Checks:
                 three of a triplet share a seed and may differ little: of these, only equal pixels count.
     """
 
-    model: Any
+    model: Any  # a Model
     object: Annotated[float | None, Allowed(0, 1)]
     attribute: Annotated[float | None, Allowed(0, 1)]
     duplicates: bool
@@ -104,12 +105,12 @@ class Checks:
 class Eye:
     """A model over the texts of a plan, or over its classes."""
 
-    model: Any
+    model: Model
     plan: Plan
 
     def label(self, line: Line) -> str:
         """What decides an image's scores beside its pixels: the model, its templates, the classes, the nine prompts."""
-        templates = getattr(self.model, "templates", None)
+        templates = self.model.templates if isinstance(self.model, Nameable) else None
         about = repr([templates, sorted(self.plan.classes.items()), self._nine(line)])
         return f"{name_of(self.model)} {hashlib.sha256(about.encode()).hexdigest()[:8]}"
 
@@ -141,13 +142,16 @@ class Eye:
 
     @cached_property
     def _named(self) -> list[list[str]]:
-        """Texts of each class."""
-        return [[one.replace("{}", name) for one in self.model.templates] for name in self.plan.classes.values()]
+        """Texts of each class; none for a classifier that cannot read."""
+        if not reads(self.model):
+            return []
+        templates = self.model.templates
+        return [[template.replace("{}", name) for template in templates] for name in self.plan.classes.values()]
 
     @cached_property
     def _texts(self) -> dict[str, int]:
         """Text in small letters -> its column; none for a classifier that cannot read."""
-        if not reads(self.model):
+        if not self._named:
             return {}
         pairs = [{"label": label, "attribute": name} for label in self.plan.classes for name in self.plan.attributes]
         texts = [*(text for of in self._named for text in of), *(text for pair in pairs for text in self._nine(pair))]
