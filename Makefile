@@ -19,7 +19,7 @@ NOT_FAST := --ignore-glob='tests/stats/*/*' $(addprefix --ignore=tests/stats/tes
 	$(addprefix --ignore=tests/store/test_,$(addsuffix .py,$(SLOW_OF_STORE)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test-fast doctests pure-tests test test-long test-oldest check smoke clean
+.PHONY: help setup demo docs test-fast doctests pure-tests test test-wide test-long test-oldest check smoke clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -50,8 +50,11 @@ pure-tests:
 	$(TESTED) -m 'not real and not slow' $(FAST_TESTS) $(NOT_FAST)
 
 test: $(STAMP)  ## tests that need no network, no GPU and no other data, in minutes
-	$(TESTED) -m 'not real and not slow' -n $(WORKERS) --dist worksteal --ignore tests/test_conf.py \
+	$(TESTED) -m 'not real and not slow and not wide' -n $(WORKERS) --dist worksteal --ignore tests/test_conf.py \
 		--ignore tests/test_documented_commands.py  # both are of make check
+
+test-wide: $(STAMP)  ## one claim on many inputs, and whole commands and studies: with make test, what CI runs
+	$(TESTED) -m 'wide and not real and not slow' -n $(WORKERS) --dist worksteal
 
 test-long: $(STAMP)  ## what takes long: simulations, killed and parallel sweeps, every experiment and preset, speed scripts
 	$(TESTED) -m 'slow' -n logical --dist worksteal --durations=20

@@ -61,6 +61,7 @@ def script(monkeypatch, capsys):
     return run
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in SCRIPTS]
 )

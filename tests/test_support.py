@@ -56,6 +56,7 @@ def is_shared(module: str) -> bool:
     return f"{module}.".startswith("tests.support.") or module.endswith(".conftest")
 
 
+@pytest.mark.wide
 def test_no_test_imports_another():
     wrong = []
     files = set(TESTS.rglob("*.py")) - {Path(__file__)}  # whose examples are imports that are wrong

@@ -96,6 +96,7 @@ def test_keys_with_values_in_a_file_replace_those_of_the_class():
     assert len(other.attributes) == 5, "those of the class stay"
 
 
+@pytest.mark.wide
 def test_a_key_of_a_file_that_its_class_does_not_have_is_refused(fca, mine, digits_store):
     word = mine("mine", "_target_: fca.studies.irt.irt.Irt\nsed: 5\n")
     code, _, err = fca(word, "analysis=mine", f"outputs={digits_store}", door=analyse)

@@ -15,6 +15,7 @@ FOLDERS = {  # class folders, what is typed -> the classes that are trained
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("folders", "typed"), FOLDERS)
 def test_the_classes_that_are_typed_are_trained_and_printed(fca, tmp_path, folders, typed):
     write_images(tmp_path / "stars", per_class=6, classes=folders)

@@ -75,6 +75,7 @@ def at_input(trained, images):
     return np.stack([geometry(image)[0] for image in images])
 
 
+@pytest.mark.wide
 @pytest.mark.filterwarnings(r"ignore:`torch\.jit\.load` is deprecated:DeprecationWarning")
 def test_a_script_gives_the_predictions_that_were_measured(fca, outputs, trained, tested, tmp_path):
     run_id = trained.row["run_id"]

@@ -29,6 +29,7 @@ def shown(capsys):
     return call
 
 
+@pytest.mark.wide
 def test_no_key_of_any_file_lacks_a_meaning():
     lacking = []
     for path in FILES:

@@ -141,6 +141,7 @@ def refused(fca, tmp_path):
     return call
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("line", MEANT)
 def test_a_wrong_line_is_answered_with_what_was_meant(refused, line):
     assert MEANT[line] in refused(line).partition("; next: ")[2]

@@ -37,6 +37,7 @@ def test_a_configuration_is_the_one_that_hydra_composes(keys):
     assert OmegaConf.to_container(Jobs().configuration(keys), resolve=True) == by_hydra
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("group", ["model", "dataset", "task", "adaptation", "shift", "machine"])
 def test_an_option_is_read_as_hydra_reads_it(group):
     jobs = Jobs(["model.input_size=64"] if group != "model" else [])
@@ -144,6 +145,7 @@ def test_what_only_python_can_get_wrong_is_refused(keys, reason):
         fca.run(keys)
 
 
+@pytest.mark.wide
 def test_runs_are_planned_done_once_and_returned_as_rows(tmp_path):
     keys = {**SMALL, "outputs": tmp_path / "store", "seed": np.int64(5)}
     planned = fca.plan(keys)

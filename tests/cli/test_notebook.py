@@ -117,6 +117,7 @@ def test_an_analysis_takes_options_and_is_saved_on_request(outputs):
         fca.analyse("similarity", outputs, query="encoder == 'clip'")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("some", [pytest.param({}, marks=pytest.mark.slow), {"analyses": ["similarity"]}])
 def test_a_report_is_written(outputs, some):
     page = fca.write_report("few_class", outputs, query="model != 'hog'", title="Our <digits>", **some)

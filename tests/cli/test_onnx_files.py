@@ -71,6 +71,7 @@ def probabilities(frame):
     return frame[[name for name in frame if name.startswith("p_")]].to_numpy()
 
 
+@pytest.mark.wide
 def test_a_file_answers_as_its_training_and_as_onnxruntime_by_hand(fca, outputs, trained, net, photos):
     by_run = predicted(fca, photos, f"run={trained.row['run_id']}", f"outputs={outputs}")
     by_file = predicted(fca, photos, f"file={net}")
@@ -173,6 +174,7 @@ def test_without_validation_images_int8_is_refused(trained):
         allowed_loss(None, 0.01, trained)
 
 
+@pytest.mark.wide
 def test_a_program_in_int8_is_near_the_network(trained):
     classifier = trained.model.build()
     loss = loss_on("test", trained, classifier, in_int8(trained, classifier, exported(classifier, "onnx")))

@@ -90,6 +90,7 @@ def test_what_builds_on_an_option_of_ours_has_its_meanings_and_is_suggested(fca,
     assert "did you mean model=shop_net?" in err
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("package")
 def test_a_report_reads_its_analyses(digits_store, tmp_path, monkeypatch):
     monkeypatch.setenv("FCA_PLUGINS", "shop")

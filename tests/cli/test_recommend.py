@@ -217,6 +217,7 @@ def test_with_costs_the_answer_is_in_their_unit_and_leads_to_predictions_by_them
     assert page.read_text() != before, "another table under the same name is another page"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("words", "message"),
     [

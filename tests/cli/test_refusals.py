@@ -420,6 +420,7 @@ def refusal(line, place, monkeypatch, capsys):
     return err
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("line", WRONG)
 def test_a_wrong_line_is_refused_on_one_line_and_leaves_nothing(line, place, no_job_folder, monkeypatch, capsys):
     err = refusal(line, place, monkeypatch, capsys)

@@ -40,6 +40,7 @@ def datasets(out):
     return {line.split()[0] for line in lines if line.split() and line.split()[0] in ("zoo", "flowers")}
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "words",
     [
@@ -121,6 +122,7 @@ def test_a_value_that_only_some_models_lack_is_kept_by_the_filter(fca, labs):
     assert (code, "keep one, e.g. recipe_augment=none,null" in err) == (2, True)
 
 
+@pytest.mark.wide
 def test_a_page_with_fewer_answers_than_before_prints_what_is_missing_and_why(fca, labs, tmp_path):
     assert fca(*PAGE, door=report)[0] == 0
     mix(labs[1])

@@ -71,6 +71,7 @@ def test_a_request_must_name_this_machine_as_its_host(page):
         assert b" 403 " in two_hosts.recv(100)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "path",
     [

@@ -21,6 +21,7 @@ from tests.support.wandb_files import folders, written
 GRID = ["-m", "model=test_resnet", "subset.ncl=2,3", "subset.seed=0,1", *SMALL]
 
 
+@pytest.mark.wide
 def test_a_grid_is_planned_run_once_and_found_done(fca, tmp_path):
     code, out, err = fca(*GRID)
     assert code == 0, err
@@ -34,6 +35,7 @@ def test_a_grid_is_planned_run_once_and_found_done(fca, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("outputs/runs/*/*")} == before
 
 
+@pytest.mark.wide
 def test_a_finished_sweep_prints_its_accuracies_by_what_was_swept_and_a_command_that_runs(fca):
     code, out, err = fca(*GRID)
     assert code == 0, err
@@ -49,12 +51,14 @@ def test_a_finished_sweep_prints_its_accuracies_by_what_was_swept_and_a_command_
     assert code == 0, err
 
 
+@pytest.mark.wide
 def test_the_next_command_is_about_the_data_of_the_sweep(fca):
     assert fca("dataset=rendered", "dataset.per_level=1", "dataset.train_per_class=10", *SMALL)[0] == 0
     out = fca("-m", "task=embed", "model@encoder=hog,pixels", *SMALL)[1]
     assert out.splitlines()[-1] == "next: fca analyse analysis=similarity dataset=digits"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("shifts", "report_name"), [("clean", "hard_images"), ("clean,corruption/gaussian_blur/1", "irt_corruption")]
 )
@@ -66,6 +70,7 @@ def test_the_page_of_several_stages_of_training_is_about_hard_images_and_that_of
     assert out.splitlines()[-1] == f"next: fca report report={report_name}"
 
 
+@pytest.mark.wide
 def test_the_next_command_keeps_one_value_of_what_may_not_stand_in_one_table(fca):
     out = fca("-m", "subset.ncl=2", "seed=0,1", "recipe.lr=0.1,0.2", *SMALL)[1]
     assert out.splitlines()[-1] == "next: fca report report=few_class recipe_lr=0.1"
@@ -218,6 +223,7 @@ def instead_of_launch(monkeypatch, launch):
     monkeypatch.setattr(Plugins, "instantiate_launcher", instantiate)
 
 
+@pytest.mark.wide
 def test_a_job_of_a_cluster_that_dies_costs_its_run_only(fca, tmp_path, monkeypatch):
     calls = []
 

@@ -53,6 +53,7 @@ def rows(outputs):
     return frame[frame["task"] == "train"].set_index(["model", "subset_seed"])
 
 
+@pytest.mark.wide
 def test_filters_are_columns_with_values_and_join(printed):
     def read(*words):
         return pd.read_json(io.StringIO(printed(results, *words, "--format", "json")), lines=True)

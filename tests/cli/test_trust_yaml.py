@@ -65,6 +65,7 @@ def write(path: Path, content: str | bytes) -> None:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("content", "reason"), REFUSED.values(), ids=REFUSED)
 def test_a_file_that_is_no_plain_configuration_is_refused_by_its_name_at_once(content, reason, folder, fca, tmp_path):
     write(folder / "experiment" / "x.yaml", content)
@@ -126,6 +127,7 @@ def test_files_of_analyses_and_plans_are_read_with_the_same_care(folder, fca, tm
 # Secrets
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "text",
     [

@@ -76,6 +76,7 @@ def test_adaptation_null_is_the_usual_one(fca):
     assert fca("adaptation=null", *PRINT)[0] == 0
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("key", "word"), [("adaptation", "probe"), ("model", "resnet18")])
 def test_a_group_as_a_plain_value_of_a_yaml_is_refused_with_the_line_that_chooses_it(fca, tmp_path, key, word):
     (tmp_path / "conf" / "experiment").mkdir(parents=True)

@@ -122,6 +122,7 @@ def test_a_digest_is_of_the_bytes_of_each_file(tmp_path):
     assert digests(root) == {name: xxhash.xxh3_128_hexdigest(path.read_bytes()) for name, path in files.items()}
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("waiting_s", [-1.0, 100.0], ids=["a slow disk", "a fast one"])
 def test_a_listing_has_every_file_of_large_and_nested_folders_once(tmp_path, waiting_s, monkeypatch):
     monkeypatch.setattr("fca.data.files.WAITING_S", waiting_s)

@@ -15,6 +15,7 @@ def pairs_of(images):
     return near_pairs(np.stack([signature(image) for image in images]), sides)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("side", [32, 64])
 @pytest.mark.parametrize("copy", COPIES)
 def test_planted_copies_are_found_and_nothing_else(copy, side):

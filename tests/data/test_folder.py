@@ -264,6 +264,7 @@ def test_a_folder_without_any_class_folder_is_refused(rooted, paths):
         loaded(rooted(paths))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("wrapped", ["", "photos-v2/", "photos/photos/", "a/b/c/"])
 @pytest.mark.parametrize(
     ("paths", "splits"),

@@ -103,6 +103,7 @@ def loaded(root, **keys):
     return Folder(str(root), VAL, **keys).load()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("suffix", WRITTEN)
 def test_an_image_under_any_suffix_is_listed_and_read(rooted, suffix):
     content = encoded(PICTURE, WRITTEN[suffix])
@@ -205,6 +206,7 @@ def test_heic_is_read_upright_by_its_package(rooted):
 # What systems add.
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "folder",
     [

@@ -183,6 +183,7 @@ def to_a_folder(path):
     path.mkdir()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("suffix", [".rgb", ".json"])
 @pytest.mark.parametrize(
     "damage", [Path.unlink, cut, flip, to_a_folder, to_another_shape, lambda path: path.write_text('{"6": "old"}')]

@@ -26,6 +26,7 @@ def counts(data):
     return data.items["split"].value_counts().to_dict()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("name", "compat", "classes", "splits"),
     [
@@ -172,6 +173,7 @@ def test_validation_images_alone_are_enough_to_predict_on_imagenet(tree):
     assert counts(load("imagenet", root)) == {"test": 2}
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", [*NAMES, "cifar10", "cifar100", "digits", "folder", "manifest"])
 def test_only_sets_whose_classes_have_a_side_are_never_flipped(tree, tmp_path, name):
     register()

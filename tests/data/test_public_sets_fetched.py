@@ -104,6 +104,7 @@ SETS = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", SETS)
 def test_the_first_use_downloads_and_the_second_does_not(mirrors, tmp_path, name):
     made, top, count = SETS[name]

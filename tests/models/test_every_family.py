@@ -68,6 +68,7 @@ def logits_of(classifier, data, test_images):
 SLOW = ("torchvision", "mmpretrain")  # to export
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "family", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in FAMILIES], indirect=True
 )

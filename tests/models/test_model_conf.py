@@ -117,6 +117,7 @@ def test_an_encoder_with_published_weights_takes_images_of_its_size(model, name)
     assert module.eval()(torch.empty(1, 3, size, size, device="meta")).shape == (1, 2)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ZERO_SHOT)
 def test_what_a_zero_shot_model_is_asked_is_part_of_what_it_is(model, name):
     asked = model(name).naming(["n02012849", "polar_bear"])  # raises for a tag that OpenCLIP does not have
@@ -126,6 +127,7 @@ def test_what_a_zero_shot_model_is_asked_is_part_of_what_it_is(model, name):
     assert other.identity() != asked.identity()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", SMALL)
 def test_a_fresh_head_trains_its_logits_are_head_of_embed_and_the_seed_gives_its_first_weights(model, name):
     classifier = built(model(name))
@@ -159,6 +161,7 @@ def test_an_encoder_without_weights_gives_features_and_no_logits(model, name):
         model(name).build(CLASSES)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", sorted(set(NETWORKS) - set(PUBLISHED)))
 def test_a_network_from_scratch_is_no_encoder_and_no_classifier(model, name):
     with pytest.raises(FcaError, match=r"model\.weights = None; allowed: weights"):

@@ -52,6 +52,7 @@ def test_where_logits_are_a_mean_over_heads_they_are_their_own_features(model, n
         assert torch.equal(classifier.head(classifier.embed(image)), module(image))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("name", "smaller"),
     [

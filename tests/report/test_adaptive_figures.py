@@ -21,6 +21,7 @@ class TestEveryFigure(FigureClaims):
 figure = TestEveryFigure.figure
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("draw", "dots", "rules"),
     [

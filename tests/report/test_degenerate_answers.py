@@ -233,6 +233,7 @@ def answer_of(question: str, *frames: pd.DataFrame) -> str:
     return next(iter(ANSWERS[question].state(*frames))).sentence
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("key", FINDINGS)
 def test_findings_claim_nothing_where_there_is_nothing(key, case):

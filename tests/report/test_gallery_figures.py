@@ -120,6 +120,7 @@ def test_a_column_of_pictures_is_known_by_its_content():
     assert np.asarray(picture(uri)).shape == (2, 2, 3)
 
 
+@pytest.mark.wide
 def test_the_page_carries_pictures_as_data_only():
     rows = run_rows(invented_tables())
     table = gallery_table(shown=1)

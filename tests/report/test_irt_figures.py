@@ -110,6 +110,7 @@ def test_a_choice_of_the_page_leaves_its_data_set(shown):
     assert 0 < chosen < every
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("key", [key for key in KNOWN if key != "irt_curves"])
 def test_a_choice_of_corruption_leaves_it_alone(key):
     kind = "rect" if key == "irt_severity" else "symbol"

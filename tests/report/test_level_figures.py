@@ -38,6 +38,7 @@ FIGURES = {
 every_figure = pytest.mark.parametrize("name", list(FIGURES))
 
 
+@pytest.mark.wide
 @every_figure
 def test_it_is_drawn_and_computes_nothing(name, tables):
     spec = style.spec(FIGURES[name](tables[name]))

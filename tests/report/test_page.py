@@ -25,6 +25,7 @@ def parsed(folder: Path) -> Parts:
     return Parts((folder / "index.html").read_text())
 
 
+@pytest.mark.wide
 def test_the_page_needs_nothing_from_elsewhere(written):
     page = parsed(written.folder)
     for tag, attributes in page.tags:

@@ -82,6 +82,7 @@ def test_equal_steps_are_named_together():
     ]
 
 
+@pytest.mark.wide
 def test_corruptions_of_two_data_sets_are_not_compared():
     zoo = tables()["severity_facet"].frame
     farm = zoo.assign(dataset="farm")

@@ -74,6 +74,7 @@ def followed(tmp_path):
     return folder
 
 
+@pytest.mark.wide
 def test_one_run_a_training_with_its_predictions_and_scores_as_summary_and_tables(followed):
     found = written(followed)
     assert followed.name.endswith(training(0).run_id)

@@ -30,6 +30,7 @@ def composed(name, *words):
     return compose(None, [f"+shift={name}", *words])
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option_binds_and_has_a_question(name):
     config = composed(name)

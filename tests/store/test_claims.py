@@ -22,6 +22,7 @@ def worker(code, *arguments):
 HOLD = "print(claims.acquire(Path(sys.argv[1])), flush=True)\ntime.sleep(60)"
 
 
+@pytest.mark.wide
 def test_of_many_processes_that_race_for_one_run_exactly_one_wins(tmp_path):
     race = """
     while not Path(sys.argv[2]).exists():

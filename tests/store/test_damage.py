@@ -239,6 +239,7 @@ def litter(outputs, rng, change):
     return run / "claim.json"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= FAST else []) for n in range(ALL)])
 def test_one_bad_file_stops_nothing_and_the_same_commands_repair_it(lab, seed, capsys):
     lab.restore()

@@ -154,6 +154,7 @@ def test_after_any_change_the_frame_is_that_of_the_rows_alone(outputs, monkeypat
         pd.testing.assert_frame_equal(read(outputs, monkeypatch), from_rows_alone(outputs, monkeypatch))
 
 
+@pytest.mark.wide
 def test_a_damaged_byte_anywhere_is_found_or_changes_nothing(outputs, monkeypatch):
     expected = read(outputs, monkeypatch)
     content, whole = (outputs / INDEX).read_bytes(), index._read_index(outputs / INDEX)

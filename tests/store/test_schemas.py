@@ -42,6 +42,7 @@ def test_a_schema_comes_back_as_it_was_declared_and_is_stored_once(tmp_path):
     assert keep_schema(tmp_path, COLUMNS[:2]) != schema_id
 
 
+@pytest.mark.wide
 def test_a_row_knows_its_columns_where_their_task_was_never_imported(tmp_path):
     store = Store(tmp_path / "outputs")
     row = write_row(store)

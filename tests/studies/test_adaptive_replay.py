@@ -41,6 +41,7 @@ def tables(lab):
     return {table.name: table for table in AdaptiveReplay(budgets=[0.5], repeats=2)(lab.store)}
 
 
+@pytest.mark.wide
 def test_every_table_is_of_all_runs_and_can_be_saved(lab, tables):
     assert list(tables) == NAMES
     for table in tables.values():
@@ -226,6 +227,7 @@ def zoo(tmp_path_factory):
     return str(file)
 
 
+@pytest.mark.wide
 def test_tests_are_replayed_on_a_file_of_responses_as_one_group(zoo, tmp_path):
     found = {one.name: one for one in AdaptiveReplay(responses=[zoo], budgets=[0.5], repeats=4)(Store(tmp_path / "no"))}
     assert list(found) == NAMES
@@ -289,6 +291,7 @@ def test_a_stored_set_with_levels_stands_before_a_file_without(zoo, lab):
     assert names == ["steps", "zoo"]
 
 
+@pytest.mark.wide
 def test_a_stored_set_without_levels_is_read_where_none_has_them(tmp_path):
     lab = steps_lab(tmp_path / "outputs", per_level=6, change=lambda items: items.drop(columns=["attribute", "level"]))
     rng = np.random.default_rng(0)

@@ -191,6 +191,7 @@ def test_rows_of_another_kind_are_counted_but_not_used(analysis, only):
         analysis()(only(a_description).store)
 
 
+@pytest.mark.wide
 @every_analysis
 @pytest.mark.parametrize("kind", [train, predict, embed], ids=lambda write: write.__name__)
 def test_one_row_is_answered_or_named_as_too_little(analysis, kind, only):
@@ -218,6 +219,7 @@ def test_the_order_of_rows_changes_nothing(analysis, lab_of, tmp_path):
         pd.testing.assert_frame_equal(one.frame, other.frame)
 
 
+@pytest.mark.wide
 @every_analysis
 def test_tables_can_be_kept_and_say_where_they_come_from(analysis, tables_of, lab_of):
     store = lab_of(analysis).store
@@ -247,6 +249,7 @@ def another_recipe(study):
     study.train("quick", draw_subset(6, 2, 0), 0.5, recipe_epochs=5)
 
 
+@pytest.mark.wide
 @readers_of_models
 def test_two_recipes_stop_an_analysis_until_one_is_chosen(analysis, changed):
     store = changed(another_recipe).store
@@ -268,6 +271,7 @@ def two_recipes_of_its_own(study):
     study.train("third", draw_subset(6, 2, 1), 0.5, recipe_lr=0.8)
 
 
+@pytest.mark.wide
 @readers_of_models
 def test_a_recipe_for_each_model_must_be_declared(analysis, changed):
     store = changed(a_recipe_of_its_own).store
@@ -319,6 +323,7 @@ def a_snapshot(study):
     study.predict("quick", study.logits(seed=9), adaptation="scratch", snapshot="0.5", seed=0, **RECIPE)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("analysis", [FewClass, Correlation, Comparison, Variance], ids=lambda a: a.__name__)
 def test_snapshots_of_training_are_no_full_models(analysis, tables_of, changed):
     for one, other in zip(tables_of(analysis), analysis()(changed(a_snapshot).store), strict=True):

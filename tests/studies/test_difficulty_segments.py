@@ -35,6 +35,7 @@ def by_hand(responses, hardness, cuts):
     return np.array([SEGMENTS[sum(h > c for c in cuts)] for h in hardness])
 
 
+@pytest.mark.wide
 def test_clean_lines_are_counts_by_hand_in_quarters_of_twelve(moved):
     [gathered] = clean_responses(moved.store, None)
     answers = gathered.responses

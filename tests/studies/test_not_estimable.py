@@ -115,6 +115,7 @@ def test_the_page_of_scores_says_so_with_a_bank_and_without(has_bank, alike, tmp
     assert line.startswith(f"bank {bank}: {OF_BANK}" if has_bank else f"alike: {SENTENCE}")
 
 
+@pytest.mark.wide
 def test_anchors_say_so_when_they_are_chosen_and_when_they_are_used(alike, tmp_path, caplog):
     path = tmp_path / "anchors.json"
     assert anchors_door.main([alike, "--save", str(path), "--k", "10"]) == 0
@@ -131,6 +132,7 @@ def test_anchors_say_so_when_they_are_chosen_and_when_they_are_used(alike, tmp_p
     assert SENTENCE in caplog.text
 
 
+@pytest.mark.wide
 def test_banks_of_other_models_say_so(alike, tmp_path, caplog):
     [one] = answers_of(Store(tmp_path / "outputs"), None, [alike], "open")
     assert "spread of ability" in banks_of_others(one, "2pl").not_estimable

@@ -120,6 +120,7 @@ def test_without_a_saliency_run_there_is_nothing(lab):
         ObjectStatistics()(lab.store)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "figure",
     drawn_findings(ObjectStatistics()),

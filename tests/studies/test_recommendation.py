@@ -49,6 +49,7 @@ def test_the_answer_has_three_lines_or_fewer(tmp_path):
     assert wide["recommendation_answer"].set_index("line")["model"].to_dict() == {SMALLEST: "small", BEST: "large"}
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("ends", "expected"),
     [
@@ -208,6 +209,7 @@ def test_a_store_without_trainings_says_what_makes_some(lab):
         Recommendation()(lab.store)
 
 
+@pytest.mark.wide
 def test_jobs_of_one_data_set_are_named_by_their_classes(tmp_path):
     lab = Lab(Store(tmp_path / "outputs"), job_data())
     network(lab, "net", 4.0)

@@ -265,6 +265,7 @@ def spec(key, tables):
     return style.spec(shown.draw(*(tables[one.name] for one in shown.tables)))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("shown", FIGURES, ids=lambda shown: shown.key)
 def test_a_figure_is_drawn_and_computes_nothing(shown, tables):
     made = spec(shown.key, tables)

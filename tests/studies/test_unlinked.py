@@ -85,6 +85,7 @@ def test_a_saved_bank_of_parts_scores_on_each_scale_by_its_name(files, tmp_path)
     assert (table.frame["subject"] == "able0").sum() == 2
 
 
+@pytest.mark.wide
 def test_steps_of_severity_are_learned_within_parts(tmp_path):
     rng = np.random.default_rng(0)
     items = [f"{image}{shift}" for image in range(20) for shift in ("", "@corruption/fog/3")]
@@ -145,6 +146,7 @@ def linked_by_one(tmp_path):
     return str(path)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("model", ["2pl", pytest.param("auto", marks=pytest.mark.slow)])
 def test_holding_out_the_subject_that_links_the_others_is_said_and_stops_nothing(
     linked_by_one, model, tmp_path, caplog

@@ -163,6 +163,7 @@ def test_an_unreadable_image_is_named_and_what_was_asked_is_kept(lab, monkeypatc
     assert (folder / "journal.jsonl").read_text().startswith(kept)
 
 
+@pytest.mark.wide
 def test_a_test_that_was_killed_while_writing_asks_only_what_was_lost(lab, monkeypatch):
     monkeypatch.setattr(adaptive_test_live, "TOGETHER", 16)
     row = lab()

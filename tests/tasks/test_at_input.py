@@ -46,6 +46,7 @@ def arrays_of(store):
     }
 
 
+@pytest.mark.wide
 def test_every_shift_of_a_pass_is_a_run_with_its_own_predictions(fca, words, tmp_path, monkeypatch):
     assert fca(*words, *DATA, "shift=ablate/gray")[0] == 0
     builds = []
@@ -77,6 +78,7 @@ def test_every_shift_of_a_pass_is_a_run_with_its_own_predictions(fca, words, tmp
     assert not np.array_equal(*draws)
 
 
+@pytest.mark.wide
 def test_the_same_predictions_whatever_is_asked_with_a_shift(fca, words, tmp_path):
     assert fca(*words, *DATA, "shift=reliance", *FEW)[0] == 0
     assert fca(*words, *DATA, "shift=noise/background/gaussian/0.5/area_matched", "outputs=alone")[0] == 0

@@ -29,6 +29,7 @@ def program(encoder):
     return encoder_program(encoder.build(), ["cut", "whole"])
 
 
+@pytest.mark.wide
 def test_a_program_has_the_features_of_the_network_at_every_depth(encoder, program):
     pixels = np.random.default_rng(0).integers(0, 256, (5, SIZE, SIZE, 3), dtype=np.uint8)
     expected = features_of(encoder.build(), pixels, np.arange(5), accelerator="cpu")

@@ -54,6 +54,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", ["images", "masks"])
 @pytest.mark.parametrize("damaged", DAMAGE.values(), ids=DAMAGE)
 def test_an_image_or_mask_that_is_damaged_is_drawn_again(folder, damaged, kind, caplog):

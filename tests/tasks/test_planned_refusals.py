@@ -20,6 +20,7 @@ NEED_MASKS = {  # words -> what the refusal begins with
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("words", NEED_MASKS)
 def test_what_needs_masks_is_refused_before_any_training_on_a_set_without(fca, tmp_path, words):
     write_images(tmp_path / "photos", per_class=4, classes=("ant", "bee"))

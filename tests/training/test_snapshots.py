@@ -81,6 +81,7 @@ def test_keeping_snapshots_changes_nothing_in_training(tmp_path, weights_after):
     assert all(same(with_them[step], weights_after[step]) for step in with_them)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("ema", [0.0, 0.9])
 @pytest.mark.parametrize("step", [2, 9, 13, 16])  # of 16 in 2 epochs: in the first; in the second before and after 70 %
 def test_an_interrupted_training_leaves_the_snapshots_of_an_uninterrupted_one(tmp_path, monkeypatch, step, ema):

@@ -86,6 +86,7 @@ def test_a_proportional_sample_gives_every_class_its_share_and_varies_less():
     assert spread["random"] > 0.04
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("policy", "estimator"),
     [

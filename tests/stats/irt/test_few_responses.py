@@ -50,6 +50,7 @@ def test_no_model_is_sure_of_four_by_four(model):
         assert np.nanmax(squares.outfit) < 5  # was 12,469
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("subjects", "items"), [(4, 8), (5, 10), (3, 100)])
 @pytest.mark.parametrize("model", ["1pl", "2pl"])
 def test_small_fits_end_and_none_is_surer_than_its_responses(model, subjects, items):

@@ -62,6 +62,7 @@ def test_order_of_subjects_and_items_changes_nothing(model):
         assert getattr(again, name) == pytest.approx(getattr(fit, name)[items], abs=1e-6), name
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("model", MODELS)
 def test_random_starts_end_at_the_same_mode(model):
     true = planted(40, 300, infeasible=0.05)

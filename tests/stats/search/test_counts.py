@@ -82,6 +82,7 @@ def test_a_rule_that_is_none_is_confirmed_in_one_of_forty(inside_images, outside
         assert confirmed <= stats.binom.ppf(0.999, 300, 0.025)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("inside_images", "outside_images", "accuracy"),
     [

@@ -99,6 +99,7 @@ def test_the_order_of_visits_changes_no_rule():
     assert find_rules(DOMAIN, *of) == find_rules(DOMAIN, *(one[order] for one in of)) == [{"place": "c"}]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("accuracy", [0.5, 0.9, 0.995])
 @pytest.mark.parametrize("night", [1, 20])
 def test_rules_hold_their_level_whatever_the_number_of_images(accuracy, night):

@@ -81,6 +81,7 @@ def test_a_policy_visits_all_once_and_then_refuses(small, name):
         policy.next(*history)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", NAMES)
 def test_a_search_that_goes_on_after_a_kill_names_the_same_subdomains(dog, name):
     right = table(dog, 2)
@@ -167,6 +168,7 @@ def test_where_nothing_can_be_predicted_choices_cover_pairs_of_values(dog):
     assert not make_policy("random", dog, 0).covers(*history)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", [name for name in NAMES if name.values[0] in GUIDED])
 def test_a_table_with_structure_is_predicted_hardly_covered_and_its_low_accuracies_are_visited(dog, name):
     right, policy = table(dog, 101), make_policy(name, dog, 0)
