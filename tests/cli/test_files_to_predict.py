@@ -49,6 +49,7 @@ def predicted(fca, trained, folder):
     return frame.set_index("image"), shown
 
 
+@pytest.mark.wide
 def test_each_picture_has_a_line_and_all_other_files_are_counted(fca, trained, tmp_path, caplog):
     new = tmp_path / "new"
     (new / "@eaDir").mkdir(parents=True)

@@ -69,6 +69,7 @@ def test_a_full_disk_ends_a_command_with_one_line_and_the_same_command_goes_on(n
     assert call(fca, name)[0] == 0
 
 
+@pytest.mark.wide
 def test_a_run_that_found_the_disk_full_is_done_by_the_same_sweep_once_there_is_room(fca, tmp_path, monkeypatch):
     sweep = ["-m", "dataset=digits", "model=test_resnet", "subset.ncl=2,3", *SMALL]
 

@@ -119,6 +119,7 @@ def exit_code_of(words):
         return end.code
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("keys", WRONG, ids=str)
 def test_what_the_command_line_refuses_is_refused_in_the_same_words(keys, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

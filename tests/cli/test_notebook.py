@@ -97,6 +97,7 @@ def test_an_analysis_prints_its_tables(similarity):
     assert "arXiv:2411.01099" in text
 
 
+@pytest.mark.wide
 def test_an_analysis_shows_its_tables_and_figures_in_a_notebook(similarity):
     shown = similarity._repr_html_()
     assert shown.count("<table") == 3

@@ -53,6 +53,7 @@ def package(tmp_path, monkeypatch):
         sys.modules.pop(module, None)
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("package")
 def test_its_options_are_composed_listed_and_suggested(fca):
     words = ["plugins=[shop]", "limit=8", "subset.ncl=2", "recipe.epochs=1", "recipe.min_steps=0", "logger=none"]

@@ -494,6 +494,7 @@ RIGHT = [
 ]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("line", RIGHT)
 def test_an_odd_line_that_is_right_stays_accepted(line, place, no_job_folder, monkeypatch, capsys):
     monkeypatch.chdir(place)

@@ -324,6 +324,7 @@ def test_values_of_an_axis_above_the_number_of_classes_are_left_out_with_one_lin
     assert "skipped 4 of 6 configurations: digits has 10 classes, fewer than subset.ncl=11, 12\n" in err
 
 
+@pytest.mark.wide
 def test_an_experiment_runs_on_a_set_of_two_classes(fca, tmp_path):
     write_images(tmp_path / "two", 8, classes="ab")
     words = ["experiment=few_class", "dataset.root=two", "subset.seed=0,1", "model=test_resnet", "logger=none"]

@@ -96,6 +96,7 @@ def reported(digits_store, tmp_path_factory):
     return mine / "outputs" / "reports" / "toy", mine / "outputs"
 
 
+@pytest.mark.wide
 def test_the_page_has_the_figure_the_headline_and_the_columns_with_their_meaning(reported):
     page = (reported[0] / "index.html").read_text()
     lines = len(pd.read_csv(reported[0] / "tables" / "toy.csv"))

@@ -81,6 +81,7 @@ def test_its_columns_and_summary_show_without_any_other_edit(fca, toy):
     assert "toy_joy" in fca("--columns", "task,toy_joy", door=results_command)[1]
 
 
+@pytest.mark.wide
 def test_its_group_is_chosen_and_swept_as_any_other(fca, toy):
     code, out, err = fca("-m", "domain=red,blue", "task.depth=1,2", *toy)
     assert code == 0, err

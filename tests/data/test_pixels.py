@@ -341,6 +341,7 @@ def test_another_process_keeps_its_shards_until_it_ends_even_killed(data, tmp_pa
     assert len(list((tmp_path / "cache").glob(".*.lease"))) == 0
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("damage", ["pipe", "folder", "link", "text", "empty", "numbers"])
 def test_what_stands_in_the_place_of_a_lease_leases_nothing_and_stops_nobody(data, tmp_path, a_shard_a_class, damage):
     """Of one that is held, whose pixels stay mapped, and of one that is not."""

@@ -61,6 +61,7 @@ def test_classes_and_splits_are_those_of_the_authors(tree, name, compat, classes
     assert counts(for_training(data)) == splits
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", NAMES)
 def test_a_set_is_the_same_wherever_it_lies_and_its_pixels_are_those_of_its_files(
     tree, tmp_path, tmp_path_factory, name
@@ -77,6 +78,7 @@ def test_a_set_is_the_same_wherever_it_lies_and_its_pixels_are_those_of_its_file
     assert (again.read(row) == np.asarray(Image.open(file).convert("RGB"))).all()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("quickdraw", "indoor67")])
 def test_a_declared_version_stands_for_the_content_of_checksummed_files(tree, name):
     root = tree(name)

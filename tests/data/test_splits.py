@@ -49,6 +49,7 @@ def test_seeds_draw_different_images():
     assert (held_out(frame, Share(0.1, 0)) != held_out(frame, Share(0.1, 1))).any()
 
 
+@pytest.mark.wide
 @settings(deadline=None, max_examples=30)
 @given(CLASS_SIZES, st.integers(0, 3), st.randoms())
 def test_val_is_carved_from_train_alone_with_every_class(sizes, seed, random):

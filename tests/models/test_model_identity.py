@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from fca.types import Model
 from tests.support.named_models import NAMED
 
@@ -48,6 +50,7 @@ def test_the_named_points_are_called_as_they_are_typed(model):
         assert model(name).label() == (with_keywords | of_library | functions).get(name, name)
 
 
+@pytest.mark.wide
 def test_planning_with_every_model_imports_neither_torch_nor_timm(model):
     made = [model(name) for name in NAMED]
     made = [m for m in made if getattr(m, "weights", None) is None]  # tags are known to their libraries

@@ -42,6 +42,7 @@ def test_the_names_read_off_files_are_the_names_that_torchvision_lists():
     assert _registered() == set(tv.list_models(module=tv))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "name", ["alexnet", "mnasnet0_5", "regnet_x_400mf", "densenet121", "googlenet", "mobilenet_v2"]
 )

@@ -197,6 +197,7 @@ def averaged(state, count=5):
     return {"n_averaged": torch.tensor(count), **{f"module.{key}": value for key, value in state.items()}}
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["model_ema", "state_dict_ema", "ema", "ema_model", "swa_state_dict", "params_ema"])
 @pytest.mark.parametrize("other", ["model", "state_dict", "params", None])
 def test_averaged_weights_that_count_their_updates_come_first(trained, tmp_path, caplog, name, other):

@@ -40,6 +40,7 @@ def figure(draw, case: str = "few") -> dict:
     return style.spec(draw(*(known(case)[name] for name in FIGURES[draw])))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
 def test_figures_transform_nothing_but_by_filter_and_least_squares(draw):
     for part in parts(figure(draw)):
@@ -80,6 +81,7 @@ def test_an_interval_that_is_missing_is_not_drawn():
     assert marks(figure(accuracy.accuracy_figure, "one"), "rule") == 0
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("draw", "kind", "name", "query"),
     [

@@ -103,6 +103,7 @@ def test_figures_compute_nothing(shown):
     assert not computes(figure(shown))
 
 
+@pytest.mark.wide
 @every_figure
 def test_a_choice_of_the_page_leaves_its_data_set(shown):
     kind = "rect" if shown.key == "irt_severity" else "symbol"

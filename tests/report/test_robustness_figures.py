@@ -85,6 +85,7 @@ def test_an_empty_table_says_that_there_is_nothing_to_draw(key):
     refuses_empty(FIGURES[key].draw, [known[spec.name] for spec in FIGURES[key].tables])
 
 
+@pytest.mark.wide
 @every_figure
 def test_a_choice_of_data_set_filters(key):
     spec = figure(key)
@@ -115,6 +116,7 @@ def test_table_one_has_two_marks_of_each_kind_a_corruption():
     assert named == set(zip(frame["corruption"], frame["label"], frame["verdict"], strict=True))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("key", ["class_severity_difficulty", "class_severity_discrimination"])
 def test_every_count_is_a_point_and_classes_with_a_verdict_are_named(key):
     spec = figure(key)
@@ -138,6 +140,7 @@ def test_the_subtitle_states_that_classes_are_left_out():
     assert "Drawn" not in " ".join(figure("class_robustness")["title"]["subtitle"])
 
 
+@pytest.mark.wide
 @every_figure
 def test_the_subtitle_states_the_sign_of_the_paper(key):
     note = "as that paper has it, robust = moves most"

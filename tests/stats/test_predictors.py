@@ -74,6 +74,7 @@ def test_the_probe_left_out_equals_refitting_without_each_image(seed, classes):
     assert probe_top1(features, labels) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("per_class", "size", "scale"), [(20, 5, 1.0), (6, 40, 30.0)], ids=["more images", "more features"]
 )

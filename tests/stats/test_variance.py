@@ -100,6 +100,7 @@ def lucky(rng, inits=(2,) * 5, images=200, right=0.8):
     return found
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("inits", [(2,) * 5, (2, 2, 2, 1, 4)])  # the second: unbalanced
 def test_luck_on_single_images_is_luck_and_no_initialisation(inits):
     mean, error, splits = simulated(lambda rng: lucky(rng, inits), repeats=300, seed=11)

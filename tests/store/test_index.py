@@ -145,6 +145,7 @@ CHANGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("change", CHANGES)
 def test_after_any_change_the_frame_is_that_of_the_rows_alone(outputs, monkeypatch, change):
     read(outputs, monkeypatch)

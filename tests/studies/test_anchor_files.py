@@ -37,6 +37,7 @@ def file(zoo):
     return file
 
 
+@pytest.mark.wide
 def test_a_file_gives_the_anchors_that_python_chooses(zoo, file):
     names, found = read_anchors(file)
     chosen = anchors(zoo[0][:40], 30, networks=[f"net{n}" for n in range(40)])

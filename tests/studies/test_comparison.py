@@ -36,6 +36,7 @@ def studied(lab):
     return lab, right
 
 
+@pytest.mark.wide
 def test_images_that_only_one_model_gets_right_are_counted_once(read):
     lab, right, found = read
     frame = found["paired"]
@@ -164,6 +165,7 @@ def test_the_order_of_models_over_four_seeds_has_no_chances_and_says_so(read):
     assert frame["kendall_w"].tolist() == pytest.approx([w] * 3)
 
 
+@pytest.mark.wide
 def test_snapshots_and_shifts_of_a_sub_model_are_not_its_answers(lab):
     studied(lab)
     before = tables(lab)["paired"]

@@ -197,6 +197,7 @@ def test_a_larger_lab_finds_the_planted_class(lab):
     assert hard > 80  # more than a third of 240: wolves and yaks are there
 
 
+@pytest.mark.wide
 def test_subjects_that_guess_are_marked_and_nothing_is_derived_from_them(lab):
     rng = np.random.default_rng(0)
     for model in ("a", "b", "c"):

@@ -25,6 +25,7 @@ def lab(tmp_path):
     return lab
 
 
+@pytest.mark.wide
 def test_the_curve_of_the_recommended_program_is_shown_and_continued_to_four_times_the_images(lab):
     curve(lab, "slow", top1=TOP1 - 0.3)
     run = curve(lab, "fast")

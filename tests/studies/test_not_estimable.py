@@ -60,6 +60,7 @@ def images_of(name):
     return ImageData(name, items, ("a",), "f" * 12, read=lambda _: None)
 
 
+@pytest.mark.wide
 def test_a_bank_says_so_as_table_and_as_file_in_scores_and_tests(alike, tmp_path, caplog):
     store = Store(tmp_path / "outputs")
     ids = {table.name: store.save(table).name for table in Irt(responses=[alike])(store)}

@@ -37,6 +37,7 @@ def test_the_smaller_of_two_models_that_fail_on_the_same_images_is_recommended(t
     assert line_of(frame, "untrained", "scratch")["verdict"] == UNTRAINED
 
 
+@pytest.mark.wide
 def test_the_answer_has_three_lines_or_fewer(tmp_path):
     lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=600))
     for model, latency_ms, right in (("large", 40.0, 0.99), ("middle", 10.0, 0.985), ("small", 4.0, 0.972)):
@@ -96,6 +97,7 @@ def test_a_limit_leaves_out_what_is_over_it_and_names_it(recommended_study):
     assert (refused["verdict"], refused["why"]) == (REFUSED, "latency_ms = 40 > 3")
 
 
+@pytest.mark.wide
 def test_few_images_give_a_best_guess_and_say_how_many_would_settle_it(tmp_path):
     lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=30))
     for model, latency, right, last in (("slow", 40.0, 27 / 30, False), ("fast", 4.0, 25 / 30, True)):

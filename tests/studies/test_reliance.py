@@ -153,6 +153,7 @@ def test_groups_that_no_stored_logits_have_are_refused(invented, tmp_path):
         Reliance(groups=str(tmp_path / "groups.csv"))(invented.store)
 
 
+@pytest.mark.wide
 def test_networks_of_one_name_differ_by_what_made_them_in_predictions_and_saliency(tmp_path):
     made, maps = Invented(tmp_path / "outputs"), ("iou", "mass", "density_gap", "zero", "mask_area")
     gray = {"pred": made.pred["vit", "clean"].astype(np.int32), "logit_classes": np.array([*KEYS, *EXTRA])}

@@ -37,6 +37,7 @@ def answers(draw):
     return subjects, items, draw(st.lists(cells, min_size=size, max_size=size))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @given(drawn=answers())
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -23,6 +23,7 @@ def scans(tmp_path):
     return root
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("words", [["adaptation=probe"], ["task=learning_curve"], ["task=screen", "task.images=12"]])
 def test_images_left_out_and_groups_are_in_the_row(fca, tmp_path, scans, words):
     data = ["dataset=folder", f"dataset.root={scans}", "dataset.group=patient"]

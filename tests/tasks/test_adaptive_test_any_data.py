@@ -92,6 +92,7 @@ def lab(fca, tmp_path, study):
     return Lab(fca, tmp_path)
 
 
+@pytest.mark.wide
 def test_images_without_levels_are_sampled_by_class_and_have_one_exact_accuracy(lab):
     row, out = lab("seed=3")
     asked = np.array(lab.store.array(row["run_id"], "asked"))

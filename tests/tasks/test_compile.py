@@ -85,6 +85,7 @@ def test_int8_is_probed_on_its_own_features_and_shipped_as_it_was_judged(fca, tm
     assert store.array(embedded, "features").shape[1] == 1600, "one pass gives every depth"
 
 
+@pytest.mark.wide
 def test_a_program_is_not_trained(fca, tmp_path):
     quiet = ["dataset=digits", "limit=12", "logger=none", "machine.workers=1", "machine.accelerator=cpu"]
     assert fca("task=compile", *WEIGHTS, *quiet)[0] == 0

@@ -34,6 +34,7 @@ def write(folder, shapes):
     return [f"dataset.root={folder}", "dataset=folder"]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("cache", [4, 0])
 def test_a_mixed_set_is_predicted_on_the_pixels_of_each_image_s_own_size(fca, tmp_path, network, cache, monkeypatch):
     seen = []

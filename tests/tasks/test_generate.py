@@ -216,6 +216,7 @@ LINE = {"kind": "refusal", "key": "a", "label": "a", "name": "a", "attribute": "
 LINE |= {"generator": "painter", "version": "1", "prompt": None, "seed": 0}
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "line",
     [

@@ -10,6 +10,7 @@ from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS
 QUIET = ["dataset=digits", "logger=none", "machine.workers=1", "machine.accelerator=cpu", "subset.ncl=3"]
 
 
+@pytest.mark.wide
 def test_its_first_point_is_the_probe_that_is_delivered_on_the_same_features(fca, tmp_path):
     for line in (["task=learning_curve"], ["adaptation=probe"]):
         code, _, err = fca("model=hog", *line, *QUIET, "limit=40")

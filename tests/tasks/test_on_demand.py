@@ -82,6 +82,7 @@ def test_threads_that_want_the_same_images_draw_each_once(tmp_path):
     assert len(painter.drawn) == len(Folder(tmp_path).journal.lines()) == 6
 
 
+@pytest.mark.wide
 def test_images_that_threads_want_at_once_are_drawn_together_and_are_the_same(tmp_path):
     one_by_one = on_demand(tmp_path / "alone", Painter()).load()
     press = Press(batch_size=3, refuses={(KEY, seed_at(KEY))}, pause=0.05)

@@ -58,6 +58,7 @@ def trained(fca, tmp_path):
     return description.parent.name
 
 
+@pytest.mark.wide
 def test_a_subset_that_a_stored_model_does_not_know_is_refused_while_planning(fca, tmp_path, trained):
     write_images(tmp_path / "photos", per_class=4, classes=("ant", "bee"))
     before = sorted((tmp_path / "outputs" / "runs").iterdir())

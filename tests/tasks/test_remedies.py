@@ -20,6 +20,7 @@ def store(tmp_path):
     return Store(tmp_path / "outputs")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("words", "message"),
     [

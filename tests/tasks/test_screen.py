@@ -11,6 +11,7 @@ from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS
 QUIET = ["dataset=digits", "logger=none", "machine.workers=1", "machine.accelerator=cpu", "subset.ncl=3", "limit=40"]
 
 
+@pytest.mark.wide
 def test_it_is_the_probe_of_adaptation_probe_on_few_training_images_of_every_class(fca, tmp_path):
     for line in (["task=screen", "task.images=30"], ["adaptation=probe"]):
         code, _, err = fca("model=hog", *line, *QUIET)

@@ -65,6 +65,7 @@ def of_another_network(content):
     return file.getvalue()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "damage",
     [

@@ -44,6 +44,7 @@ def test_intervals_hold_for_models_that_chose_nothing_also_where_the_item_model_
     assert 0.9 < np.mean(held) <= 1  # 95 % over choices of models; eight choices
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("seed", [15, 17, 18])
 def test_the_way_that_is_taken_has_the_least_error_of_those_printed_beside_it(seed):
     # chosen by a share and a shift that were fitted on the models judged, it was another in these
@@ -128,6 +129,7 @@ def test_the_way_with_the_least_held_out_error_is_taken_and_every_way_is_reporte
     assert printed > 0.9 * min(found.errors.values())
 
 
+@pytest.mark.wide
 def test_items_that_no_model_of_responses_explains_are_drawn_at_random():
     """Every network knows its own half of the images: difficulty is alike, and p_irt has nothing to go by."""
     rng = np.random.default_rng(0)

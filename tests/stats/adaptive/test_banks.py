@@ -39,6 +39,7 @@ def errors(policy, estimator, bank, chance, n, repeats=120):
     return error, held.mean()
 
 
+@pytest.mark.wide
 def test_a_bank_that_knows_nothing_costs_nothing():
     """`neyman_irt` + `difference` errs 1.2 to 1.9 times as much as random images with a shuffled bank."""
     correct, chance = planted()

@@ -46,6 +46,7 @@ def test_stopping_at_a_width_keeps_the_coverage_of_every_accuracy(width):
     assert np.abs(bias).max() < 0.1 * 100 * width  # the mean error of a stopped test is small beside its interval
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("policy", ["random", "proportional"])
 def test_tests_by_policy_are_the_sum_over_what_can_be_seen(policy):
     pool = make_pool(None, np.arange(ITEMS) % 4)

@@ -84,6 +84,7 @@ def test_hardly_different_subjects_with_many_responses_keep_their_scale():
     assert np.mean(fit.ability**2) == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.wide
 def test_slopes_at_fixed_abilities_do_not_grow_without_end():
     # difficulties at 0.1 of each other, mean discrimination exp(15), not converged
     true = planted(10, 300, seed=10)

@@ -74,6 +74,7 @@ def test_random_starts_end_at_the_same_mode(model):
         assert again.ability == pytest.approx(fit.ability, abs=1e-4), seed
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("model", MODELS)
 def test_most_answers_may_be_missing(model):
     true = planted(90, 1000)

@@ -147,6 +147,7 @@ def test_the_joint_fit_s_compat_name_leads_here():
     np.testing.assert_array_equal(found, fit_variational(answers, "2pl", seed=3).ability)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("model", ["1pl", "2pl", "3pl-upper"])
 def test_answers_that_are_missing_say_nothing(model):
     answers, ability, *_ = drawn(40, 400)

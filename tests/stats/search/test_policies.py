@@ -149,6 +149,7 @@ def test_the_reserve_is_a_fixed_share_at_random(dog):
     assert len(chance) <= 22
 
 
+@pytest.mark.wide
 def test_where_nothing_can_be_predicted_choices_cover_pairs_of_values(dog):
     right = np.random.default_rng(103).binomial(50, 0.7, len(dog))
     pairs = np.hstack([cells for _, cells in dog.indicators(2)])
