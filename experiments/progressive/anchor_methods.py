@@ -1,4 +1,4 @@
-"""Which way to choose 100 anchors errs least, and is the error that `fca anchors` prints honest?
+"""Which way to choose 100 anchors errs least, and is the error that `fca bank anchors` prints honest?
 
     python experiments/progressive/anchor_methods.py FOLDER            3 CPU minutes; FOLDER as of banks.py
 

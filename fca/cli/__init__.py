@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, ClassVar, NoReturn
 
@@ -17,13 +17,17 @@ class Words(argparse.ArgumentParser):
     """A parser whose complaints are errors of ours, and whose texts stand as they are written.
 
     at_tab: the words of a line that is to be completed. It then prints what may come next, one a line, and ends.
-    `values` of an argument: what a tab offers for it, given the folder of the store.
     """
 
     at_tab: ClassVar[Sequence[str] | None] = None
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        self._offers: list[Callable[[str], Iterable[str]]] = []
+
+    def offer(self, values: Callable[[str], Iterable[str]]) -> None:
+        """At a tab, offer these for an argument without a name.    values: given the folder of the store."""
+        self._offers.append(values)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does; but see `at_tab`."""
@@ -40,7 +44,7 @@ class Words(argparse.ArgumentParser):
             if before in action.option_strings and action.nargs != 0:
                 return list(action.choices or ())
         options = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
-        return options + [value for action in self._actions for value in getattr(action, "values", list)(outputs)]
+        return options + [value for values in self._offers for value in values(outputs)]
 
     def error(self, message: str) -> NoReturn:
         """Raise FcaError for words that are wrong."""

@@ -1,4 +1,4 @@
-"""`fca bank` and `fca anchors`: what a later test of a new model needs, as one file to ship and cite.
+"""`fca bank`: what a later test of a new model needs, as one file to ship and cite.
 
 An item bank has the difficulty of each image; anchors are a fixed few images with their weights. Both come from the
 responses of other models.
@@ -20,10 +20,14 @@ from fca.studies.irt.bank import bank_id, origin_of, read_bank, saved_banks, wri
 from fca.studies.not_estimable import log_bank_priors, log_not_estimable
 from fca.types import FcaError
 
-ABOUT_BANK = """`fca bank`: an item bank that an analysis fitted, as one file to ship and cite. \
-Without an id: the banks there are."""
+ANCHORS = "anchors"  # no id of a table, which is of digits and a to f
 
-ABOUT_ANCHORS = """`fca anchors`: a fixed few images that stand for a whole test set, and what they show of a new model.
+ABOUT_BANK = """`fca bank`: an item bank that an analysis fitted, as one file to ship and cite. \
+Without an id: the banks there are.
+
+`fca bank anchors`: a few images that stand for all, as such a file; `fca bank anchors --help` explains it."""
+
+ABOUT_ANCHORS = """`fca bank anchors`: a fixed few images that stand for a test set, and what they show of a new model.
 
 Give the responses of many models to all images and --save: k images are chosen in the way that errs least on models
 that did not choose (spread over difficulty, by an item response model, or at random; see fca.stats.adaptive.anchors).
@@ -34,21 +38,27 @@ alone: the names of the images.
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """`fca bank`: list the banks of a store, or write one to a file; exit code 2 for what cannot be written."""
+    """`fca bank`: list the banks of a store, or write one, or anchors; exit code 2 for what cannot be written."""
+    if arguments[:1] == [ANCHORS]:
+        _anchors(_words_of_anchors().parse_args(arguments[1:]))
+    else:
+        _bank(_words_of_banks().parse_args(arguments))
+    return 0
+
+
+def _words_of_banks() -> Words:
     parser = Words(prog="fca bank", description=ABOUT_BANK)
     parser.add_argument("id", nargs="?", help="of a saved table irt_items: fca analyse analysis=irt")
+    parser.offer(lambda _: [ANCHORS])
     parser.add_argument("file", nargs="?", help="where to write it (default: bank-ID.json)")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--cite", help="how to cite it, kept in the file")
     parser.add_argument("--licence", help="of its parameters, kept in the file")
-    _bank(parser.parse_args(arguments))
-    return 0
+    return parser
 
 
-@sub_command
-def anchors(arguments: Sequence[str]) -> int:
-    """`fca anchors`: choose anchors, estimate by them, or list them; exit code 2 for what cannot be done."""
-    parser = Words(prog="fca anchors", description=ABOUT_ANCHORS)
+def _words_of_anchors() -> Words:
+    parser = Words(prog=f"fca bank {ANCHORS}", description=ABOUT_ANCHORS)
     parser.add_argument(
         "responses", nargs="*", help="files of 0 and 1: CSV (a line a model, a column an image), npz, jsonl"
     )
@@ -58,8 +68,7 @@ def anchors(arguments: Sequence[str]) -> int:
     parser.add_argument("--k", type=int, default=100, help="number of anchors (default: 100)")
     parser.add_argument("--cite", help="how to cite them, kept in the file")
     parser.add_argument("--licence", help="kept in the file")
-    _anchors(parser.parse_args(arguments))
-    return 0
+    return parser
 
 
 def _json_file(option: str, name: str) -> Path:
@@ -134,7 +143,7 @@ def _choose_anchors(options: argparse.Namespace) -> None:
     print(f"way: {' + '.join(chosen.method)}; error of each in cross-validation, in points: {errors}")
     print(f"error on networks that chose neither images nor way: {100 * error.value:.2f}{interval} points", end=" ")
     print(f"(root mean square); of as many random images {100 * random:.2f}")
-    print(f"the images: fca anchors --use {path}; a new model: fca anchors NEW.csv --use {path}")
+    print(f"the images: fca bank anchors --use {path}; a new model: fca bank anchors NEW.csv --use {path}")
 
 
 def _use_anchors(options: argparse.Namespace) -> None:

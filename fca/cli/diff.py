@@ -37,8 +37,8 @@ class Side:
 def main(arguments: Sequence[str]) -> int:
     """Print what differs; exit code 2 for an id that is no finished run."""
     parser = Words(prog="fca diff", description=__doc__)
-    action: Any = parser.add_argument("ids", nargs="+", metavar="ID", help="of a run, or its beginning, or its folder")
-    action.values = ids
+    parser.add_argument("ids", nargs="+", metavar="ID", help="of a run, or its beginning, or its folder")
+    parser.offer(ids)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--images", type=int, default=FIRST, help=f"images to name for each pair (default: {FIRST})")
     options = parser.parse_args(arguments)

@@ -17,7 +17,6 @@ from fca.cli.commands import COMMANDS
 
 WITHOUT_HYDRA = (
     "bank",
-    "anchors",
     "export",
     "predict",
     "results",
@@ -127,9 +126,10 @@ def _complete(words: Sequence[str]) -> int:
     if line[1] not in COMMANDS:
         return 0
     if line[1] in WITHOUT_HYDRA:
-        Words.at_tab = (*line[2].split(), *([""] if line[2].endswith(" ") else []))
+        words = [*line[2].split(), *([""] if line[2].endswith(" ") else [])]
+        Words.at_tab = words
         try:
-            return importlib.import_module(f"fca.cli.{line[1]}").main([])
+            return importlib.import_module(f"fca.cli.{line[1]}").main(words[:-1])
         finally:
             Words.at_tab = None
     from fca.cli.options import nested_options

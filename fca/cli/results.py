@@ -60,8 +60,8 @@ def main(arguments: Sequence[str]) -> int:
     """Print or write the rows; exit code 2 for words that cannot be understood."""
     parser = Words(prog="fca results", description=__doc__, epilog=EXAMPLES)
     help_ = "only these runs; also != < <= > >="
-    action: Any = parser.add_argument("filters", nargs="*", metavar=FILTER, help=help_)
-    action.values = lambda _: [f"{column}=" for column in MAIN]
+    parser.add_argument("filters", nargs="*", metavar=FILTER, help=help_)
+    parser.offer(lambda _: [f"{column}=" for column in MAIN])
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--query", help="a condition, e.g. \"task == 'train' and ncl <= 5\"; also query=...")
     parser.add_argument("--by", default="", metavar="COLUMNS", help="one line a group: mean, 95 %% interval and number")

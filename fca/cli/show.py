@@ -31,8 +31,8 @@ _PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")
 def main(arguments: Sequence[str]) -> int:
     """Print all that is known of a run or a table; exit code 2 for an id that is none."""
     parser = Words(prog="fca show", description="`fca show`: one run or saved table: what it is and all that it has.")
-    action: Any = parser.add_argument("id", metavar="ID", help="of a run or table, or its beginning, or its folder")
-    action.values = ids
+    parser.add_argument("id", metavar="ID", help="of a run or table, or its beginning, or its folder")
+    parser.offer(ids)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--config", action="store_true", help="the whole configuration, not only what is no default")
     options = parser.parse_args(arguments)

@@ -14,14 +14,19 @@ from fca.cli import Words, refused
 from fca.cli.show import check_store
 from fca.types import FcaError, check_choice, without_password
 
+DOORS = ("sync", "report")
+
 
 def main(arguments: Sequence[str]) -> int:
     """Hand over to one of the two; exit code 2 for words that cannot be understood."""
+    if Words.at_tab is not None and arguments[:1] != ["sync"]:
+        print(*([] if arguments else DOORS), sep="\n")  # none for a report, whose words are Hydra's
+        return 0
     if arguments[:1] in (["-h"], ["--help"], []):
         print(f"{__doc__}\n\n  fca wandb sync --help\n  fca wandb report report=few_class")
         return 0
     try:
-        check_choice("fca wandb", arguments[0], ("sync", "report"))
+        check_choice("fca wandb", arguments[0], DOORS)
         return (sync if arguments[0] == "sync" else report)(arguments[1:])
     except FcaError as error:
         return refused(error)

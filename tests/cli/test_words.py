@@ -128,6 +128,12 @@ TABS = {
     "fca results --format ": ["table", "csv", "json", "markdown", "parquet"],
     "fca results nc": ["ncl="],
     "fca status --wa": ["--watch"],
+    "fca status ": ["--help", "--outputs", "--watch", "--retry-failed", "--release-stale"],
+    "fca bank an": ["anchors"],
+    "fca bank anchors --sa": ["--save"],
+    "fca wandb s": ["sync"],
+    "fca wandb report r": [],
+    "fca wandb sync --dr": ["--dry-run"],
 }
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from fca.cli import anchors as door
+from fca.cli import bank as door
 from fca.stats.adaptive import anchors
 from fca.studies.adaptive.anchor_files import error_of, read_anchors, responses_of, write_anchors
 from fca.types import FcaError
@@ -33,7 +33,7 @@ def file(zoo):
     first = written(folder / "first.csv", right[:25], [f"net{n}" for n in range(25)])
     second = written(folder / "second.csv", right[25:40], [f"net{n}" for n in range(25, 40)])
     file = folder / "anchors.json"
-    assert door.main([first, second, "--save", str(file), "--k", "30", "--cite", "Doe 2026"]) == 0
+    assert door.main(["anchors", first, second, "--save", str(file), "--k", "30", "--cite", "Doe 2026"]) == 0
     return file
 
 
@@ -75,11 +75,11 @@ def test_checked_estimates_shift_by_other_folds_alone():
 
 def test_the_command_lists_and_estimates(zoo, file, tmp_path, capsys):
     names, found = read_anchors(file)
-    assert door.main(["--use", str(file)]) == 0
+    assert door.main(["anchors", "--use", str(file)]) == 0
     assert capsys.readouterr().out.split() == names
     order = np.random.default_rng(0).permutation(found.items)  # the new model's file has these images alone
     new = written(tmp_path / "new.csv", zoo[0][40:43, order], ["a", "b", "c"], [f"img{n}.png" for n in order])
-    assert door.main([new, "--use", str(file)]) == 0
+    assert door.main(["anchors", new, "--use", str(file)]) == 0
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert printed[1] == ["subject", "accuracy", "low", "high"]
     for line, expected in zip(printed[2:], found.estimate(zoo[0][40:43][:, found.items]), strict=True):
@@ -98,7 +98,7 @@ def test_every_way_is_read_back_as_it_was_written(zoo, file, tmp_path, way):
 
 
 def test_the_command_prints_the_way_taken_and_the_error_of_each(zoo, tmp_path, capsys, file):
-    assert door.main([str(zoo[1] / "first.csv"), "--save", str(tmp_path / "b.json"), "--k", "20"]) == 0
+    assert door.main(["anchors", str(zoo[1] / "first.csv"), "--save", str(tmp_path / "b.json"), "--k", "20"]) == 0
     _, way, error, _ = capsys.readouterr().out.splitlines()
     content = json.loads((tmp_path / "b.json").read_text())
     assert way.startswith(f"way: {content['method']}; error of each in cross-validation, in points: ")
@@ -128,9 +128,9 @@ def test_words_that_cannot_be_are_refused(zoo, file, tmp_path, capsys):
         ([few, "--save", str(tmp_path / "x.json")], "models to choose anchors on = 5; allowed: 19 or more"),
         ([part, "--use", str(file)], "anchors without a response of every subject = img"),
         ([few, few, "--save", str(tmp_path / "x.json")], "subject names = net0 twice"),
-        ([few, "--use", few], "a file of fca anchors"),
+        ([few, "--use", few], "a file of fca bank anchors"),
     ):
-        assert door.main(words) == 2
+        assert door.main(["anchors", *words]) == 2
         assert printed in capsys.readouterr().err
 
 

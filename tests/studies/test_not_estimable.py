@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from fca.cli import anchors as anchors_door
 from fca.cli import bank as bank_door
 from fca.report import finding
 from fca.stats.irt import fit_irt, fit_items
@@ -119,7 +118,7 @@ def test_the_page_of_scores_says_so_with_a_bank_and_without(has_bank, alike, tmp
 @pytest.mark.wide
 def test_anchors_say_so_when_they_are_chosen_and_when_they_are_used(alike, tmp_path, caplog):
     path = tmp_path / "anchors.json"
-    assert anchors_door.main([alike, "--save", str(path), "--k", "10"]) == 0
+    assert bank_door.main(["anchors", alike, "--save", str(path), "--k", "10"]) == 0
     content = json.loads(path.read_text())
     has_bank = content["method"] not in ("random + line", "random + weighted")
     assert content["not_estimable"] == ["spread of ability"] * has_bank
@@ -129,7 +128,7 @@ def test_anchors_say_so_when_they_are_chosen_and_when_they_are_used(alike, tmp_p
     path.write_text(json.dumps(content))
     caplog.clear()
     assert read_anchors(path)[1].not_estimable == ("spread of ability",)
-    assert anchors_door.main([alike, "--use", str(path)]) == 0
+    assert bank_door.main(["anchors", alike, "--use", str(path)]) == 0
     assert SENTENCE in caplog.text
 
 

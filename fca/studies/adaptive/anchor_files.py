@@ -27,7 +27,7 @@ from fca.studies.responses import Responses, read_responses
 from fca.types import FcaError
 
 FORMAT = 2  # of the files; 1 had no share and no line; others are refused
-STEP = "make one: fca anchors RESPONSES --save FILE"
+STEP = "make one: fca bank anchors RESPONSES --save FILE"
 KINDS = {  # of the values of a file
     "fca_anchors": int,
     "items": list,
@@ -130,7 +130,7 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
         names, anchors = read_anchors("anchors.json")
         accuracy, low, high = anchors.estimate(np.array([[right[name] for name in names]]))[0]
     """
-    with refused_if_damaged("anchors", path, "a file of fca anchors", STEP):
+    with refused_if_damaged("anchors", path, "a file of fca bank anchors", STEP):
         content = read_object(Path(path).expanduser(), **KINDS)
     if content["fca_anchors"] != FORMAT:
         raise FcaError("anchors", f"{path}, of format {content['fca_anchors']}", f"format {FORMAT}", "take a newer fca")
