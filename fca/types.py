@@ -143,6 +143,8 @@ class ImageData:
     limit:   the first images of every class and split are all that there are; None: the whole set.
     side:    shorter side in pixels, where all images have the same and it is known without reading them.
     unused:  images that are left out of the set: outside of class folders, or of a class that train or test lacks.
+    background: image id -> the image without its object, where it is known: object pixels (`mask`) of one image over
+             the background of another are an image of the second scene with the first one's object; None elsewhere.
     """
 
     name: str
@@ -157,6 +159,7 @@ class ImageData:
     limit: int | None = None
     side: int | None = None
     unused: int = 0
+    background: Callable[[str], UInt8[np.ndarray, "height width 3"]] | None = None
 
     @cached_property
     def labels(self) -> Int[np.ndarray, " images"]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Annotated
 
@@ -19,17 +19,6 @@ from fca.render.cue import VERSION as CUE_VERSION
 from fca.types import LEVELS, FcaError, ImageData, generator
 
 FIRST_INDEX = {"test": 0, "val": 10**6, "train": 2 * 10**6}  # of a split's scenes: none is in two splits
-
-
-@dataclass(frozen=True)
-class Recomposable(ImageData):
-    """Images whose objects can be put on each other's backgrounds exactly as the renderer would draw them.
-
-    background: image id -> the image without its object. Object pixels (`mask`) of one image over the background of
-                another are an image of the second scene with the first one's object.
-    """
-
-    background: Callable[[str], UInt8[np.ndarray, "height width 3"]] = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -71,7 +60,7 @@ class RenderedObjects:
         listed = listed.assign(cue=self.cue, cue_strength=float(self.cue_strength), cue_class=whose)
         version += f", cue {CUE_VERSION} {self.cue} {float(self.cue_strength)} of {', '.join(self.classes)}"
         found = self._assembled(f"rendered {self.cue} {self.cue_strength:g}", listed, version)
-        return Recomposable(**vars(found), background=self._background)
+        return replace(found, background=self._background)
 
     def _assembled(self, name: str, listed: pd.DataFrame, version: str) -> ImageData:
         listed_images = assemble(

@@ -122,7 +122,7 @@ class AtInput:
 
     @cached_property
     def _backgrounds(self) -> Pixels | None:
-        background = getattr(self.data, "background", None)
+        background = self.data.background
         if background is None:
             return None
         ids = self.data.items["image_id"].iloc[self._of_split].tolist()
