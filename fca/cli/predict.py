@@ -44,7 +44,6 @@ from fca.store.columns import ADAPTATION, CLASSES, COMPAT
 from fca.store.files import write_text
 from fca.studies.predictions import predictions
 from fca.studies.recommend.metric import ACCURACY, BALANCED
-from fca.studies.rows import records
 from fca.tasks.adaptation import GROUP
 from fca.types import BEST, Classifier, FcaError
 
@@ -259,48 +258,56 @@ def table(
 
 
 def _answered(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
-    """The most probable classes of the first images, a line an image; the file has all."""
+    """The most probable classes of the first images."""
     read = frame[frame["error"] == ""]
-    number = "the image" if len(read) == 1 else f"all {len(read)} images"
-    lines = [f"answers {number}; the most probable classes:"]
-    probabilities = read[[f"p_{key}" for key in classes]].to_numpy()
-    for image, of in zip(read["image"].head(PRINTED), probabilities, strict=False):
+    probabilities = read[[f"p_{key}" for key in classes]].head(PRINTED).to_numpy()
+    answers = []
+    for of in probabilities:
         order = np.argsort(-of, kind="stable")[:NAMED]
-        named = ", ".join(f"{classes[at]} {100 * of[at]:.1f} %" for at in order)
-        lines.append(f"  {printable(image)}: {named}")
-    if len(read) > PRINTED:
-        lines.append(f"  and {len(read) - PRINTED} more images in the file")
-    return lines if len(read) else ["answers none: no image can be read"]
+        answers.append(", ".join(f"{classes[at]} {100 * of[at]:.1f} %" for at in order))
+    return _first_images(read, "; the most probable classes:", answers)
 
 
 def _least_costs(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
-    """The answers of least expected cost to the first images, a line an image; the file has all."""
+    """The answers of least expected cost to the first images, and what those to all images cost in the mean."""
     read = frame[frame["error"] == ""]
-    if not len(read):
-        return ["answers none: no image can be read"]
-    number = "the image" if len(read) == 1 else f"all {len(read)} images"
-    lines = [f"answers {number} at the least expected cost:"]
     shown = read.head(PRINTED)
-    for image, answer, cost in zip(shown["image"], shown["predicted"], shown["expected_cost"], strict=True):
-        lines.append(f"  {printable(image)}: {answer}, expected cost {amount(cost)}")
-    if len(read) > PRINTED:
-        lines.append(f"  and {len(read) - PRINTED} more images in the file")
+    pairs = zip(shown["predicted"], shown["expected_cost"], strict=True)
+    answers = [f"{answer}, expected cost {amount(cost)}" for answer, cost in pairs]
+    lines = _first_images(read, " at the least expected cost:", answers)
+    if not len(read):
+        return lines
+
     probabilities = read[[f"p_{key}" for key in classes]].to_numpy()
     others = int((np.array(classes, dtype=object)[probabilities.argmax(axis=1)] != read["predicted"]).sum())
     mean = f"expected cost: {amount(read['expected_cost'].mean())} an image, if the probabilities are right"
     return [*lines, f"{mean}; {others} of {len(read)} answers are not the most probable class"]
 
 
+def _first_images(read: pd.DataFrame, what: str, answers: Sequence[str]) -> list[str]:
+    """How many images are answered, and a line for each of the first; the file has all.
+
+    what: words about these lines.    answers: to the first images of `read`, those that can be read.
+    """
+    if not len(read):
+        return ["answers none: no image can be read"]
+    number = "the image" if len(read) == 1 else f"all {len(read)} images"
+    lines = [f"answers {number}{what}"]
+    for image, answer in zip(read["image"].head(PRINTED), answers, strict=True):
+        lines.append(f"  {printable(image)}: {answer}")
+    if len(read) > PRINTED:
+        lines.append(f"  and {len(read) - PRINTED} more images in the file")
+    return lines
+
+
 def _cost_on_test(network: Trained | Exported, costs: Costs) -> list[str]:
     """What such answers cost for the test images, where the store has what these weights predicted."""
     if not isinstance(network, Trained):
         return []
-    rows = network.store.rows()
-    is_test = (rows["task"] == "predict") & (rows["parent"] == network.model.run_id) & (rows["shift"] == "clean")
-    is_test &= (rows["snapshot"] == network.snapshot) & (rows["split"] == "test")
-    if not is_test.any():
+    rows = network.rows_of_test_images()
+    if not rows:
         return []
-    tested = predictions(network.store, records(rows[is_test])[0])
+    tested = predictions(network.store, rows[0])
     costs = costs.of(tested.logit_classes)
     mean, low, high = mean_cost(costs, tested.true, costs.answers(softmax(tested.logits.astype(np.float64), axis=1)))
     cost = f"{amount(mean)} [{amount(low)}, {amount(high)}] an image on {len(tested.true)} test images"

@@ -22,6 +22,7 @@ from fca.models.stored import DESCRIPTION, StoredRun, model_from, snapshot_name
 from fca.store import State, Store
 from fca.store.columns import DIVERGED, FINGERPRINT, FLAG, RUN_ID, TASK, Row
 from fca.store.files import read_object
+from fca.studies.rows import records
 from fca.types import BEST, Classifier, FcaError, Geometry, ImageData, UnreadableImage
 
 TESTED = {"top1", "top1_low", "top1_high", "n_test"}
@@ -77,15 +78,19 @@ class Trained:
 
     def tested(self) -> dict[str, Any] | None:
         """Accuracy on the clean test images with its 95 % interval, where these weights were tested."""
-        rows = self.store.rows()
-        rows = rows[(rows["task"] == "predict") & (rows["parent"] == self.model.run_id) & (rows["shift"] == "clean")]
-        found = rows[(rows["snapshot"] == self.snapshot) & (rows["split"] == "test")].to_dict("records")
+        found = self.rows_of_test_images()
         if not found and self.snapshot == BEST and "top1" in self.row:
             return {key: self.row[key] for key in TESTED}
         if not found:
             return None
         keys = {"top1": "top1_open", "top1_low": "top1_open_low", "top1_high": "top1_open_high", "n_test": "n_test"}
         return {ours: found[0][column] for ours, column in keys.items()}
+
+    def rows_of_test_images(self) -> list[dict[str, Any]]:
+        """The rows of what these weights predicted of the clean test images."""
+        rows = self.store.rows()
+        rows = rows[(rows["task"] == "predict") & (rows["parent"] == self.model.run_id) & (rows["shift"] == "clean")]
+        return records(rows[(rows["snapshot"] == self.snapshot) & (rows["split"] == "test")])
 
     def images(self) -> ImageData:
         """The data set, split as the training had it. Raises FcaError where its images are not at hand, or differ."""
