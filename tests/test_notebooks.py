@@ -11,12 +11,14 @@ import pytest
 
 HOME = Path(__file__).parents[1]
 PAGES = sorted((HOME / "docs" / "notebooks").glob("*.md"))
+TO_THE_SCREEN = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")  # colours, and what hides a bar that has passed
 SHOWN = re.compile(r"^```python\n(?:.*?)^```\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def as_lines(text):
     """Without decimal numbers and widths of columns: trained networks differ a little between processors."""
-    return {" ".join(re.sub(r"-?\d+\.\d+", "#", line).split()) for line in text.splitlines()}
+    lines = TO_THE_SCREEN.sub("", text).splitlines()
+    return {" ".join(re.sub(r"-?\d+\.\d+", "#", line).split()) for line in lines}
 
 
 @pytest.mark.slow
