@@ -385,7 +385,7 @@ def check_word(root: str, word: str) -> None:
         content = override.value()
     except HydraException as error:
         if "=" not in word:
-            raise unknown_word(root, word, keys_of_root(ROOTS[root]), composed(root, []), CONF) from error
+            raise unknown_word(root, word, keys_of_root(ROOTS[root]), composed(root, [])) from error
         allowed = f"a value that Hydra can read ({unreadable(key, value)})"
         quoted = shlex.quote(f'{key}="{value}"') if value and '"' not in value else f"""'{key}="..."'"""
         step = f"correct it, or quote what has spaces, commas, brackets or odd letters twice: {quoted}"
@@ -394,7 +394,7 @@ def check_word(root: str, word: str) -> None:
         is_key = re.fullmatch(KEY, key, re.ASCII) is not None
         raise FcaError(key, value, allowed, step if is_key else "correct the key") from error
     if not override.key_or_group:
-        raise unknown_word(root, word, keys_of_root(ROOTS[root]), composed(root, []), CONF)
+        raise unknown_word(root, word, keys_of_root(ROOTS[root]), composed(root, []))
     _check_paths(key, content)
 
     is_number = isinstance(content, int | float) and not isinstance(content, bool)

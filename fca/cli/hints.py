@@ -89,7 +89,7 @@ def unknown_option(root: str, group: str, name: str, options: Sequence[str], fil
     return FcaError(group, name, listed(similar_first(options, name), name), step)
 
 
-def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str, Any], conf: Path) -> FcaError:
+def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str, Any]) -> FcaError:
     """The error for a word that is no KEY=VALUE: it may be a key, the name of an option, or a path of images.
 
     keys: those at the top of the configuration.    config: the configuration, composed.
@@ -104,7 +104,7 @@ def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str,
     groups = [*keys, "experiment"] if root == "run" else keys
     meant += [f"{group}={word}" for group in groups if word in option_files(group)]
     folder, _, option = word.rpartition("/")
-    if re.fullmatch(r"[\w/]*\w", folder) and (conf / folder).is_dir() and option in option_files(folder):
+    if re.fullmatch(r"\w+(/\w+)*", folder) and option in option_files(folder):  # no path of elsewhere
         meant += [f"{folder}={option}"]
     hint = f"did you mean {' or '.join(meant[:MOST])}? " if meant else ""
     return FcaError("word", word, "KEY=VALUE", f"{hint}fca {root} --help lists groups and keys")

@@ -145,9 +145,7 @@ def _made(config: DictConfig, again: str) -> Made:
         results.append(result)
     tables = [table for result in results for table in result.tables]
     if not tables:
-        reasons = dict.fromkeys(result.missing for result in results)  # mostly one, as the analyses read the same rows
-        nothing = "none of its analyses found rows that it can read"
-        raise FcaError("report", OmegaConf.select(config, "report.title"), nothing, "; ".join(reasons))
+        raise _nothing_found(config, results)
     for table in tables:
         store.save(table)
     damaged = shown({other.args: other for other in (*store.left_out, *store.damaged())}.values())
@@ -155,14 +153,26 @@ def _made(config: DictConfig, again: str) -> Made:
     large = large_pictures(store, tables)
     before = _on_page(folder)
     page: Path = maker(folder, results, store.rows(), again, store.columns(), [*damaged, *left_out], large)
-    lost = before - _on_page(folder)
-    gone = {name for name, dataset in lost if dataset is None}
-    lost = {(name, dataset) for name, dataset in lost if dataset is None or name not in gone}
+    lost = _lost(before, _on_page(folder))
     about = {"report": folder.name, "query": query, "command": again, "commit": provenance()["commit"]}
     write_compared(page.parent, store, store.rows(query))
     write_json(folder / MADE_OF, {"made_of": _made_of(config, again, store), "files": _files_of(folder)})
     tracker.publish(tables, page, about)
-    return Made(page, results, left_out, sorted(lost, key=lambda pair: (pair[0], pair[1] or "")))
+    return Made(page, results, left_out, lost)
+
+
+def _nothing_found(config: DictConfig, results: Sequence[Result]) -> FcaError:
+    reasons = dict.fromkeys(result.missing for result in results)  # mostly one, as the analyses read the same rows
+    nothing = "none of its analyses found rows that it can read"
+    return FcaError("report", OmegaConf.select(config, "report.title"), nothing, "; ".join(reasons))
+
+
+def _lost(before: set[tuple[str, str | None]], now: set[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
+    """What a page had before and has no more, see `_on_page`. A table that is gone is not named for each data set."""
+    lost = before - now
+    gone = {name for name, dataset in lost if dataset is None}
+    named = [(name, dataset) for name, dataset in lost if dataset is None or name not in gone]
+    return sorted(named, key=lambda pair: (pair[0], pair[1] or ""))
 
 
 def _folder_of(config: DictConfig, store: Store) -> Path:

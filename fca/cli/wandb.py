@@ -20,7 +20,8 @@ DOORS = ("sync", "report")
 def main(arguments: Sequence[str]) -> int:
     """Hand over to one of the two; exit code 2 for words that cannot be understood."""
     if Words.at_tab is not None and arguments[:1] != ["sync"]:
-        print(*([] if arguments else DOORS), sep="\n")  # none for a report, whose words are Hydra's
+        if not arguments:  # the words of a report are Hydra's
+            print(*DOORS, sep="\n")
         return 0
     if arguments[:1] in (["-h"], ["--help"], []):
         print(f"{__doc__}\n\n  fca wandb sync --help\n  fca wandb report report=few_class")

@@ -223,7 +223,7 @@ class Search:
     def _searched(self, run: Run[Work], setup: Setup) -> Finished:
         from fca.training.devices import device_name
 
-        columns, space = self._clean(run.work, setup), self.domain.space
+        columns = self._clean(run.work, setup)
         setup.store.keep_items(run.work.data)
         studio = Studio(self, run, setup)
         policy = self._policy(setup.seed, studio.words)
@@ -232,27 +232,36 @@ class Search:
             studio.finish(chooser, "subdomains", self.max_subdomains)
             done = chooser.done
             check_kept(done)
-            rules = find_rules(space, *history_of(done))
+            rules = find_rules(self.domain.space, *history_of(done))
             fresh = self._fresh(rules, setup.seed)
             studio.finish(Listed(fresh), "confirming", len(fresh))
         finally:
             studio.pool.shutdown(cancel_futures=True)
-        history, more = history_of(done), history_of(fresh)
-        arrays = self._arrays(studio, done) | {"rules": np.array([json.dumps(rules)])}
-        arrays |= {f"fresh_{name}": of for name, of in zip(("subdomain", "correct", "shown"), more, strict=True)}
-        arrays |= {"fresh_rule": np.array([visit.rule for visit in fresh], np.int32)}
-        rates = pd.DataFrame(dict(zip(("at", "correct", "shown"), history, strict=True))).groupby("at").sum()
-        drawn, accepted = int(arrays["drawn"].sum()), int(rates["shown"].sum())
-        skill, price = policy.skill(*history), price_of(self.generator)
-        short = sum(visit.accepted < visit.wanted for visit in done)
-        warnings = ["the policy's model predicts no better than the mean"] * (skill is not None and skill <= 0)
-        warnings += [f"{short} of {len(done)} visits have fewer images than task.images asks for"] * bool(short)
-        columns |= {"n_visited": len(rates), "n_drawn": drawn, "n_accepted": accepted, "acceptance": accepted / drawn}
-        columns |= {ACCURACY: (rates["correct"] / rates["shown"]).mean(), "ended": chooser.ended, "skill": skill}
-        columns |= {"search_s": studio.elapsed, "gpu_s": sum(visit.seconds for visit in done + fresh)}
-        columns |= {"money": None if price is None else price * sum(visit.paid for visit in done + fresh)}
-        columns |= {"covering": chooser.covering / len(done), DEVICE: device_name(setup.machine.accelerator)}
-        return Finished(run, columns | {"warning": "; ".join(warnings) or None}, arrays)
+
+        arrays = self._arrays(studio, done) | _confirming(rules, fresh)
+        visited, correct, shown = history_of(done)
+        rates = pd.DataFrame({"at": visited, "correct": correct, "shown": shown}).groupby("at").sum()
+        n_drawn = int(arrays["drawn"].sum())
+        n_accepted = int(rates["shown"].sum())
+        skill = policy.skill(visited, correct, shown)
+        price = price_of(self.generator)
+        visits = [*done, *fresh]
+        columns |= {
+            "n_visited": len(rates),
+            "n_drawn": n_drawn,
+            "n_accepted": n_accepted,
+            "acceptance": n_accepted / n_drawn,
+            ACCURACY: (rates["correct"] / rates["shown"]).mean(),
+            "ended": chooser.ended,
+            "skill": skill,
+            "search_s": studio.elapsed,
+            "gpu_s": sum(visit.seconds for visit in visits),
+            "money": None if price is None else price * sum(visit.paid for visit in visits),
+            "covering": chooser.covering / len(done),
+            DEVICE: device_name(setup.machine.accelerator),
+            "warning": _warning(done, skill),
+        }
+        return Finished(run, columns, arrays)
 
     def _clean(self, work: Work, setup: Setup) -> dict[str, Any]:
         """Accuracy on test images as columns. Raises FcaError where it is too low for a search."""
@@ -373,6 +382,29 @@ class Chooser:
             price = search.generator.price()
             limits["max_money"] = int(search.max_money / price + 1e-9) if price else None
         return room | {name: most - used[name] for name, most in limits.items() if most is not None}
+
+
+def _confirming(rules: Sequence[dict[str, Any]], fresh: Sequence[Visit]) -> dict[str, Any]:
+    """Arrays: the rules, and the visits with new images that confirm them or do not."""
+    subdomain, correct, shown = history_of(fresh)
+    return {
+        "rules": np.array([json.dumps(rules)]),
+        "fresh_subdomain": subdomain,
+        "fresh_correct": correct,
+        "fresh_shown": shown,
+        "fresh_rule": np.array([visit.rule for visit in fresh], np.int32),
+    }
+
+
+def _warning(visits: Sequence[Visit], skill: float | None) -> str | None:
+    """What a reader of a search should know.    skill: of the policy's model; None where it has none."""
+    warnings = []
+    if skill is not None and skill <= 0:
+        warnings.append("the policy's model predicts no better than the mean")
+    short = sum(visit.accepted < visit.wanted for visit in visits)
+    if short:
+        warnings.append(f"{short} of {len(visits)} visits have fewer images than task.images asks for")
+    return "; ".join(warnings) or None
 
 
 def check_kept(visits: Sequence[Visit]) -> None:

@@ -1,6 +1,8 @@
 """Wrong command lines: one line that names what was typed and what to type instead, and no text of Hydra's."""
 
 import shlex
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -160,6 +162,12 @@ def test_a_line_that_cannot_be_read_or_used_is_answered_with_the_reason(refused,
 @pytest.mark.parametrize("line", ["run --serve", "run serve=true", "run model=zebra", "run dataset=mouse"])
 def test_what_looks_like_nothing_here_is_answered_without_a_guess(refused, line):
     assert "did you mean" not in refused(line)
+
+
+def test_a_path_is_no_folder_of_options(refused):
+    with TemporaryDirectory() as elsewhere:  # of letters and digits alone, as names of groups are
+        Path(elsewhere, "photos.yaml").touch()
+        assert "did you mean" not in refused(f"run {elsewhere}/photos")
 
 
 @pytest.mark.parametrize(("words", "value"), [(["--model", "resnet18"], "VALUE"), (["--model=resnet18"], "resnet18")])
