@@ -180,13 +180,12 @@ def _data_sets() -> Iterator[Finding]:
     """What lies under the usual root of each data set; only names of folders are looked at."""
     there: list[Finding] = []
     given, fetched, brought = list[str](), list[str](), list[str]()
-    files = option_files("dataset")
+    files, broken = option_files("dataset"), _broken("dataset")
+    yield from broken.values()
     for name, path in files.items():
-        try:
-            config = keys_in(path)
-        except FcaError as error:
-            yield Finding(MISSING, name, f"no whole file: {error}")
+        if name in broken:
             continue
+        config = keys_in(path)
         root = str(config.get("root", ""))
         if root == "???":
             given.append(name)
@@ -205,6 +204,17 @@ def _data_sets() -> Iterator[Finding]:
         heads = files[brought[0]]
         yield Finding(MISSING, "to be brought", ", ".join(brought), f"from where the head of its file says: {heads}")
     yield Finding(NOTE, "your own images", f"dataset=folder dataset.root=FOLDER; also {', '.join(given)}")
+
+
+def _broken(group: str) -> dict[str, Finding]:
+    """The options of a group whose files cannot be read, by name."""
+    found = {}
+    for name, path in option_files(group).items():
+        try:
+            keys_in(path)
+        except FcaError as error:
+            found[name] = Finding(MISSING, name, f"no whole file: {error}")
+    return found
 
 
 def _place(name: str, root: Path) -> Path | None:
@@ -227,7 +237,9 @@ def is_of(folder: str, dataset: str) -> bool:
 
 def _weights() -> Iterator[Finding]:
     """Weights in packages, whose files are read whole, and those that hubs left in their caches."""
-    problems = package_problems(option_files("model").values())
+    files, broken = option_files("model"), _broken("model")
+    yield from broken.values()
+    problems = package_problems([path for name, path in files.items() if name not in broken])
     usable = [model for model, problem in problems.items() if problem is None]
     if usable:
         yield Finding(OK, "packages", f"{', '.join(usable)}: with model.weights=package")

@@ -7,7 +7,6 @@ never imported, and it counts only if its sha256 is the one that the model's YAM
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import NamedTuple
@@ -92,16 +91,14 @@ def _files_of_weights(installed: Distribution) -> list[Path]:
 def packages_of_models(files: Iterable[Path] | None = None) -> dict[str, WeightsPackage]:
     """The models that name a package of weights, by the names that a user types, in alphabetical order.
 
-    files: models' YAMLs; None: those of fca. Only a package that a file itself names is seen.
+    files: models' YAMLs, which can be read; None: those of fca. Only a package that a file itself names is seen.
 
     >>> list(packages_of_models())
     ['efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2']
     """
     found: dict[str, WeightsPackage] = {}
     for path in sorted(_models_folder().glob("*.yaml") if files is None else files):
-        content = None
-        with suppress(yaml.YAMLError, UnicodeDecodeError):  # a broken file is refused where it is chosen
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
         keys = content.get("package") if isinstance(content, dict) else None
         if isinstance(keys, dict):
             found[path.stem] = WeightsPackage.of({str(key): str(value) for key, value in keys.items()})

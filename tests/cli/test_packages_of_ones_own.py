@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fca as library
-from fca.cli import analyse, options
+from fca.cli import analyse, doctor, options
 from fca.cli import help as help_command
 from fca.cli.configure import component, load_model
 from fca.plugins import use_plugins
@@ -118,3 +118,16 @@ def test_a_generator_that_lacks_a_part_is_refused_also_inside_a_data_set():
     dataset = {"_target_": "fca.tasks.on_demand.OnDemand", "root": "x", "plan": None, "generator": generator}
     with pytest.raises(FcaError, match=r"^dataset\.generator\._target_ = shop.*add to Painter: version"):
         component({"dataset": dataset}, "dataset")
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize("group", ["model", "dataset"])
+def test_an_option_that_is_no_yaml_is_named_by_the_doctor_and_stops_nothing(group, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FCA_PLUGINS", "shop")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop" / "conf" / group / "shop_torn.yaml").write_text("name: [1, 2\n")
+    assert doctor.main([]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"missing +shop_torn +no whole file: .*shop_torn\.yaml", text)
+    assert "not examined" not in text
+    assert re.search(r"ok +digits +comes with fca", text)

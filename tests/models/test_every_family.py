@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
 import fca as api
 from fca.cli import export
@@ -18,11 +17,11 @@ from fca.cli.application import CONF
 from fca.cli.configure import load_model
 from fca.cli.trust import plain_values
 from fca.data.splits import first_images
-from fca.models.open_clip_models import _open_clip, _quiet
 from fca.plugins import check_contract
 from fca.store import Store
 from fca.studies.predictions import predictions
 from fca.types import Model
+from tests.support.open_clip_towers import NAME, write_towers
 
 RECIPE = Path(__file__).parents[2] / "docs" / "recipes" / "model.md"
 CLASSES = ("1", "4", "7")
@@ -38,7 +37,7 @@ FAMILIES = {
         "model.input_size": 32,
         "model.crop_pct": 1,
     },
-    "open_clip": {"model": "open_clip", "model.name": "ViT-S-32-alt", "adaptation": "probe"},
+    "open_clip": {"model": "open_clip", "model.name": NAME, "adaptation": "probe"},
     "recipe": {"model": "smallnet"},
 }
 NOT_TRAINED = {
@@ -68,17 +67,9 @@ def family(request, tmp_path, monkeypatch):
         sys.modules.pop("my_parts", None)
         keys["hydra.searchpath"] = [f"file://{tmp_path}/conf"]
     if request.param == "open_clip":
-        keys["model.weights"] = str(towers_with_random_weights(keys["model.name"], tmp_path / "clip.safetensors"))
+        keys["model.weights"] = str(tmp_path / "clip.safetensors")
+        write_towers(keys["model.weights"])
     return keys
-
-
-def towers_with_random_weights(name, path):
-    """A file of weights, without which OpenCLIP's text tower cannot name classes."""
-    torch.manual_seed(0)
-    with _quiet():
-        network = _open_clip().create_model(name)
-    save_file(network.state_dict(), path)
-    return path
 
 
 def logits_of(classifier, data, test_images):

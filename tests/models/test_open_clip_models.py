@@ -12,15 +12,15 @@ from safetensors.torch import save_file
 from torch.nn.functional import normalize
 
 from fca.models import class_keys
-from fca.models.open_clip_models import _open_clip, _quiet, display_names
+from fca.models.open_clip_models import _open_clip, display_names
 from fca.store import Store
 from fca.studies.progressive.hierarchy import Hierarchy
 from fca.tasks.predict import named
 from fca.types import FcaError, ImageData
+from tests.support.open_clip_towers import NAME, write_towers
 
 pytestmark = pytest.mark.slow  # builds towers of many weights
 
-NAME = "ViT-S-32-alt"
 KEYS = ["cat", "polar_bear", "n02012849", "n03126707"]  # the last two are ImageNet's cranes
 IMAGES = torch.rand(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
 TEMPLATES = "model.templates=['a photo of a {}.','a drawing of the {}']"
@@ -29,12 +29,8 @@ TEMPLATES = "model.templates=['a photo of a {}.','a drawing of the {}']"
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory):
     """A model with random weights as OpenCLIP builds it, and the file of its weights."""
-    torch.manual_seed(0)
-    with _quiet():
-        network = _open_clip().create_model(NAME).eval()
     path = tmp_path_factory.mktemp("clip") / "clip.safetensors"
-    save_file(network.state_dict(), path)
-    return network, path
+    return write_towers(path), path
 
 
 @pytest.fixture
