@@ -33,7 +33,6 @@ LISTED = 10  # choices that a message lists
 ALIKE = 0.7  # difflib's ratio from which on two names look alike
 ALIKE_BEHIND_ANOTHER_LETTER = 0.85  # where the first letters differ: mouse is no house
 ALIKE_IF_SHARED = 0.5  # where one name begins the other, or has its letters in another order
-LEVELS = ("easy", "medium", "hard")  # of difficulty, of an image
 _USER_OF_URL = re.compile(r"(?<=://)[^\s/?#]*@")
 BEST = "best"  # the snapshot of a training with the highest accuracy on val
 

@@ -19,7 +19,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from fca.stats.adaptive import MAPPING_L, MAPPING_Q, GreTwoStage, replay
-from fca.types import LEVELS
+from fca.stats.adaptive.pool import LEVELS
 
 BAR = 0.25
 GROUPS = 10

@@ -5,8 +5,7 @@ python experiments/speed/rendered.py            20 classes x 11 attributes x 3 l
 
 from harness import machine, options, timed
 
-from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, render, scene_of
-from fca.types import LEVELS
+from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, LEVELS, render, scene_of
 
 
 def main():

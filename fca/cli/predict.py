@@ -30,6 +30,7 @@ from fca.cli.trained import Exported, Trained, at_input, logits_in_batches, loos
 from fca.costs import Costs, amount, mean_cost, read_costs
 from fca.csv_table import csv_text
 from fca.data.pixels import open_pixels
+from fca.metric import ACCURACY, BALANCED
 from fca.stats.abstention import (
     Abstention,
     abstention,
@@ -43,7 +44,6 @@ from fca.stats.protocols import logit_columns
 from fca.store.columns import ADAPTATION, CLASSES, COMPAT
 from fca.store.files import write_text
 from fca.studies.predictions import predictions
-from fca.studies.recommend.metric import ACCURACY, BALANCED
 from fca.tasks.adaptation import GROUP
 from fca.types import BEST, Classifier, FcaError
 

@@ -29,15 +29,13 @@ from fca.models.programs import missing_packages
 from fca.progress import Meter, track
 from fca.report.finding import answers, study_findings
 from fca.store import State, Store
-from fca.store.columns import INPUT_SIZE
+from fca.store.columns import INPUT_SIZE, LATENCY, OTHERS_CPU
 from fca.studies.recommend.choice import Weighed
 from fca.studies.recommend.evidence import (
     ADAPTATION,
     CUT,
     FINETUNE,
     FP32,
-    LATENCY,
-    OTHERS,
     PROBE,
     WHOLE,
     Program,
@@ -338,7 +336,7 @@ class Search:
 
     def _warn_of_other_processes(self) -> None:
         """Print a line where other processes used so much of the processor that measured times may be too long."""
-        others = max(float(self._speed_of(subject).get(OTHERS) or 0) for subject in self.subjects)
+        others = max(float(self._speed_of(subject).get(OTHERS_CPU) or 0) for subject in self.subjects)
         if others >= BUSY:
             line = f"other processes used {100 * others:.0f} % of the processor meanwhile, so times may be too long"
             print(f"{line}; to measure again, repeat the command with another outputs=FOLDER", flush=True)

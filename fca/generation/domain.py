@@ -15,7 +15,7 @@ from scipy.special import softmax
 from fca.allowed import Allowed
 from fca.generation import Conditioned
 from fca.names import check_meant
-from fca.stats.search import Domain
+from fca.stats.search.domain import Domain
 from fca.subset import read_groups
 from fca.types import FcaError, check_choice
 
@@ -27,7 +27,7 @@ class EvaluationDomain:
     """Attributes with their values, rules that exclude combinations, a prompt, and the classes that count as right.
 
     name:       of the domain.    subject: what every image shows; `{subject}` in the prompt.
-    attributes, rules: see fca.stats.search.Domain.
+    attributes, rules: see fca.stats.search.domain.Domain.
     prompt:     words with `{ATTRIBUTE}` for each attribute.
     target:     a name among `targets`, or a class key.
     targets:    name -> class keys of the classifier, or groups of them, whose probabilities are summed.

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,6 +51,7 @@ class OpenClip(Model):
     name:      any OpenCLIP name.    weights: null = from scratch; a tag of that name, fetched on first use; or a path.
     templates: prompts with {} for the name of a class.    names: class key -> its name, where the key is not enough.
     classes:   class keys to choose among, or of a trained head's logits; see `naming`.
+    choose_among: where `classes` is null: annotation column -> published classes, taken on data sets with this column.
     input_size, crop_pct, interpolation: see fca.geometry.ResizeCrop.    mean, std: of RGB in [0, 1]. Null: on record.
     """
 
@@ -64,6 +65,7 @@ class OpenClip(Model):
     mean: Mean
     std: Std
     classes: Any
+    choose_among: dict[str, str] = field(default_factory=dict)  # stored configurations lack it
 
     def label(self) -> str:
         return f"open_clip:{self.name}"  # other libraries have networks of the same name (convnext_base)
@@ -91,7 +93,9 @@ class OpenClip(Model):
             prompts = {"templates": self.templates, "names": self.names or {}}
             if not isinstance(self.classes, str):
                 prompts["names"] = list(display_names([str(key) for key in self.classes], self.names or {}))
-        return identity_of("open_clip", self, self.weights if self.is_tag else None, **prompts)
+        identity = identity_of("open_clip", self, self.weights if self.is_tag else None, **prompts)
+        del identity["choose_among"]  # the classes that it led to are part of it
+        return identity
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """A tower to train, a trained one, a zero-shot classifier or an encoder."""

@@ -18,8 +18,8 @@ from jaxtyping import Float
 from fca.render.draw import COVERS, DARK, LIGHT, STYLES, TEXTURES, Drawn, backdrop, cover_field, draw, finish, surface
 from fca.render.march import Hits, march
 from fca.render.objects import model
-from fca.render.scene import ATTRIBUTES, BACKGROUND, Mask, Scene
-from fca.types import LEVELS, FcaError, check_choice, generator
+from fca.render.scene import ATTRIBUTES, BACKGROUND, LEVELS, Mask, Scene
+from fca.types import FcaError, check_choice, generator
 
 CLEAR = 0.28  # least root mean square distance of the object's colours, half lit, from the background's middle
 TRIES = 40

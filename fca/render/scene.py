@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
 ATTRIBUTES = ("color", "light", "occlusion", "position", "quality", "rotation", "size", "style", "texture", "view")
+LEVELS = ("easy", "medium", "hard")  # how hard a scene is to recognise
 BACKGROUND = "background"  # beside the ten: what is behind the object
 
 VERSION = "6"  # of the drawing: another one whenever a scene or its pixels change

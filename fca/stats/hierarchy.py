@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer, Num, Shaped
 from scipy.stats import hypergeom
 
+from fca.stats.adaptive.pool import LEVELS
 from fca.stats.correlation import Correlation, correlation, t_test
 from fca.stats.intervals import (
     EVERYWHERE,
@@ -33,7 +34,7 @@ from fca.stats.intervals import (
     left_out_weights,
     mean_interval,
 )
-from fca.types import LEVELS, FcaError
+from fca.types import FcaError
 
 PATTERNS = ("000", "001", "010", "011", "100", "101", "110", "111")  # easy, medium, hard
 FOLLOWING = ("000", "100", "110", "111")

@@ -65,6 +65,14 @@ PARAMS = Column("params", int, ".0f", "parameters of the network")
 INPUT_SIZE = Column("input_size", int, ".0f", "side of the network's square input, pixels")
 PRECISION = Column("precision", str, "", "of the weights and activations of a program: fp32 or int8")
 FILE_MB = Column("file_mb", float, ".1f", "size of the program's file, MB")
+LATENCY = Column("latency_ms", float, ".2f", "time for one image, milliseconds (median over rounds)")
+SPEED = Column("batch_images_per_s", float, ",.0f", "images a second in batches (median over rounds)")
+GFLOPS = Column("gflops", float, ".2f", "floating-point operations for one image, in billions; a multiply-add is two")
+MEMORY = Column("memory_mb", float, ",.1f", "weights and intermediate results of one image, MB")
+LOAD = Column("load", float, ".2f", "processes that compute or wait to, a core, in the minute before: 0 is idle")
+OTHERS_CPU = Column(
+    "others_cpu", float, ".0%", "share of the machine's processor time that other processes used while it was measured"
+)
 DEVICE, HOST, COMMAND, COMMIT, VERSIONS = (Column(name) for name in ("device", "host", "command", "commit", "versions"))
 FINISHED = Column("finished", str, "", "UTC, ISO 8601")
 

@@ -49,10 +49,10 @@ OF_WEIGHTS = (ADAPTATION, PENALTY_BY, WEIGHTS, SNAPSHOT, INPUT_SIZE, ZERO_SHOT)
 OF_MODELS = (DATASET, FINGERPRINT, MODEL, CLASSES)
 OF_SIZE = ("recipe_passes", "recipe_val_max")  # follow from how many images the classes have: one value for each subset
 NEEDED = {
-    **dict.fromkeys(("train", "predict", "score", "adaptive_test"), OF_MODELS),
+    **dict.fromkeys(("train", "predict", "score"), OF_MODELS),
     "embed": (*OF_MODELS[:2], ENCODER),
 }
-"""What a row of each task has, if it is one of ours; a store may come from elsewhere."""
+"""What a row of each of these tasks has, if it is one of ours; a store may come from elsewhere."""
 DATA_LEFT_OUT = "data_left_out"  # the parameter of a table: a sentence for each data set that it lacks, and why
 SHORT = 6  # hex digits of a fingerprint that names a version
 CUT = "70/10/20"
@@ -146,14 +146,21 @@ def every_row(store: Store, query: str | None) -> pd.DataFrame:
     """
     rows = store.rows()
     for task, needed in NEEDED.items():
-        lacking = (rows[TASK] == task) & rows[list(needed)].isna().any(axis="columns")
-        for run_id in rows["run_id"][lacking]:
-            log.warning("run %s is left out: its row lacks one of %s", run_id, ", ".join(needed))
-        if lacking.any():
-            rows = rows[~lacking]
+        rows = with_needed(rows, task, needed)
     if query is not None:
         kept(rows, query, "query")
     return without_diverged(rows)
+
+
+def with_needed(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> pd.DataFrame:
+    """The rows but for those of this task that lack a column that its rows have; the log names them."""
+    is_lacking = (rows[TASK] == task) & rows[list(needed)].isna().any(axis="columns")
+    if not is_lacking.any():
+        return rows
+
+    for run_id in rows["run_id"][is_lacking]:
+        log.warning("run %s is left out: its row lacks one of %s", run_id, ", ".join(needed))
+    return rows[~is_lacking]
 
 
 def without_diverged(rows: pd.DataFrame) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from fca.store.columns import SNAPSHOT as SNAPSHOT
 from fca.store.columns import SPLIT as SPLIT
 from fca.store.columns import SUBSET_SEED as SUBSET_SEED
 from fca.store.columns import TOP1 as TOP1
-from fca.types import LEVELS, Column, Table
+from fca.types import Column, Table
 
 IMAGE_ID = Column("image_id", str, "", "image")
 LABEL = Column("label", str, "", "class of the image")
@@ -52,8 +52,7 @@ _PROTOCOLS = {
 PROTOCOL = Column("protocol", str, "", "which classes a model may predict", _PROTOCOLS, filters=True)
 CORRUPTION = Column("corruption", str, "", "corruption", filters=True)
 SEVERITY = Column("severity", int, ".0f", "severity of the corruption, 0 for clean")
-ATTRIBUTE = Column("attribute", str, "", "attribute that makes the image easy or hard")
-LEVEL = Column("level", str, "", "level of difficulty", {level: level for level in LEVELS})
+ATTRIBUTE = Column("attribute", str, "", "attribute")
 VERDICT = Column("verdict", str, "", "verdict")
 RANK = Column("rank", int, ".0f", "rank")
 WARNING = Column("warning", str, "", "what may mislead")

@@ -26,6 +26,7 @@ from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, Record, Rounds, StartPolicy
 from fca.stats.adaptive.estimators import KNOWN_CHANCES
 from fca.stats.adaptive.policies import FLAT, ability_of
+from fca.stats.adaptive.pool import LEVELS
 from fca.stats.ask import ask_until_done
 from fca.stats.irt import ItemBank
 from fca.stats.protocols import logit_columns
@@ -49,7 +50,7 @@ from fca.tasks.predict import (
     subset_columns,
     whole_split,
 )
-from fca.types import LEVELS, Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, with_interval
+from fca.types import Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, with_interval
 
 ACCURACY = progressive_levels.ACCURACY.with_format(
     ".1%", "estimated accuracy; with levels the mean over attributes and levels"

@@ -13,8 +13,7 @@ import numpy as np
 from fca.allowed import Allowed
 from fca.models.compiled import Compiled
 from fca.models.onnx_file import OnnxFile
-from fca.store.columns import DEVICE, FILE_MB, INPUT_SIZE, PARAMS
-from fca.studies.recommend.evidence import GFLOPS, LATENCY, LOAD, MEMORY, OTHERS, SPEED
+from fca.store.columns import DEVICE, FILE_MB, GFLOPS, INPUT_SIZE, LATENCY, LOAD, MEMORY, OTHERS_CPU, PARAMS, SPEED
 from fca.tasks import Setup
 from fca.types import Column, FcaError, Finished, Model, Run, with_interval
 
@@ -53,7 +52,7 @@ class Latency:
     columns: ClassVar[tuple[Column, ...]] = (
         *with_interval(LATENCY),
         *with_interval(SPEED),
-        *(BATCH, THREADS, GFLOPS, MEMORY, FILE_MB, LOAD, OTHERS),
+        *(BATCH, THREADS, GFLOPS, MEMORY, FILE_MB, LOAD, OTHERS_CPU),
     )
     summary: ClassVar[tuple[Column | str, ...]] = (
         "{latency_ms:.1f} ms an image",
@@ -104,7 +103,7 @@ class Latency:
                 BATCH: self.batch,
                 THREADS: threads,
                 LOAD: busy,
-                OTHERS: others,
+                OTHERS_CPU: others,
                 DEVICE: device_name(used),
                 GFLOPS: subject.cost.flops / 1e9 or None,
                 MEMORY: subject.cost.memory / 2**20,

@@ -29,7 +29,6 @@ from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_t
 from fca.store import State, Store
 from fca.store.columns import DEVICE, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, ZERO_SHOT, Row
 from fca.studies.predictions import predictions as stored_predictions
-from fca.studies.table import LEVEL
 from fca.subset import Groups, read_groups
 from fca.tasks import Setup
 from fca.tasks.checks import check_classes, check_masks, check_subset
@@ -50,7 +49,6 @@ from fca.types import (
 )
 
 CLEAN = Clean()
-IMAGENET = "imagenet-1k"
 LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16
 LOGITS_HELD_BYTES = 2**31  # of several shifts of stage `input` at once
 MANY = 2000  # forwarded images from which on there is a progress bar
@@ -87,10 +85,14 @@ class Nameable(Model, Protocol):
     """A model of images and texts: it predicts any classes whose names it is given (zero-shot).
 
     templates: prompts with {} for the name of a class.
+    classes: those to choose among, as a configuration gives them; None: those of the data set.
+    choose_among: annotation column -> published classes to choose among instead, on a data set that has this column and
+                 only such classes.
     """
 
     templates: list[str]
     classes: Any
+    choose_among: dict[str, str]
 
     def naming(self, classes: Sequence[str]) -> Model:
         """This model for these classes."""
@@ -174,16 +176,19 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
 def named(model: Model, data: ImageData) -> tuple[Model, dict[str, str]]:
     """The model with the classes that it chooses among, if it is zero-shot; a column where these are not the data's.
 
-    Classes that the configuration gives stay. Else they are those of the data set; but of a set with levels of
-    difficulty whose classes are some of ImageNet's 1,000, all of these: networks trained on ImageNet choose among them
-    too, and a model that is asked fewer has an easier test. From the stored logits the masked protocol counts the few.
+    Classes that the configuration gives stay. Else they are those of the data set, or published ones that contain them
+    (see `Nameable.choose_among`): networks trained on these choose among all of them, so a model with fewer to choose
+    among has an easier test. From the stored logits the masked protocol counts the few.
     """
     if not isinstance(model, Nameable):
         return model, {}
     if model.classes is not None:
-        return model, {ZERO_SHOT: IMAGENET if model.classes == IMAGENET else "given"}
-    if LEVEL in data.items and set(data.classes) <= set(keys := class_keys(IMAGENET)):
-        return model.naming(keys), {ZERO_SHOT: IMAGENET}
+        return model, {ZERO_SHOT: model.classes if isinstance(model.classes, str) else "given"}
+
+    for column, published in model.choose_among.items():
+        keys = class_keys(published)
+        if column in data.items and set(data.classes) <= set(keys):
+            return model.naming(keys), {ZERO_SHOT: published}
     return model.naming(data.classes), {}
 
 

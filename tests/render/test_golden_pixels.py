@@ -11,7 +11,7 @@ import pytest
 
 from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, VERSION, render, scene_of
 from fca.render.levels import band
-from fca.types import LEVELS
+from fca.render.scene import LEVELS
 
 STORED = Path(__file__).with_name("golden_pixels.json")
 KEYS = [(attribute, "hard") for attribute in (*ATTRIBUTES, BACKGROUND)] + [("size", "easy")]

@@ -12,7 +12,8 @@ from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, render, scene_of
 from fca.render.draw import draw
 from fca.render.levels import band, extent, luminance
 from fca.render.march import march
-from fca.types import LEVELS, FcaError
+from fca.render.scene import LEVELS
+from fca.types import FcaError
 
 pytestmark = pytest.mark.slow  # many pictures are drawn
 

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from fca.store import Store
-from fca.studies.answers import shifted_responses
 from fca.studies.irt.class_robustness import ClassRobustness, shown_classes
 from fca.studies.irt.fits import fitted
+from fca.studies.irt.fittable import shifted_responses
 from fca.types import FcaError
 from tests.support.lab import KEYS, Lab, images
 from tests.support.shifted_lab import FOG, GLOW, shifted

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from fca.metric import Metric
 from fca.store import Store
 from fca.studies.recommend.evidence import Program, evidence
-from fca.studies.recommend.metric import Metric
 from fca.studies.recommend.more_images import MORE_IMAGES, curve_row, measured_curve, more_images
 from fca.studies.recommend.more_images_figure import more_images_statements
 from fca.studies.recommend.recommendation import Recommendation

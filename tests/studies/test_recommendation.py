@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fca.metric import Metric
 from fca.stats.comparison import paired_interval
 from fca.store import Store
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS
@@ -13,7 +14,6 @@ from fca.studies.recommend.choice import BEST, CHOSEN, FASTER, GUESS, OPEN, REFU
 from fca.studies.recommend.evidence import Program, evidence
 from fca.studies.recommend.expected import known_jobs
 from fca.studies.recommend.figures import front_figure
-from fca.studies.recommend.metric import Metric
 from fca.studies.recommend.recommendation import Recommendation
 from fca.types import FcaError
 from tests.support.lab import Lab

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pandas as pd
 
+from fca.stats.adaptive.pool import LEVELS
 from fca.store import Store
-from fca.types import LEVELS, ImageData
+from fca.types import ImageData
 from tests.support.lab import Lab
 
 CLASSES = ("wolf", "cat", "yak", "ant")  # the order of labels, not of the alphabet

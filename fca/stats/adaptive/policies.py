@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int, Integer, Shaped
 
 from fca.stats.adaptive.pool import (
     LEVEL_WEIGHTS,
+    LEVELS,
     POINTS,
     TARGETS,
     Codes,
@@ -31,7 +32,7 @@ from fca.stats.adaptive.pool import (
 )
 from fca.stats.irt import ItemBank, score_ability
 from fca.stats.irt.information import information
-from fca.types import LEVELS, FcaError, check_choice
+from fca.types import FcaError, check_choice
 
 Positions = Int[np.ndarray, " asked"]
 Levels = Integer[np.ndarray, " levels"]

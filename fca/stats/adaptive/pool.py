@@ -19,8 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int, Integer, Shaped
 
-from fca.types import LEVELS, FcaError
+from fca.types import FcaError
 
+LEVELS = ("easy", "medium", "hard")
 TARGETS = ("accuracy", "score")
 POINTS = np.array([1, 2, 4])  # for a right response by level
 LEVEL_WEIGHTS = np.stack([np.full(3, 1 / 3), POINTS / POINTS.sum()])  # (targets, levels)

@@ -11,16 +11,17 @@ import pandas as pd
 from jaxtyping import Float
 
 from fca.stats.adaptive import TARGETS
+from fca.stats.adaptive.pool import LEVELS
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
 from fca.studies import table
 from fca.studies.keys import Query
 from fca.studies.predictions import predictions
-from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, has_levels, pool_of
-from fca.studies.rows import by_version, every_row, narrowed, records, require
-from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled
-from fca.types import BEST, LEVELS, Column, Table
+from fca.studies.progressive.levels import ACCURACY, ATTRIBUTE, SCORE, Line, cells, columns_of, has_levels, pool_of
+from fca.studies.rows import OF_MODELS, by_version, every_row, narrowed, records, require, with_needed
+from fca.studies.table import DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled
+from fca.types import BEST, Column, Table
 
 COMMAND = "fca run task=adaptive_test dataset=rendered model=run model.run_id=..."
 
@@ -78,7 +79,7 @@ class AdaptiveTests:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables adaptive_tests (a line a test and target) and adaptive_test_attributes (also by attribute)."""
-        rows = every_row(store, self.query)
+        rows = with_needed(every_row(store, self.query), "adaptive_test", OF_MODELS)
         tests, _ = by_version(store, [narrowed(rows[rows["task"] == "adaptive_test"], self.query)], rows[:0])
         require(tests, "adaptive tests", len(rows), COMMAND)
         full = {_key(row): row for row in records(rows[(rows["task"] == "predict") & (rows["split"] == "test")])}

@@ -17,7 +17,8 @@ from fca.studies.adaptive import adaptive_tests as live
 from fca.studies.adaptive import replay
 from fca.studies.adaptive.adaptive_tests import ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH
 from fca.studies.adaptive.exposure import ABILITY_TAU, ADAPTIVE_EXPOSURE, COMMON, LARGEST, METHOD, NEVER, REPEATS
-from fca.studies.table import ATTRIBUTE, COVERAGE, DATASET, LEVEL, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, SEED, TOP1
+from fca.studies.progressive.levels import ATTRIBUTE, LEVEL
+from fca.studies.table import COVERAGE, DATASET, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, SEED, TOP1
 from fca.types import Column, Table, with_interval
 
 SHOWN = 6  # tests drawn by attribute

@@ -21,6 +21,7 @@ from fca.progress import track
 from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Policy, Pool, Rounds, replay, start_policy
 from fca.stats.adaptive.policies import check_budget
+from fca.stats.adaptive.pool import LEVELS
 from fca.stats.ask import ask_until_done
 from fca.stats.correlation import kendall
 from fca.stats.intervals import LOG, UNKNOWN, jackknife_interval
@@ -32,9 +33,9 @@ from fca.studies.adaptive.exposure import ADAPTIVE_EXPOSURE, FEWEST, METHOD, REP
 from fca.studies.adaptive.pools import Answers, answers_of
 from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import log_not_estimable, priors_noted
-from fca.studies.progressive.levels import PAPER, SESSIONS, LevelProtocol, Line, cells, pool_of
-from fca.studies.table import COVERAGE, DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec, filled
-from fca.types import LEVELS, Column, FcaError, Table, with_interval
+from fca.studies.progressive.levels import LEVEL, PAPER, SESSIONS, LevelProtocol, Line, cells, pool_of
+from fca.studies.table import COVERAGE, DATASET, IMAGE_ID, MODEL, MODELS, TOP1, TableSpec, filled
+from fca.types import Column, FcaError, Table, with_interval
 
 BASE = ("static_k", "session_mean")
 DEFAULT = ("optimal_allocation", "stratified")

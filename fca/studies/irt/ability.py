@@ -13,9 +13,10 @@ from fca.allowed import Allowed
 from fca.stats.irt import ItemBank, score_ability
 from fca.stats.irt.scoring import score_eap
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_responses, shifted_responses
+from fca.studies.answers import Gathered, clean_responses
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
+from fca.studies.irt.fittable import shifted_responses
 from fca.studies.irt.irt import SEVERAL, Irt, calibrated, items, ranked
 from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import bank_priors_noted, log_bank_priors, priors_noted

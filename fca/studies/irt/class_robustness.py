@@ -15,10 +15,11 @@ from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, interval_over
 from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.store import Store
 from fca.studies import table
-from fca.studies.answers import Gathered, shifted_responses, subjects_at_chance
+from fca.studies.answers import Gathered, subjects_at_chance
 from fca.studies.irt.corruption_accuracy import LEVELS, levels_in_words
 from fca.studies.irt.difficulty_segments import ALL_CLASSES, ITEMS, METHOD, NAMES, SEED, SEGMENT, Quartered, quartered
 from fca.studies.irt.fits import IMAGES_OF_CLASS, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
+from fca.studies.irt.fittable import shifted_responses
 from fca.studies.keys import Query
 from fca.studies.not_estimable import priors_noted
 from fca.studies.table import (

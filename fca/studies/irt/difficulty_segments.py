@@ -19,7 +19,7 @@ from fca.stats import segments
 from fca.stats.intervals import wilson
 from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, Codes, PerItem
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_with_subjects, shifted_responses, subjects_at_chance
+from fca.studies.answers import Gathered, subjects_at_chance
 from fca.studies.irt.fits import (
     IMAGES_OF_CLASS,
     PAPER,
@@ -32,6 +32,7 @@ from fca.studies.irt.fits import (
     IrtModel,
     fitted,
 )
+from fca.studies.irt.fittable import clean_with_subjects, shifted_responses
 from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import priors_noted
 from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, MODEL, N_CLASSES, SEVERITY, N, TableSpec

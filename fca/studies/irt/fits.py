@@ -29,7 +29,8 @@ from fca.stats.irt import (
     weakest_link,
 )
 from fca.stats.irt.model import NAMES
-from fca.studies.answers import Gathered, unfit
+from fca.studies.answers import Gathered
+from fca.studies.irt.fittable import unfit
 from fca.studies.not_estimable import log_not_estimable, not_estimable_note
 from fca.studies.responses import Responses
 from fca.studies.table import IMAGES, TOP1

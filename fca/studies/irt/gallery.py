@@ -15,7 +15,7 @@ from fca.report.pictures import ACROSS, pictures
 from fca.stats.irt import IrtFit
 from fca.stats.label_errors import item_top1, modal_wrong
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_with_subjects, subjects_at_chance
+from fca.studies.answers import Gathered, subjects_at_chance
 from fca.studies.irt.fits import (
     DIFFICULTY,
     DISCRIMINATION,
@@ -25,6 +25,7 @@ from fca.studies.irt.fits import (
     IrtModel,
     fitted,
 )
+from fca.studies.irt.fittable import clean_with_subjects
 from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import priors_noted
 from fca.studies.responses import Responses

@@ -23,7 +23,7 @@ from fca.stats.correlation import kendall
 from fca.stats.irt import IrtFit, Scored, excess, fit_items, weakest_link
 from fca.stats.irt.subjects import one_class
 from fca.store import Store
-from fca.studies.answers import Gathered, at_severity, clean_with_subjects, shifted_responses
+from fca.studies.answers import Gathered, at_severity
 from fca.studies.irt import fits
 from fca.studies.irt.fits import (
     ABILITY,
@@ -43,6 +43,7 @@ from fca.studies.irt.fits import (
     HoldOut,
     IrtModel,
 )
+from fca.studies.irt.fittable import clean_with_subjects, shifted_responses
 from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import log_not_estimable
 from fca.studies.responses import Responses

@@ -21,7 +21,7 @@ from fca.stats import label_errors as stats
 from fca.stats.label_errors import RULES
 from fca.store import Store
 from fca.studies import table
-from fca.studies.answers import Gathered, clean_with_subjects, subjects_at_chance
+from fca.studies.answers import Gathered, subjects_at_chance
 from fca.studies.irt import fits
 from fca.studies.irt.fits import (
     DIFFICULTY,
@@ -34,6 +34,7 @@ from fca.studies.irt.fits import (
     Compat,
     IrtModel,
 )
+from fca.studies.irt.fittable import clean_with_subjects
 from fca.studies.keys import Query, ResponseFiles
 from fca.studies.not_estimable import priors_noted
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, RANK, TableSpec

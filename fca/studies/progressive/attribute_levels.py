@@ -10,13 +10,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer
 
+from fca.stats.adaptive.pool import LEVELS
 from fca.stats.chance import guessing, right_at_chance
 from fca.stats.hierarchy import level_rates
 from fca.stats.intervals import ALIKE, interval_over, wilson
 from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
+    ATTRIBUTE,
     BY_LEVEL,
+    LEVEL,
     PAPER,
     SCORE,
     Line,
@@ -30,11 +33,9 @@ from fca.studies.progressive.levels import (
 )
 from fca.studies.table import (
     AT_CHANCE,
-    ATTRIBUTE,
     DATASET,
     DROP,
     LABEL,
-    LEVEL,
     MODEL,
     MODELS,
     N_CLASSES,
@@ -44,7 +45,7 @@ from fca.studies.table import (
     TableSpec,
     filled,
 )
-from fca.types import LEVELS, Column, Table, with_interval
+from fca.types import Column, Table, with_interval
 
 FALLS, RISES, UNCLEAR, NO_SPREAD = "falls", "rises", "undecided", "no interval"
 STEPS = ("easy to medium", "medium to hard")

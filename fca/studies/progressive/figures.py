@@ -14,15 +14,15 @@ from fca.report.small import ALIKE, interval
 from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
 from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
-from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, SCORE, SESSIONS
+from fca.studies.progressive.levels import ACCURACY, ATTRIBUTE, BY_LEVEL, LEVEL, LEVELS, SCORE, SESSIONS
 from fca.studies.progressive.validate_levels import (
     CONFIDENCE,
     CONFIDENCE_LEVELS,
     CONFIDENCE_TRENDS,
     CONTRADICTIONS_SHOWN,
 )
-from fca.studies.table import ATTRIBUTE, DATASET, DROP, LEVEL, MODEL, MODELS, N_TEST, NOTE, VALUE, all_at_chance
-from fca.types import LEVELS, Column, Table, with_interval
+from fca.studies.table import DATASET, DROP, MODEL, MODELS, N_TEST, NOTE, VALUE, all_at_chance
+from fca.types import Column, Table, with_interval
 
 STEP_PX = kinds.SIDE + 40  # from the top of one picture to the next, with two lines of text between
 _SERIES = {

@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Integer
 
 from fca.stats import hierarchy as stats
-from fca.stats.adaptive import LEVEL_WEIGHTS
+from fca.stats.adaptive.pool import LEVEL_WEIGHTS, LEVELS
 from fca.stats.chance import guessing, right_at_chance
 from fca.stats.correlation import resampled_correlation
 from fca.stats.intervals import FISHER_Z, FRACTION, Estimated, interval_over, jackknife_interval, left_out_weights
@@ -47,7 +47,7 @@ from fca.studies.table import (
     TableSpec,
     filled,
 )
-from fca.types import LEVELS, Column, Table, with_interval
+from fca.types import Column, Table, with_interval
 
 Triplets = Integer[np.ndarray, "triplets 3"]
 FEWEST = 4  # models that a correlation over models needs

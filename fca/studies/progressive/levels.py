@@ -16,7 +16,8 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer, Shaped
 from scipy.special import softmax
 
-from fca.stats.adaptive import LEVEL_WEIGHTS, Pool, make_pool
+from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Pool, make_pool
+from fca.stats.adaptive.pool import LEVELS as LEVELS
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.protocols import masked_answers
 from fca.store import Store
@@ -24,14 +25,17 @@ from fca.studies.answers import answering_rows
 from fca.studies.keys import Query
 from fca.studies.predictions import Predictions, predictions
 from fca.studies.rows import records, require
-from fca.studies.table import ATTRIBUTE, IMAGE_ID, LABEL, LEVEL
-from fca.types import BEST, LEVELS, Column, FcaError, with_interval
+from fca.studies.table import ATTRIBUTE as ANY_ATTRIBUTE
+from fca.studies.table import IMAGE_ID, LABEL
+from fca.types import BEST, Column, FcaError, with_interval
 
 log = logging.getLogger(__name__)
 PAPER = "Huang et al. (2025, arXiv 2503.13058)"
 COMMAND = "fca run -m experiment=progressive"
 PROTOCOLS = ("open", "masked")
 
+ATTRIBUTE = ANY_ATTRIBUTE.with_format("", "attribute that makes the image easy or hard")
+LEVEL = Column("level", str, "", "level of difficulty", {level: level for level in LEVELS})
 ACCURACY = Column("accuracy", float, ".1%", "accuracy, (easy + medium + hard) / 3")
 SCORE = Column("score", float, ".1%", "score, (easy + 2 medium + 4 hard) / 7")
 BY_LEVEL = tuple(Column(level, float, ".1%", f"share right of {level} images") for level in LEVELS)

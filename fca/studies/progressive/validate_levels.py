@@ -13,6 +13,7 @@ from scipy.stats import page_trend_test, ttest_1samp
 
 from fca.allowed import Allowed
 from fca.report.pictures import ACROSS, Pictures, pictures
+from fca.stats.adaptive.pool import LEVELS
 from fca.stats.comparison import holm
 from fca.stats.intervals import interval_over
 from fca.store import Store
@@ -20,6 +21,7 @@ from fca.studies.progressive.attribute_levels import FALLS, RISES, UNCLEAR, verd
 from fca.studies.progressive.levels import (
     BY_LEVEL,
     ITEM,
+    LEVEL,
     PAPER,
     SHARE,
     ByLevel,
@@ -34,7 +36,6 @@ from fca.studies.progressive.levels import (
 from fca.studies.table import (
     COLUMN,
     DATASET,
-    LEVEL,
     MODELS,
     P_HOLM,
     PICTURE_KIND,
@@ -47,7 +48,7 @@ from fca.studies.table import (
     TableSpec,
     filled,
 )
-from fca.types import LEVELS, Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, with_interval
 
 BINS = 10  # of confidence
 TREND, UNTESTED = "trend", "not tested"

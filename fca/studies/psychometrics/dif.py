@@ -18,9 +18,10 @@ from fca.stats.irt import ItemBank, score_ability
 from fca.stats.irt.model import Items, Subjects
 from fca.stats.psychometrics.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_with_subjects, unfit
+from fca.studies.answers import Gathered
 from fca.studies.irt import fits
 from fca.studies.irt.fits import DIFFICULTY, ITEM, N_ITEMS
+from fca.studies.irt.fittable import clean_with_subjects, unfit
 from fca.studies.keys import Query, ResponseFiles
 from fca.studies.responses import Responses
 from fca.studies.table import DATASET, LABEL, P_HOLM, P, TableSpec, filled

@@ -12,9 +12,10 @@ from fca.allowed import Seed
 from fca.stats.irt import IrtFit
 from fca.stats.irt.information import empirical_reliability, items_needed, marginal_reliability, total_information
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_with_subjects
+from fca.studies.answers import Gathered
 from fca.studies.irt import fits
 from fca.studies.irt.fits import ABILITY, IRT_MODEL, N_ITEMS, N_SUBJECTS
+from fca.studies.irt.fittable import clean_with_subjects
 from fca.studies.keys import Query, ResponseFiles
 from fca.studies.table import DATASET, TableSpec, filled
 from fca.types import Column, Table

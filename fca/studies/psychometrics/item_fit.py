@@ -16,9 +16,10 @@ from fca.stats.psychometrics.dependence import highest, mean_q3, most_dependent,
 from fca.stats.psychometrics.item_fit import MeanSquares, Misfit, mean_squares, misfit, replicates
 from fca.stats.psychometrics.score_fit import MOST_ITEMS, score_fit
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_with_subjects
+from fca.studies.answers import Gathered
 from fca.studies.irt import fits
 from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, IRT_MODEL, ITEM, N_ITEMS, N_SUBJECTS, SUBJECT
+from fca.studies.irt.fittable import clean_with_subjects
 from fca.studies.keys import Query, ResponseFiles
 from fca.studies.table import DATASET, LABEL, MODEL, SNAPSHOT, TOP1, TableSpec, filled
 from fca.types import Column, Table, with_interval

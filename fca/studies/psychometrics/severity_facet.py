@@ -14,9 +14,10 @@ from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats.psychometrics.facets import FacetFit, fit_facets
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_responses, linked_parts, shifted_responses
+from fca.studies.answers import Gathered, clean_responses
 from fca.studies.irt import fits
 from fca.studies.irt.fits import N_MODELS, N_SUBJECTS
+from fca.studies.irt.fittable import linked_parts, shifted_responses
 from fca.studies.keys import Query, ResponseFiles
 from fca.studies.table import CORRUPTION, DATASET, IMAGES, MODEL, SEVERITIES, SEVERITY, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval

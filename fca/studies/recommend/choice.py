@@ -12,27 +12,27 @@ import pandas as pd
 from jaxtyping import Float
 
 from fca.costs import mean_cost
+from fca.metric import BALANCED, Metric
 from fca.stats.chance import at_chance
 from fca.stats.decision import pareto, probability_within
 from fca.stats.intervals import balanced_accuracy
 from fca.store import columns
-from fca.store.columns import FILE_MB, INPUT_SIZE, PARAMS, PRECISION, TRAIN_S, WEIGHTS
-from fca.studies import table
-from fca.studies.recommend.evidence import (
-    ADAPTATION,
-    FINETUNE,
+from fca.store.columns import (
+    FILE_MB,
     GFLOPS,
+    INPUT_SIZE,
     LATENCY,
     LOAD,
     MEMORY,
-    PROBE,
+    PARAMS,
+    PRECISION,
     SPEED,
-    Candidate,
-    Evidence,
-    Program,
+    TRAIN_S,
+    WEIGHTS,
 )
+from fca.studies import table
+from fca.studies.recommend.evidence import ADAPTATION, FINETUNE, PROBE, Candidate, Evidence, Program
 from fca.studies.recommend.expected import Expectation, KnownJobs
-from fca.studies.recommend.metric import BALANCED, Metric
 from fca.studies.table import AT_CHANCE, CHANCE, MODEL, N_TEST, NCL, RUN_ID, TOP1, TOP1_PREDICTED
 from fca.types import Column, with_interval
 

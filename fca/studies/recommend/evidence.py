@@ -14,21 +14,12 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from fca.data.copies import copies_in_test, pictures_of_copies
+from fca.metric import Metric
 from fca.store import Store, columns
 from fca.store.columns import INPUT_SIZE, JUDGED_IMAGES, LEFT_OUT_LOGITS
 from fca.studies.predictions import Predictions, predictions
-from fca.studies.recommend.metric import Metric
 from fca.studies.rows import every_row, narrowed, records, without_diverged
-from fca.types import Column
 
-LATENCY = Column("latency_ms", float, ".2f", "time for one image, milliseconds (median over rounds)")
-SPEED = Column("batch_images_per_s", float, ",.0f", "images a second in batches (median over rounds)")
-GFLOPS = Column("gflops", float, ".2f", "floating-point operations for one image, in billions; a multiply-add is two")
-MEMORY = Column("memory_mb", float, ",.1f", "weights and intermediate results of one image, MB")
-LOAD = Column("load", float, ".2f", "processes that compute or wait to, a core, in the minute before: 0 is idle")
-OTHERS = Column(
-    "others_cpu", float, ".0%", "share of the machine's processor time that other processes used while it was measured"
-)
 ADAPTATION = columns.ADAPTATION.with_choices(
     {"scratch": "from scratch", "finetune": "fine-tuned", "probe": "linear probe"}, filters=True
 )

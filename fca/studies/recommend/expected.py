@@ -14,6 +14,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from fca.csv_table import read_table, with_types
+from fca.metric import Metric
 from fca.stats.candidate_accuracy import (
     Candidates,
     Hyperparameters,
@@ -23,7 +24,6 @@ from fca.stats.candidate_accuracy import (
     records_of,
 )
 from fca.studies.recommend.evidence import Evidence, Program
-from fca.studies.recommend.metric import Metric
 
 # Both are made by experiments/recommend/regret.py, whose README has the jobs.
 MEASURED = Path(__file__).with_name("measured.csv")

@@ -9,9 +9,10 @@ import altair as alt
 import pandas as pd
 
 from fca.costs import amount
+from fca.metric import BALANCED
 from fca.report import kinds, small, style
 from fca.report.finding import Finding, Statement
-from fca.store.columns import FILE_MB, PRECISION
+from fca.store.columns import FILE_MB, LATENCY, PRECISION
 from fca.studies.recommend import images
 from fca.studies.recommend.choice import (
     BALANCED_TOP1,
@@ -32,7 +33,6 @@ from fca.studies.recommend.choice import (
     VERDICT,
     WITHIN,
 )
-from fca.studies.recommend.evidence import LATENCY
 from fca.studies.recommend.finetuning import FINETUNING
 from fca.studies.recommend.finetuning_figure import finetuning_figure, finetuning_statements
 from fca.studies.recommend.images import (
@@ -43,7 +43,6 @@ from fca.studies.recommend.images import (
     PREDICTED_CLASS,
     RELABEL,
 )
-from fca.studies.recommend.metric import BALANCED
 from fca.studies.recommend.more_images import MORE_IMAGES
 from fca.studies.recommend.more_images_figure import more_images_figure, more_images_statements
 from fca.studies.recommend.recommendation import ANSWER, NEXT, REASON, RECOMMENDATION, STEP

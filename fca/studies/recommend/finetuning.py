@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fca.metric import ACCURACY, Metric
 from fca.stats.comparison import paired_interval
 from fca.store.columns import TRAIN_S
 from fca.studies.recommend.choice import CANDIDATE, EPOCHS, GAIN
 from fca.studies.recommend.evidence import FINETUNE, PROBE, Candidate, Evidence
-from fca.studies.recommend.metric import ACCURACY, Metric
 from fca.studies.table import DATASET, N_TEST, RUN_ID, TableSpec
 from fca.types import Column, with_interval
 

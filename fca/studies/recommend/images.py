@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
+from fca.metric import Metric
 from fca.report.pictures import ACROSS, pictures
 from fca.stats.chance import guessing, right_at_chance
 from fca.stats.features import temperature
 from fca.stats.label_errors import confident_learning
 from fca.store.columns import N_TRAIN, N_VAL
 from fca.studies.recommend.evidence import PROBE, Evidence, LeftOut
-from fca.studies.recommend.metric import Metric
 from fca.studies.table import COLUMN, DATASET, IMAGE_ID, LABEL, N_TEST, ROW, SPLIT, THUMBNAIL, TableSpec
 from fca.types import Column
 

@@ -7,10 +7,10 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from fca.metric import BALANCED
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.studies.recommend.choice import METRIC
-from fca.studies.recommend.metric import BALANCED
 from fca.studies.recommend.more_images import (
     A_CLASS,
     ACCURACY,

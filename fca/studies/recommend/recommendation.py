@@ -11,8 +11,21 @@ import pandas as pd
 
 from fca.allowed import Allowed
 from fca.costs import Costs, costs_of, read_costs
+from fca.metric import ACCURACY, BALANCED, BY_COST, Metric
 from fca.store import Store
-from fca.store.columns import FILE_MB, INPUT_SIZE, PARAMS, PRECISION, TRAIN_S, WEIGHTS
+from fca.store.columns import (
+    FILE_MB,
+    GFLOPS,
+    INPUT_SIZE,
+    LATENCY,
+    LOAD,
+    MEMORY,
+    PARAMS,
+    PRECISION,
+    SPEED,
+    TRAIN_S,
+    WEIGHTS,
+)
 from fca.studies.keys import Query
 from fca.studies.recommend.choice import (
     BALANCED_TOP1,
@@ -40,22 +53,10 @@ from fca.studies.recommend.choice import (
     Limits,
     Weighed,
 )
-from fca.studies.recommend.evidence import (
-    ADAPTATION,
-    COMMAND,
-    GFLOPS,
-    LATENCY,
-    LOAD,
-    MEMORY,
-    SPEED,
-    Evidence,
-    evidence,
-    job_names,
-)
+from fca.studies.recommend.evidence import ADAPTATION, COMMAND, Evidence, evidence, job_names
 from fca.studies.recommend.expected import KnownJobs, known_jobs
 from fca.studies.recommend.finetuning import FINETUNING, finetuning
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, RELABEL, classes, confusions, mislabelled
-from fca.studies.recommend.metric import ACCURACY, BALANCED, BY_COST, Metric
 from fca.studies.recommend.more_images import MORE_IMAGES, more_images
 from fca.studies.rows import require
 from fca.studies.table import AT_CHANCE, CHANCE, DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSpec, filled

@@ -84,7 +84,7 @@ SKILL_OVER_MEAN = SKILL.with_format(
     "+.2f", "variance that the policy's model explains, cross-validated; 0: as the mean"
 )
 ESTIMATE = Column("estimate", str, "", "estimated from", _ESTIMATES)
-NAMED_ATTRIBUTE, VALUE = ATTRIBUTE.with_format("", "attribute"), Column("value", str, "", "value")
+VALUE = Column("value", str, "", "value")
 OTHER, OTHER_VALUE = Column("other", str, "", "second attribute"), Column("other_value", str, "", "its value")
 BIAS = Column("bias", float, "+.1%", "difference from the mean of all subdomains")
 FRESH, FRESH_OUTSIDE = (Column(f"fresh{of}", float, ".1%", f"accuracy of fresh images{of}") for of in ("", "_outside"))
@@ -106,8 +106,8 @@ _FOUND = (*with_interval(ACCEPTANCE), ACCURACY, *_LOW, *with_interval(CLEAN_ACCU
 _RUN = (*_OF, SUBJECT, MODEL, *_NAMES, SEED, N_VISITED, N_SUBDOMAINS, N_DRAWN, *_FOUND, *_COSTS)
 _INSIDE = (N_VISITED, N_SUBDOMAINS, ACCURACY, Column("outside", float, ".1%", "accuracy outside all rules"))
 _RULE = (*_OF, SUBJECT, RULE, *_INSIDE, *with_interval(FRESH), *with_interval(FRESH_OUTSIDE), FRESH_IMAGES, CONFIRMED)
-_VALUES = (*_OF, ESTIMATE, NAMED_ATTRIBUTE, VALUE, *with_interval(ACCURACY), N_VISITED, BIAS)
-_PAIRS = (*_OF, ESTIMATE, NAMED_ATTRIBUTE, OTHER, VALUE, OTHER_VALUE, *with_interval(ACCURACY), N_VISITED, BIAS)
+_VALUES = (*_OF, ESTIMATE, ATTRIBUTE, VALUE, *with_interval(ACCURACY), N_VISITED, BIAS)
+_PAIRS = (*_OF, ESTIMATE, ATTRIBUTE, OTHER, VALUE, OTHER_VALUE, *with_interval(ACCURACY), N_VISITED, BIAS)
 _CAUSE = (
     *_OF,
     CONDITIONS,
@@ -201,12 +201,11 @@ class FailureSearch:
         """By value and by pair, of all visited subdomains; if that is all, also of a part, and by this part's model."""
         full = value_means(one.domain, *one.visits), pair_means(one.domain, *one.visits)
         pair = (
-            self.pair
-            or full[1].sort_values("effect", ascending=False)[[NAMED_ATTRIBUTE, OTHER]].head(1).to_numpy().ravel()
+            self.pair or full[1].sort_values("effect", ascending=False)[[ATTRIBUTE, OTHER]].head(1).to_numpy().ravel()
         )
         for name in pair:
             check_choice("analysis.pair", name, one.domain.attributes, "take two of these, or narrow query=...")
-        chosen = full[1][[NAMED_ATTRIBUTE, OTHER]].isin(pair).all(axis=1)
+        chosen = full[1][[ATTRIBUTE, OTHER]].isin(pair).all(axis=1)
         found: tuple[list[Any], list[Any]] = ([], [])
         for name, frames in self._estimates(one, full):
             for lines, of, every, kept in zip(found, frames, full, (slice(None), chosen), strict=True):

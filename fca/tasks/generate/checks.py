@@ -20,13 +20,14 @@ from fca.allowed import Allowed
 from fca.data.duplicates import exact_pairs, near_pairs, signature
 from fca.data.files import decode, in_order
 from fca.progress import track
+from fca.render import LEVELS
 from fca.store.journal import Line
 from fca.tasks.generate import with_descriptions
 from fca.tasks.generate.folder import SCORES, Folder, checked, latest
 from fca.tasks.generate.plan import SUBLEVELS, TURNS, Plan
 from fca.tasks.predict import Nameable
 from fca.tasks.reading import name_of, reading, reads
-from fca.types import LEVELS, Classifier, FcaError, Model, check_choice
+from fca.types import Classifier, FcaError, Model, check_choice
 
 READ = 256  # images that are read before their scores are kept
 Rejected = dict[str, list[str]]

@@ -18,9 +18,10 @@ from PIL import Image
 from fca.csv_table import csv_text
 from fca.data.manifest import MANIFEST, STRUCK, Word, word_of
 from fca.generation import Drawn, Generator, Request
+from fca.render import LEVELS
 from fca.store.files import write_text, write_whole
 from fca.store.journal import Journal, Line
-from fca.types import LEVELS, FcaError
+from fca.types import FcaError
 
 REVIEW = "review.html"
 MADE_FIRST = {".lock", "plan.yaml", "images", "masks"}  # before the journal has its first line

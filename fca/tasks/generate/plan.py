@@ -13,8 +13,9 @@ import yaml
 
 from fca.allowed import Allowed, check_values, fits, plain_name
 from fca.generation import Request
+from fca.render import LEVELS
 from fca.store.files import DamagedFile, read_yaml
-from fca.types import LEVELS, FcaError, check_choice
+from fca.types import FcaError, check_choice
 
 SUBLEVELS = 9  # three a level, easy to hard
 TURNS = 3  # sublevels of a level, taken in turn

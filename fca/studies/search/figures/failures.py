@@ -14,6 +14,7 @@ from fca.report.finding import Statement
 from fca.report.small import interval
 from fca.studies.search import failures as of
 from fca.studies.search.columns import ACCURACY, N_SUBDOMAINS, N_VISITED, SUBJECT
+from fca.studies.table import ATTRIBUTE
 from fca.types import Column, Table, with_interval
 
 _KINDS = {"search": "in the search", "fresh": "on fresh images", "fresh_outside": "on fresh images outside all rules"}
@@ -29,7 +30,7 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#e79a5b", "#7fc9a8")  # a partial 
 def values_figure(values: Table) -> alt.FacetChart:
     """Mean accuracy of every attribute value, a panel a search; a complete one beside its parts."""
     frame = values.frame.assign(panel=style.panels(values.frame, of.SEARCH))
-    frame["named"] = frame[of.NAMED_ATTRIBUTE] + ": " + frame[of.VALUE].astype(str)
+    frame["named"] = frame[ATTRIBUTE] + ": " + frame[of.VALUE].astype(str)
     along = kinds.category(alt.Y, "named", frame["named"].drop_duplicates().tolist(), bands=True)
     several = style.differs(frame[of.ESTIMATE])
     coloured = kinds.hue(of.ESTIMATE, frame, _COLOURS, legend=several, columns=1)
@@ -48,7 +49,7 @@ def values_figure(values: Table) -> alt.FacetChart:
 def pairs_figure(pairs: Table) -> alt.FacetChart:
     """Heat maps of two attributes, a panel a search and estimate."""
     frame = pairs.frame.assign(estimated=pairs.frame[of.ESTIMATE].map(dict(of.ESTIMATE.choices)))
-    names = frame[of.NAMED_ATTRIBUTE] + " and " + frame[of.OTHER]
+    names = frame[ATTRIBUTE] + " and " + frame[of.OTHER]
     frame["panel"] = style.panels(frame, of.SEARCH) + "\n" + names + ": " + frame["estimated"]
     x = alt.X(f"{of.OTHER_VALUE}:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30))
     chart = kinds.heat_map(ACCURACY, x, style.names_axis(of.VALUE, None), pairs.columns, (0.0, 1.0))
@@ -160,7 +161,7 @@ def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
-    named = values.assign(**{VALUE_NAME: values[of.NAMED_ATTRIBUTE] + ": " + values[of.VALUE]})
+    named = values.assign(**{VALUE_NAME: values[ATTRIBUTE] + ": " + values[of.VALUE]})
     ordered = named.sort_values(ACCURACY, kind="stable")
     accuracy = interval(ordered.iloc[0].to_dict(), MEAN)
     lowest = small.best_of(ordered, MEAN, largest=False)[VALUE_NAME].tolist()
@@ -176,10 +177,10 @@ def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
 def _partial_bias(policy: str, partial_search: pd.DataFrame, of_model: pd.DataFrame) -> str:
     """The largest error of the means of a partial search, and that of the model of its policy."""
     worst = partial_search.sort_values(of.BIAS, key=abs).iloc[-1]
-    n_subdomains = partial_search.groupby(of.NAMED_ATTRIBUTE)[N_VISITED].sum().max()
+    n_subdomains = partial_search.groupby(ATTRIBUTE)[N_VISITED].sum().max()
     error = f"{100 * abs(worst[of.BIAS]):.0f} points too {'low' if worst[of.BIAS] < 0 else 'high'}"
     model_error = f"{100 * of_model[of.BIAS].abs().max():.0f} points"
-    value = f"{worst[of.NAMED_ATTRIBUTE]}: {worst[of.VALUE]}"
+    value = f"{worst[ATTRIBUTE]}: {worst[of.VALUE]}"
     estimate = f"a search of {n_subdomains:,} subdomains by {policy} puts {value} {error}"
     return f"{estimate}; its model, averaged over all subdomains, is off by at most {model_error}"
 
