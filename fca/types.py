@@ -473,7 +473,7 @@ class Analysis(Protocol):
     """A configured analysis: a store -> its tables. Its findings stand beside it (`fca.report.finding`)."""
 
     tables: ClassVar[tuple[Any, ...]]
-    """The declarations of its tables (`fca.studies.table.TableSpec`)."""
+    """The declarations of its tables (`fca.tables.table.TableSpec`)."""
 
     def __call__(self, store: Any) -> Iterable[Table]:
         """The tables. Raises FcaError where the store has no rows for them."""

@@ -18,13 +18,13 @@ from pathlib import Path
 import le_coz as paper
 import pandas as pd
 
-from fca.generation.domain import EvaluationDomain
 from fca.report.finding import findings_of, sentences
 from fca.report.page import Page, Section, write_page
 from fca.report.style import NothingToDraw, spec
-from fca.stats.search import make_policy
 from fca.store import Store
+from fca.studies.generate.domain import EvaluationDomain
 from fca.studies.search.benchmark import SearchBenchmark
+from fca.studies.search.stats import make_policy
 from fca.types import Column, FcaError, Table
 
 STATED = (

@@ -29,11 +29,11 @@ from scipy.stats import rankdata
 from scipy.stats import t as student
 
 from fca.stats.intervals import FRACTION, RESAMPLES, cluster_draws
-from fca.stats.search import Domain
-from fca.stats.search import counts as counts_of_search
-from fca.stats.search.counts import CONFIRMING, PERMUTED, alike_tables, p_lower, share_with_interval
-from fca.stats.search.explain import SUPPORT, _rules, find_rules, members
-from fca.stats.search.replay import replay
+from fca.studies.search.stats import Domain
+from fca.studies.search.stats import counts as counts_of_search
+from fca.studies.search.stats.counts import CONFIRMING, PERMUTED, alike_tables, p_lower, share_with_interval
+from fca.studies.search.stats.explain import SUPPORT, _rules, find_rules, members
+from fca.studies.search.stats.replay import replay
 
 DOMAIN = Domain(
     {"weather": ["sun", "rain", "snow"], "time": ["day", "night"], "place": list("abcd"), "color": list("rgbw")},

@@ -19,9 +19,9 @@ from unittest import mock
 import numpy as np
 from figure4 import dog
 
-from fca.stats.search import Domain, make_policy
-from fca.stats.search.models import PairwiseGP
-from fca.stats.search.replay import SPREADS, Simulated, coverage, replay, simulated, visits_until, worst
+from fca.studies.search.stats import Domain, make_policy
+from fca.studies.search.stats.models import PairwiseGP
+from fca.studies.search.stats.replay import SPREADS, Simulated, coverage, replay, simulated, visits_until, worst
 
 OWN, VALUES, PAIRS = SPREADS["structured"]
 

@@ -10,11 +10,11 @@ from arena_paper import DATASETS, DCN, MODELS
 from arena_tables import MEANS, NOTE, PAPER_DATASET, PAPER_MODEL, RANK, REGRET, RHO, SCOPES, TOP1_PAPER, WHOSE
 
 from fca.report import kinds, style
-from fca.studies import table as columns
 from fca.studies.few_class.accuracy import SPREAD
 from fca.studies.few_class.correlation import COEFFICIENT, N_SUBSETS, PREDICTOR, SCOPE, TARGET
 from fca.studies.few_class.subset_accuracy import SUBSET_SEEDS
-from fca.studies.table import DATASET, ENCODER, MODEL, NCL, PROTOCOL, TOP1
+from fca.tables import table as columns
+from fca.tables.table import DATASET, ENCODER, MODEL, NCL, PROTOCOL, TOP1
 from fca.types import Column, Table, with_interval
 
 MEAN = Column("mean", float, ".2%", TOP1.meaning)  # its "interval" is one standard deviation between subsets

@@ -20,13 +20,13 @@ from fca.stats.correlation import correlation, correlation_interval
 from fca.stats.intervals import mean_with_interval
 from fca.store import Store
 from fca.store.query import kept
-from fca.studies import table as columns
 from fca.studies.few_class import correlation as similarity
 from fca.studies.few_class.accuracy import SPREAD, FewClass, accuracy, dcn, per_subset
 from fca.studies.few_class.findings import FINDING, FINDING_VALUE, MEASURES, measures
 from fca.studies.few_class.subset_accuracy import SUBSET_SEEDS
-from fca.studies.rows import records
-from fca.studies.table import DATASET, ENCODER, MEASURE, MODEL, NCL, PROTOCOL, TOP1, TableSpec
+from fca.tables import table as columns
+from fca.tables.rows import records
+from fca.tables.table import DATASET, ENCODER, MEASURE, MODEL, NCL, PROTOCOL, TOP1, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
 AXES = ("fingerprint", "adaptation", "sampler", "compat")  # sub-models that differ in these are studies of their own

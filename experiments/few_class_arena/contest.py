@@ -20,9 +20,9 @@ from fca.stats.protocols import grouped_top1
 from fca.store import Store
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.subset_accuracy import accuracy_points, subsets_of
-from fca.studies.predictions import predictions
-from fca.studies.rows import records, select
 from fca.subset import Groups, read_groups
+from fca.tables.predictions import predictions
+from fca.tables.rows import records, select
 
 GROUPS = Path(__file__).with_name("cifar10_groups.csv")
 SUBSET = ["model", "ncl", "subset_seed"]

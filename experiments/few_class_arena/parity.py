@@ -29,7 +29,7 @@ from fca.report.style import NothingToDraw, spec
 from fca.stats.intervals import interval_over
 from fca.store import Store
 from fca.studies.few_class.figures.similarity import scatter_figure
-from fca.studies.rows import records
+from fca.tables.rows import records
 from fca.types import FcaError, Table
 
 OVER_SEEDS = {"intervals": f"95 %, {interval_over('subset seeds')}", "spread": "standard deviation between subsets"}

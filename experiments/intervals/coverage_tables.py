@@ -24,7 +24,6 @@ from scipy.stats import t as student
 
 from fca.stats.comparison import rank_stability
 from fca.stats.correlation import correlation_interval, kendall
-from fca.stats.hierarchy import score_from_rates, score_of_rates
 from fca.stats.intervals import (
     FRACTION,
     LOG,
@@ -34,10 +33,11 @@ from fca.stats.intervals import (
     mean_with_interval,
     median_with_interval,
 )
-from fca.stats.prediction import HeldOut, judge
-from fca.stats.reliance import class_means, relative_foreground_sensitivity
-from fca.stats.search.explain import agreement
-from fca.stats.segments import class_robustness
+from fca.studies.few_class.stats.prediction import HeldOut, judge
+from fca.studies.irt.stats.segments import class_robustness
+from fca.studies.progressive.stats.hierarchy import score_from_rates, score_of_rates
+from fca.studies.reliance.stats.reliance import class_means, relative_foreground_sensitivity
+from fca.studies.search.stats.explain import agreement
 
 DRAWS = (3, 5, 8, 10, 20, 50)
 LARGE = 400_000  # draws that stand for the population, where its value has no formula
@@ -319,7 +319,7 @@ def _gains(rng: np.random.Generator, seeds: int, r: float):
 
 
 def _left_out(regressors: np.ndarray, accuracy: np.ndarray, fold: np.ndarray) -> HeldOut:
-    """As fca.stats.prediction.held_out predicts, without its prediction intervals, which take most of the time."""
+    """Predictions of fca.studies.few_class.stats.prediction.held_out, without its intervals, which take longest."""
     predicted = np.empty(len(accuracy))
     for k in np.unique(fold):
         weights = np.linalg.lstsq(regressors[fold != k], accuracy[fold != k])[0]

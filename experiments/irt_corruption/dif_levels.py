@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import chi2
 
-from fca.stats.irt import fit_irt
-from fca.stats.psychometrics.dif import logistic_dif
+from fca.studies.irt.stats import fit_irt
+from fca.studies.psychometrics.stats.dif import logistic_dif
 
 ITEMS, MOVED = 200, 40
 KINDS = {"none": (0.0, 1.0), "uniform, 1 logit": (1.0, 1.0), "non-uniform, twice the slope": (0.0, 2.0)}

@@ -17,12 +17,12 @@ of it that the prior leaves, by both of which fca warns.
 import numpy as np
 from scipy.special import expit
 
-from fca.stats.irt import fit_irt, parts_of, weakest_link
-from fca.stats.irt.fit import as_fit
-from fca.stats.irt.likelihood import first_state, prepare
-from fca.stats.irt.model import MODELS, IrtFit
-from fca.stats.irt.solve import SPREAD_FLOOR, find_best_mode
-from fca.stats.psychometrics.item_fit import mean_squares
+from fca.studies.irt.stats import fit_irt, parts_of, weakest_link
+from fca.studies.irt.stats.fit import as_fit
+from fca.studies.irt.stats.likelihood import first_state, prepare
+from fca.studies.irt.stats.model import MODELS, IrtFit
+from fca.studies.irt.stats.solve import SPREAD_FLOOR, find_best_mode
+from fca.studies.psychometrics.stats.item_fit import mean_squares
 from fca.types import FcaError
 
 SIZES = [(4, 4), (5, 10), (2, 100), (3, 100), (4, 100), (20, 40)]

@@ -12,7 +12,7 @@ from fca.studies.irt.class_robustness import CLASS_RANK, DIRECTION, INSTABILITY
 from fca.studies.irt.difficulty_segments import ITEMS, QUARTER, RIGHT, SEGMENT, SHARE_RIGHT
 from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
 from fca.studies.irt.irt import TAU
-from fca.studies.table import CORRUPTION, LABEL, SEVERITY
+from fca.tables.table import CORRUPTION, LABEL, SEVERITY
 from fca.types import Column, with_interval
 
 WORDS = {word: word for word in (*VERDICTS, "neither", "not in table 1")}

@@ -24,8 +24,8 @@ from scipy.special import expit
 from scipy.stats import spearmanr
 
 from fca.stats.intervals import FEWEST_DRAWS, mean_with_interval
-from fca.stats.irt import MODELS, HeldOut, fit_irt, held_out_fit
-from fca.studies.responses import read_responses
+from fca.studies.irt.stats import MODELS, HeldOut, fit_irt, held_out_fit
+from fca.tables.responses import read_responses
 
 SEEDS = {"cells": range(5), "subjects": range(2)}
 ITEMS = 10_000  # of a file, at most, drawn by seed 0

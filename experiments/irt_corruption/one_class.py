@@ -11,7 +11,7 @@ the others fitted alone.
 import numpy as np
 from scipy.stats import kendalltau
 
-from fca.stats.irt import fit_irt
+from fca.studies.irt.stats import fit_irt
 
 DESIGNS = {"yes-no, 62 % yes": (1600, [0.62, 0.38]), "ten equal classes": (3000, [0.1] * 10)}  # items, class shares
 

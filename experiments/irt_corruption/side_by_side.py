@@ -32,7 +32,7 @@ from fca.studies.irt.class_robustness import ClassRobustness
 from fca.studies.irt.difficulty_segments import DifficultySegments
 from fca.studies.irt.irt import Irt, Reliability
 from fca.studies.irt.label_errors import LabelErrors, read_verdicts
-from fca.studies.rows import every_row
+from fca.tables.rows import every_row
 from fca.types import FcaError, Table
 
 COLUMN = ["item", "error"]  # of the file of verdicts

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import expit
 
-from fca.stats.irt import IrtFit, Link, fit_irt, parts_of, weakest_link
+from fca.studies.irt.stats import IrtFit, Link, fit_irt, parts_of, weakest_link
 
 SEEDS = {"1pl": (1, 2, 3), "2pl": (4,)}
 SETS = {"1pl": 40, "2pl": 20}

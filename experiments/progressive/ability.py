@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fca.stats.adaptive import FisherCat, make_pool, run_policy
-from fca.stats.adaptive.policies import ability_of
-from fca.stats.irt import fit_irt, score_ability
+from fca.studies.adaptive.stats import FisherCat, make_pool, run_policy
+from fca.studies.adaptive.stats.policies import ability_of
+from fca.studies.irt.stats import fit_irt, score_ability
 
 SETTINGS = ((1, 1), (16, 1), (64, 1), (256, 1), (16, 5), (64, 5))  # batch, randomesque
 

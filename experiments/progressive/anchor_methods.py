@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from banks import cifar, imagenet, made
 
-from fca.stats.adaptive import anchors
-from fca.stats.adaptive.anchors import METHODS
+from fca.studies.adaptive.stats import anchors
+from fca.studies.adaptive.stats.anchors import METHODS
 
 ITEMS, K = 5000, 100
 

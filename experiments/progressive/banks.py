@@ -29,10 +29,10 @@ from interval_coverage import PLANTED, even, planted
 from joblib import Parallel, delayed
 from scipy import special
 
-from fca.stats.adaptive import estimate, make_pool, run_policy, start_policy
-from fca.stats.adaptive.estimators import regressed, sample_weights
-from fca.stats.adaptive.policies import chances
-from fca.stats.irt import ItemBank, fit_irt
+from fca.studies.adaptive.stats import estimate, make_pool, run_policy, start_policy
+from fca.studies.adaptive.stats.estimators import regressed, sample_weights
+from fca.studies.adaptive.stats.policies import chances
+from fca.studies.irt.stats import ItemBank, fit_irt
 
 ITEMS, TESTED = 10_000, 20
 NUMBERS = (100, 300, 1000, 4000)

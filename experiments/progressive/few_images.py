@@ -13,8 +13,8 @@ import argparse
 import numpy as np
 from scipy.special import expit
 
-from fca.stats.adaptive import estimate, make_pool, run_policy, start_policy
-from fca.stats.irt import ItemBank
+from fca.studies.adaptive.stats import estimate, make_pool, run_policy, start_policy
+from fca.studies.irt.stats import ItemBank
 
 ITEMS, SLOPE = 500, 1.5
 ABILITIES = (0.0, 2.7, 4.6)

@@ -29,9 +29,9 @@ from joblib import Parallel, delayed
 from replay import design
 from scipy import special  # not expit itself, which a worker would look for in this script
 
-from fca.stats.adaptive import estimate, make_pool, run_policy, start_policy
-from fca.stats.irt import fit_irt
 from fca.store import Store
+from fca.studies.adaptive.stats import estimate, make_pool, run_policy, start_policy
+from fca.studies.irt.stats import fit_irt
 from fca.studies.progressive.levels import pool_of, responses_by_level
 from fca.types import FcaError
 

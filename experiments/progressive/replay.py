@@ -26,11 +26,11 @@ import numpy as np
 import pandas as pd
 from table1 import print_table1
 
-from fca.stats.adaptive import NeymanIrt, OptimalAllocation, make_pool, replay
-from fca.stats.adaptive.policies import LEAST_VARIANCE
-from fca.stats.adaptive.pool import capped_inclusion
 from fca.stats.intervals import LOG, jackknife_interval
-from fca.stats.irt import fit_irt, score_ability
+from fca.studies.adaptive.stats import NeymanIrt, OptimalAllocation, make_pool, replay
+from fca.studies.adaptive.stats.policies import LEAST_VARIANCE
+from fca.studies.irt.stats import fit_irt, score_ability
+from fca.studies.progressive.stats.pool import capped_inclusion
 
 DROPPED = ("fv_4k", "fv_16k")  # Fisher vectors, at chance on other test sets of the same images
 CALIBRATION, TESTED, GROUPS = 45, 20, 10

@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from fca.stats.hierarchy import matched_score, score_from_rates
+from fca.studies.progressive.stats.hierarchy import matched_score, score_from_rates
 
 DESIGNS = {  # standard deviations of class, session and object effects, in logits
     "answers independent, all sessions alike": (0.0, 0.0, 0.0),

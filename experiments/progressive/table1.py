@@ -18,8 +18,8 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit
 from scipy.stats import binom
 
-from fca.stats.adaptive import MAPPING_L, MAPPING_Q, GreTwoStage, replay
-from fca.stats.adaptive.pool import LEVELS
+from fca.studies.adaptive.stats import MAPPING_L, MAPPING_Q, GreTwoStage, replay
+from fca.studies.progressive.stats.pool import LEVELS
 
 BAR = 0.25
 GROUPS = 10

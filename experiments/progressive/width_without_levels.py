@@ -18,9 +18,9 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import hypergeom
 
-from fca.stats.adaptive import estimate, make_pool, run_policy, start_policy
-from fca.stats.adaptive.simple import exact_interval
-from fca.stats.irt import fit_irt
+from fca.studies.adaptive.stats import estimate, make_pool, run_policy, start_policy
+from fca.studies.adaptive.stats.simple import exact_interval
+from fca.studies.irt.stats import fit_irt
 
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99)
 WIDTHS = (0.02, 0.04, 0.06, 0.1, 0.2)

@@ -21,8 +21,8 @@ from regret import NCLS, sides
 from fca.progress import track
 from fca.stats.features import fit_probe
 from fca.stats.intervals import FRACTION, mean_with_interval
-from fca.stats.learning_curve import DRAWS, Forecast, Job, Measured, fit, forecast
-from fca.stats.nested_subsets import measure
+from fca.studies.recommend.stats.learning_curve import DRAWS, Forecast, Job, Measured, fit, forecast
+from fca.studies.recommend.stats.nested_subsets import measure
 
 SEEDS, TEST_SHARE, TEST_A_CLASS, VAL_SHARE, FEWEST_TEST = 8, 0.3, 60, 0.2, 20
 PROGRAMS, OTHERS = 12, 1  # of a job: those that the chosen one is the best of, and those whose curve is measured too

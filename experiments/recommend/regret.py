@@ -30,14 +30,14 @@ from PIL import Image
 
 from fca.cli.application import CONF
 from fca.cli.configure import load_data, load_model
-from fca.cli.recommend_networks import smaller_sizes, weight_files
 from fca.data.splits import fixed_draw
 from fca.models.programs import Session, encoder_program, only_output, quantised
 from fca.progress import track
-from fca.stats.candidate_accuracy import Candidates, Hyperparameters, fit, prior, records_of
 from fca.stats.decision import probability_within
 from fca.stats.features import fit_probe
 from fca.stats.intervals import mean_with_interval, wilson
+from fca.studies.recommend.networks import smaller_sizes, weight_files
+from fca.studies.recommend.stats.candidate_accuracy import Candidates, Hyperparameters, fit, prior, records_of
 from fca.tasks.compile import with_every_depth
 
 DATASETS = {  # keys of the data set; images of each class and split that are kept (null: all); classes that are kept

@@ -14,7 +14,7 @@ import torch
 from harness import machine, options, timed
 from scipy import ndimage
 
-from fca.shifts.ablation import Ablations, Noises, Swap, matched_regions, tiles
+from fca.studies.reliance.ablation import Ablations, Noises, Swap, matched_regions, tiles
 from fca.tasks.at_input import AtInput
 from fca.training.devices import device_of
 from fca.types import generator

@@ -9,8 +9,8 @@ hundreds of times as fast as scoring each pair from its features. The loop is ti
 import numpy as np
 from harness import features_of, machine, options, peak, timed
 
-from fca.stats.difficulty import extreme_subset, pair_simss, random_simss, what_if_added
 from fca.stats.similarity import class_similarity, fca_released, released_draw, similarity_scores, subset_scores
+from fca.studies.few_class.stats.difficulty import extreme_subset, pair_simss, random_simss, what_if_added
 
 
 def main():

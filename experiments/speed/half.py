@@ -17,8 +17,8 @@ from scipy.special import softmax
 
 from fca.stats.protocols import masked_answers
 from fca.store import Store
-from fca.studies.predictions import predictions
-from fca.studies.rows import records
+from fca.tables.predictions import predictions
+from fca.tables.rows import records
 
 SUBSETS = (2, 5, 10, None)  # sizes, of 5 draws each; None = all columns
 

@@ -31,7 +31,7 @@ SHARE, SEED = 0.1, 0  # hidden cells
 
 def fit_ours(responses, model):
     """CPU seconds of a fit (median of three below a million cells), the steps, and (theta, a, b)."""
-    from fca.stats.irt import fit_irt
+    from fca.studies.irt.stats import fit_irt
 
     fits = [timed(fit_irt, responses, model) for _ in range(3 if 1e4 < responses.size < 1e6 else 1)]
     fit = fits[0].result
@@ -40,7 +40,7 @@ def fit_ours(responses, model):
 
 def fit_compat(responses, model):
     """CPU seconds of one fit, the sweeps, and (theta, a, b) of seeds 0 and 1."""
-    from fca.stats.irt.variational import fit_variational
+    from fca.studies.irt.stats.variational import fit_variational
 
     fits = [timed(lambda seed=seed: fit_variational(responses, model, seed=seed)) for seed in (0, 1)]
     seconds = np.mean([one.cpu for one in fits])
@@ -166,7 +166,7 @@ def speed(python, size):
 
 def held_out(python, responses):
     """The same hidden cells for all: 65 models x 5,000 images."""
-    from fca.stats.irt import held_out_fit, hide
+    from fca.studies.irt.stats import held_out_fit, hide
 
     sample = responses[:, np.sort(np.random.default_rng(SEED).choice(responses.shape[1], 5_000, replace=False))]
     ours = held_out_fit(sample, "2pl", SHARE, SEED)

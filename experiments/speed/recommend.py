@@ -19,8 +19,8 @@ from sklearn.linear_model import RidgeClassifierCV
 
 from fca.cli.application import composed
 from fca.cli.configure import component, load_data, load_model
-from fca.cli.recommend import Search
 from fca.store import results
+from fca.studies.recommend.commands.recommend import Search
 
 NETWORKS = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2")
 BATCH = 32

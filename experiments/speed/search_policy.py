@@ -10,7 +10,7 @@ pairs, its 3 hyper-parameters fitted by gradients. Expect under 0.2 s for every 
 import numpy as np
 from harness import machine, options, timed
 
-from fca.stats.search import POLICIES, Domain, make_policy
+from fca.studies.search.stats import POLICIES, Domain, make_policy
 
 SIZES = {"weather": 4, "location": 7, "time": 2, "color": 8, "viewpoint": 3}
 RULES = [{"not": {"weather": 0, "time": 1}}, {"not": {"location": 3, "weather": [1, 2, 3]}}]

@@ -9,8 +9,8 @@ the last hundred, with its share of the 12 minutes that the paper takes to gener
 
 from harness import machine, options, timed
 
-from fca.stats.search import make_policy, replay
 from fca.studies.search.benchmark import SearchBenchmark
+from fca.studies.search.stats import make_policy, replay
 
 POLICIES = ("random", "nwise", "genetic", "bo", "bo_svr", "gp_pairwise")
 GENERATED_S = 12 * 60

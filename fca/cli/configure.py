@@ -22,13 +22,13 @@ from fca.cli.hints import beside, one_at_a_time, similar_first
 from fca.cli.options import option_names
 from fca.data.content import is_known
 from fca.data.splits import as_trained_on, first_images
-from fca.generation import Generator, Writer
-from fca.generation.filters import Filter
-from fca.generation.masks import Segmenter
 from fca.plugins import check_contract, class_of, plugins
 from fca.shifts import Shifts
 from fca.store import Store
 from fca.store.files import DamagedFile, read_yaml
+from fca.studies.generate.filters import Filter
+from fca.studies.generate.protocols import Generator, Writer
+from fca.studies.generate.segmenters import Segmenter
 from fca.subset import draw_subset, full_set, key_of, named_subset, number_of_classes
 from fca.tasks import Setup, Task, Tracker
 from fca.tasks.adaptation.network import Network

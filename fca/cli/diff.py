@@ -102,7 +102,7 @@ def predicted(side: Side) -> Predicted | None:
     None where there are none, as of an embed run.
     """
     from fca.stats.protocols import masked_answers
-    from fca.studies.predictions import predictions
+    from fca.tables.predictions import predictions
 
     row, store = side.row, side.store
     if row["task"] in ("train", "score"):

@@ -25,7 +25,7 @@ from fca.store.columns import (
     TASK,
 )
 from fca.store.filters import as_typed, column_of
-from fca.studies.rows import OF_SIZE, filters_that_agree
+from fca.tables.rows import OF_SIZE, filters_that_agree
 from fca.types import Run
 
 LINES = 20

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from fca.store.columns import FINGERPRINT, NCL, PREDICT_S, RECIPE, TRAIN_S
-from fca.studies.rows import OF_SIZE
+from fca.tables.rows import OF_SIZE
 from fca.types import Run
 
 FEWEST_OF_KIND = 2  # finished, before what others of the kind take is known

@@ -43,7 +43,7 @@ from fca.stats.abstention import (
 from fca.stats.protocols import logit_columns
 from fca.store.columns import ADAPTATION, CLASSES, COMPAT
 from fca.store.files import write_text
-from fca.studies.predictions import predictions
+from fca.tables.predictions import predictions
 from fca.tasks.adaptation import GROUP
 from fca.types import BEST, Classifier, FcaError
 

@@ -41,7 +41,7 @@ from fca.store.columns import DATASET, RUN_ID
 from fca.store.damage import shown
 from fca.store.files import if_whole, read_object, write_json
 from fca.store.filters import Filters, words_of
-from fca.studies.rows import DATA_LEFT_OUT, MixedRows
+from fca.tables.rows import DATA_LEFT_OUT, MixedRows
 from fca.types import Analysis, FcaError, check_choice
 
 MADE_OF = "made_of.json"  # beside a page: what it was made of

@@ -22,7 +22,7 @@ from fca.models.stored import DESCRIPTION, StoredRun, model_from, snapshot_name
 from fca.store import State, Store
 from fca.store.columns import DIVERGED, FINGERPRINT, FLAG, RUN_ID, TASK, Row
 from fca.store.files import read_object
-from fca.studies.rows import records
+from fca.tables.rows import records
 from fca.types import BEST, Classifier, FcaError, Geometry, ImageData, UnreadableImage
 
 TESTED = {"top1", "top1_low", "top1_high", "n_test"}

@@ -22,7 +22,7 @@ DATASET = "dataset"  # a statement is about one value of this column
 
 
 class Declared(Protocol):
-    """The declaration of a table, such as `fca.studies.table.TableSpec`."""
+    """The declaration of a table, such as `fca.tables.table.TableSpec`."""
 
     @property
     def name(self) -> str: ...

@@ -1,7 +1,7 @@
 """How well frozen features of labelled images separate their classes, without training a network.
 
-Every score here is higher where classes are easier, like SimSS (fca.stats.similarity); fca.stats.prediction judges
-them as predictors of accuracy. `fit_probe` is a linear classifier, solved exactly for every penalty at once.
+Every score here is higher where classes are easier, like SimSS (fca.stats.similarity). `fit_probe` is a linear
+classifier, solved exactly for every penalty at once.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
 from fca.store.columns import DEVICE, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, ZERO_SHOT, Row
-from fca.studies.predictions import predictions as stored_predictions
 from fca.subset import Groups, read_groups
+from fca.tables.predictions import predictions as stored_predictions
 from fca.tasks import Setup
 from fca.tasks.checks import check_classes, check_masks, check_subset
 from fca.types import (

@@ -24,7 +24,7 @@ from fca.cli.trained import Trained
 from fca.models.export import answers_of, exported
 from fca.stats.abstention import Abstention, abstention
 from fca.store import Store
-from fca.studies.predictions import predictions
+from fca.tables.predictions import predictions
 from tests.conftest import SMALL
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from fca.cli import analyse, clean, generate, report, results, run
+from fca.cli import analyse, clean, report, results, run
+from fca.studies.generate.commands import generate
 from tests.support.images import write_images
 
 DOORS = {"run": run, "analyse": analyse, "report": report, "generate": generate}

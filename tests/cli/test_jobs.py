@@ -9,11 +9,11 @@ import pytest
 from omegaconf import OmegaConf
 
 import fca
-from fca.cli.ahead import do_ahead
 from fca.cli.application import CONF, composed
 from fca.cli.jobs import Jobs, job_of_keys, word
 from fca.cli.run import main
 from fca.store import State
+from fca.studies.recommend.ahead import do_ahead
 from fca.types import FcaError
 
 SHORT = {"recipe.epochs": 1, "recipe.min_steps": 0}

@@ -7,7 +7,7 @@ import more_images
 import numpy as np
 import pytest
 
-from fca.stats.learning_curve import Hyperparameters
+from fca.studies.recommend.stats.learning_curve import Hyperparameters
 from tests.support.features_of_data import features
 
 

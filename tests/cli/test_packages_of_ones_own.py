@@ -115,7 +115,7 @@ def test_a_generator_that_lacks_a_part_is_refused_also_inside_a_data_set():
     with pytest.raises(FcaError, match=r"^generator\._target_ = shop.*add to Painter: version"):
         component({"generator": generator}, "generator")
 
-    dataset = {"_target_": "fca.tasks.on_demand.OnDemand", "root": "x", "plan": None, "generator": generator}
+    dataset = {"_target_": "fca.studies.generate.on_demand.OnDemand", "root": "x", "plan": None, "generator": generator}
     with pytest.raises(FcaError, match=r"^dataset\.generator\._target_ = shop.*add to Painter: version"):
         component({"dataset": dataset}, "dataset")
 

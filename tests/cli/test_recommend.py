@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from safetensors.torch import save_file
 
-from fca.cli import predict, recommend
+from fca.cli import predict
 from fca.cli.configure import load_model
 from fca.store import Store, results
-from fca.studies.predictions import predictions
 from fca.studies.recommend import screening
+from fca.studies.recommend.commands import recommend
+from fca.tables.predictions import predictions
 from fca.training.speed import ProcessorTime
 from tests.support.coloured_folder import folder_of_colours
 

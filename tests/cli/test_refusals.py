@@ -21,20 +21,20 @@ from fca.allowed import declared
 from fca.cli import analyse, main, report, run
 from fca.cli.application import BudgetConfig, GenerateConfig, RunConfig, SubsetConfig, SweepConfig
 from fca.data.splits import Share
-from fca.generation.openai_api import OpenAIChat
-from fca.generation.rendered import RenderedGenerator
 from fca.models.handmade import Hog
 from fca.models.own import OwnEmbedding
 from fca.models.timm_models import TimmModel
 from fca.shifts.corruption import Corruptions
 from fca.studies.adaptive.replay import AdaptiveReplay
+from fca.studies.adaptive.task import AdaptiveTest
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.difficulty_map import DifficultyMap
+from fca.studies.generate.generators.openai_api import OpenAIChat
+from fca.studies.generate.generators.rendered import RenderedGenerator
+from fca.studies.generate.plan import Plan
 from fca.studies.irt.irt import Irt
 from fca.tasks import Machine
-from fca.tasks.adaptive import AdaptiveTest
 from fca.tasks.embed import Embed
-from fca.tasks.generate.plan import Plan
 from fca.tasks.predict import Predict
 from fca.training.trainer import TrainerKeys
 from fca.types import FcaError

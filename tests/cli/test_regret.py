@@ -8,7 +8,7 @@ import pytest
 import regret
 
 from fca.cli.configure import load_model
-from fca.stats.candidate_accuracy import COLUMNS
+from fca.studies.recommend.stats.candidate_accuracy import COLUMNS
 from tests.support.coloured_folder import folder_of_colours
 
 

@@ -25,8 +25,8 @@ import altair as alt
 from fca.allowed import Allowed
 from fca.report import kinds, style
 from fca.report.finding import Finding, Statement
-from fca.studies.keys import Query
-from fca.studies.table import MODEL, TableSpec
+from fca.tables.keys import Query
+from fca.tables.table import MODEL, TableSpec
 from fca.types import Column
 
 IMAGES = Column("toy_images", int, ".0f", "test images of the toy")

@@ -11,13 +11,14 @@ import pytest
 from omegaconf import OmegaConf
 
 from fca.allowed import plain_name
-from fca.cli import analyse, generate, report
+from fca.cli import analyse, report
 from fca.cli.configure import component
 from fca.cli.trust import check_file, check_words
 from fca.data.files import content_of, open_root
 from fca.plugins import use_plugins
 from fca.store import Store
 from fca.store.files import DamagedFile
+from fca.studies.generate.commands import generate
 from fca.types import FcaError, UnreadableImage
 
 CALL = "{_target_: os.system, command: touch made}"

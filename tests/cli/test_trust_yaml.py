@@ -11,7 +11,7 @@ from fca.cli import report
 from fca.cli.configure import config_of
 from fca.cli.trust import _check_secrets, check_words
 from fca.store.files import DamagedFile, read_yaml
-from fca.tasks.generate.plan import Plan
+from fca.studies.generate.plan import Plan
 from fca.types import FcaError
 
 SECRET = "hunter2"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fca.generation.openai_api import _client
+from fca.studies.generate.generators.openai_api import _client
 from tests.support.diffusion_pipeline import model  # noqa: F401  a fixture
 
 SECRET = "sk-test-a1b2c3d4e5f6"
@@ -61,7 +61,9 @@ def service(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     made = []
-    monkeypatch.setattr("fca.generation.openai_api._client", lambda *args: made.append(_client(*args)) or made[-1])
+    monkeypatch.setattr(
+        "fca.studies.generate.generators.openai_api._client", lambda *args: made.append(_client(*args)) or made[-1]
+    )
     served = Service()
     thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fca.generation import Batched, Refused, Request
-from fca.generation.diffusion import Diffusion, _dtype, _found, _pipeline
-from fca.tasks.generate import generate
-from fca.tasks.generate.folder import Folder
+from fca.studies.generate.drawing import generate
+from fca.studies.generate.folder import Folder
+from fca.studies.generate.generators.diffusion import Diffusion, _dtype, _found, _pipeline
+from fca.studies.generate.protocols import Batched, Refused, Request
 from fca.types import FcaError
 from tests.support.painter import NINE, plan
 

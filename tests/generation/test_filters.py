@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from fca.generation.filters import Filter, NoFilter, PromptFilter
+from fca.studies.generate.filters import Filter, NoFilter, PromptFilter
 from tests.support.search_task import domain
 
 SPACE = domain().space

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fca.data.manifest import Generated
-from fca.generation.masks import ClipSeg, Segmenter, _clipseg
-from fca.tasks.generate import generate
-from fca.tasks.generate.folder import Folder
-from fca.tasks.generate.masks import add_masks
+from fca.studies.generate.drawing import generate
+from fca.studies.generate.folder import Folder
+from fca.studies.generate.masks import add_masks
+from fca.studies.generate.segmenters import ClipSeg, Segmenter, _clipseg
 from fca.types import FcaError
 from tests.support.painter import Painter, plan
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from fca.generation import Refused, Unavailable, Writer
-from fca.generation.openai_api import OpenAIChat
+from fca.studies.generate.generators.openai_api import OpenAIChat
+from fca.studies.generate.protocols import Refused, Unavailable, Writer
 from fca.types import FcaError
 from tests.generation.conftest import chat_reply, failure
 from tests.support.chat import NINE, as_json

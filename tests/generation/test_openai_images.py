@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fca.generation import Generator, Refused, Request, Unavailable
-from fca.generation.openai_api import OpenAIImages
+from fca.studies.generate.generators.openai_api import OpenAIImages
+from fca.studies.generate.protocols import Generator, Refused, Request, Unavailable
 from fca.types import FcaError
 from tests.generation.conftest import SECRET, STALL, failure, image_reply, reply
 

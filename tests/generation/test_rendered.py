@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fca.generation import Conditional, Generator
-from fca.generation.domain import EvaluationDomain
-from fca.generation.rendered import RenderedGenerator
+from fca.studies.generate.domain import EvaluationDomain
+from fca.studies.generate.generators.rendered import RenderedGenerator
+from fca.studies.generate.protocols import Conditional, Generator
 from fca.types import FcaError
 
 DOMAIN = Path(__file__).parents[2] / "conf" / "domain" / "rendered.yaml"

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from fca.cli import generate
+from fca.studies.generate.commands import generate
 from tests.generation.conftest import SECRET, chat_reply, failure, image_reply
 from tests.support.chat import NINE, as_json
 

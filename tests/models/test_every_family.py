@@ -19,7 +19,7 @@ from fca.cli.trust import plain_values
 from fca.data.splits import first_images
 from fca.plugins import check_contract
 from fca.store import Store
-from fca.studies.predictions import predictions
+from fca.tables.predictions import predictions
 from fca.types import Model
 from tests.support.open_clip_towers import NAME, write_towers
 

@@ -16,7 +16,7 @@ import pytest
 
 from fca.report.page import _NUMBER
 from fca.studies import few_class
-from fca.studies.table import TableSpec
+from fca.tables.table import TableSpec
 from fca.types import Column
 from tests.support.figure_claims import sentences_of
 

@@ -7,7 +7,7 @@ import pytest
 from fca.studies.few_class.figures import FINDINGS
 from fca.studies.few_class.figures.accuracy import gain_statements
 from fca.studies.few_class.figures.similarity import correlation_statements
-from fca.studies.table import NO_MEAN_INTERVAL
+from fca.tables.table import NO_MEAN_INTERVAL
 from tests.support.figure_claims import sentences_of
 from tests.support.invented import tables
 

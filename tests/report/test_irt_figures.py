@@ -8,8 +8,6 @@ import pytest
 
 from fca.report import style
 from fca.report.finding import findings_of, statements
-from fca.stats.irt import fit_irt
-from fca.studies.answers import Gathered
 from fca.studies.irt.figures.irt import ability_statements, fit_statements, reliability_statements
 from fca.studies.irt.irt import (
     IRT_CHOICE,
@@ -24,7 +22,9 @@ from fca.studies.irt.irt import (
     plane,
     severity_shares,
 )
-from fca.studies.responses import Responses, frame_of_items, frame_of_subjects
+from fca.studies.irt.stats import fit_irt
+from fca.tables.answers import Gathered
+from fca.tables.responses import Responses, frame_of_items, frame_of_subjects
 from tests.support.figure_claims import computes, drawn, drawn_findings, marks, parts, sentences_of, values
 
 FIGURES = drawn_findings(Irt(), Reliability())

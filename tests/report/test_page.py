@@ -11,7 +11,7 @@ from fca.report.finding import sentences
 from fca.report.page import AnalysesReport, Page, Section, answers_of, grid, render, write_page
 from fca.studies.few_class.accuracy import GAP, FewClass
 from fca.studies.few_class.correlation import CORRELATION, Correlation
-from fca.studies.table import NO_MEAN_INTERVAL
+from fca.tables.table import NO_MEAN_INTERVAL
 from fca.types import FcaError, Table
 from tests.support.invented import ANALYSES, COLUMNS, results, run_rows, tables
 from tests.support.page_parts import Parts

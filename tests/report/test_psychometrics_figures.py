@@ -16,7 +16,7 @@ from fca.studies.psychometrics.figures import dependence_statements, severity_st
 from fca.studies.psychometrics.information import Information
 from fca.studies.psychometrics.item_fit import ItemFit
 from fca.studies.psychometrics.severity_facet import SEVERITY_FACET, SeverityFacet
-from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
+from fca.tables.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from tests.support.figure_claims import FigureClaims, sentences_of
 
 

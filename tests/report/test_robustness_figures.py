@@ -6,7 +6,6 @@ import pytest
 import vl_convert
 
 from fca.report import style
-from fca.stats.segments import ranks, verdicts
 from fca.studies.irt.class_robustness import (
     CLASS_ROBUSTNESS,
     CLASS_SEVERITY,
@@ -16,6 +15,7 @@ from fca.studies.irt.class_robustness import (
     shown_severities,
 )
 from fca.studies.irt.figures import classes as drawings
+from fca.studies.irt.stats.segments import ranks, verdicts
 from tests.support.figure_claims import computes, drawn, drawn_findings, marks, refuses_empty, sentences_of, values
 
 FIGURES = {finding.key: finding for finding in drawn_findings(ClassRobustness())}

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fca.shifts import ablation
-from fca.shifts.ablation import Ablation, Ablations, Noise, Noises, Swap, instances, matched_regions, tiles
+from fca.studies.reliance import ablation
+from fca.studies.reliance.ablation import Ablation, Ablations, Noise, Noises, Swap, instances, matched_regions, tiles
 from fca.types import FcaError, ImageData, generator
 
 SIDE = 12

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from fca.stats.adaptive import Rounds, make_pool, start_policy
 from fca.stats.ask import Listed, ask_until_done
-from fca.stats.search import SearchVisits
+from fca.studies.adaptive.stats import Rounds, make_pool, start_policy
+from fca.studies.search.stats import SearchVisits
 
 
 class Countdown:

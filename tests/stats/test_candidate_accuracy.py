@@ -11,7 +11,7 @@ from scipy.special import expit, logit
 from scipy.stats import multivariate_normal
 from scipy.stats import t as student
 
-from fca.stats.candidate_accuracy import (
+from fca.studies.recommend.stats.candidate_accuracy import (
     COLUMNS,
     Candidates,
     Hyperparameters,
@@ -20,8 +20,8 @@ from fca.stats.candidate_accuracy import (
     records_of,
     usual_hyperparameters,
 )
-from fca.stats.candidate_accuracy.candidates import linearised, logit_of_counts
-from fca.stats.candidate_accuracy.covariances import (
+from fca.studies.recommend.stats.candidate_accuracy.candidates import linearised, logit_of_counts
+from fca.studies.recommend.stats.candidate_accuracy.covariances import (
     MEAN_SHIFT_SD,
     PRIORS,
     SLOPE_FEATURE_SDS,
@@ -32,9 +32,15 @@ from fca.stats.candidate_accuracy.covariances import (
     likeness,
     slope_features,
 )
-from fca.stats.candidate_accuracy.fitting import log_posterior
-from fca.stats.candidate_accuracy.forecast import observe, positive_definite, uncertain_scales
-from fca.stats.candidate_accuracy.hierarchy import batches_of, dataset_effects, dataset_posterior, settled, upward
+from fca.studies.recommend.stats.candidate_accuracy.fitting import log_posterior
+from fca.studies.recommend.stats.candidate_accuracy.forecast import observe, positive_definite, uncertain_scales
+from fca.studies.recommend.stats.candidate_accuracy.hierarchy import (
+    batches_of,
+    dataset_effects,
+    dataset_posterior,
+    settled,
+    upward,
+)
 from fca.types import FcaError
 from tests.support.recorded_jobs import HYPERPARAMETERS, RECORDS, THREE, record
 

@@ -6,10 +6,10 @@ from scipy.special import expit, logit, softmax
 
 from fca.costs import Costs, mean_cost
 from fca.metric import Metric
-from fca.stats.candidate_accuracy import prior
-from fca.stats.candidate_accuracy.forecast import RIGHT_OR_WRONG, dispersion_of, observe
 from fca.studies.recommend.evidence import Program
 from fca.studies.recommend.expected import as_candidates, known_jobs
+from fca.studies.recommend.stats.candidate_accuracy import prior
+from fca.studies.recommend.stats.candidate_accuracy.forecast import RIGHT_OR_WRONG, dispersion_of, observe
 from fca.types import FcaError
 from tests.support.recorded_jobs import HYPERPARAMETERS, RECORDS, THREE
 

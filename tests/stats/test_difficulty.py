@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.stats.difficulty import extreme_subset, pair_simss, random_simss, what_if_added, what_if_merged
 from fca.stats.similarity import class_similarity, similarity_scores
+from fca.studies.few_class.stats.difficulty import (
+    extreme_subset,
+    pair_simss,
+    random_simss,
+    what_if_added,
+    what_if_merged,
+)
 from fca.types import FcaError
 
 EXACT = 1e-9  # the promise; float64 keeps about 1e-14

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fca.stats.hierarchy import (
+from fca.studies.progressive.stats.hierarchy import (
     PATTERNS,
     all_triplets_score,
     hierarchical_score,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fca.stats.learning_curve import (
+from fca.studies.recommend.stats.learning_curve import (
     DRAWS,
     Hyperparameters,
     Job,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fca.stats.features import fit_probe
-from fca.stats.nested_subsets import MOST_SHUFFLES, measure, nested_parts, possible_halvings
+from fca.studies.recommend.stats.nested_subsets import MOST_SHUFFLES, measure, nested_parts, possible_halvings
 from fca.types import FcaError
 from tests.support.clouds import clouds
 
@@ -72,7 +72,7 @@ def test_a_class_that_cannot_be_halved_is_refused_with_its_number():
 
 
 def test_of_many_images_not_every_part_is_fitted(monkeypatch):
-    monkeypatch.setattr("fca.stats.nested_subsets.DIVIDED_IMAGES", 80)
+    monkeypatch.setattr("fca.studies.recommend.stats.nested_subsets.DIVIDED_IMAGES", 80)
     x, labels = clouds(64, 5)
     subsets = measure(x, labels, x[:0], labels[:0])
     assert subsets.fits.tolist() == [1, 8, 8, 8]  # two parts in each of 4 shuffles

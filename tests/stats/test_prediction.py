@@ -7,7 +7,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
 from fca.stats.correlation import correlation
-from fca.stats.prediction import HeldOut, held_out, judge, verdict
+from fca.studies.few_class.stats.prediction import HeldOut, held_out, judge, verdict
 
 WORTH = 0.005
 

@@ -9,13 +9,13 @@ from scipy.stats import spearmanr
 
 from fca.stats.intervals import jackknife_interval
 from fca.stats.protocols import grouped_top1
-from fca.stats.reliance import (
+from fca.studies.reliance.stats.reliance import (
     class_accuracy,
     class_means,
     grouped_right,
     rank_stability,
 )
-from fca.stats.reliance import relative_foreground_sensitivity as rfs
+from fca.studies.reliance.stats.reliance import relative_foreground_sensitivity as rfs
 from fca.types import FcaError
 
 share = st.floats(0, 1)

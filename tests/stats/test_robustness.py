@@ -6,7 +6,15 @@ from functools import cache
 import numpy as np
 import pytest
 
-from fca.stats.segments import class_robustness, instability, quarter_parts, ranks, slopes, verdict_kept, verdicts
+from fca.studies.irt.stats.segments import (
+    class_robustness,
+    instability,
+    quarter_parts,
+    ranks,
+    slopes,
+    verdict_kept,
+    verdicts,
+)
 from fca.types import FcaError
 
 SEVERITY = np.arange(1.0, 6.0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fca.stats.intervals import wilson
-from fca.stats.segments import class_counts, quarter_cuts, quarters, segment_shares
+from fca.studies.irt.stats.segments import class_counts, quarter_cuts, quarters, segment_shares
 from fca.types import FcaError
 
 

@@ -28,8 +28,8 @@ from fca.store import State, Store, damage, index, results
 from fca.store.files import DamagedFile
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.similarity import Similarity, embedded
-from fca.studies.predictions import predictions
-from fca.studies.rows import every_row, records
+from fca.tables.predictions import predictions
+from fca.tables.rows import every_row, records
 from fca.types import FcaError, Run, Table
 
 FAST, ALL = 8, 240

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.stats.irt import ItemBank, score_ability
 from fca.store import Store
-from fca.studies.answers import clean_responses
 from fca.studies.irt.ability import Ability
 from fca.studies.irt.irt import Irt
-from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
+from fca.studies.irt.stats import ItemBank, score_ability
+from fca.tables.answers import clean_responses
+from fca.tables.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
 from tests.support.lab import Lab
 

@@ -1,4 +1,4 @@
-"""Replays of a store are those of fca.stats.adaptive, with banks of other networks; errors are those by hand."""
+"""Replays of a store equal those by hand, with banks of other networks, and so do errors."""
 
 import json
 
@@ -8,13 +8,13 @@ import pytest
 from scipy.special import expit
 from scipy.stats import kendalltau
 
-from fca.stats.adaptive import MAPPING_L, MAPPING_Q, FisherCat, replay, run_policy
-from fca.stats.adaptive.estimators import p_irt
-from fca.stats.adaptive.policies import ability_of
-from fca.stats.irt import fit_irt
 from fca.store import Store
 from fca.studies.adaptive.pools import answers_of, of_levels
 from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Setting, banks_of_others, overall, replays, two_stage
+from fca.studies.adaptive.stats import MAPPING_L, MAPPING_Q, FisherCat, replay, run_policy
+from fca.studies.adaptive.stats.estimators import p_irt
+from fca.studies.adaptive.stats.policies import ability_of
+from fca.studies.irt.stats import fit_irt
 from fca.studies.progressive.levels import levels_of, pool_of, responses_by_level, sessions_of
 from fca.types import FcaError
 from tests.support.steps_lab import able, items_of, respond, steps_lab

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.stats.adaptive import POINTS
 from fca.studies.adaptive.adaptive_tests import AdaptiveTests
+from fca.studies.adaptive.stats import POINTS
 from fca.types import FcaError
 from tests.support.live_tests import live
 from tests.support.steps_lab import LEVELS, able, items_of, respond, steps_lab

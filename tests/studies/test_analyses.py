@@ -15,7 +15,6 @@ from safetensors.numpy import save_file
 import fca.studies
 from fca.store import Store
 from fca.store.columns import BASE
-from fca.studies import rows as select
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.comparison import Comparison
 from fca.studies.few_class.correlation import Correlation
@@ -23,6 +22,7 @@ from fca.studies.few_class.prediction import Prediction
 from fca.studies.few_class.similarity import Similarity
 from fca.studies.few_class.variance import Variance
 from fca.subset import draw_subset
+from fca.tables import rows as select
 from fca.types import FcaError, Table
 from tests.support import searched_store as search_lab
 from tests.support.columns import task_columns

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from fca.cli import bank as door
-from fca.stats.adaptive import anchors
 from fca.studies.adaptive.anchor_files import error_of, read_anchors, responses_of, write_anchors
+from fca.studies.adaptive.commands import bank as door
+from fca.studies.adaptive.stats import anchors
 from fca.types import FcaError
 
 

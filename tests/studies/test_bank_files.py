@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.cli import bank as door
 from fca.store import Store
+from fca.studies.adaptive.commands import bank as door
 from fca.studies.irt.ability import Ability
 from fca.studies.irt.bank import bank_id, origin_of, read_bank, write_bank
 from fca.studies.irt.irt import Irt

@@ -6,8 +6,8 @@ import scipy.stats
 
 from fca.studies.few_class.correlation import Correlation
 from fca.studies.few_class.similarity import Similarity
-from fca.studies.table import UNDEFINED_WITHOUT
 from fca.subset import draw_subset
+from fca.tables.table import UNDEFINED_WITHOUT
 from fca.types import FcaError
 
 SEEDS = range(6)

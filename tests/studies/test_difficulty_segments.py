@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 
 from fca.stats.intervals import wilson
-from fca.stats.irt import fit_irt
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_responses
 from fca.studies.irt.class_robustness import ClassRobustness
 from fca.studies.irt.difficulty_segments import DifficultySegments, places, quartered, tie_order
 from fca.studies.irt.figures.classes import hard_images_statements, robust_classes_statements
 from fca.studies.irt.fits import fitted
 from fca.studies.irt.fittable import shifted_responses
-from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
+from fca.studies.irt.stats import fit_irt
+from fca.tables.answers import Gathered, clean_responses
+from fca.tables.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
 from tests.support.figure_claims import sentences_of
 from tests.support.lab import KEYS, Lab, images

@@ -7,11 +7,11 @@ from scipy import stats
 
 from fca.report import finding
 from fca.stats.intervals import wilson
-from fca.stats.search import Domain
-from fca.stats.search.counts import image_correlation, share_with_interval
-from fca.stats.search.explain import members
 from fca.store import Store
 from fca.studies.search.failures import FailureSearch
+from fca.studies.search.stats import Domain
+from fca.studies.search.stats.counts import image_correlation, share_with_interval
+from fca.studies.search.stats.explain import members
 from fca.types import FcaError
 from tests.support.lab import Lab
 from tests.support.searched_store import arrays_of, searched, small_domain

@@ -11,10 +11,10 @@ from hydra import compose, initialize_config_dir
 from scipy.stats import binom
 
 from fca.cli.application import CONF, ROOTS, register
-from fca.stats.search import Domain
-from fca.stats.search.replay import simulated, worst
 from fca.store import Store
 from fca.studies.search.benchmark import SearchBenchmark
+from fca.studies.search.stats import Domain
+from fca.studies.search.stats.replay import simulated, worst
 
 
 def stated(page):

@@ -12,8 +12,8 @@ from fca.studies.few_class.figures.accuracy import rank_statements
 from fca.studies.few_class.figures.prediction import prediction_statements
 from fca.studies.few_class.figures.similarity import correlation_statements
 from fca.studies.few_class.prediction import Prediction
-from fca.studies.rows import _warn_of_diverged
 from fca.subset import draw_subset, full_set
+from fca.tables.rows import _warn_of_diverged
 from fca.types import ClassSubset, FcaError
 from tests.support.figure_claims import sentences_of
 from tests.support.lab import KEYS

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.stats import irt
 from fca.store import Store
-from fca.studies.answers import clean_responses
+from fca.studies.irt import stats as irt
 from fca.studies.irt.fits import chosen, fitted
 from fca.studies.irt.fittable import shifted_responses
 from fca.studies.irt.irt import Irt
-from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
+from fca.tables.answers import clean_responses
+from fca.tables.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
 from tests.support.lab import Lab
 

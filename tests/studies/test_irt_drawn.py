@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from fca.store import Store
-from fca.studies.answers import clean_responses
 from fca.studies.irt.irt import Irt, ceiling_of, plane, severity_shares
+from fca.tables.answers import clean_responses
 from tests.support.lab import Lab
 
 

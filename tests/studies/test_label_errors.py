@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from fca.report.style import NothingToDraw
-from fca.stats.irt import fit_irt
 from fca.stats.label_errors import auc, low_in_both
 from fca.store import Store
 from fca.studies.irt.figures.labels import rules_statements, suspects_figure
 from fca.studies.irt.label_errors import SUSPECTS, LabelErrors, judge, positions, read_verdicts
+from fca.studies.irt.stats import fit_irt
 from fca.types import FcaError
 from tests.support.figure_claims import sentences_of
 from tests.support.response_files import CLASSES, write

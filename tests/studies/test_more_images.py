@@ -6,8 +6,8 @@ import pytest
 from fca.metric import Metric
 from fca.store import Store
 from fca.studies.recommend.evidence import Program, evidence
+from fca.studies.recommend.figures.more_images import more_images_statements
 from fca.studies.recommend.more_images import MORE_IMAGES, curve_row, measured_curve, more_images
-from fca.studies.recommend.more_images_figure import more_images_statements
 from fca.studies.recommend.recommendation import Recommendation
 from tests.support.lab import Lab
 from tests.support.recommended import SIZE, TOP1, curve, job_data, network, trained
@@ -81,7 +81,7 @@ def test_balanced_accuracy_counts_every_class_alike(lab):
 
 
 def test_many_images_have_no_prediction(lab, monkeypatch):
-    monkeypatch.setattr("fca.stats.learning_curve.MOST_A_CLASS", 10.0)
+    monkeypatch.setattr("fca.studies.recommend.stats.learning_curve.MOST_A_CLASS", 10.0)
     curve(lab, "fast")
     [of] = evidence(lab.store, None)
     frame = more_images(of, FAST, Metric())

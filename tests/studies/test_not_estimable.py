@@ -7,21 +7,21 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from fca.cli import bank as bank_door
 from fca.report import finding
-from fca.stats.irt import fit_irt, fit_items
 from fca.store import Store
 from fca.studies.adaptive.anchor_files import read_anchors
+from fca.studies.adaptive.commands import bank as bank_door
 from fca.studies.adaptive.pools import answers_of
 from fca.studies.adaptive.replay import AdaptiveReplay, banks_of_others
-from fca.studies.answers import Gathered
+from fca.studies.adaptive.task import priors_of_bank
 from fca.studies.irt.ability import Ability
 from fca.studies.irt.bank import origin_of, read_bank
 from fca.studies.irt.difficulty_segments import DifficultySegments
 from fca.studies.irt.gallery import Gallery
 from fca.studies.irt.irt import Calibrated, Irt, _on_clean
-from fca.studies.responses import Responses, frame_of_items, frame_of_subjects
-from fca.tasks.adaptive import priors_of_bank
+from fca.studies.irt.stats import fit_irt, fit_items
+from fca.tables.answers import Gathered
+from fca.tables.responses import Responses, frame_of_items, frame_of_subjects
 from fca.tasks.predict import CLEAN
 from fca.types import ImageData
 

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from fca.stats.irt import fit_irt
-from fca.stats.irt.information import total_information
-from fca.stats.psychometrics.dif import logistic_dif
-from fca.stats.psychometrics.item_fit import mean_squares
 from fca.store import Store
+from fca.studies.irt.stats import fit_irt
+from fca.studies.irt.stats.information import total_information
 from fca.studies.psychometrics.dif import Dif
 from fca.studies.psychometrics.dimensionality import Dimensionality
 from fca.studies.psychometrics.information import Information
 from fca.studies.psychometrics.item_fit import ItemFit
 from fca.studies.psychometrics.severity_facet import SeverityFacet
-from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
+from fca.studies.psychometrics.stats.dif import logistic_dif
+from fca.studies.psychometrics.stats.item_fit import mean_squares
+from fca.tables.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
 from tests.support.lab import Lab
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from fca.stats.correlation import kendall
-from fca.stats.irt import fit_irt
 from fca.store import Store
-from fca.studies.answers import at_severity
 from fca.studies.irt.figures.irt import fit_statements
 from fca.studies.irt.fittable import shifted_responses
 from fca.studies.irt.irt import Irt, Reliability
+from fca.studies.irt.stats import fit_irt
+from fca.tables.answers import at_severity
 from tests.support.figure_claims import sentences_of
 from tests.support.lab import Lab
 

@@ -6,11 +6,11 @@ import pytest
 
 from fca.report import style
 from fca.report.finding import sentences
-from fca.stats.reliance import relative_foreground_sensitivity as rfs
 from fca.store import Store
 from fca.studies.reliance import reliance
 from fca.studies.reliance.figures.reliance import accuracy_statements, left_out_statements
 from fca.studies.reliance.reliance import Reliance
+from fca.studies.reliance.stats.reliance import relative_foreground_sensitivity as rfs
 from fca.types import FcaError
 from tests.support.figure_claims import computes, drawn, drawn_findings, refuses_empty, sentences_of, values
 from tests.support.lab import KEYS, Lab, images

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, joined, stored_set
+from fca.tables.responses import Responses, frame_of_items, frame_of_subjects, joined, stored_set
 from fca.types import FcaError
 
 ITEMS = ("test/0", "test/1", "test/2")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fca.studies.responses import (
+from fca.tables.responses import (
     Responses,
     frame_of_items,
     frame_of_subjects,

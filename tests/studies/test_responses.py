@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.studies.answers import clean_responses
 from fca.studies.irt.fittable import shifted_responses
-from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
+from fca.tables.answers import clean_responses
+from fca.tables.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
 
 

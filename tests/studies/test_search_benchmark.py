@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fca.stats.search import Domain, make_policy
-from fca.stats.search import replay as replays
 from fca.store import Store
 from fca.studies.search import benchmark as made
 from fca.studies.search.benchmark import SearchBenchmark
+from fca.studies.search.stats import Domain, make_policy
+from fca.studies.search.stats import replay as replays
 from fca.types import FcaError
 from tests.support.lab import Lab
 from tests.support.searched import TINY, searched

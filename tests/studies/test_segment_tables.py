@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fca.studies.irt.difficulty_segments import SUBJECTS, DifficultySegments, shown_classes, shown_subjects
-from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
+from fca.tables.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 
 SEGMENTS = ["easy", "med_easy", "med_hard", "hard"]
 

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from fca.store import Store
-from fca.studies.answers import clean_responses
 from fca.studies.irt import fits
 from fca.studies.irt.ability import Ability
 from fca.studies.irt.figures.irt import fit_statements
@@ -14,6 +13,7 @@ from fca.studies.psychometrics.dif import Dif
 from fca.studies.psychometrics.information import Information
 from fca.studies.psychometrics.item_fit import ItemFit
 from fca.studies.psychometrics.severity_facet import SeverityFacet
+from fca.tables.answers import clean_responses
 from fca.types import FcaError
 from tests.support.figure_claims import sentences_of
 

@@ -10,12 +10,12 @@ import pytest
 from fca.data.splits import first_images, for_training
 from fca.identity import fingerprint
 from fca.store import Store
-from fca.studies.answers import answering_rows, clean_responses
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.correlation import Correlation
 from fca.studies.few_class.prediction import Prediction
-from fca.studies.rows import select
 from fca.subset import draw_subset
+from fca.tables.answers import answering_rows, clean_responses
+from fca.tables.rows import select
 from fca.types import ImageData
 from tests.support.lab import KEYS, Lab, images
 

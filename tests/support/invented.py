@@ -15,8 +15,8 @@ from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.correlation import Correlation
 from fca.studies.few_class.similarity import SIMILARITY, Similarity
 from fca.studies.few_class.subset_accuracy import ACCURACY
-from fca.studies.table import TOP1
 from fca.subset import draw_subset, full_set
+from fca.tables.table import TOP1
 from fca.types import Table
 
 MODELS = ("test_efficientnet", "test_resnet", "test_vit")

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from fca.stats.adaptive.pool import LEVELS
 from fca.studies.adaptive.adaptive_tests import AdaptiveTests
 from fca.studies.adaptive.replay import AdaptiveReplay
+from fca.studies.progressive.stats.pool import LEVELS
 
 METHODS = (
     ("Static 3", "static_k", "session_mean"),

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fca.generation import Drawn, Refused, Unavailable
-from fca.tasks.generate.plan import Plan
+from fca.studies.generate.plan import Plan
+from fca.studies.generate.protocols import Drawn, Refused, Unavailable
 from fca.types import FcaError
 
 NINE = [f"A {{name}}, step {number}" for number in range(1, 10)]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fca.stats.candidate_accuracy import (
+from fca.studies.recommend.stats.candidate_accuracy import (
     Candidates,
     JobRecord,
     usual_hyperparameters,

@@ -11,13 +11,13 @@ from hydra import compose, initialize_config_dir
 
 from fca.cli.application import CONF, register
 from fca.cli.configure import job_of
-from fca.generation import Drawn, Refused, Unavailable
-from fca.generation.domain import EvaluationDomain
-from fca.generation.filters import NoFilter
 from fca.store import Store
 from fca.store.claims import acquire, release
+from fca.studies.generate.domain import EvaluationDomain
+from fca.studies.generate.filters import NoFilter
+from fca.studies.generate.protocols import Drawn, Refused, Unavailable
+from fca.studies.search.task import Search
 from fca.subset import full_set
-from fca.tasks.search import Search
 from fca.types import Classifier, ImageData, Model
 from tests.support.painter import InPasses
 

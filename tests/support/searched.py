@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fca.stats.search import Domain
+from fca.studies.search.stats import Domain
 
 TINY = Domain({"a": ["x", "y"], "b": ["u", "v", "w"]})
 

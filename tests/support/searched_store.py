@@ -6,9 +6,9 @@ from collections import defaultdict
 import numpy as np
 
 from fca.stats.intervals import wilson
-from fca.stats.search import Domain
-from fca.stats.search.explain import find_rules, members
 from fca.store import claims
+from fca.studies.search.stats import Domain
+from fca.studies.search.stats.explain import find_rules, members
 from fca.types import Column
 from tests.support.columns import task_columns
 

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pandas as pd
 
-from fca.stats.adaptive.pool import LEVELS
 from fca.store import Store
+from fca.studies.progressive.stats.pool import LEVELS
 from fca.types import ImageData
 from tests.support.lab import Lab
 

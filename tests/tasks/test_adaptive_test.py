@@ -17,11 +17,11 @@ from safetensors.torch import save_file
 from fca.cli import run as run_door
 from fca.cli.application import CONF, register
 from fca.cli.configure import job_of
-from fca.stats.adaptive import replay
-from fca.stats.irt import ItemBank
 from fca.store import claims
+from fca.studies.adaptive import task as adaptive_test_live
+from fca.studies.adaptive.stats import replay
+from fca.studies.irt.stats import ItemBank
 from fca.studies.progressive.levels import levels_of, sessions_of
-from fca.tasks import adaptive as adaptive_test_live
 from tests.support.levels_lab import ATTRIBUTES, DATA, TEST, Lab, write_levels
 
 

@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 from fca.cli import run as run_door
 from fca.cli.application import CONF, register
 from fca.cli.configure import job_of
-from fca.stats.adaptive import replay
-from fca.stats.adaptive.simple import exact_interval
-from fca.stats.irt import ItemBank, score_ability
 from fca.store import Store
+from fca.studies.adaptive.stats import replay
+from fca.studies.adaptive.stats.simple import exact_interval
+from fca.studies.irt.stats import ItemBank, score_ability
 from fca.types import Table
 
 CLASSES = [str(number) for number in range(10)]
@@ -122,7 +122,7 @@ def test_a_width_is_reached_with_more_images(lab):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [None, "random", "proportional"])
 def test_a_bank_is_taken_as_a_table_or_as_a_file_wherever_it_lies(lab, policy, tmp_path):
-    from fca.cli import bank as door
+    from fca.studies.adaptive.commands import bank as door
 
     table_id, bank = lab.bank()
     for name in ("digits.json", "renamed.json"):
@@ -183,7 +183,7 @@ def test_an_ability_is_measured_until_it_is_certain(lab):
 
 @pytest.mark.slow
 def test_a_bank_file_of_the_models_own_answers_or_of_other_data_is_said(lab):
-    from fca.cli import bank as door
+    from fca.studies.adaptive.commands import bank as door
 
     table_id, _ = lab.bank(runs=[lab.full["run_id"]])
     assert door.main([table_id, "own.json"]) == 0

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.stats.adaptive import ESTIMATORS, POLICIES, estimate, make_pool, run_policy
-from fca.stats.irt import ItemBank
 from fca.store import Store
 from fca.store.index import INDEX
+from fca.studies.adaptive.stats import ESTIMATORS, POLICIES, estimate, make_pool, run_policy
+from fca.studies.adaptive.task import KNOWN_CHANCES, LEAKED, OF_BANK, OTHER_DATA, OTHER_SIZE, faults_of_bank
 from fca.studies.irt.bank import read_bank
 from fca.studies.irt.irt import IRT_ITEMS
-from fca.tasks.adaptive import KNOWN_CHANCES, LEAKED, OF_BANK, OTHER_DATA, OTHER_SIZE, faults_of_bank
+from fca.studies.irt.stats import ItemBank
 from fca.types import FcaError, Run, Table
 from tests.support.levels_lab import DATA, write_levels
 from tests.support.steps_lab import respond, steps_lab

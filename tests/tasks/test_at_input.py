@@ -6,8 +6,8 @@ import torch
 from safetensors.torch import save_file
 
 from fca.cli.configure import load_data, load_model
-from fca.shifts.ablation import Ablation
 from fca.store import Store
+from fca.studies.reliance.ablation import Ablation
 from fca.tasks import predict
 
 KEYS = ["car", "lamp"]

@@ -89,7 +89,7 @@ def test_logits_and_features_that_are_no_numbers_fail_the_run_with_the_number_of
 
 
 def test_a_trained_layer_whose_logits_are_no_numbers_is_none():
-    from fca.training.remedies import stored, trained_head
+    from fca.studies.reliance.last_layer import stored, trained_head
 
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(8, 3)).astype(np.float32), np.arange(8) % 2

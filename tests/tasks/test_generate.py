@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from fca.data.manifest import Generated
-from fca.tasks.generate import Budget, generate
-from fca.tasks.generate.folder import Folder
+from fca.studies.generate.drawing import Budget, generate
+from fca.studies.generate.folder import Folder
 from fca.types import FcaError, UnreadableImage
 from tests.support.painter import NINE, Painter, Press, Scribe, plan
 

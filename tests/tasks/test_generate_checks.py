@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from fca.data.manifest import Generated
-from fca.tasks.generate import generate
-from fca.tasks.generate.checks import Checks, duplicates
-from fca.tasks.generate.folder import Folder, checked
+from fca.studies.generate.checks import Checks, duplicates
+from fca.studies.generate.drawing import generate
+from fca.studies.generate.folder import Folder, checked
 from fca.types import FcaError, Model
 from tests.support.painter import Painter, plan
 from tests.support.search_task import Small
@@ -207,7 +207,7 @@ def test_scores_are_clip_s_own_text_by_text(folder, tmp_path):
 
 @pytest.mark.slow
 def test_the_command_checks_with_a_model_of_the_user_s_choice(fca, tmp_path):
-    from fca.cli import generate as door
+    from fca.studies.generate.commands import generate as door
 
     (tmp_path / "three.yaml").write_text(
         "name: three\nclasses: {mug: mug, car: car}\nattributes: {size: []}\nper_level: 2"

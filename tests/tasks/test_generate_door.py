@@ -6,8 +6,8 @@ import pandas as pd
 import psutil
 import pytest
 
-from fca.cli import generate as door
-from fca.tasks.generate.folder import Folder
+from fca.studies.generate.commands import generate as door
+from fca.studies.generate.folder import Folder
 
 PLAN = """
 name: three

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fca.tasks.generate import Budget, generate
-from fca.tasks.generate.folder import Folder
-from fca.tasks.generate.pilot import estimate, pilot, total
+from fca.studies.generate.drawing import Budget, generate
+from fca.studies.generate.folder import Folder
+from fca.studies.generate.pilot import estimate, pilot, total
 from fca.types import FcaError
 from tests.support.painter import Press, Scribe, plan
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from fca.data.manifest import Generated
-from fca.generation.rendered import RenderedGenerator
 from fca.render import render, scene_of
-from fca.tasks.generate import generate
-from fca.tasks.generate.folder import Folder
-from fca.tasks.on_demand import OnDemand
+from fca.studies.generate.drawing import generate
+from fca.studies.generate.folder import Folder
+from fca.studies.generate.generators.rendered import RenderedGenerator
+from fca.studies.generate.on_demand import OnDemand
 from fca.types import FcaError, UnreadableImage
 from tests.support.painter import Painter, Press, plan
 

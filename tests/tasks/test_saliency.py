@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 
 from fca.cli.configure import load_model
 from fca.geometry import ResizeCrop
-from fca.stats.reliance import centre_distance, density_gap, mask_iou, mass_inside
 from fca.store import Store
-from fca.tasks.saliency import OUTLINE, SHOWN, Camera, enlarged, facts_of, picture
+from fca.studies.reliance.saliency import OUTLINE, SHOWN, Camera, enlarged, facts_of, picture
+from fca.studies.reliance.stats.reliance import centre_distance, density_gap, mask_iou, mass_inside
 from fca.torchvision_ops import imported
 from fca.types import FcaError
 

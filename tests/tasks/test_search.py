@@ -14,8 +14,8 @@ import pytest
 from fca.cli import report as report_command
 from fca.cli import results as results_command
 from fca.data.files import decode
-from fca.stats.search.policies import make_policy
 from fca.store.journal import Journal
+from fca.studies.search.stats.policies import make_policy
 from fca.types import FcaError, Run
 from tests.support.search_task import Eye, Lab, Painter, Press, domain, search
 

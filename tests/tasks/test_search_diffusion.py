@@ -6,9 +6,9 @@ import torch
 from safetensors.torch import save_file
 
 from fca.cli.configure import load_model
-from fca.generation.diffusion import _pipeline
 from fca.models.open_clip_models import _open_clip, _quiet
 from fca.store import Store
+from fca.studies.generate.generators.diffusion import _pipeline
 from tests.support.diffusion_pipeline import model as pipeline  # noqa: F401  a fixture
 from tests.support.public_trees import write
 

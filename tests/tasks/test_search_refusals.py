@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fca.generation.filters import PromptFilter
+from fca.studies.generate.filters import PromptFilter
 from fca.types import FcaError
 from tests.support.search_task import RULES, Eye, Lab, Painter, domain, search
 

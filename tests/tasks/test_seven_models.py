@@ -7,12 +7,13 @@ import torch
 from hydra import compose, initialize_config_dir
 from safetensors.torch import save_file
 
-from fca.cli import analyse, generate
+from fca.cli import analyse
 from fca.cli.application import CONF, register
 from fca.cli.configure import load_model
-from fca.generation.diffusion import _pipeline
 from fca.models.open_clip_models import _open_clip, _quiet
 from fca.store import results
+from fca.studies.generate.commands import generate
+from fca.studies.generate.generators.diffusion import _pipeline
 from tests.support.diffusion_pipeline import model as pipeline  # noqa: F401  a fixture
 from tests.support.painter import NINE
 

@@ -4,16 +4,16 @@ import pytest
 from safetensors.torch import save_file
 
 from fca.cli.configure import job_of, load_model
-from fca.stats.adaptive.policies import OptimalAllocation
 from fca.store import Store
+from fca.studies.adaptive.stats.policies import OptimalAllocation
+from fca.studies.adaptive.task import AdaptiveTest
+from fca.studies.reliance.saliency import Saliency
+from fca.studies.search.task import Search
 from fca.tasks import Task, predict
 from fca.tasks.adaptation.network import Finetune, Network, Scratch
 from fca.tasks.adaptation.probe import Probe
-from fca.tasks.adaptive import AdaptiveTest
 from fca.tasks.describe import Describe
 from fca.tasks.embed import Embed
-from fca.tasks.saliency import Saliency
-from fca.tasks.search import Search
 from fca.tasks.train import Train
 from fca.types import Column, Run
 from tests.conftest import SMALL

@@ -10,10 +10,10 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fca.tasks.adaptation.remedies import halves
-from fca.training import remedies
+from fca.studies.reliance import last_layer as remedies
+from fca.studies.reliance.last_layer import Noised, Seen, background_saliency, logistic_head, stored, trained_head
+from fca.studies.reliance.remedies import halves
 from fca.training.batches import keyed
-from fca.training.remedies import Noised, Seen, background_saliency, logistic_head, stored, trained_head
 from fca.types import ImageData
 from tests.support.tiny import Square
 

@@ -10,17 +10,17 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fca.stats.adaptive import TARGETS
-from fca.stats.adaptive.pool import LEVELS
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
-from fca.studies import table
-from fca.studies.keys import Query
-from fca.studies.predictions import predictions
+from fca.studies.adaptive.stats import TARGETS
 from fca.studies.progressive.levels import ACCURACY, ATTRIBUTE, SCORE, Line, cells, columns_of, has_levels, pool_of
-from fca.studies.rows import OF_MODELS, by_version, every_row, narrowed, records, require, with_needed
-from fca.studies.table import DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled
+from fca.studies.progressive.stats.pool import LEVELS
+from fca.tables import table
+from fca.tables.keys import Query
+from fca.tables.predictions import predictions
+from fca.tables.rows import OF_MODELS, by_version, every_row, narrowed, records, require, with_needed
+from fca.tables.table import DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled
 from fca.types import BEST, Column, Table
 
 COMMAND = "fca run task=adaptive_test dataset=rendered model=run model.run_id=..."

@@ -18,12 +18,12 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 
 from fca.allowed import fits
-from fca.stats.adaptive import Anchors
 from fca.stats.intervals import FRACTION, Estimated, mean_with_interval
-from fca.stats.irt import MODELS, ItemBank
 from fca.store.files import read_object, refused_if_damaged, write_json
-from fca.studies.not_estimable import log_not_estimable
-from fca.studies.responses import Responses, read_responses
+from fca.studies.adaptive.stats import Anchors
+from fca.studies.irt.not_estimable import log_not_estimable
+from fca.studies.irt.stats import MODELS, ItemBank
+from fca.tables.responses import Responses, read_responses
 from fca.types import FcaError
 
 FORMAT = 2  # of the files; 1 had no share and no line; others are refused

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fca.stats.adaptive import Pool, Record
-from fca.stats.adaptive.policies import ability_of
 from fca.stats.correlation import kendall
 from fca.stats.intervals import NO_INTERVAL
-from fca.stats.irt import ItemBank
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATOR, POLICY, SHARE
+from fca.studies.adaptive.stats import Pool, Record
+from fca.studies.adaptive.stats.policies import ability_of
+from fca.studies.irt.stats import ItemBank
 from fca.studies.progressive.levels import PAPER, Line
-from fca.studies.table import DATASET, MODELS, TableSpec
+from fca.tables.table import DATASET, MODELS, TableSpec
 from fca.types import Column, with_interval
 
 LARGEST = Column("exposure", float, ".1%", "share of the tests that ask the image that is asked most often")

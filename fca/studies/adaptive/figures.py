@@ -12,13 +12,13 @@ from fca.report import kinds, small, style
 from fca.report.finding import Finding, Statement
 from fca.report.small import interval
 from fca.store.columns import PREDICT_S, SHIFT
-from fca.studies import table
 from fca.studies.adaptive import adaptive_tests as live
 from fca.studies.adaptive import replay
 from fca.studies.adaptive.adaptive_tests import ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH
 from fca.studies.adaptive.exposure import ABILITY_TAU, ADAPTIVE_EXPOSURE, COMMON, LARGEST, METHOD, NEVER, REPEATS
 from fca.studies.progressive.levels import ATTRIBUTE, LEVEL
-from fca.studies.table import COVERAGE, DATASET, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, SEED, TOP1
+from fca.tables import table
+from fca.tables.table import COVERAGE, DATASET, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, SEED, TOP1
 from fca.types import Column, Table, with_interval
 
 SHOWN = 6  # tests drawn by attribute

@@ -11,8 +11,8 @@ import pandas as pd
 from jaxtyping import Bool
 
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_responses
 from fca.studies.progressive.levels import ByLevel, sets_with_levels, whole_sessions
+from fca.tables.answers import Gathered, clean_responses
 from fca.types import FcaError
 
 log = logging.getLogger(__name__)

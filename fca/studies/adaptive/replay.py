@@ -18,23 +18,23 @@ from jaxtyping import Bool, Float, Int
 
 from fca.allowed import Allowed, Seed
 from fca.progress import track
-from fca.stats import adaptive
-from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Policy, Pool, Rounds, replay, start_policy
-from fca.stats.adaptive.policies import check_budget
-from fca.stats.adaptive.pool import LEVELS
 from fca.stats.ask import ask_until_done
 from fca.stats.correlation import kendall
 from fca.stats.intervals import LOG, UNKNOWN, jackknife_interval
-from fca.stats.irt import ItemBank, check_responses, fit_irt
-from fca.stats.irt.model import NAMES
 from fca.store import Store
+from fca.studies.adaptive import stats as adaptive
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
 from fca.studies.adaptive.exposure import ADAPTIVE_EXPOSURE, FEWEST, METHOD, REPEATS, Shown, exposure_line, shown_by
 from fca.studies.adaptive.pools import Answers, answers_of
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.not_estimable import log_not_estimable, priors_noted
+from fca.studies.adaptive.stats import MAPPINGS, POINTS, GreTwoStage, Policy, Pool, Rounds, replay, start_policy
+from fca.studies.adaptive.stats.policies import check_budget
+from fca.studies.irt.not_estimable import log_not_estimable, priors_noted
+from fca.studies.irt.stats import ItemBank, check_responses, fit_irt
+from fca.studies.irt.stats.model import NAMES
 from fca.studies.progressive.levels import LEVEL, PAPER, SESSIONS, LevelProtocol, Line, cells, pool_of
-from fca.studies.table import COVERAGE, DATASET, IMAGE_ID, MODEL, MODELS, TOP1, TableSpec, filled
+from fca.studies.progressive.stats.pool import LEVELS
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.table import COVERAGE, DATASET, IMAGE_ID, MODEL, MODELS, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval
 
 BASE = ("static_k", "session_mean")
@@ -178,8 +178,8 @@ class Banks(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """Tests as of `fca.stats.adaptive.replay`, a line an adaptive_exposure, and the tests that could not be, with the
-    reason.    not_estimable: scales that an item bank could not learn."""
+    """Tests as of `fca.studies.adaptive.stats.replay`, a line an adaptive_exposure, and the tests that could not be,
+    with the reason.    not_estimable: scales that an item bank could not learn."""
 
     tests: pd.DataFrame
     exposure: pd.DataFrame
@@ -366,7 +366,7 @@ def draws_of(seed: int, at: int) -> int:
 def name_of(test: Setting, pool: Pool) -> str:
     """Static 3, or without levels the size of a simple random sample; gre_two_stage + mixed_logit.
 
-    >>> from fca.stats.adaptive import make_pool
+    >>> from fca.studies.adaptive.stats import make_pool
     >>> codes = np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int)
     >>> name_of(Setting("static_k", "session_mean", 0.25), make_pool(*codes))
     'Static 3'

@@ -12,8 +12,9 @@ from fca.stats.correlation import correlation
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, interval_over, mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, PerModel, read_points, wide
-from fca.studies.rows import parts
-from fca.studies.table import (
+from fca.subset import read_groups
+from fca.tables.rows import parts
+from fca.tables.table import (
     AT_CHANCE,
     CHANCE,
     CLASSES,
@@ -31,7 +32,6 @@ from fca.studies.table import (
     N,
     TableSpec,
 )
-from fca.subset import read_groups
 from fca.types import Column, Table, with_interval
 
 PAPER = "Few-Class Arena (arXiv:2411.01099)"

@@ -30,8 +30,8 @@ from fca.studies.few_class.subset_accuracy import (
     points_with_predictions,
     wide,
 )
-from fca.studies.rows import parts, require
-from fca.studies.table import (
+from fca.tables.rows import parts, require
+from fca.tables.table import (
     AT_CHANCE,
     DATASET,
     IMAGES,

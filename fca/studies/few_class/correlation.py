@@ -29,8 +29,8 @@ from fca.studies.few_class.subset_accuracy import (
     subsets_of,
     wide,
 )
-from fca.studies.rows import comparable, parts, require
-from fca.studies.table import (
+from fca.tables.rows import comparable, parts, require
+from fca.tables.table import (
     AT_CHANCE,
     DATASET,
     ENCODER,

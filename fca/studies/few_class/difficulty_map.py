@@ -14,15 +14,21 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from fca.allowed import Allowed, Seed
-from fca.stats.difficulty import extreme_subset, pair_simss, random_simss, what_if_added, what_if_merged
 from fca.stats.similarity import subset_scores
 from fca.store import Store
 from fca.studies.few_class.similarity import SIMSS, Embedded, embedded
+from fca.studies.few_class.stats.difficulty import (
+    extreme_subset,
+    pair_simss,
+    random_simss,
+    what_if_added,
+    what_if_merged,
+)
 from fca.studies.few_class.subset_accuracy import DIFFERENCE, EmbeddedSplit, embed_rows
-from fca.studies.keys import Query
-from fca.studies.rows import records
-from fca.studies.table import CLASSES, DATASET, ENCODER, IMAGES, NCL, NOTE, SEED, SPLIT, TableSpec
 from fca.subset import named_subset
+from fca.tables.keys import Query
+from fca.tables.rows import records
+from fca.tables.table import CLASSES, DATASET, ENCODER, IMAGES, NCL, NOTE, SEED, SPLIT, TableSpec
 from fca.types import Column, FcaError, Table
 
 PAPER = "Few-Class Arena (arXiv:2411.01099) eq. 4"

@@ -17,7 +17,7 @@ from fca.stats.intervals import LOG, interval_over, jackknife_interval, left_out
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.subset_accuracy import DRAW, SUBSET_SEEDS, OfSubsets, PerModel, read_points, wide
-from fca.studies.table import (
+from fca.tables.table import (
     DATASET,
     MEASURE,
     MODEL,

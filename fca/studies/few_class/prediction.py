@@ -16,11 +16,11 @@ from fca.allowed import Allowed
 from fca.stats.correlation import correlation, correlation_interval
 from fca.stats.features import SAMPLE_SEED, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
 from fca.stats.intervals import interval_over
-from fca.stats.prediction import LEVEL, HeldOut, held_out, judge, verdict
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, chance_of_means, dcn, per_subset
 from fca.studies.few_class.correlation import N_SUBSETS, PREDICTOR, TARGET
 from fca.studies.few_class.similarity import Embedded, embedded, similarity_points
+from fca.studies.few_class.stats.prediction import LEVEL, HeldOut, held_out, judge, verdict
 from fca.studies.few_class.subset_accuracy import (
     DRAW,
     EMBED,
@@ -34,8 +34,8 @@ from fca.studies.few_class.subset_accuracy import (
     of_one_draw,
     subsets_of,
 )
-from fca.studies.rows import Rows, comparable, records, require
-from fca.studies.table import (
+from fca.tables.rows import Rows, comparable, records, require
+from fca.tables.table import (
     AT_CHANCE,
     CLASSES,
     COVERAGE,

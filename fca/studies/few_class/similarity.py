@@ -24,10 +24,10 @@ from fca.studies.few_class.subset_accuracy import (
     of_one_draw,
     subsets_of,
 )
-from fca.studies.predictions import labels_of
-from fca.studies.rows import Rows, parts, records
-from fca.studies.table import DATASET, ENCODER, IMAGES, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, R, TableSpec
 from fca.subset import number_of_classes
+from fca.tables.predictions import labels_of
+from fca.tables.rows import Rows, parts, records
+from fca.tables.table import DATASET, ENCODER, IMAGES, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, R, TableSpec
 from fca.types import Column, Table
 
 SIMSS = Column("simss", float, ".4f", "SimSS (lower: harder to separate)")

@@ -19,10 +19,11 @@ from fca.stats.chance import guessing
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
-from fca.studies.keys import Query
-from fca.studies.predictions import predictions
-from fca.studies.rows import Rows, comparable, records, require, select
-from fca.studies.table import (
+from fca.subset import SAMPLERS, Groups, draw_subset, full_set, number_of_classes
+from fca.tables.keys import Query
+from fca.tables.predictions import predictions
+from fca.tables.rows import Rows, comparable, records, require, select
+from fca.tables.table import (
     CHANCE,
     CLASSES,
     DATASET,
@@ -37,7 +38,6 @@ from fca.studies.table import (
     SUBSET_SEED,
     TOP1,
 )
-from fca.subset import SAMPLERS, Groups, draw_subset, full_set, number_of_classes
 from fca.types import SPLITS, ClassSubset, Column, FcaError, with_interval
 
 SUBSET = (NCL, SUBSET_SEED, SAMPLER, CLASSES)

@@ -13,8 +13,8 @@ import pandas as pd
 from fca.stats.comparison import SubsetRuns, VarianceSplit, split_variance
 from fca.store import Store
 from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, PerModel, points_with_predictions
-from fca.studies.rows import parts
-from fca.studies.table import DATASET, IMAGES, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
+from fca.tables.rows import parts
+from fca.tables.table import DATASET, IMAGES, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
 
 SOURCES = {

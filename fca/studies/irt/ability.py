@@ -10,17 +10,17 @@ import numpy as np
 import pandas as pd
 
 from fca.allowed import Allowed
-from fca.stats.irt import ItemBank, score_ability
-from fca.stats.irt.scoring import score_eap
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_responses
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
 from fca.studies.irt.fittable import shifted_responses
 from fca.studies.irt.irt import SEVERAL, Irt, calibrated, items, ranked
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.not_estimable import bank_priors_noted, log_bank_priors, priors_noted
-from fca.studies.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
+from fca.studies.irt.not_estimable import bank_priors_noted, log_bank_priors, priors_noted
+from fca.studies.irt.stats import ItemBank, score_ability
+from fca.studies.irt.stats.scoring import score_eap
+from fca.tables.answers import Gathered, clean_responses
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
 from fca.types import FcaError, Table, with_interval
 
 BANK_ABILITY = TableSpec(

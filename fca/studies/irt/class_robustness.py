@@ -10,19 +10,19 @@ import pandas as pd
 from jaxtyping import Float, Integer
 
 from fca.allowed import Seed
-from fca.stats import segments
 from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, interval_over
-from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.store import Store
-from fca.studies import table
-from fca.studies.answers import Gathered, subjects_at_chance
 from fca.studies.irt.corruption_accuracy import LEVELS, levels_in_words
 from fca.studies.irt.difficulty_segments import ALL_CLASSES, ITEMS, METHOD, NAMES, SEED, SEGMENT, Quartered, quartered
 from fca.studies.irt.fits import IMAGES_OF_CLASS, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
 from fca.studies.irt.fittable import shifted_responses
-from fca.studies.keys import Query
-from fca.studies.not_estimable import priors_noted
-from fca.studies.table import (
+from fca.studies.irt.not_estimable import priors_noted
+from fca.studies.irt.stats import segments
+from fca.studies.irt.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
+from fca.tables import table
+from fca.tables.answers import Gathered, subjects_at_chance
+from fca.tables.keys import Query
+from fca.tables.table import (
     AT_CHANCE,
     CORRUPTION,
     DATASET,
@@ -185,7 +185,7 @@ class Grid(NamedTuple):
 def grid(gathered: Gathered) -> Grid:
     """Items as images x severities.
 
-    >>> from fca.studies.responses import Responses, frame_of_items, frame_of_subjects
+    >>> from fca.tables.responses import Responses, frame_of_items, frame_of_subjects
     >>> items = frame_of_items(["a@corruption/fog/1", "b", "a", "b@corruption/fog/1"], ["x", "y", "x", "y"])
     >>> responses = Responses(np.ones((1, 4)), frame_of_subjects(["m"]), items)
     >>> grid(Gathered("zoo", None, responses, ())).item

@@ -11,11 +11,11 @@ import pandas as pd
 
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_interval, wilson
 from fca.store import Store
-from fca.studies.answers import Gathered, at_severity, subjects_at_chance
 from fca.studies.irt.fits import SUBJECT
 from fca.studies.irt.fittable import shifted_responses
-from fca.studies.keys import Query
-from fca.studies.table import (
+from fca.tables.answers import Gathered, at_severity, subjects_at_chance
+from fca.tables.keys import Query
+from fca.tables.table import (
     AT_CHANCE,
     CORRUPTION,
     DATASET,

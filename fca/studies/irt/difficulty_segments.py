@@ -15,11 +15,8 @@ import numpy as np
 import pandas as pd
 
 from fca.allowed import Seed
-from fca.stats import segments
 from fca.stats.intervals import wilson
-from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, Codes, PerItem
 from fca.store import Store
-from fca.studies.answers import Gathered, subjects_at_chance
 from fca.studies.irt.fits import (
     IMAGES_OF_CLASS,
     PAPER,
@@ -33,9 +30,12 @@ from fca.studies.irt.fits import (
     fitted,
 )
 from fca.studies.irt.fittable import clean_with_subjects, shifted_responses
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.not_estimable import priors_noted
-from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, MODEL, N_CLASSES, SEVERITY, N, TableSpec
+from fca.studies.irt.not_estimable import priors_noted
+from fca.studies.irt.stats import segments
+from fca.studies.irt.stats.segments import LEVELS, QUARTERS, SEGMENTS, Codes, PerItem
+from fca.tables.answers import Gathered, subjects_at_chance
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, MODEL, N_CLASSES, SEVERITY, N, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
 SEED = "seed001"

@@ -17,7 +17,9 @@ from jaxtyping import Integer
 
 from fca.allowed import Allowed
 from fca.progress import track, waiting
-from fca.stats.irt import (
+from fca.studies.irt.fittable import unfit
+from fca.studies.irt.not_estimable import log_not_estimable, not_estimable_note
+from fca.studies.irt.stats import (
     HOLD_OUTS,
     Choice,
     HeldOut,
@@ -28,12 +30,10 @@ from fca.stats.irt import (
     held_out_fit,
     weakest_link,
 )
-from fca.stats.irt.model import NAMES
-from fca.studies.answers import Gathered
-from fca.studies.irt.fittable import unfit
-from fca.studies.not_estimable import log_not_estimable, not_estimable_note
-from fca.studies.responses import Responses
-from fca.studies.table import IMAGES, TOP1
+from fca.studies.irt.stats.model import NAMES
+from fca.tables.answers import Gathered
+from fca.tables.responses import Responses
+from fca.tables.table import IMAGES, TOP1
 from fca.types import Column
 
 PAPER = "Sharma et al. (Do models see corruption as we see?, 2023)"
@@ -83,7 +83,7 @@ _made: dict[Hashable, Any] = {}  # by the settings and a digest of the responses
 def fitted(
     gathered: Gathered, model: str = "2pl", compat: str | None = None, seed: int = 0, hold_out: str = "cells"
 ) -> IrtFit:
-    """`fca.stats.irt.fit_irt` of these responses; model "auto": the one that predicts held-out responses best.
+    """`fca.studies.irt.stats.fit_irt` of these responses; model "auto": the one that predicts held-out responses best.
 
     The log says where a scale cannot be estimated, and where two groups of subjects are hardly linked.
     """
@@ -134,7 +134,7 @@ def weak_link_note(responses: Responses, link: Link) -> str:
 
 
 def chosen(gathered: Gathered, seed: int = 0, hold_out: str = "cells") -> Choice:
-    """`fca.stats.irt.choose_model`, snapshots of one model on the same side; with a progress bar."""
+    """`fca.studies.irt.stats.choose_model`, snapshots of one model on the same side; with a progress bar."""
     network = networks(gathered)
     shown = partial(track, what="fits")
 
@@ -147,7 +147,7 @@ def chosen(gathered: Gathered, seed: int = 0, hold_out: str = "cells") -> Choice
 
 
 def held_out(gathered: Gathered, model: str, seed: int = 0, hold_out: str = "cells") -> HeldOut:
-    """`fca.stats.irt.held_out_fit` of one model, snapshots of one model of the subjects on the same side."""
+    """`fca.studies.irt.stats.held_out_fit` of one model, snapshots of one model of the subjects on the same side."""
     network = networks(gathered)
 
     def made(correct: np.ndarray) -> HeldOut:

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int
 
-from fca.stats.irt import check_responses, parts_of
 from fca.store import Store
-from fca.studies.answers import Gathered, answering_rows, clean_responses, gathered_of, narrowed_to
+from fca.studies.irt.stats import check_responses, parts_of
+from fca.tables.answers import Gathered, answering_rows, clean_responses, gathered_of, narrowed_to
 from fca.types import FcaError
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,8 @@ import pandas as pd
 
 from fca.allowed import Allowed, Seed
 from fca.report.pictures import ACROSS, pictures
-from fca.stats.irt import IrtFit
 from fca.stats.label_errors import item_top1, modal_wrong
 from fca.store import Store
-from fca.studies.answers import Gathered, subjects_at_chance
 from fca.studies.irt.fits import (
     DIFFICULTY,
     DISCRIMINATION,
@@ -26,10 +24,12 @@ from fca.studies.irt.fits import (
     fitted,
 )
 from fca.studies.irt.fittable import clean_with_subjects
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.not_estimable import priors_noted
-from fca.studies.responses import Responses
-from fca.studies.table import COLUMN, DATASET, IMAGE_ID, LABEL, PICTURE_KIND, RANK, ROW, THUMBNAIL, TableSpec
+from fca.studies.irt.not_estimable import priors_noted
+from fca.studies.irt.stats import IrtFit
+from fca.tables.answers import Gathered, subjects_at_chance
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.responses import Responses
+from fca.tables.table import COLUMN, DATASET, IMAGE_ID, LABEL, PICTURE_KIND, RANK, ROW, THUMBNAIL, TableSpec
 from fca.types import Column, FcaError, Table
 
 NAMED = 3  # predicted classes that are named

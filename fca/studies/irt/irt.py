@@ -20,10 +20,7 @@ from jaxtyping import Float
 
 from fca.allowed import Seed
 from fca.stats.correlation import kendall
-from fca.stats.irt import IrtFit, Scored, excess, fit_items, weakest_link
-from fca.stats.irt.subjects import one_class
 from fca.store import Store
-from fca.studies.answers import Gathered, at_severity
 from fca.studies.irt import fits
 from fca.studies.irt.fits import (
     ABILITY,
@@ -44,10 +41,13 @@ from fca.studies.irt.fits import (
     IrtModel,
 )
 from fca.studies.irt.fittable import clean_with_subjects, shifted_responses
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.not_estimable import log_not_estimable
-from fca.studies.responses import Responses
-from fca.studies.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
+from fca.studies.irt.not_estimable import log_not_estimable
+from fca.studies.irt.stats import IrtFit, Scored, excess, fit_items, weakest_link
+from fca.studies.irt.stats.subjects import one_class
+from fca.tables.answers import Gathered, at_severity
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.responses import Responses
+from fca.tables.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
 from fca.types import Column, FcaError, Table, check_choice, with_interval
 
 CALIBRATIONS = ("joint", "ability", "separate")
@@ -326,7 +326,7 @@ def calibrated(store: Store, how: Irt) -> Iterator[Calibrated]:
 def corruption_of(gathered: Gathered) -> str:
     """The corruption of the images of one data set: clean, the one kind that there is, or `several`.
 
-    >>> from fca.studies.responses import Responses, frame_of_items, frame_of_subjects
+    >>> from fca.tables.responses import Responses, frame_of_items, frame_of_subjects
     >>> items = frame_of_items(["a", "a@corruption/fog/1"])
     >>> corruption_of(Gathered("zoo", None, Responses(np.ones((1, 2)), frame_of_subjects(["m"]), items), ()))
     'fog'

@@ -20,8 +20,6 @@ from fca.progress import track
 from fca.stats import label_errors as stats
 from fca.stats.label_errors import RULES
 from fca.store import Store
-from fca.studies import table
-from fca.studies.answers import Gathered, subjects_at_chance
 from fca.studies.irt import fits
 from fca.studies.irt.fits import (
     DIFFICULTY,
@@ -35,9 +33,11 @@ from fca.studies.irt.fits import (
     IrtModel,
 )
 from fca.studies.irt.fittable import clean_with_subjects
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.not_estimable import priors_noted
-from fca.studies.table import DATASET, IMAGE_ID, LABEL, RANK, TableSpec
+from fca.studies.irt.not_estimable import priors_noted
+from fca.tables import table
+from fca.tables.answers import Gathered, subjects_at_chance
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.table import DATASET, IMAGE_ID, LABEL, RANK, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
 VERDICTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
@@ -118,7 +118,7 @@ METHOD = {
     "recall": "share of the errors among the 5, 10, 25 % most suspect items; 95 %: Wilson over the errors; by chance "
     "as large as the share flagged",
     "precision_at_k": "95 %: Wilson over the k most suspect; by chance: errors / n_items",
-    "as the paper fitted it": "compat=seed001: 3pl-upper by fca.stats.irt.variational.fit_variational",
+    "as the paper fitted it": "compat=seed001: 3pl-upper by fca.studies.irt.stats.variational.fit_variational",
     "equal scores": "in random order; reported is the expectation over it",
     "claim of the paper": "30 to 40 % of the errors are low in discrimination and feasibility; the share flagged is "
     "not stated",

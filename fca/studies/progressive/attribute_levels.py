@@ -10,9 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer
 
-from fca.stats.adaptive.pool import LEVELS
 from fca.stats.chance import guessing, right_at_chance
-from fca.stats.hierarchy import level_rates
 from fca.stats.intervals import ALIKE, interval_over, wilson
 from fca.store import Store
 from fca.studies.progressive.levels import (
@@ -31,7 +29,9 @@ from fca.studies.progressive.levels import (
     score_cells,
     whole_sessions,
 )
-from fca.studies.table import (
+from fca.studies.progressive.stats.hierarchy import level_rates
+from fca.studies.progressive.stats.pool import LEVELS
+from fca.tables.table import (
     AT_CHANCE,
     DATASET,
     DROP,

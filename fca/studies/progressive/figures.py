@@ -21,7 +21,7 @@ from fca.studies.progressive.validate_levels import (
     CONFIDENCE_TRENDS,
     CONTRADICTIONS_SHOWN,
 )
-from fca.studies.table import DATASET, DROP, MODEL, MODELS, N_TEST, NOTE, VALUE, all_at_chance
+from fca.tables.table import DATASET, DROP, MODEL, MODELS, N_TEST, NOTE, VALUE, all_at_chance
 from fca.types import Column, Table, with_interval
 
 STEP_PX = kinds.SIDE + 40  # from the top of one picture to the next, with two lines of text between

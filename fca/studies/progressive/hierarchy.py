@@ -10,8 +10,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer
 
-from fca.stats import hierarchy as stats
-from fca.stats.adaptive.pool import LEVEL_WEIGHTS, LEVELS
 from fca.stats.chance import guessing, right_at_chance
 from fca.stats.correlation import resampled_correlation
 from fca.stats.intervals import FISHER_Z, FRACTION, Estimated, interval_over, jackknife_interval, left_out_weights
@@ -32,7 +30,9 @@ from fca.studies.progressive.levels import (
     sessions_of,
     whole_sessions,
 )
-from fca.studies.table import (
+from fca.studies.progressive.stats import hierarchy as stats
+from fca.studies.progressive.stats.pool import LEVEL_WEIGHTS, LEVELS
+from fca.tables.table import (
     AT_CHANCE,
     DATASET,
     IMAGE_ID,

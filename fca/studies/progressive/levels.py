@@ -16,17 +16,17 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer, Shaped
 from scipy.special import softmax
 
-from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Pool, make_pool
-from fca.stats.adaptive.pool import LEVELS as LEVELS
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.protocols import masked_answers
 from fca.store import Store
-from fca.studies.answers import answering_rows
-from fca.studies.keys import Query
-from fca.studies.predictions import Predictions, predictions
-from fca.studies.rows import records, require
-from fca.studies.table import ATTRIBUTE as ANY_ATTRIBUTE
-from fca.studies.table import IMAGE_ID, LABEL
+from fca.studies.progressive.stats.pool import LEVEL_WEIGHTS, Pool, make_pool
+from fca.studies.progressive.stats.pool import LEVELS as LEVELS
+from fca.tables.answers import answering_rows
+from fca.tables.keys import Query
+from fca.tables.predictions import Predictions, predictions
+from fca.tables.rows import records, require
+from fca.tables.table import ATTRIBUTE as ANY_ATTRIBUTE
+from fca.tables.table import IMAGE_ID, LABEL
 from fca.types import BEST, Column, FcaError, with_interval
 
 log = logging.getLogger(__name__)

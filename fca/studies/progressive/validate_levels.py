@@ -13,7 +13,6 @@ from scipy.stats import page_trend_test, ttest_1samp
 
 from fca.allowed import Allowed
 from fca.report.pictures import ACROSS, Pictures, pictures
-from fca.stats.adaptive.pool import LEVELS
 from fca.stats.comparison import holm
 from fca.stats.intervals import interval_over
 from fca.store import Store
@@ -33,7 +32,8 @@ from fca.studies.progressive.levels import (
     responses_by_level,
     whole_sessions,
 )
-from fca.studies.table import (
+from fca.studies.progressive.stats.pool import LEVELS
+from fca.tables.table import (
     COLUMN,
     DATASET,
     MODELS,

@@ -14,17 +14,17 @@ from scipy.stats import false_discovery_control
 
 from fca.allowed import Allowed, Seed
 from fca.stats.comparison import holm
-from fca.stats.irt import ItemBank, score_ability
-from fca.stats.irt.model import Items, Subjects
-from fca.stats.psychometrics.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
 from fca.store import Store
-from fca.studies.answers import Gathered
 from fca.studies.irt import fits
 from fca.studies.irt.fits import DIFFICULTY, ITEM, N_ITEMS
 from fca.studies.irt.fittable import clean_with_subjects, unfit
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.responses import Responses
-from fca.studies.table import DATASET, LABEL, P_HOLM, P, TableSpec, filled
+from fca.studies.irt.stats import ItemBank, score_ability
+from fca.studies.irt.stats.model import Items, Subjects
+from fca.studies.psychometrics.stats.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
+from fca.tables.answers import Gathered
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.responses import Responses
+from fca.tables.table import DATASET, LABEL, P_HOLM, P, TableSpec, filled
 from fca.types import Column, FcaError, Table
 
 PAPER = "Holland & Thayer, 1988; Swaminathan & Rogers, 1990; classes: Dorans & Holland, 1993"

@@ -11,14 +11,14 @@ import pandas as pd
 from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats.intervals import interval_over, mean_with_interval
-from fca.stats.psychometrics.dimensions import held_out_dimensions
 from fca.store import Store
-from fca.studies.answers import Gathered
 from fca.studies.irt import fits
 from fca.studies.irt.fits import CHOSEN, HELD_OUT_NLL, HOLD_OUT, N_ITEMS, N_MODELS, N_SUBJECTS
 from fca.studies.irt.fittable import clean_with_subjects
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.table import DATASET, TableSpec, filled
+from fca.studies.psychometrics.stats.dimensions import held_out_dimensions
+from fca.tables.answers import Gathered
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.table import DATASET, TableSpec, filled
 from fca.types import Column, Table, with_interval
 
 DIMENSIONS = Column("dimensions", int, ".0f", "dimensions of ability")

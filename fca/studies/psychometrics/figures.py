@@ -27,7 +27,7 @@ from fca.studies.psychometrics.dimensionality import DIMENSIONS, GAIN
 from fca.studies.psychometrics.information import INFORMATION, KIND
 from fca.studies.psychometrics.item_fit import INFIT, INFIT_EXPECTED, INFIT_Z, LIMIT, PAIR_Z, WITHIN, Z_BY_CHANCE
 from fca.studies.psychometrics.severity_facet import EFFECT, LINE, STEP
-from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY
+from fca.tables.table import CORRUPTION, DATASET, MODEL, SEVERITY
 from fca.types import Table
 
 

@@ -9,15 +9,20 @@ import numpy as np
 import pandas as pd
 
 from fca.allowed import Seed
-from fca.stats.irt import IrtFit
-from fca.stats.irt.information import empirical_reliability, items_needed, marginal_reliability, total_information
 from fca.store import Store
-from fca.studies.answers import Gathered
 from fca.studies.irt import fits
 from fca.studies.irt.fits import ABILITY, IRT_MODEL, N_ITEMS, N_SUBJECTS
 from fca.studies.irt.fittable import clean_with_subjects
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.table import DATASET, TableSpec, filled
+from fca.studies.irt.stats import IrtFit
+from fca.studies.irt.stats.information import (
+    empirical_reliability,
+    items_needed,
+    marginal_reliability,
+    total_information,
+)
+from fca.tables.answers import Gathered
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.table import DATASET, TableSpec, filled
 from fca.types import Column, Table
 
 SOURCE = "Birnbaum, 1968; Green, Bock, Humphreys, Linn & Reckase, 1984"

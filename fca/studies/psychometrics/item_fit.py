@@ -11,17 +11,17 @@ import pandas as pd
 from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats.intervals import interval_over, mean_with_interval
-from fca.stats.irt import IrtFit
-from fca.stats.psychometrics.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
-from fca.stats.psychometrics.item_fit import MeanSquares, Misfit, mean_squares, misfit, replicates
-from fca.stats.psychometrics.score_fit import MOST_ITEMS, score_fit
 from fca.store import Store
-from fca.studies.answers import Gathered
 from fca.studies.irt import fits
 from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, IRT_MODEL, ITEM, N_ITEMS, N_SUBJECTS, SUBJECT
 from fca.studies.irt.fittable import clean_with_subjects
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.table import DATASET, LABEL, MODEL, SNAPSHOT, TOP1, TableSpec, filled
+from fca.studies.irt.stats import IrtFit
+from fca.studies.psychometrics.stats.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
+from fca.studies.psychometrics.stats.item_fit import MeanSquares, Misfit, mean_squares, misfit, replicates
+from fca.studies.psychometrics.stats.score_fit import MOST_ITEMS, score_fit
+from fca.tables.answers import Gathered
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.table import DATASET, LABEL, MODEL, SNAPSHOT, TOP1, TableSpec, filled
 from fca.types import Column, Table, with_interval
 
 SOURCE = "Wright & Masters (Rating scale analysis, 1982), chapter 5"

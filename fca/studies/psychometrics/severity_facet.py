@@ -12,14 +12,14 @@ import pandas as pd
 
 from fca.allowed import Allowed, Seed
 from fca.progress import track
-from fca.stats.psychometrics.facets import FacetFit, fit_facets
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_responses
 from fca.studies.irt import fits
 from fca.studies.irt.fits import N_MODELS, N_SUBJECTS
 from fca.studies.irt.fittable import linked_parts, shifted_responses
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.table import CORRUPTION, DATASET, IMAGES, MODEL, SEVERITIES, SEVERITY, TOP1, TableSpec, filled
+from fca.studies.psychometrics.stats.facets import FacetFit, fit_facets
+from fca.tables.answers import Gathered, clean_responses
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.table import CORRUPTION, DATASET, IMAGES, MODEL, SEVERITIES, SEVERITY, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval
 
 log = logging.getLogger(__name__)

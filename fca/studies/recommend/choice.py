@@ -30,10 +30,10 @@ from fca.store.columns import (
     TRAIN_S,
     WEIGHTS,
 )
-from fca.studies import table
 from fca.studies.recommend.evidence import ADAPTATION, FINETUNE, PROBE, Candidate, Evidence, Program
 from fca.studies.recommend.expected import Expectation, KnownJobs
-from fca.studies.table import AT_CHANCE, CHANCE, MODEL, N_TEST, NCL, RUN_ID, TOP1, TOP1_PREDICTED
+from fca.tables import table
+from fca.tables.table import AT_CHANCE, CHANCE, MODEL, N_TEST, NCL, RUN_ID, TOP1, TOP1_PREDICTED
 from fca.types import Column, with_interval
 
 CANDIDATE = Column("candidate", str, "", "model: network, input size, depth and precision, and how it is adapted")

@@ -17,8 +17,8 @@ from fca.data.copies import copies_in_test, pictures_of_copies
 from fca.metric import Metric
 from fca.store import Store, columns
 from fca.store.columns import INPUT_SIZE, JUDGED_IMAGES, LEFT_OUT_LOGITS
-from fca.studies.predictions import Predictions, predictions
-from fca.studies.rows import every_row, narrowed, records, without_diverged
+from fca.tables.predictions import Predictions, predictions
+from fca.tables.rows import every_row, narrowed, records, without_diverged
 
 ADAPTATION = columns.ADAPTATION.with_choices(
     {"scratch": "from scratch", "finetune": "fine-tuned", "probe": "linear probe"}, filters=True

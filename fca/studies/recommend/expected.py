@@ -15,7 +15,8 @@ from jaxtyping import Float
 
 from fca.csv_table import read_table, with_types
 from fca.metric import Metric
-from fca.stats.candidate_accuracy import (
+from fca.studies.recommend.evidence import Evidence, Program
+from fca.studies.recommend.stats.candidate_accuracy import (
     Candidates,
     Hyperparameters,
     JobForecast,
@@ -23,7 +24,6 @@ from fca.stats.candidate_accuracy import (
     prior,
     records_of,
 )
-from fca.studies.recommend.evidence import Evidence, Program
 
 # Both are made by experiments/recommend/regret.py, whose README has the jobs.
 MEASURED = Path(__file__).with_name("measured.csv")

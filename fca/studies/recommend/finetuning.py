@@ -13,7 +13,7 @@ from fca.stats.comparison import paired_interval
 from fca.store.columns import TRAIN_S
 from fca.studies.recommend.choice import CANDIDATE, EPOCHS, GAIN
 from fca.studies.recommend.evidence import FINETUNE, PROBE, Candidate, Evidence
-from fca.studies.table import DATASET, N_TEST, RUN_ID, TableSpec
+from fca.tables.table import DATASET, N_TEST, RUN_ID, TableSpec
 from fca.types import Column, with_interval
 
 TUNED_TOP1 = Column("top1_finetuned", float, ".1%", "share of test images that the fine-tuned network has right")

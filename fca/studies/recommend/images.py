@@ -16,7 +16,7 @@ from fca.stats.features import temperature
 from fca.stats.label_errors import confident_learning
 from fca.store.columns import N_TRAIN, N_VAL
 from fca.studies.recommend.evidence import PROBE, Evidence, LeftOut
-from fca.studies.table import COLUMN, DATASET, IMAGE_ID, LABEL, N_TEST, ROW, SPLIT, THUMBNAIL, TableSpec
+from fca.tables.table import COLUMN, DATASET, IMAGE_ID, LABEL, N_TEST, ROW, SPLIT, THUMBNAIL, TableSpec
 from fca.types import Column
 
 SUGGESTED = Column("suggested", str, "", "class that similar images suggest")

@@ -13,13 +13,20 @@ import pandas as pd
 from jaxtyping import Float
 
 from fca.metric import Metric
-from fca.stats.learning_curve import Forecast, Hyperparameters, Measured, forecast, measured_from, reach
 from fca.store import columns
 from fca.store.columns import FITS, JUDGED_IMAGES, RIGHT, SIZES
 from fca.studies.recommend.choice import CANDIDATE, GAIN, METRIC
 from fca.studies.recommend.evidence import PROBE, Evidence, Program
-from fca.studies.rows import records
-from fca.studies.table import DATASET, NCL, RUN_ID, TableSpec
+from fca.studies.recommend.stats.learning_curve import (
+    Forecast,
+    Hyperparameters,
+    Measured,
+    forecast,
+    measured_from,
+    reach,
+)
+from fca.tables.rows import records
+from fca.tables.table import DATASET, NCL, RUN_ID, TableSpec
 from fca.types import Column, with_interval
 
 # Made by experiments/recommend/more_images.py, whose README has the jobs.

@@ -26,7 +26,6 @@ from fca.store.columns import (
     TRAIN_S,
     WEIGHTS,
 )
-from fca.studies.keys import Query
 from fca.studies.recommend.choice import (
     BALANCED_TOP1,
     CANDIDATE,
@@ -58,8 +57,9 @@ from fca.studies.recommend.expected import KnownJobs, known_jobs
 from fca.studies.recommend.finetuning import FINETUNING, finetuning
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, RELABEL, classes, confusions, mislabelled
 from fca.studies.recommend.more_images import MORE_IMAGES, more_images
-from fca.studies.rows import require
-from fca.studies.table import AT_CHANCE, CHANCE, DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSpec, filled
+from fca.tables.keys import Query
+from fca.tables.rows import require
+from fca.tables.table import AT_CHANCE, CHANCE, DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval
 
 STEP, REASON = Column("step", str, "", "what to try"), Column("reason", str, "", "why")

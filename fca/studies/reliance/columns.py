@@ -1,6 +1,6 @@
 """Columns of saliency runs that analyses of reliance have too."""
 
-from fca.studies.table import CHANCE
+from fca.tables.table import CHANCE
 from fca.types import Column
 
 MODEL_CHANCE = CHANCE.with_format(".1%", "accuracy of guessing one of the classes that the model may predict")

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fca.stats.reliance import class_accuracy, rank_stability, relative_foreground_sensitivity
 from fca.store import Store
-from fca.studies import table
-from fca.studies.keys import Query
-from fca.studies.predictions import predictions
-from fca.studies.rows import by_full_models, every_row, narrowed, parts, records, require
-from fca.studies.table import DATASET, MODEL, RUN_ID, SEED, TOP1, VALUE, TableSpec, filled
+from fca.studies.reliance.stats.reliance import class_accuracy, rank_stability, relative_foreground_sensitivity
+from fca.tables import table
+from fca.tables.keys import Query
+from fca.tables.predictions import predictions
+from fca.tables.rows import by_full_models, every_row, narrowed, parts, records, require
+from fca.tables.table import DATASET, MODEL, RUN_ID, SEED, TOP1, VALUE, TableSpec, filled
 from fca.types import Column, Table, with_interval
 
 CLEAN, SWAPPED = "clean", "swap/background"

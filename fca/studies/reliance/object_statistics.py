@@ -15,10 +15,10 @@ from fca.report.pictures import ACROSS, THUMBNAIL, data_uri, png_of
 from fca.stats.intervals import FRACTION, mean_with_interval, wilson
 from fca.store import Store
 from fca.store.columns import Row
-from fca.studies.keys import Query
 from fca.studies.reliance.columns import GEOMETRY
-from fca.studies.rows import by_version, every_row, narrowed, records, require
-from fca.studies.table import DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, PICTURE_KIND, PLACE, TableSpec, filled
+from fca.tables.keys import Query
+from fca.tables.rows import by_version, every_row, narrowed, records, require
+from fca.tables.table import DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, PICTURE_KIND, PLACE, TableSpec, filled
 from fca.types import Column, Table, with_interval
 
 RAW = Column("mask_area_raw", float, ".1%", "share of the stored image that is object")

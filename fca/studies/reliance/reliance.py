@@ -15,19 +15,20 @@ import pandas as pd
 
 from fca.allowed import Allowed
 from fca.report.pictures import data_uri, pictures, png_of
-from fca.stats import reliance
 from fca.stats.chance import at_chance
 from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, FRACTION, SIGNED_FRACTION, interval_over, wilson
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import ADAPTATION
-from fca.studies.keys import Query, ResponseFiles
-from fca.studies.predictions import Predictions, labels_of, predictions
 from fca.studies.reliance.columns import MODEL_CHANCE
 from fca.studies.reliance.metric_truth import METRIC, UNCONFIRMED, verdicts
-from fca.studies.responses import read_responses
-from fca.studies.rows import by_full_models, by_version, every_row, narrowed, parts, records, require
-from fca.studies.table import (
+from fca.studies.reliance.stats import reliance
+from fca.subset import Groups, read_groups
+from fca.tables.keys import Query, ResponseFiles
+from fca.tables.predictions import Predictions, labels_of, predictions
+from fca.tables.responses import read_responses
+from fca.tables.rows import by_full_models, by_version, every_row, narrowed, parts, records, require
+from fca.tables.table import (
     AT_CHANCE,
     DATASET,
     DROP,
@@ -44,7 +45,6 @@ from fca.studies.table import (
     TableSpec,
     filled,
 )
-from fca.subset import Groups, read_groups
 from fca.types import Column, FcaError, Table, with_interval
 
 PAPER, RIVAL10 = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet)", "Moayeri et al., 2022 (RIVAL10, arXiv:2201.10766)"

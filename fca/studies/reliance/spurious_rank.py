@@ -23,10 +23,10 @@ from fca.stats.intervals import SIGNED_FRACTION, mean_with_interval, wilson
 from fca.store import Store
 from fca.store.columns import ADAPTATION, Row
 from fca.store.files import refused_if_damaged
-from fca.studies.keys import Query
-from fca.studies.predictions import predictions
-from fca.studies.rows import every_row, narrowed, records, require
-from fca.studies.table import (
+from fca.tables.keys import Query
+from fca.tables.predictions import predictions
+from fca.tables.rows import every_row, narrowed, records, require
+from fca.tables.table import (
     DATASET,
     ENCODER,
     IMAGE_ID,

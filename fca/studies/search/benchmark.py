@@ -18,15 +18,15 @@ from jaxtyping import Int8
 from fca.allowed import Allowed
 from fca.data.files import threads
 from fca.progress import track
-from fca.stats.search import POLICIES, Domain, domain_of, make_policy
-from fca.stats.search import replay as replays
-from fca.stats.search.policies import Guided
 from fca.store import Store
-from fca.studies.keys import Query
-from fca.studies.rows import every_row, narrowed, records, require
 from fca.studies.search import columns
 from fca.studies.search.columns import COVERING
-from fca.studies.table import DATASET, MODEL, RHO, SEEDS, TableSpec, filled
+from fca.studies.search.stats import POLICIES, Domain, domain_of, make_policy
+from fca.studies.search.stats import replay as replays
+from fca.studies.search.stats.policies import Guided
+from fca.tables.keys import Query
+from fca.tables.rows import every_row, narrowed, records, require
+from fca.tables.table import DATASET, MODEL, RHO, SEEDS, TableSpec, filled
 from fca.types import Column, Table
 
 POINTS, BINS, FEW = 60, np.linspace(0, 1, 11), 5_000  # of a curve; of accuracy; visits that need no further process

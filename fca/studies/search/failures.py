@@ -14,14 +14,8 @@ import pandas as pd
 from fca.allowed import Allowed, Seed
 from fca.report.pictures import ACROSS, data_uri, png_of
 from fca.stats.intervals import NO_INTERVAL, UNKNOWN, wilson
-from fca.stats.search.counts import CONFIRMING, p_lower, share_with_interval
-from fca.stats.search.domain import Domain, domain_of
-from fca.stats.search.explain import agreement, by_subdomain, members, pair_means, value_means
-from fca.stats.search.policies import make_policy
-from fca.stats.search.replay import replay, worst
 from fca.store import Store
-from fca.studies.keys import Query
-from fca.studies.rows import every_row, narrowed, records, require
+from fca.studies.generate.stats.domain import Domain, domain_of
 from fca.studies.search.columns import (
     ACCEPTANCE,
     ACCURACY,
@@ -40,7 +34,13 @@ from fca.studies.search.columns import (
     SUBJECT,
     TARGET,
 )
-from fca.studies.table import (
+from fca.studies.search.stats.counts import CONFIRMING, p_lower, share_with_interval
+from fca.studies.search.stats.explain import agreement, by_subdomain, members, pair_means, value_means
+from fca.studies.search.stats.policies import make_policy
+from fca.studies.search.stats.replay import replay, worst
+from fca.tables.keys import Query
+from fca.tables.rows import every_row, narrowed, records, require
+from fca.tables.table import (
     ATTRIBUTE,
     COLUMN,
     MODEL,
@@ -133,14 +133,15 @@ BINS = TableSpec("search_accuracies", "How accurate are visited subdomains?", f"
 GALLERY = TableSpec("search_gallery", "What do failures look like?", f"{PAPER} samples and prompts", _PICTURE)
 METHOD = {
     ACCURACY: "every subdomain counts the same; Student's interval over subdomains, which were drawn with their images",
-    RULE: "greedy subgroup discovery at 5 % for all candidates together: fca.stats.search.explain.find_rules",
+    RULE: "greedy subgroup discovery at 5 % for all candidates together: fca.studies.search.stats.explain.find_rules",
     FRESH: "share of fresh images, each subdomain weighted by the independent images that its images are worth "
     "(effective_images); interval of Korn and Graubard over subdomains, too short where few of them are drawn and most "
-    "are right everywhere: fca.stats.search.counts.share_with_interval",
+    "are right everywhere: fca.studies.search.stats.counts.share_with_interval",
     CONFIRMED: "fresh images of the condition are recognised less often than those outside all rules (one-sided p up "
     "to 0.025, over subdomains by t, over images by Fisher's test and, between uneven sides, by permuting subdomains: "
-    "fca.stats.search.counts.p_lower); undecided with a single fresh subdomain inside or outside, and between uneven "
-    "sides of so few that these can be dealt in less than 20 ways (2 and 2, 3 or 4): then none could be confirmed",
+    "fca.studies.search.stats.counts.p_lower); undecided with a single fresh subdomain inside or outside, and "
+    "between uneven sides of so few that these can be dealt in less than 20 ways (2 and 2, 3 or 4): then none could be "
+    "confirmed",
     LOWEST: "Wilson's interval; left out where several subdomains share the lowest accuracy with different numbers of "
     "images",
     CAUSE: "of the lowest tenth of visited subdomains. A classifier fails where its Wilson interval is below its mean "

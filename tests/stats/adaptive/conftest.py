@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from fca.stats.irt import ItemBank
+from fca.studies.irt.stats import ItemBank
 
 
 class Drawn:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fca.stats.adaptive import POLICIES, estimate, make_pool, replay, start_policy
-from fca.stats.adaptive.estimators import normal_estimate
+from fca.studies.adaptive.stats import POLICIES, estimate, make_pool, replay, start_policy
+from fca.studies.adaptive.stats.estimators import normal_estimate
 
 ESTIMATOR = {
     "static_k": "session_mean",

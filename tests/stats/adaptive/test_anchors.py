@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from fca.stats.adaptive import anchors
-from fca.stats.adaptive.anchors import METHODS
+from fca.studies.adaptive.stats import anchors
+from fca.studies.adaptive.stats.anchors import METHODS
 from fca.types import FcaError
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from fca.stats.adaptive import DefensiveIrt, estimate, make_pool, replay, run_policy, start_policy
-from fca.stats.adaptive.estimators import regressed
-from fca.stats.adaptive.policies import chances
-from fca.stats.irt import ItemBank, fit_irt
+from fca.studies.adaptive.stats import DefensiveIrt, estimate, make_pool, replay, run_policy, start_policy
+from fca.studies.adaptive.stats.estimators import regressed
+from fca.studies.adaptive.stats.policies import chances
+from fca.studies.irt.stats import ItemBank, fit_irt
 
 
 def planted(seed=0, networks=40, items=1500, best=0.0):

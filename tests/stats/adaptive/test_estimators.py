@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from fca.stats.adaptive import ESTIMATORS, WARNINGS, Record, estimate, make_pool, run_policy, start_policy
-from fca.stats.adaptive.estimators import _corrected, share_interval
-from fca.stats.adaptive.pool import Sample
-from fca.stats.irt import ItemBank
+from fca.studies.adaptive.stats import ESTIMATORS, WARNINGS, Record, estimate, make_pool, run_policy, start_policy
+from fca.studies.adaptive.stats.estimators import _corrected, share_interval
+from fca.studies.irt.stats import ItemBank
+from fca.studies.progressive.stats.pool import Sample
 from fca.types import FcaError
 
 LEVELS = np.array([0, 0, 1, 1, 2, 2, 2])

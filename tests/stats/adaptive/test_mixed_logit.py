@@ -7,9 +7,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import norm
 
-from fca.stats.adaptive import make_pool, run_policy, start_policy
-from fca.stats.adaptive.estimators import stratified
-from fca.stats.adaptive.mixed_logit import (
+from fca.studies.adaptive.stats import make_pool, run_policy, start_policy
+from fca.studies.adaptive.stats.estimators import stratified
+from fca.studies.adaptive.stats.mixed_logit import (
     BETA_ALONE,
     KINDS,
     MISFIT,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fca.stats.adaptive import (
+from fca.studies.adaptive.stats import (
     MAPPING_L,
     MAPPING_Q,
     POLICIES,
@@ -17,7 +17,7 @@ from fca.stats.adaptive import (
     run_policy,
     start_policy,
 )
-from fca.stats.adaptive.policies import information, spread
+from fca.studies.adaptive.stats.policies import information, spread
 from fca.types import FcaError
 
 

@@ -7,7 +7,7 @@ import pytest
 import replay as script
 from table1 import table1
 
-from fca.stats.adaptive import MAPPING_L, MAPPING_Q
+from fca.studies.adaptive.stats import MAPPING_L, MAPPING_Q
 
 
 @pytest.mark.slow

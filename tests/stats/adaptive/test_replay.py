@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.stats.adaptive import MAPPING_L, GreTwoStage, estimate, make_pool, replay, start_policy
+from fca.studies.adaptive.stats import MAPPING_L, GreTwoStage, estimate, make_pool, replay, start_policy
 from fca.types import FcaError
 
 COLUMNS = ["model", "group", "repeat", "target", "truth", "estimate", "se", "low", "high"]

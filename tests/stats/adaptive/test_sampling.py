@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.stats.adaptive.pool import capped_inclusion, fixed_size_variance, shuffled_ranks, systematic
+from fca.studies.progressive.stats.pool import capped_inclusion, fixed_size_variance, shuffled_ranks, systematic
 
 
 class Told(np.random.Generator):

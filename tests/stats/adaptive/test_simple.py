@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, hypergeom
 
-from fca.stats.adaptive import ESTIMATORS, OF_LEVELS, POLICIES, Record, estimate, make_pool, replay, run_policy
-from fca.stats.adaptive.pool import Sample
-from fca.stats.adaptive.simple import exact_interval
-from fca.stats.irt import ItemBank
+from fca.studies.adaptive.stats import ESTIMATORS, OF_LEVELS, POLICIES, Record, estimate, make_pool, replay, run_policy
+from fca.studies.adaptive.stats.simple import exact_interval
+from fca.studies.irt.stats import ItemBank
+from fca.studies.progressive.stats.pool import Sample
 from fca.types import FcaError
 
 CLASSES = np.repeat([f"class {c}" for c in range(9)], 20)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fca.stats.adaptive import Record, estimate, make_pool, run_policy, start_policy
-from fca.stats.adaptive.estimators import level_interval, welch
-from fca.stats.adaptive.mixed_logit import Kind
+from fca.studies.adaptive.stats import Record, estimate, make_pool, run_policy, start_policy
+from fca.studies.adaptive.stats.estimators import level_interval, welch
+from fca.studies.adaptive.stats.mixed_logit import Kind
 
-mixed_logit = importlib.import_module("fca.stats.adaptive.mixed_logit")  # the package names the function so
+mixed_logit = importlib.import_module("fca.studies.adaptive.stats.mixed_logit")  # the package names the function so
 SESSIONS = np.repeat(np.arange(12), 36)  # three classes of four attributes: 432 images
 POOL = make_pool(np.tile(np.repeat([0, 1, 2], 12), 12), SESSIONS, SESSIONS // 3)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from fca.stats.adaptive import estimate, make_pool, run_policy, start_policy
-from fca.stats.adaptive.simple import exact_interval
+from fca.studies.adaptive.stats import estimate, make_pool, run_policy, start_policy
+from fca.studies.adaptive.stats.simple import exact_interval
 
 ITEMS, STEP = 120, 12
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
-from fca.stats.irt import MODELS, choose_model, fit_irt, held_out_fit, hide
+from fca.studies.irt.stats import MODELS, choose_model, fit_irt, held_out_fit, hide
 from fca.types import FcaError
 from tests.support.planted import planted
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fca.stats.irt import MODELS, fit_irt, fit_items
-from fca.stats.psychometrics.item_fit import mean_squares
+from fca.studies.irt.stats import MODELS, fit_irt, fit_items
+from fca.studies.psychometrics.stats.item_fit import mean_squares
 from tests.support.planted import planted
 
 # difficulties were -0.012, 0, 0, 0.012 with standard errors of 0.1

@@ -8,8 +8,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import kendalltau, spearmanr
 from sklearn.metrics import roc_auc_score
 
-from fca.stats.irt import MODELS, check_responses, fit_irt, fit_items
-from fca.stats.irt.likelihood import prepare
+from fca.studies.irt.stats import MODELS, check_responses, fit_irt, fit_items
+from fca.studies.irt.stats.likelihood import prepare
 from fca.types import FcaError
 from tests.support.planted import planted, with_holes
 

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit
 from sklearn.metrics import log_loss
 
-from fca.stats.irt import ItemBank, choose_model, excess, fit_irt, held_out, held_out_fit, hide, score_ability
+from fca.studies.irt.stats import ItemBank, choose_model, excess, fit_irt, held_out, held_out_fit, hide, score_ability
 from fca.types import FcaError
 from tests.support.planted import planted, with_holes
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from fca.stats.irt import ItemBank, fit_irt, score_ability
-from fca.stats.irt.information import (
+from fca.studies.irt.stats import ItemBank, fit_irt, score_ability
+from fca.studies.irt.stats.information import (
     empirical_reliability,
     information,
     items_needed,
     marginal_reliability,
     total_information,
 )
-from fca.stats.irt.scoring import score_eap
+from fca.studies.irt.stats.scoring import score_eap
 from tests.support.planted import planted, with_holes
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from fca.stats.irt.items import best_of_grid, climb, heights
-from fca.stats.irt.likelihood import Cells, fill, first_state, prepare
-from fca.stats.irt.solve import BETTER, find_best_mode
+from fca.studies.irt.stats.items import best_of_grid, climb, heights
+from fca.studies.irt.stats.likelihood import Cells, fill, first_state, prepare
+from fca.studies.irt.stats.solve import BETTER, find_best_mode
 from tests.support.planted import planted, with_holes
 
 RESPONSES = with_holes(planted(30, 40, infeasible=0.3, ability_mean=1.0, ability_sd=1.5).responses, 0.1, seed=1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import weak_links
 
-from fca.stats.irt import check_responses, fit_irt, held_out_fit, hide, parts_of, weakest_link
+from fca.studies.irt.stats import check_responses, fit_irt, held_out_fit, hide, parts_of, weakest_link
 from fca.types import FcaError
 from tests.support.planted import planted
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from fca.stats.irt import as_fit
-from fca.stats.irt.likelihood import Cells, fill, first_state, prepare, random_state
-from fca.stats.irt.model import MODELS
-from fca.stats.irt.solve import derivatives, find_mode
+from fca.studies.irt.stats import as_fit
+from fca.studies.irt.stats.likelihood import Cells, fill, first_state, prepare, random_state
+from fca.studies.irt.stats.model import MODELS
+from fca.studies.irt.stats.solve import derivatives, find_mode
 from tests.support.irt_reference import gradient, hessian, log_posterior
 from tests.support.planted import planted, with_holes
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import kendalltau, spearmanr
 
-from fca.stats.irt import choose_model, fit_irt, held_out_fit
+from fca.studies.irt.stats import choose_model, fit_irt, held_out_fit
 
 pytestmark = pytest.mark.real
 

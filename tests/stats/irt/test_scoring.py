@@ -8,7 +8,7 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.stats.irt import MODELS, ItemBank, fit_irt, score_ability
+from fca.studies.irt.stats import MODELS, ItemBank, fit_irt, score_ability
 from fca.types import FcaError
 from tests.support.planted import planted, with_holes
 

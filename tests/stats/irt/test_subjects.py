@@ -3,8 +3,8 @@
 import numpy as np
 import scipy.stats
 
-from fca.stats.irt import fit_irt
-from fca.stats.irt.subjects import one_class
+from fca.studies.irt.stats import fit_irt
+from fca.studies.irt.stats.subjects import one_class
 
 
 def drawn(rng, subjects, constant, items=800):

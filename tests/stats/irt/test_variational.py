@@ -7,9 +7,9 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.special import digamma, expit
 
-from fca.stats.irt import fit_irt
-from fca.stats.irt.likelihood import prepare
-from fca.stats.irt.variational import (
+from fca.studies.irt.stats import fit_irt
+from fca.studies.irt.stats.likelihood import prepare
+from fca.studies.irt.stats.variational import (
     MEAN_VARIANCE,
     Scale,
     State,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from fca.stats.irt import ItemBank, fit_irt
-from fca.stats.psychometrics.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
-from fca.stats.psychometrics.item_fit import replicates
+from fca.studies.irt.stats import ItemBank, fit_irt
+from fca.studies.psychometrics.stats.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
+from fca.studies.psychometrics.stats.item_fit import replicates
 from tests.support.planted import planted, with_holes
 
 
@@ -18,7 +18,7 @@ def fitted():
 
 def test_q3_is_the_correlation_of_residuals_whatever_the_blocks(fitted, monkeypatch):
     responses, fit = fitted
-    monkeypatch.setattr("fca.stats.psychometrics.dependence.BLOCK", 7)
+    monkeypatch.setattr("fca.studies.psychometrics.stats.dependence.BLOCK", 7)
     residuals = responses - fit.probability()
     p = fit.probability()
     direct = np.corrcoef(residuals.T)[np.triu_indices(60, 1)]

@@ -5,8 +5,8 @@ import pytest
 import statsmodels.api as sm
 from statsmodels.stats.contingency_tables import StratifiedTable
 
-from fca.stats.irt import fit_irt
-from fca.stats.psychometrics.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
+from fca.studies.irt.stats import fit_irt
+from fca.studies.psychometrics.stats.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
 
 
 def answered(subjects=65, focal=25, items=600, shift=0.5, moved=0, by=1.2, bent=0, seed=1):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fca.stats.irt import fit_irt
-from fca.stats.psychometrics.dimensions import fit_dimensions, held_out_dimensions
+from fca.studies.irt.stats import fit_irt
+from fca.studies.psychometrics.stats.dimensions import fit_dimensions, held_out_dimensions
 from fca.types import FcaError
 
 

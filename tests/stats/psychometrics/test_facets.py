@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fca.stats.psychometrics.facets import fit_facets
+from fca.studies.psychometrics.stats.facets import fit_facets
 from fca.types import FcaError
 
 

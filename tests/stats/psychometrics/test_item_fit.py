@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
-from fca.stats.irt import ItemBank, fit_irt
-from fca.stats.psychometrics.item_fit import mean_squares, misfit, replicates
-from fca.stats.psychometrics.score_fit import expected_share, score_chances, score_fit
+from fca.studies.irt.stats import ItemBank, fit_irt
+from fca.studies.psychometrics.stats.item_fit import mean_squares, misfit, replicates
+from fca.studies.psychometrics.stats.score_fit import expected_share, score_chances, score_fit
 from fca.types import FcaError
 from tests.support.planted import planted, with_holes
 

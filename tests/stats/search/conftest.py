@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fca.stats.search import Domain
+from fca.studies.search.stats import Domain
 
 
 @pytest.fixture(scope="package")

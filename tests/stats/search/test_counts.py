@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fca.stats.search.counts import (
+from fca.studies.search.stats.counts import (
     CONFIRMING,
     CORRELATIONS,
     alike_tables,

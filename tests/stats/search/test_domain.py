@@ -5,7 +5,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from fca.stats.search import Domain, domain_of
+from fca.studies.search.stats import Domain, domain_of
 from fca.types import FcaError
 
 

@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from fca.stats.intervals import mean_with_interval
-from fca.stats.search import Domain
-from fca.stats.search.counts import p_of_rules
-from fca.stats.search.explain import _lowest, agreement, find_rules, members, pair_means, value_means
+from fca.studies.search.stats import Domain
+from fca.studies.search.stats.counts import p_of_rules
+from fca.studies.search.stats.explain import _lowest, agreement, find_rules, members, pair_means, value_means
 
 DOMAIN = Domain(
     {"weather": ["sun", "rain", "snow"], "time": ["day", "night"], "place": list("abcd"), "color": list("rgbw")},

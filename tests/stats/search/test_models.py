@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 from sklearn.linear_model import Lasso
 from sklearn.model_selection import KFold
 
-from fca.stats.search.models import Evidence, PairwiseGP, Regression, pooled, skill
+from fca.studies.search.stats.models import Evidence, PairwiseGP, Regression, pooled, skill
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from fca.stats.search import POLICIES, Domain, make_policy
+from fca.studies.search.stats import POLICIES, Domain, make_policy
 from fca.types import FcaError
 
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name == "bo_forest" else []) for name in POLICIES]

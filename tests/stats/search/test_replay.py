@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logit
 
-from fca.stats.search.domain import Domain
-from fca.stats.search.replay import (
+from fca.studies.generate.stats.domain import Domain
+from fca.studies.search.stats.replay import (
     SPREADS,
     Replay,
     accuracies,
@@ -49,7 +49,7 @@ def in_order(monkeypatch):
 
         return SimpleNamespace(next=next_one, given=(name, seed, options))
 
-    monkeypatch.setattr("fca.stats.search.replay.make_policy", make_policy)
+    monkeypatch.setattr("fca.studies.search.stats.replay.make_policy", make_policy)
     return seen
 
 

@@ -14,7 +14,7 @@ from fca.report.small import ALIKE, interval
 from fca.studies.few_class import accuracy
 from fca.studies.few_class.findings import FINDING_VALUE, FINDING_VERDICT, MEASURES, NO_EFFECT, PAPER_FINDINGS, UNIT
 from fca.studies.few_class.subset_accuracy import DIFFERENCE
-from fca.studies.table import (
+from fca.tables.table import (
     CHANCE,
     DATASET,
     MEASURE,

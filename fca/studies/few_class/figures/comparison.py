@@ -21,7 +21,7 @@ from fca.studies.few_class.figures.accuracy import (
     of_several_models,
 )
 from fca.studies.few_class.subset_accuracy import SUBSET_SEEDS
-from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1, VERDICT, all_at_chance
+from fca.tables.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1, VERDICT, all_at_chance
 from fca.types import Table, with_interval
 
 _CLEAR = {

@@ -14,7 +14,7 @@ from fca.studies.few_class import difficulty_map as tables
 from fca.studies.few_class.figures.similarity import SIMSS as SIMSS_SHORT
 from fca.studies.few_class.figures.similarity import by_encoder
 from fca.studies.few_class.similarity import SIMSS
-from fca.studies.table import DATASET, ENCODER, NCL
+from fca.tables.table import DATASET, ENCODER, NCL
 from fca.types import Column, Table, with_interval
 
 NAMED = 5  # classes in a sentence

@@ -14,7 +14,7 @@ from fca.report.small import interval
 from fca.studies.few_class import prediction as tables
 from fca.studies.few_class.correlation import PREDICTOR, TARGET
 from fca.studies.few_class.figures.similarity import NO_ACCURACY
-from fca.studies.table import DATASET, ENCODER, NCL, NOTE, TOP1, TOP1_PREDICTED, all_at_chance, lines_at_chance
+from fca.tables.table import DATASET, ENCODER, NCL, NOTE, TOP1, TOP1_PREDICTED, all_at_chance, lines_at_chance
 from fca.types import Column, Table, with_interval
 
 BEST = 3  # predictors drawn point by point, beside the baseline

@@ -14,7 +14,7 @@ from fca.report.small import interval
 from fca.studies.few_class import similarity as tables
 from fca.studies.few_class.correlation import COEFFICIENT, METHOD, PREDICTOR, TARGET
 from fca.studies.few_class.figures.accuracy import ACCURACY, CLASSES, NAMES, without_bars
-from fca.studies.table import DATASET, ENCODER, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1, all_at_chance
+from fca.tables.table import DATASET, ENCODER, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1, all_at_chance
 from fca.types import Column, Table
 
 R = COEFFICIENT.with_format(".2f", "correlation")

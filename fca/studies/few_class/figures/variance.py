@@ -11,7 +11,7 @@ from fca.report import kinds, style
 from fca.report.finding import Statement
 from fca.studies.few_class.figures.accuracy import NAMES, by_protocol
 from fca.studies.few_class.variance import SHARES, SOURCES, SPREADS
-from fca.studies.table import DATASET, MODEL, NCL, PROTOCOL
+from fca.tables.table import DATASET, MODEL, NCL, PROTOCOL
 from fca.types import Column, Table, with_interval
 
 _SOURCE = Column("source", str, "", "source of the spread", {source: source for source in SOURCES.values()})

@@ -26,7 +26,7 @@ from fca.studies.irt.difficulty_segments import (
     SHARE_RIGHT,
 )
 from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
-from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, all_at_chance, lines_at_chance
+from fca.tables.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, all_at_chance, lines_at_chance
 from fca.types import Column, Table, with_interval
 
 GAP = 0.075  # between names at the ends of lines, as a share of the panel's height

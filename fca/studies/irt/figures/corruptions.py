@@ -13,7 +13,7 @@ from fca.report.finding import Statement
 from fca.report.small import ALIKE, interval
 from fca.studies.irt.corruption_accuracy import LEVELS, LOSS, MEAN, RIGHT, of_equal_severities
 from fca.studies.irt.fits import SUBJECT
-from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY, TOP1_CLEAN
+from fca.tables.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY, TOP1_CLEAN
 from fca.types import Table, with_interval
 
 DRAWN = 4  # subjects, the most accurate on clean images

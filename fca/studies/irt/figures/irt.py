@@ -45,7 +45,7 @@ from fca.studies.irt.irt import (
     TAU,
     WEAK_LINK,
 )
-from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT, TOP1
+from fca.tables.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT, TOP1
 from fca.types import Table
 
 PAPER_SEVERITY = 1

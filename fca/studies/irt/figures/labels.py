@@ -27,7 +27,7 @@ from fca.studies.irt.label_errors import (
     SUSPECT_RANK,
     VERDICT,
 )
-from fca.studies.table import DATASET, IMAGE_ID, LABEL, MEASURE, VALUE
+from fca.tables.table import DATASET, IMAGE_ID, LABEL, MEASURE, VALUE
 from fca.types import Table, with_interval
 
 PAPER = "low_discrimination_feasibility", errors.AS_PAPER  # the rule of the paper, by our fit and as it fitted

@@ -24,7 +24,7 @@ from fca.studies.reliance.metric_truth import (
     UNDECIDED,
     VERDICT,
 )
-from fca.studies.table import MODEL
+from fca.tables.table import MODEL
 from fca.types import Column, Table, with_interval
 
 _COLOURS = ("#d55e00", "#0072b2", "#009e73", kinds.GREY)

@@ -14,7 +14,7 @@ from fca.studies.reliance import object_statistics as objects
 from fca.studies.reliance.columns import GEOMETRY
 from fca.studies.reliance.object_statistics import IOU, KIND, QUANTITY, RAW, REMOVED, SHARE
 from fca.studies.reliance.spurious_rank import BOTTOM, END, EVERY, GAP, RANK, SUBJECT, TOP
-from fca.studies.table import DATASET, LABEL, MEASURE, MODEL, PLACE, SPLIT
+from fca.tables.table import DATASET, LABEL, MEASURE, MODEL, PLACE, SPLIT
 from fca.types import Column, Table, with_interval
 
 STEP, STEP_OF_ENDS = kinds.SIDE + 32, kinds.SIDE + 36  # pixels from a row of pictures to the next

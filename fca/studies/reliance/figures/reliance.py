@@ -14,7 +14,7 @@ from fca.report.small import interval
 from fca.studies.reliance import reliance as made
 from fca.studies.reliance.columns import MODEL_CHANCE
 from fca.studies.reliance.metric_truth import UNCONFIRMED
-from fca.studies.table import DATASET, LABEL, MODEL, NOTE, TOP1, all_at_chance
+from fca.tables.table import DATASET, LABEL, MODEL, NOTE, TOP1, all_at_chance
 from fca.types import Column, Table, with_interval
 
 FILTERS = (DATASET, MODEL, made.ALLOWED_CLASSES)

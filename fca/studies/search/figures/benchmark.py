@@ -27,7 +27,7 @@ from fca.studies.search.benchmark import (
     SKILL,
 )
 from fca.studies.search.columns import COVERING
-from fca.studies.table import DATASET, MODEL, VALUE
+from fca.tables.table import DATASET, MODEL, VALUE
 from fca.types import Column, Table, with_interval
 
 _NWISE, _BO = ("#b48ad8", "#9a66c8", "#8450b8"), ("#0072b2", "#56a4d9", "#009e73", "#d0559a")

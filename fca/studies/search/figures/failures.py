@@ -14,7 +14,7 @@ from fca.report.finding import Statement
 from fca.report.small import interval
 from fca.studies.search import failures as of
 from fca.studies.search.columns import ACCURACY, N_SUBDOMAINS, N_VISITED, SUBJECT
-from fca.studies.table import ATTRIBUTE
+from fca.tables.table import ATTRIBUTE
 from fca.types import Column, Table, with_interval
 
 _KINDS = {"search": "in the search", "fresh": "on fresh images", "fresh_outside": "on fresh images outside all rules"}

@@ -1,0 +1,164 @@
+"""`fca bank`: what a later test of a new model needs, as one file to ship and cite.
+
+An item bank has the difficulty of each image; anchors are a fixed few images with their weights. Both come from the
+responses of other models.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from fca.cli import Words, sub_command
+from fca.cli.show import check_store
+from fca.cli.terminal import as_text
+from fca.store import Store
+from fca.studies.irt.bank import bank_id, origin_of, read_bank, saved_banks, write_bank
+from fca.studies.irt.not_estimable import log_bank_priors, log_not_estimable
+from fca.types import FcaError
+
+ANCHORS = "anchors"  # no id of a table, which is of digits and a to f
+
+ABOUT_BANK = """`fca bank`: an item bank that an analysis fitted, as one file to ship and cite. \
+Without an id: the banks there are.
+
+`fca bank anchors`: a few images that stand for all, as such a file; `fca bank anchors --help` explains it."""
+
+ABOUT_ANCHORS = """`fca bank anchors`: a fixed few images that stand for a test set, and what they show of a new model.
+
+Give the responses of many models to all images and --save: k images are chosen in the way that errs least on models
+that did not choose (spread over difficulty, by an item response model, or at random; see
+fca.studies.adaptive.stats.anchors).
+With --use and a new model's responses to these images: its accuracy on all of them, with a 95 % interval. With --use
+alone: the names of the images.
+"""
+
+
+@sub_command
+def main(arguments: Sequence[str]) -> int:
+    """`fca bank`: list the banks of a store, or write one, or anchors; exit code 2 for what cannot be written."""
+    if arguments[:1] == [ANCHORS]:
+        _anchors(_words_of_anchors().parse_args(arguments[1:]))
+    else:
+        _bank(_words_of_banks().parse_args(arguments))
+    return 0
+
+
+def _words_of_banks() -> Words:
+    parser = Words(prog="fca bank", description=ABOUT_BANK)
+    parser.add_argument("id", nargs="?", help="of a saved table irt_items: fca analyse analysis=irt")
+    parser.offer(lambda _: [ANCHORS])
+    parser.add_argument("file", nargs="?", help="where to write it (default: bank-ID.json)")
+    parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
+    parser.add_argument("--cite", help="how to cite it, kept in the file")
+    parser.add_argument("--licence", help="of its parameters, kept in the file")
+    return parser
+
+
+def _words_of_anchors() -> Words:
+    parser = Words(prog=f"fca bank {ANCHORS}", description=ABOUT_ANCHORS)
+    parser.add_argument(
+        "responses", nargs="*", help="files of 0 and 1: CSV (a line a model, a column an image), npz, jsonl"
+    )
+    purpose = parser.add_mutually_exclusive_group(required=True)
+    purpose.add_argument("--save", metavar="FILE", help="choose anchors and write them here (.json)")
+    purpose.add_argument("--use", metavar="FILE", help="estimate by the anchors of this file")
+    parser.add_argument("--k", type=int, default=100, help="number of anchors (default: 100)")
+    parser.add_argument("--cite", help="how to cite them, kept in the file")
+    parser.add_argument("--licence", help="kept in the file")
+    return parser
+
+
+def _json_file(option: str, name: str) -> Path:
+    """Where to write a bank or anchors."""
+    path = Path(name)
+    if path.suffix != ".json":
+        raise FcaError(option, path, "a name that ends in .json", "rename it")
+    return path
+
+
+# Item banks.
+
+
+def _bank(options: argparse.Namespace) -> None:
+    check_store(options.outputs)
+    store = Store(Path(options.outputs))
+    if options.id is None:
+        print(*_banks(store), sep="\n")
+        return
+
+    path = _json_file("file", options.file or f"bank-{options.id}.json")
+    write_bank(store, options.id, path, options.cite, options.licence)
+    log_bank_priors(str(path), origin_of(store, str(path)).not_estimable)
+    print(f"{path}: {len(read_bank(store, str(path))):,} items; identity {bank_id(str(path))}; use: task.bank={path}")
+
+
+def _banks(store: Store) -> list[str]:
+    """A line a bank: its id, data sets, items and model."""
+    lines = []
+    for table_id in saved_banks(store):
+        try:
+            items = read_bank(store, table_id)
+        except FcaError as error:  # damaged, or of several scales: no bank for a test
+            lines.append(f"{table_id}  cannot be used: {error}")
+            continue
+        sets = ", ".join(sorted(set(items["dataset"].astype(str))))
+        lines.append(f"{table_id}  {sets}: {len(items):,} items, {items['irt_model'].iloc[0]}")
+    return lines or ["no banks yet; make one: fca analyse analysis=irt"]
+
+
+# Anchors.
+
+
+def _anchors(options: argparse.Namespace) -> None:
+    if options.save is not None:
+        _choose_anchors(options)
+    else:
+        _use_anchors(options)
+
+
+def _choose_anchors(options: argparse.Namespace) -> None:
+    from fca.studies.adaptive.anchor_files import error_of, responses_of, write_anchors
+    from fca.studies.adaptive.stats import anchors  # imports scipy.stats, for which `fca bank` need not wait
+
+    path = _json_file("--save", options.save)
+    if not options.responses:
+        raise FcaError("responses", "none", "one file or more", "name those of models that responded to all images")
+
+    responses = responses_of(options.responses)
+    networks = responses.subjects["model"].tolist()
+    chosen = anchors(responses.correct == 1, options.k, networks=networks)
+    write_anchors(chosen, responses, path, options.cite, options.licence)
+
+    assert chosen.method is not None
+    assert chosen.errors is not None
+    error, random = error_of(chosen, networks)
+    interval = "" if pd.isna(error.low) else f" [{100 * error.low:.2f}, {100 * error.high:.2f}]"
+    tried = sorted(chosen.errors, key=chosen.errors.__getitem__)
+    errors = ", ".join(f"{' + '.join(method)} {100 * chosen.errors[method]:.2f}" for method in tried)
+
+    print(f"{path}: {len(chosen.items)} of {chosen.pool:,} images, chosen by {len(networks)} subjects")
+    print(f"way: {' + '.join(chosen.method)}; error of each in cross-validation, in points: {errors}")
+    print(f"error on networks that chose neither images nor way: {100 * error.value:.2f}{interval} points", end=" ")
+    print(f"(root mean square); of as many random images {100 * random:.2f}")
+    print(f"the images: fca bank anchors --use {path}; a new model: fca bank anchors NEW.csv --use {path}")
+
+
+def _use_anchors(options: argparse.Namespace) -> None:
+    from fca.studies.adaptive.anchor_files import read_anchors, responses_of, responses_to
+
+    names, chosen = read_anchors(options.use)
+    if not options.responses:
+        print(*names, sep="\n")
+        return
+
+    log_not_estimable(options.use, chosen.not_estimable)
+    responses = responses_of(options.responses)
+    estimates = chosen.estimate(responses_to(responses, names, options.use))
+
+    frame = pd.DataFrame(estimates, columns=["accuracy", "low", "high"])
+    frame.insert(0, "subject", responses.subjects["subject"].tolist())
+    print(as_text(frame, f"accuracy on all {chosen.pool:,} images, from {len(names)}, with its 95 % interval"))

@@ -1,0 +1,160 @@
+"""Adaptive tests of a finite pool of items: policies and estimators by name, and tests replayed on known responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Integer, Shaped
+
+from fca.studies.adaptive.stats.anchors import Anchors, anchors
+from fca.studies.adaptive.stats.estimators import (
+    Estimate,
+    difference,
+    p_irt,
+    pooled,
+    regression,
+    session_mean,
+    stratified,
+)
+from fca.studies.adaptive.stats.mixed_logit import mixed_logit
+from fca.studies.adaptive.stats.policies import (
+    MAPPING_L,
+    MAPPING_Q,
+    MAPPINGS,
+    DefensiveIrt,
+    FisherCat,
+    GreTwoStage,
+    NeymanIrt,
+    OptimalAllocation,
+    Policy,
+    Proportional,
+    Random,
+    StartPolicy,
+    StaticK,
+    check_mapping,
+)
+from fca.studies.adaptive.stats.rounds import Rounds, run_policy
+from fca.studies.adaptive.stats.simple import hypergeometric
+from fca.studies.irt.stats import ItemBank
+from fca.studies.progressive.stats.pool import ALL, LEVEL_WEIGHTS, POINTS, TARGETS, Pool, Record, make_pool
+from fca.types import FcaError
+
+__all__ = [
+    "ALL", "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPINGS", "MAPPING_L", "MAPPING_Q", "OF_LEVELS", "POINTS", "POLICIES",
+    "TARGETS", "WARNINGS", "Anchors", "DefensiveIrt", "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt",
+    "OptimalAllocation", "Policy", "Pool", "Proportional", "Random", "Record", "Rounds", "StartPolicy", "StaticK",
+    "anchors", "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
+]  # fmt: skip
+
+POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
+    {"static_k": StaticK, "random": Random, "gre_two_stage": GreTwoStage}
+    | {"optimal_allocation": OptimalAllocation, "neyman_irt": NeymanIrt, "fisher_cat": FisherCat}
+    | {"proportional": Proportional, "defensive_irt": DefensiveIrt}
+)
+ESTIMATORS: Mapping[str, Callable[[Pool, Record, ItemBank | None], Estimate]] = MappingProxyType(
+    {
+        one.__name__: one
+        for one in (stratified, session_mean, pooled, mixed_logit, hypergeometric, p_irt, difference, regression)
+    }
+)
+OF_LEVELS = ("stratified", "session_mean", "pooled", "mixed_logit")  # estimators that need levels
+# the known bias of an estimator; those that are right under every policy they take have none
+WARNINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "stratified": "biased under gre_two_stage (about a point too low), where a session's own responses decide what "
+        "it is asked; unbiased for static_k, random and optimal_allocation",
+        "session_mean": "biased under an adaptive policy (gre_two_stage: about a point too low): sessions that do well "
+        "are asked other levels, and lucky answers stop the asking; unbiased for static_k and optimal_allocation",
+        "pooled": "biased under an adaptive policy (gre_two_stage: points too high): hard items are asked mostly where "
+        "the model does well; unbiased for static_k and random",
+    }
+)
+
+
+def start_policy(policy: str | StartPolicy, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> Policy:
+    """A test of one model, by a policy's name or by its class (or a partial of it); raises FcaError for other names.
+
+    >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
+    >>> start_policy("static_k", pool, 0.25).k
+    3
+    """
+    if not isinstance(policy, str):
+        return policy(pool, budget, bank)
+    if policy not in POLICIES:
+        raise FcaError("policy", repr(policy), ", ".join(POLICIES), "take one of these")
+    return POLICIES[policy](pool, budget, bank)
+
+
+def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
+    """Every target of every group from a test so far.
+
+    Raises FcaError for an unknown name, a missing bank, and an estimator that needs levels where there are none.
+    """
+    if estimator not in ESTIMATORS:
+        raise FcaError("estimator", repr(estimator), ", ".join(ESTIMATORS), "stratified needs no bank")
+    if estimator in OF_LEVELS:
+        pool.check_levels("estimator", estimator, ", ".join(name for name in ESTIMATORS if name not in OF_LEVELS))
+    if not record.asked.any():
+        raise FcaError("items asked", 0, "1 or more", "ask the policy's first round before estimating")
+    return ESTIMATORS[estimator](pool, record, bank)
+
+
+def replay(
+    correct: Shaped[np.ndarray, "models items"],
+    levels: Integer[np.ndarray, " items"] | None,
+    sessions: Shaped[np.ndarray, " items"],
+    groups: Shaped[np.ndarray, " items"] | None,
+    policy: str | StartPolicy,
+    estimator: str | None = None,
+    budget: int | float = 0.25,
+    bank: ItemBank | None = None,
+    repeats: int = 3,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Estimates of a test of each model for each group, `repeats` times, beside the truth of the whole pool.
+
+    correct:  right or wrong, of every model on every item of the pool.
+    levels:   0 easy, 1 medium, 2 hard.    sessions: (class, attribute).    groups: what is averaged over: attribute.
+              None: items without levels, of one group; sessions are then classes, and the one target is accuracy.
+    policy:   a name of POLICIES, or a policy's class with options bound: partial(GreTwoStage, mapping=MAPPING_L).
+    estimator: a name of ESTIMATORS; None: stratified where items have levels, else hypergeometric.
+    budget:   share of the pool to ask.    bank: the pool's items, fitted on other models.
+    seed:     with the positions of model and repeat it seeds each test's draws: adding models changes no other.
+
+    One row for each (model position, group, repeat, target), in shares: truth, estimate, se, low, high (95 %), and how
+    many of the group's items were asked, in all and by level. `attrs["warning"]` is the known bias of the estimator,
+    if any. Raises FcaError for a pool, policy, estimator, budget or bank that cannot be used.
+
+    >>> correct = np.ones((1, 36), dtype=bool)
+    >>> session = np.zeros(36, dtype=int)
+    >>> found = replay(correct, np.repeat([0, 1, 2], 12), session, session, "static_k", "session_mean", repeats=1)
+    >>> found[["target", "truth", "estimate", "asked_hard"]].to_dict("list")
+    {'target': ['accuracy', 'score'], 'truth': [1.0, 1.0], 'estimate': [1.0, 1.0], 'asked_hard': [3, 3]}
+    """
+    if not np.isin(correct, [0, 1]).all():
+        raise FcaError("answers", "some are missing or no 0 or 1", "0 or 1 for every item", "replay full answers only")
+    if repeats < 1:
+        raise FcaError("repeats", repeats, "1 or more", "raise it")
+    pool = make_pool(levels, sessions, groups)
+    estimator = estimator or ("stratified" if pool.has_levels else "hypergeometric")
+    tests = []
+    for model, responses in enumerate(correct.astype(bool)):
+        truth = pool.truth(responses)
+        for repeat in range(repeats):
+            rng = np.random.default_rng([seed, model, repeat])
+            record = run_policy(start_policy(policy, pool, budget, bank), responses, rng).record
+            found = estimate(estimator, pool, record, bank)
+            asked = np.repeat(pool.by_group(pool.by_stratum(record.asked)), len(pool.targets), axis=0)
+            numbers = [part.ravel() for part in (truth, found.value, found.se, found.low, found.high)]
+            tests.append(np.column_stack([*numbers, asked.sum(axis=1), asked]))
+    axes = {"model": range(len(correct)), "repeat": range(repeats), "group": pool.group_names, "target": pool.targets}
+    lines = pd.MultiIndex.from_product(list(axes.values()), names=list(axes))
+    counts = ["asked", *(f"asked_{level}" for level in pool.levels)]
+    table = pd.DataFrame(np.concatenate(tests), lines, ["truth", "estimate", "se", "low", "high", *counts])
+    table = table.astype(dict.fromkeys(counts, np.int64)).reset_index()
+    table.insert(1, "group", table.pop("group"))
+    table.attrs["warning"] = WARNINGS.get(estimator)
+    return table

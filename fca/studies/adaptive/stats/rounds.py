@@ -1,0 +1,45 @@
+"""The rounds of an adaptive test: a policy's items are asked until its budget is spent and the responses are enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Bool
+
+from fca.stats.ask import ask_until_done
+from fca.studies.adaptive.stats.policies import Policy, Positions
+
+
+class Rounds:
+    """Asks for the responses to one round of items after the other; see `fca.stats.ask`.
+
+    policy:    chooses the items of a round; its record keeps the responses.
+    rng:       of all draws.
+    is_enough: whether the responses are enough, once the policy has spent its budget; where they are not, it has as
+               much again, until every item was asked. None: one budget is enough.
+    positions: the items of every round that was answered.
+    """
+
+    def __init__(self, policy: Policy, rng: np.random.Generator, is_enough: Callable[[], bool] | None = None) -> None:
+        self.policy, self.rng, self.is_enough = policy, rng, is_enough
+        self.positions: list[Positions] = []
+
+    def ask(self) -> Positions | None:
+        """Positions of the next round's items; None when the test is over."""
+        while not len(positions := self.policy.next(self.rng)):
+            if self.is_enough is None or self.is_enough() or self.policy.record.asked.all():
+                return None
+            self.policy.again()
+        return positions
+
+    def tell(self, positions: Positions, correct: Bool[np.ndarray, " asked"]) -> None:
+        """Record which of a round's items the model got right."""
+        self.policy.record.add(positions, correct)
+        self.positions.append(positions)
+
+
+def run_policy(policy: Policy, correct: Bool[np.ndarray, " items"], rng: np.random.Generator) -> Policy:
+    """The whole test of one model whose responses are known; the policy, at its end."""
+    ask_until_done(Rounds(policy, rng), lambda positions: correct[positions])
+    return policy

@@ -1,0 +1,99 @@
+"""`domain=...`: under which conditions a classifier is tested, the words for them, and what it should see there."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.special import softmax
+
+from fca.allowed import Allowed
+from fca.names import check_meant
+from fca.studies.generate.protocols import Conditioned
+from fca.studies.generate.stats.domain import Domain
+from fca.subset import read_groups
+from fca.types import FcaError, check_choice
+
+DECISIONS = ("half", "largest")
+
+
+@dataclass(frozen=True)
+class EvaluationDomain:
+    """Attributes with their values, rules that exclude combinations, a prompt, and the classes that count as right.
+
+    name:       of the domain.    subject: what every image shows; `{subject}` in the prompt.
+    attributes, rules: see fca.studies.generate.stats.domain.Domain.
+    prompt:     words with `{ATTRIBUTE}` for each attribute.
+    target:     a name among `targets`, or a class key.
+    targets:    name -> class keys of the classifier, or groups of them, whose probabilities are summed.
+    groups:     name of a shipped file of groups, or path of one; null: there are class keys only.
+    group_columns: its columns of class keys and of groups.
+    decision:   half: right where the target's probability is at least one half, as with two classes.
+                largest: right where it is above that of every other class.
+    """
+
+    name: str
+    subject: str
+    attributes: dict[str, list[str]]
+    rules: list[Any]
+    prompt: str
+    target: str
+    targets: dict[str, list[str]]
+    groups: str | None
+    group_columns: list[str]
+    decision: Annotated[str, Allowed(choices=DECISIONS)]
+
+    def check(self) -> None:
+        """Raise FcaError for rules that leave nothing, and for a prompt that does not name each attribute."""
+        found = {name for _, name, _, _ in string.Formatter().parse(self.prompt) if name is not None}
+        for name in sorted(found):
+            check_choice("attribute in domain.prompt", name, ["subject", *self.attributes], "correct domain.prompt")
+        if lacking := [name for name in self.attributes if name not in found]:
+            what = f"attributes that domain.prompt lacks: {', '.join(lacking)}"
+            raise FcaError(what, self.prompt, "{ATTRIBUTE} for each of them", "add them to domain.prompt")
+        len(self.space)
+
+    @cached_property
+    def space(self) -> Domain:
+        """The valid subdomains."""
+        return Domain(self.attributes, self.rules)
+
+    def wanted(self, subdomain: int, seed: int) -> Conditioned:
+        """One image of a subdomain."""
+        values = self.space.values(subdomain)
+        return Conditioned(self.subject, values, seed, self.prompt.format(subject=self.subject, **values))
+
+    @property
+    def prompts(self) -> list[str]:
+        """The words for each subdomain."""
+        return [self.wanted(subdomain, 0).prompt for subdomain in range(len(self.space))]
+
+    def columns(self, classes: Sequence[str]) -> Int[np.ndarray, " target"]:
+        """Which logits of a classifier with these class keys are the target's. Raises FcaError where none is."""
+        of = {} if self.groups is None else read_groups(self.groups, self.group_columns).of
+        named = self.targets.get(self.target, [self.target])
+        check_meant("class of the model", classes, of, f"the file of groups {self.groups}")
+        found = [place for place, key in enumerate(classes) if key in named or of.get(key) in named]
+        if not found or len(found) == len(classes):
+            known = f"classes of the model, some but not all: {', '.join(classes[:5])}, ..."
+            raise FcaError("domain.target", self.target, known, "set domain.target, or take another model")
+        return np.array(found)
+
+    def judged(
+        self, logits: Float[np.ndarray, "images logits"], columns: Int[np.ndarray, " target"]
+    ) -> tuple[Bool[np.ndarray, " images"], Float[np.ndarray, " images"]]:
+        """Whether each image is recognised, and the summed probability of the target.
+
+        columns: the target's logits, see `columns`.
+        """
+        probabilities = softmax(np.asarray(logits, np.float64), axis=1)
+        target = probabilities[:, columns].sum(axis=1)
+        if self.decision == "half":
+            return target >= 0.5, target
+        others = np.delete(probabilities, columns, axis=1).max(axis=1)
+        return target > others, target

@@ -1,0 +1,201 @@
+"""Images by any text-to-image pipeline of diffusers: Stable Diffusion and its kin, on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from fca.allowed import Allowed
+from fca.identity import file_sha256
+from fca.studies.generate.protocols import Drawn, Refused, Wanted, missing_package
+from fca.types import FcaError
+
+DTYPES = ("auto", "float32", "float16", "bfloat16")
+_ONE_AT_A_TIME = threading.Lock()  # a pipeline's scheduler holds the state of the image that it draws
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """`generator=stable_diffusion`: a pipeline by its id at Hugging Face, or a local folder of one.
+
+    revision: branch, tag or commit of the id; null = its main branch. The facts of each image name the commit.
+    variant:  of the weights' files, e.g. fp16; null = the plain ones.
+    steps:    of denoising.    guidance: how closely the words are followed; 0 for distilled ones such as SDXL Turbo.
+    size:     pixels a side.
+    dtype:    float32, float16 or bfloat16; auto = bfloat16 on CUDA GPUs that have it, float16 on others, else float32.
+    batch_size: images in one pass.    devices: a process draws on each, e.g. [cuda:0, cuda:2]; null = all GPUs.
+
+    Each image's noise is drawn on the CPU from its own seed, so that an image depends neither on the device nor on the
+    images beside it in a batch, but for rounding. A safety checker stays as the pipeline has it: what it flags is
+    refused.
+    """
+
+    model: str
+    steps: Annotated[int, Allowed(1)]
+    guidance: Annotated[float, Allowed(0)]
+    size: Annotated[int, Allowed(8)]
+    dtype: Annotated[str, Allowed(choices=DTYPES)] = "auto"
+    revision: str | None = None
+    variant: str | None = None
+    batch_size: Annotated[int, Allowed(1)] = 1
+    devices: list[str] | None = None
+
+    prompted: ClassVar[bool] = True
+    parallel: ClassVar[bool] = False
+
+    def label(self) -> str:
+        """The name of the model, without folders or owner.
+
+        >>> Diffusion("stabilityai/sdxl-turbo", 1, 0.0, 512, "float16").label()
+        'sdxl-turbo'
+        """
+        return Path(self.model).name
+
+    def version(self) -> str:
+        """Model, its revision or its folder's digest, steps, guidance, size, dtype, and the version of diffusers."""
+        try:
+            library = version("diffusers")
+        except PackageNotFoundError as error:
+            raise missing_package("diffusers") from error
+        local = Path(self.model).expanduser()
+        where = f"{local.name} {_content(local)}" if local.is_dir() else f"{self.model}@{self.revision or 'main'}"
+        variant = f" {self.variant}" if self.variant else ""
+        how = f"{self.steps} steps, guidance {self.guidance}, size {self.size}, {self.dtype}"
+        return f"{where}{variant}, {how}, diffusers {library}"
+
+    def price(self) -> float:
+        return 0.0
+
+    def places(self) -> Sequence[str]:
+        """The devices that it draws on. Raises FcaError for a list without any."""
+        if self.devices is None:
+            return _found()
+        if not self.devices:
+            raise FcaError("generator.devices", "none", "at least one, or null for all", "name one, e.g. [cuda:0]")
+        return self.devices
+
+    def on(self, device: str) -> Diffusion:
+        """The same on one device."""
+        return replace(self, devices=[device])
+
+    def prepare(self) -> None:
+        """Load the pipeline to its (first) device. Raises FcaError where there is no such pipeline or device."""
+        with _ONE_AT_A_TIME:
+            self._loaded()
+
+    def draw(self, request: Wanted) -> Drawn:
+        """The image, and its commit, device and dtype as facts. Raises Refused, and FcaError as draw_batch does."""
+        [drawn] = self.draw_batch([request])
+        if isinstance(drawn, Refused):
+            raise drawn
+        return drawn
+
+    def draw_batch(self, requests: Sequence[Wanted]) -> list[Drawn | Refused]:
+        """The images in one pass; Refused in the place of each that the safety checker flags.
+
+        Raises FcaError where there is no prompt, no such pipeline, too little memory, or a dtype that overflows.
+        """
+        import torch
+
+        prompts = [request.words() for request in requests]
+        if self.size % 8 or self.size < 8:
+            raise FcaError("generator.size", self.size, "a multiple of 8", "take 512 or what the model was made for")
+        noise = [torch.Generator("cpu").manual_seed(request.seed) for request in requests]
+        image = {"height": self.size, "width": self.size, "generator": noise, "output_type": "np"}
+        try:
+            with _ONE_AT_A_TIME:
+                pipeline, facts = self._loaded()
+                made = pipeline(prompt=prompts, num_inference_steps=self.steps, guidance_scale=self.guidance, **image)
+        except torch.OutOfMemoryError as error:
+            key = "batch_size" if len(prompts) > 1 else "size"
+            step = f"lower generator.{key}, or set generator.dtype=float16"
+            raise FcaError(
+                f"generator.{key}", getattr(self, key), "what fits into the device's memory", step
+            ) from error
+        pixels = np.asarray(made.images, np.float32)
+        if not np.isfinite(pixels).all():
+            allowed = "one in which this model does not overflow"
+            raise FcaError("generator.dtype", facts["dtype"], allowed, "set generator.dtype=float32 or bfloat16")
+        flagged = getattr(made, "nsfw_content_detected", None) or [False] * len(prompts)
+        refused = Refused(f"the safety checker of {self.label()} flagged the image")
+        return [
+            refused if bad else Drawn(np.rint(one * 255).astype(np.uint8), None, None, facts)
+            for one, bad in zip(pixels, flagged, strict=True)
+        ]
+
+    def _loaded(self) -> tuple[Any, dict[str, Any]]:
+        device = self.places()[0]
+        return _pipeline(self.model, self.revision, self.variant, _dtype(self.dtype, device), device)
+
+
+@cache
+def _found() -> tuple[str, ...]:
+    """All CUDA GPUs; else Apple's; else the CPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        return tuple(f"cuda:{number}" for number in range(torch.cuda.device_count()))
+    return ("mps",) if torch.backends.mps.is_available() else ("cpu",)
+
+
+def _dtype(asked: str, device: str) -> str:
+    """What `auto` is on a device. Apple's GPUs keep float32: some pipelines give black images there otherwise."""
+    import torch
+
+    if asked != "auto":
+        return asked
+    if not device.startswith("cuda"):
+        return "float32"
+    return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
+
+
+@cache
+def _content(folder: Path) -> str:
+    """12 hex digits of sha256 over the names and contents of a pipeline's files."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    listed = "".join(f"{path.relative_to(folder).as_posix()} {file_sha256(path)}\n" for path in files)
+    return hashlib.sha256(listed.encode()).hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)  # they are large
+def _pipeline(model: str, revision: str | None, variant: str | None, dtype: str, device: str) -> tuple[Any, Any]:
+    """The loaded pipeline on its device, and the facts of all its images."""
+    from fca.torchvision_ops import declare_torchvision_ops
+
+    declare_torchvision_ops()
+    import torch
+
+    try:
+        from diffusers import AutoPipelineForText2Image, DiffusionPipeline
+    except ImportError as error:
+        raise missing_package("diffusers") from error
+    folder, facts = Path(model).expanduser(), {"device": device, "dtype": dtype}
+    try:
+        if not folder.is_dir():
+            folder = Path(DiffusionPipeline.download(model, revision=revision, variant=variant))
+            facts["commit"] = folder.name  # Hugging Face's cache has a folder a commit
+        pipeline = AutoPipelineForText2Image.from_pretrained(  # type: ignore[no-untyped-call]
+            folder, dtype=getattr(torch, dtype), variant=variant, local_files_only=True
+        )
+    except Exception as error:  # the hub, the network and the loaders of the parts raise many kinds
+        message = str(error).strip().partition("\n")[0]
+        allowed = f"the folder or the id of a text-to-image pipeline ({type(error).__name__}: {message})"
+        step = "correct generator.model, or connect once and try again"
+        raise FcaError("generator.model", model, allowed, step) from error
+    pipeline.set_progress_bar_config(disable=True)
+    try:
+        return pipeline.to(device), facts
+    except torch.OutOfMemoryError as error:
+        step = "set generator.dtype=float16, or take a larger device"
+        raise FcaError("generator.model", model, f"what fits into the memory of {device}", step) from error
+    except (RuntimeError, AssertionError) as error:  # no such device, or a torch that was built without its kind
+        step = "correct generator.devices; null takes what there is"
+        raise FcaError("generator.devices", device, f"a device of this machine: {', '.join(_found())}", step) from error

@@ -1,0 +1,293 @@
+"""Test images, and descriptions of them, from a service that speaks OpenAI's API.
+
+OpenAI itself (GPT Image, GPT) or a server of your own. How any service is called stands first, then `generator=openai`,
+then `writer=openai`. The key is OPENAI_API_KEY of the environment: it is stored nowhere and stays out of messages; a
+server on this machine needs none.
+Every failure is Refused, Unavailable or FcaError.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from urllib.parse import urlsplit
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from fca.allowed import Allowed
+from fca.studies.generate.protocols import Drawn, Refused, Unavailable, Wanted, missing_package
+from fca.types import FcaError
+
+if TYPE_CHECKING:
+    import openai
+
+KEY = "OPENAI_API_KEY"
+HERE = ("127.0.0.1", "localhost", "::1")  # hosts that need no key
+REFUSALS = ("content_policy_violation", "moderation_blocked", "content_filter")  # OpenAI's codes, and Azure's
+TEMPORARY = (408, 409, 429)  # timeout, conflict, rate limit; and 500 and above
+SHOWN = 300  # characters of a service's own message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """Where the service is and how patiently requests are repeated.
+
+    base_url:  of the service; None = OPENAI_BASE_URL of the environment, or else OpenAI's own.
+    retries:   how often a request that failed for a time is repeated: after 0.5, 1, 2, 4, 8, 8, ... seconds, or after
+               what the service asks for in Retry-After, up to two minutes.
+    timeout_s: seconds to wait for a response.
+    """
+
+    base_url: str | None = None
+    retries: Annotated[int, Allowed(0)] = 6
+    timeout_s: Annotated[float, Allowed(above=0)] = 180.0
+
+    def ask(self, method: str, options: Mapping[str, Any], **request: Any) -> Any:
+        """The response of a method of the official client, such as images.generate, to a request with these options.
+
+        Raises Refused where the service will not do this one, Unavailable where it is still down after all retries,
+        FcaError where it never will: no key, no such model, a request that it does not understand.
+        """
+        try:
+            import openai
+        except ImportError as error:
+            raise missing_package("openai") from error
+        failure: Exception
+        try:
+            client = _client(self.base_url, self.retries, self.timeout_s, self._key())
+            return attrgetter(method)(client)(**request, extra_body=options)
+        except openai.APIConnectionError as error:  # timeouts are of its kind
+            why = _one_line(error.__cause__ or error) or "timeout"
+            failure = Unavailable(f"{self.host} does not answer, asked {self.retries + 1} times: {why}")
+        except openai.APIStatusError as error:
+            failure = self._failure(request["model"], error)
+        except (openai.APIResponseValidationError, ValueError):  # a response that is no JSON
+            failure = self.misunderstood("an answer that is no JSON")
+        raise failure  # not from the service's error, whose text may hold the key and ends in logs
+
+    def misunderstood(self, response: str) -> FcaError:
+        """What to raise for a response that OpenAI's would not give."""
+        allowed = f"a service that speaks OpenAI's API: it gave {response}"
+        return FcaError("base_url", self.host, allowed, "correct base_url or OPENAI_BASE_URL")
+
+    @property
+    def host(self) -> str:
+        """Its name in messages: a URL may hold a password."""
+        url = self._url()
+        return urlsplit(url).netloc.rpartition("@")[2] or url if url else "OpenAI"
+
+    def _url(self) -> str | None:
+        return self.base_url or os.environ.get("OPENAI_BASE_URL")
+
+    def _key(self) -> str:
+        key, host = os.environ.get(KEY), urlsplit(self._url() or "").hostname or ""
+        if not key and host not in HERE:
+            step = f"export {KEY}=...; a server of your own that needs none takes any word"
+            raise FcaError(KEY, "not set", "your key of the service, in the environment and nowhere else", step)
+        return key or "none"
+
+    def _failure(self, model: str, error: openai.APIStatusError) -> Exception:
+        """What a response with an error status means."""
+        body: Any = error.body
+        message = _one_line((body.get("message") if isinstance(body, Mapping) else None) or error.message)[:SHOWN]
+        status = error.status_code
+        if error.code in REFUSALS:
+            return Refused(message)
+        if status in TEMPORARY or status >= 500:
+            wait = error.response.headers.get("retry-after")
+            after = f"after being asked {self.retries + 1} times" + (f"; it asks to wait {wait} s" if wait else "")
+            return Unavailable(f"{self.host} answers {status} {after}: {message}")
+        if status == 401:  # its words may hold a part of the key
+            return FcaError(KEY, "(secret)", f"a key that {self.host} accepts (it answers 401)", f"set {KEY}")
+        return FcaError("model", model, f"what {self.host} takes ({status}: {message})", "correct the model or options")
+
+
+@cache
+def _client(url: str | None, retries: int, timeout_s: float, key: str) -> openai.OpenAI:
+    import openai
+
+    return openai.OpenAI(api_key=key, base_url=url, max_retries=retries, timeout=openai.Timeout(timeout_s))
+
+
+def _one_line(message: object) -> str:
+    """A service's own words without the key, which it may repeat."""
+    text, key = " ".join(str(message).split()), os.environ.get(KEY)
+    return text.replace(key, "(key)") if key else text
+
+
+def check_price(key: str, price: float | None) -> float:
+    """The price, where it was given. Raises FcaError naming its key where it was not, or is negative.
+
+    >>> check_price("generator.image_price", 0.04)
+    0.04
+    """
+    if price is None or price < 0:
+        allowed = "the money that the service takes for one, 0 or more"
+        raise FcaError(key, price, allowed, f"look it up, set {key}=...")
+    return price
+
+
+@dataclass(frozen=True)
+class OpenAIImages(Service):
+    """`generator=openai`: images.generate.
+
+    model, size: as the service calls them.
+    options:     more of the request's own fields, e.g. {quality: low}, sent as they are.
+    image_price: money an image, for budget.money and the cost of a dry run; null = not known.
+    base_url, retries, timeout_s: see Service.
+
+    The service takes no seed: the same request gives another image each time.
+    """
+
+    model: str
+    size: str
+    options: dict[str, Any] = field(default_factory=dict)
+    image_price: Annotated[float | None, Allowed(0)] = None
+
+    prompted: ClassVar[bool] = True
+    parallel: ClassVar[bool] = False
+
+    def label(self) -> str:
+        return "openai"
+
+    def version(self) -> str:
+        """Model, size and options.
+
+        >>> OpenAIImages("gpt-image-1", "1024x1024", {"quality": "low"}).version()
+        'gpt-image-1, size 1024x1024, quality low'
+        """
+        options = "".join(f", {key} {value}" for key, value in sorted(self.options.items()))
+        return f"{self.model}, size {self.size}{options}"
+
+    def price(self) -> float:
+        return check_price("generator.image_price", self.image_price)
+
+    def draw(self, request: Wanted) -> Drawn:
+        """The image at the size that the service gives it, and the service's facts about it.
+
+        Raises Refused by its content policy, Unavailable after all retries, FcaError for a missing key or prompt, and
+        for a model, size or option that the service does not know.
+        """
+        fields = {"model": self.model, "prompt": request.words(), "n": 1, "size": self.size}
+        response = self.ask("images.generate", self.options, **fields)
+        if not (data := getattr(response, "data", None)):
+            raise self.misunderstood("no image")
+        if not data[0].b64_json:
+            allowed = f"options that bring the image itself; {self.model} sends an address"
+            raise FcaError("generator.options", self.options, allowed, "add response_format: b64_json")
+        try:
+            image = pixels_of(base64.b64decode(data[0].b64_json))
+        except (OSError, ValueError) as error:  # binascii's and Pillow's
+            raise self.misunderstood("an image that cannot be decoded") from error
+        facts = {  # what cannot be asked again: by which model, when, from which words
+            "model": self.model,
+            "created": response.created and datetime.fromtimestamp(response.created, UTC).isoformat(),
+            "revised_prompt": data[0].revised_prompt,
+            "usage": response.usage and response.usage.model_dump(mode="json"),
+        }
+        return Drawn(image, None, None, {key: value for key, value in facts.items() if value})
+
+
+def pixels_of(content: bytes) -> UInt8[np.ndarray, "height width 3"]:
+    """RGB pixels of an encoded image; what is transparent shows white."""
+    with Image.open(io.BytesIO(content), formats=["PNG", "JPEG", "WEBP"]) as opened:
+        image = opened.convert("RGBA")
+    white = Image.new("RGBA", image.size, "white")
+    return np.asarray(Image.alpha_composite(white, image).convert("RGB"))
+
+
+NUMBERS = tuple(str(number) for number in range(1, 10))
+TEXTS = {number: {"type": "string"} for number in NUMBERS}
+SCHEMA = {"type": "object", "properties": TEXTS, "required": list(NUMBERS), "additionalProperties": False}
+FORMAT: Any = {"type": "json_schema", "json_schema": {"name": "descriptions", "strict": True, "schema": SCHEMA}}
+TASK = """\
+You write prompts for a text-to-image model. Its images will test an image classifier that must recognise: {name}.
+Write nine prompts in which the {name} becomes harder and harder to recognise, by this attribute alone: {attribute}.
+1, 2 and 3 are easy, 4, 5 and 6 are medium, 7, 8 and 9 are hard; each is harder than the one before it. All else stays
+easy: one {name}, well visible in an ordinary scene that suits it, and a person can still tell what it is even in 9.
+Each prompt is one or two sentences, names the {name}, and says exactly what is to be seen. Answer as JSON with the keys
+"1" to "9"."""
+LONGEST = 1000  # characters: what image models take
+
+
+@dataclass(frozen=True)
+class OpenAIChat(Service):
+    """`writer=openai`: chat.completions.
+
+    model:      as the service calls it; it must know structured outputs (json_schema).
+    attributes: attribute -> what changes from easy to hard, in words; one that is not here is asked for by its name.
+    options:    more of the request's own fields, e.g. {temperature: 1}, sent as they are.
+    call_price: money a call, for budget.money and the cost of a dry run; null = not known.
+    base_url, retries, timeout_s: see Service.
+    """
+
+    model: str
+    attributes: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    call_price: Annotated[float | None, Allowed(0)] = None
+    timeout_s: Annotated[float, Allowed(above=0)] = field(default=120.0, kw_only=True)
+
+    def label(self) -> str:
+        """The model, since it decides the words."""
+        return self.model
+
+    def price(self) -> float:
+        return check_price("writer.call_price", self.call_price)
+
+    def describe(self, name: str, attribute: str) -> list[str]:
+        """Nine descriptions of an image of that class, easy to hard by the attribute; asked again once if unusable.
+
+        Raises Refused where the model will not write them, Unavailable after all retries, FcaError for a missing key, a
+        model that the service does not know, and descriptions that are unusable twice.
+        """
+        change = self.attributes.get(attribute)
+        task = TASK.format(name=name, attribute=f"{attribute} ({change})" if change else attribute)
+        messages = [{"role": "user", "content": task}]
+        for _ in range(2):
+            reply = self._reply(messages)
+            if (problem := fault(reply)) is None:
+                return [json.loads(reply)[number].strip() for number in NUMBERS]
+            again = {"role": "user", "content": f"{problem} Try again."}
+            messages += [{"role": "assistant", "content": reply}, again]
+        allowed = f"nine different descriptions as JSON; {self.model} was asked twice: {problem}"
+        raise FcaError(f"descriptions of {name}, {attribute}", reply[:200], allowed, "start again, or set writer.model")
+
+    def _reply(self, messages: list[dict[str, str]]) -> str:
+        request = {"model": self.model, "messages": messages, "response_format": FORMAT}
+        response = self.ask("chat.completions.create", self.options, **request)
+        if not (choices := getattr(response, "choices", None)):
+            raise self.misunderstood("no message")
+        message = choices[0].message
+        if message.refusal or choices[0].finish_reason == "content_filter":
+            raise Refused(message.refusal or "content filter")
+        return message.content or ""
+
+
+def fault(reply: str) -> str | None:
+    """What is wrong with a reply, in words for the model that gave it; None where it is nine descriptions.
+
+    >>> fault('{"1": "a car"}')
+    'The keys are not "1" to "9".'
+    """
+    try:
+        nine = json.loads(reply)
+    except ValueError:
+        return "That is not JSON."
+    if not isinstance(nine, Mapping) or set(nine) != set(NUMBERS):
+        return 'The keys are not "1" to "9".'
+    texts = [text.strip() if isinstance(text, str) else "" for text in nine.values()]
+    if not all(texts) or max(map(len, texts)) > LONGEST:
+        return f"Each description must be text of 1 to {LONGEST} characters."
+    if any(brace in text for text in texts for brace in "{}"):
+        return "Braces are not allowed."  # a plan's own templates have them
+    return "Two descriptions are the same." if len(set(texts)) < len(texts) else None

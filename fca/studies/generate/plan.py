@@ -1,0 +1,151 @@
+"""What is to be generated: classes, attributes, nine descriptions of each, how many images; a file one can edit."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import yaml
+
+from fca.allowed import Allowed, check_values, fits, plain_name
+from fca.render import LEVELS
+from fca.store.files import DamagedFile, read_yaml
+from fca.studies.generate.protocols import Request
+from fca.types import FcaError, check_choice
+
+SUBLEVELS = 9  # three a level, easy to hard
+TURNS = 3  # sublevels of a level, taken in turn
+PerLevel = Annotated[int, Allowed(1, 10_000)]  # a list of all images is made
+_NAME = re.compile(r"[^\s/\\.][^/\\]*")  # names become folders
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A test set in levels, before any image is drawn.
+
+    name:         of the set and its folder.
+    classes:      class key -> what a person calls it.
+    attributes:   attribute -> nine descriptions of an image, easy to hard, three a level; `{name}` stands for the
+                  class. An empty list where the generator needs no words, or every class has its own descriptions.
+    descriptions: class key -> attribute -> nine descriptions of its own; they go before the attribute's.
+    per_level:    images a (class, attribute, level), spread over its three sublevels in turn.
+    seed:         of all images.
+    file:         a YAML file with some of these keys, whose values take the place of the ones here.
+    """
+
+    name: str
+    classes: dict[str, str]
+    attributes: dict[str, list[str]]
+    descriptions: dict[str, dict[str, list[str]]]
+    per_level: PerLevel
+    seed: Annotated[int, Allowed(0)]
+    file: str | None = None
+
+    def resolved(self, per_level: int | None = None) -> Plan:
+        """The plan with its file's values, checked. Raises FcaError naming the first value that is not allowed.
+
+        per_level: takes the place of the plan's; None = as planned.
+        """
+        values = {} if self.file is None else _values(self.file)
+        if per_level is not None:
+            values["per_level"] = per_level
+        plan = replace(self, file=None, **values)
+        plan._check()
+        return plan
+
+    def template(self, label: str, attribute: str) -> list[str]:
+        """The nine descriptions of a class under an attribute, or none."""
+        return self.descriptions.get(label, {}).get(attribute) or self.attributes[attribute]
+
+    def prompt(self, label: str, attribute: str, sublevel: int) -> str | None:
+        """A description with the class's name in it, or None where there is none."""
+        nine = self.template(label, attribute)
+        return nine[sublevel - 1].replace("{name}", self.classes[label]) if nine else None
+
+    def requests(self) -> Iterator[Request]:
+        """Every image of the plan: all first triplets, then all second ones, so that any part of it is balanced."""
+        for index in range(self.per_level):
+            for label, name in self.classes.items():
+                for attribute in self.attributes:
+                    seed = seed_of(self.seed, label, attribute, index)
+                    for number, level in enumerate(LEVELS):
+                        sublevel = number * TURNS + index % TURNS + 1
+                        prompt = self.prompt(label, attribute, sublevel)
+                        yield Request(label, name, attribute, level, sublevel, index, seed, prompt)
+
+    def __len__(self) -> int:
+        return len(self.classes) * len(self.attributes) * len(LEVELS) * self.per_level
+
+    def check_words(self) -> None:
+        """Raises FcaError for a class and attribute that a generator that draws from words cannot draw."""
+        for label in self.classes:
+            for attribute in self.attributes:
+                if not self.template(label, attribute):
+                    step = f"write them under plan.attributes.{attribute}, or let a language model: writer=openai"
+                    raise FcaError(f"descriptions of {label}, {attribute}", "none", "nine, easy to hard", step)
+
+    def as_yaml(self) -> str:
+        """A plan file of the same content."""
+        values = {key: value for key, value in asdict(self).items() if key != "file"}
+        return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120)
+
+    def _check(self) -> None:
+        check_values(Plan, {"per_level": self.per_level, "seed": self.seed}, "plan")
+        for what in ("classes", "attributes"):
+            if not getattr(self, what):
+                raise FcaError(f"plan.{what}", "none", "at least one", "name some in the plan")
+        plain_name("plan.name", self.name)
+        for name in (*self.classes, *self.attributes):
+            if not _NAME.fullmatch(name):
+                raise FcaError("name in the plan", repr(name), "a name that can be a folder's", "change it")
+        self._check_texts()
+
+    def _check_texts(self) -> None:
+        for attribute, nine in self.attributes.items():
+            _check_nine(f"plan.attributes.{attribute}", nine)
+        for label, own in self.descriptions.items():
+            for attribute, nine in own.items():
+                where = f"plan.descriptions.{label}.{attribute}"
+                if label not in self.classes or attribute not in self.attributes:
+                    raise FcaError(where, "unknown", "classes and attributes of the plan", "correct its name")
+                _check_nine(where, nine)
+
+
+def seed_of(seed: int, label: str, attribute: str, index: int) -> int:
+    """The seed of a triplet, 31 bits: another one for every class, attribute and index.
+
+    >>> seed_of(0, "car", "view", 3) == seed_of(0, "car", "view", 3) != seed_of(0, "car", "view", 4)
+    True
+    """
+    digest = hashlib.sha256(f"{seed}/{label}/{attribute}/{index}".encode()).digest()
+    return int.from_bytes(digest[:4], "little") >> 1
+
+
+def _check_nine(where: str, nine: Sequence[str]) -> None:
+    if len(nine) not in (0, SUBLEVELS):
+        raise FcaError(where, f"{len(nine)} descriptions", f"{SUBLEVELS}, easy to hard, or none", "add or remove some")
+    for text in nine:
+        if not text.strip() or re.search(r"\{(?!name\})\w*\}", text):
+            raise FcaError(where, repr(text), "words, and {name} where the class's name goes", "correct it")
+
+
+def _values(file: str) -> dict[str, Any]:
+    """The keys of a plan file, of the types of a Plan's fields."""
+    types = {name: hint for name, hint in get_type_hints(Plan).items() if name != "file"}
+    try:
+        values = read_yaml(Path(file).expanduser())
+    except (OSError, DamagedFile) as error:
+        allowed = f"a readable YAML file with keys of {', '.join(types)}"
+        raise FcaError("plan.file", file, allowed, f"mend it: {error}") from error
+    values = {key: value for key, value in values.items() if key != "_target_"}  # a copy of one in conf/plan/
+    if values.get("file") is None:
+        values.pop("file", None)
+    for key, value in values.items():
+        check_choice(f"key of {file}", key, types, "correct its name")
+        if not fits(value, types[key]):
+            raise FcaError(f"{key} of {file}", repr(value)[:80], "what conf/plan/rendered.yaml shows", "correct it")
+    return values

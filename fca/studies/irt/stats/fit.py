@@ -1,0 +1,104 @@
+"""Abilities of subjects and parameters of items fitted jointly, or items alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fca.studies.irt.stats.likelihood import Responses, first_state, prepare, random_state
+from fca.studies.irt.stats.model import IrtFit, Matrix, check_answered, check_responses, model_name
+from fca.studies.irt.stats.solve import Mode, find_estimable_mode, standard_errors
+from fca.studies.irt.stats.variational import fit_variational
+from fca.types import FcaError
+
+
+def fit_irt(
+    responses: Matrix,
+    model: str = "2pl",
+    *,
+    start: np.random.Generator | None = None,
+    compat: str | None = None,
+    seed: int = 0,
+) -> IrtFit:
+    """Abilities of subjects and parameters of items that explain which responses are right.
+
+    P(right) = guess + (feasibility - guess) / (1 + exp(-discrimination (ability - difficulty)))
+
+    responses: 1 right, 0 wrong, NaN missing; up to nine in ten may be NaN.
+    model:     1pl (difficulty alone), 2pl (and discrimination), 3pl (and guess), 3pl-upper (2pl and feasibility; Sharma
+               et al. 2023, eq. 3, who call it 4PL: alias 4pl-feasibility), 4pl (all).
+    start:     begin at random instead, to check that the result does not depend on the start.
+    compat:    "seed001" fits as Sharma et al. (2023) write it, by variational inference, with what keeps items apart
+               (docs/adr/0024); only it uses `seed`.
+
+    The mode of the joint posterior, with θ ~ N(0, 1), b ~ N(m, s²), m ~ N(0, 5²), log a ~ N(n, 0.5²), feasibility ~
+    Beta(5, 1) and guess / feasibility ~ Beta(1, 9), both as densities of logits, which keeps modes off the bounds. The
+    scales s and n are not taken at the mode, where the joint posterior is infinite (all b equal; a unit of ability that
+    goes to 0): s² is the mean of E[(b - m)²] under Laplace's approximation (an EM step, with a half-normal prior of
+    scale 3 and a floor of 0.1), and n is such that the mean of E[θ²] over subjects is 1. In the 1pl a is 1 and ability
+    is in logits. A scale that falls to its floor is not estimable: `not_estimable` names it, s = 1 or n = 0 is taken
+    instead, and standard errors are those under this prior (docs/adr/0043). With an upper asymptote single items have
+    two modes: each item is started twice more, and the higher mode kept. Deterministic. Raises FcaError for
+    responses that cannot be fitted (`check_responses`).
+
+    >>> fit = fit_irt(np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=float), "1pl")
+    >>> bool((np.diff(fit.ability) < 0).all()), fit.converged
+    (True, True)
+    """
+    if compat == "seed001":
+        return fit_variational(responses, model, seed=seed)
+    if compat is not None:
+        raise FcaError("compat", repr(compat), "seed001, or none", "leave it out for the mode of the posterior")
+    name = model_name(model)
+    check_responses(responses)
+    data = prepare(responses, one_slope=name == "1pl")
+    first = first_state(data, name) if start is None else random_state(data, name, start)
+    return as_fit(find_estimable_mode(data, first), data)
+
+
+def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model: str = "2pl") -> IrtFit:
+    """Items fitted with abilities held fixed, e.g. the same images at another severity: one scale for all.
+
+    Priors of items are learned from these items alone; standard errors take abilities as known (theirs are 0).
+
+    >>> responses = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=float)
+    >>> fit_items(responses, np.array([1.0, 0.0, -1.0]), "1pl").ability
+    array([ 1.,  0., -1.])
+    """
+    name = model_name(model)
+    check_answered(responses)
+    for subject in np.flatnonzero(~np.isfinite(ability)):
+        raise FcaError(f"ability of subject {subject}", ability[subject], "a finite number", "leave such subjects out")
+    data = prepare(responses, one_slope=name == "1pl")
+    first = replace(first_state(data, name), ability=ability.astype(float))
+    return as_fit(find_estimable_mode(data, first, fixed_ability=True), data, fixed_ability=True)
+
+
+def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
+    """The solver's arrays with standard errors, by name and item by item."""
+    state = mode.state
+    ability_se, item_se = standard_errors(mode, data, fixed_ability)
+    slope_se = state.slope * item_se[-2] if len(item_se) > 1 else np.zeros(state.item.shape[1])
+    feasibility, share = state.asymptotes()
+    tied = _tied(data) if state.model == "1pl" and not fixed_ability else slice(None)
+    items = {"difficulty": state.difficulty, "difficulty_se": item_se[-1], "discrimination": state.slope}
+    items |= {"discrimination_se": slope_se, "feasibility": feasibility, "guess": feasibility * share}
+    of_items = {name: values[data.group] for name, values in items.items()}
+    ended = {name: getattr(mode, name) for name in ("log_posterior", "iterations", "converged")}
+    of_slopes = "mean discrimination" if fixed_ability else "spread of ability"
+    names = {"spread of difficulty": mode.learning.spread, of_slopes: mode.learning.slope}
+    not_estimable = tuple(name for name, learned in names.items() if not learned)
+    return IrtFit(state.model, state.ability[tied], ability_se[tied], **of_items, **ended, not_estimable=not_estimable)
+
+
+def _tied(data: Responses) -> Int[np.ndarray, " subjects"]:
+    """For each subject the first one with as many right responses to the same items, which has the same 1PL ability.
+
+    Sums in another order differ by rounding; subjects that are tied must stay tied.
+    """
+    totals = np.round(data.right @ data.count).astype(np.int64)
+    rows = totals[:, None] if data.present is None else np.column_stack([totals, np.packbits(data.present, axis=1)])
+    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first[group]

@@ -1,0 +1,344 @@
+"""How well a model predicts responses that it was not fitted to, and the choice of the model that predicts them best.
+
+Two ways of holding out. Cells: some images, network by network; is the model right about these networks and images?
+Subjects: whole networks; do its items serve for a new network? Snapshots of one network never stand on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Integer
+from scipy.special import expit
+
+from fca.stats.intervals import Estimated, ratio_interval
+from fca.studies.irt.stats.fit import fit_irt
+from fca.studies.irt.stats.likelihood import smoothed_logit
+from fca.studies.irt.stats.model import Matrix, check_responses, model_name, parts_of, score_ability
+from fca.types import FcaError, check_choice
+
+HOLD_OUTS = ("cells", "subjects")
+CANDIDATES = ("1pl", "2pl", "3pl", "3pl-upper")
+SHARE, FOLDS = 0.1, 5  # of responses that are hidden; of networks
+CERTAIN = 1e-12  # a prediction this close to 0 or 1 counts as no closer: one surprise must not weigh without bound
+
+Network = Integer[np.ndarray, " subjects"]
+Cells = Bool[np.ndarray, "subjects items"]
+Watch = Callable[[Sequence[tuple[str, tuple[int, ...]]]], Iterable[tuple[str, tuple[int, ...]]]]
+
+
+class HeldOut(NamedTuple):
+    """How well a model predicts responses that it was not fitted to.
+
+    nll: mean negative log likelihood a response, in nats; lower is better.   low, high: its 95 % interval over
+    networks; NaN with a single one.   accuracy: share of responses on the right side of 0.5.
+    auc: chance that a right response was given the higher probability; NaN if all are right, or all wrong.
+    baseline_nll: of logit P = logit(subject's mean) + logit(item's mean) - logit(mean), means of what was not held out.
+    cells: number of predicted responses.   loss, number: sum of negative log likelihoods and their number, by network.
+    unlinked: networks without which the others are of several parts that no common item links; see `held_out_fit`.
+    """
+
+    model: str
+    hold_out: str
+    nll: float
+    low: float
+    high: float
+    auc: float
+    accuracy: float
+    baseline_nll: float
+    cells: int
+    loss: Float[np.ndarray, " networks"]
+    number: Int[np.ndarray, " networks"]
+    unlinked: tuple[int, ...] = ()
+
+
+class Choice(NamedTuple):
+    """The chosen model.
+
+    candidates: the scores that chose, best first: the first is too good by chance, being the best of several.
+    outer: the score of what was chosen on responses that took part neither in the choice nor in the fit.
+    """
+
+    candidates: list[HeldOut]
+    outer: HeldOut
+
+    @property
+    def model(self) -> str:
+        """The model that predicts held-out responses best."""
+        return self.candidates[0].model
+
+
+def held_out_fit(
+    responses: Matrix,
+    model: str = "2pl",
+    share: float = SHARE,
+    seed: int = 0,
+    hold_out: str = "cells",
+    network: Network | None = None,
+) -> HeldOut:
+    """Fit without some responses, then predict those; a seed holds out the same ones for every model.
+
+    hold_out: cells hides a random `share` of all pairs of network and item, for all snapshots of the network together;
+              one fit. subjects leaves out a fifth of the networks, fits items to the others, finds the ability of those
+              left out (the mode, items held) from a random half of their responses, and predicts the other half; every
+              network is left out once, in as many fits as folds: five, with fewer networks one for each. Where no
+              common item links those others, items are fitted to the part with most subjects, and only responses to
+              these items are predicted; `HeldOut.unlinked` names the networks that were left out then.
+    network:  0..k-1, of each subject; all different if left out.
+    Raises FcaError as `hide` and `fit_irt` do, with fewer than three networks for subjects, and where no response can
+    be predicted.
+
+    >>> rng = np.random.default_rng(0)
+    >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
+    >>> held_out_fit(responses, "1pl").cells, held_out_fit(responses, "1pl", hold_out="subjects").cells
+    (89, 520)
+    """
+    name, network = _checked(responses, model, hold_out, network)
+    if hold_out == "cells":
+        hidden = hide(responses, share, seed, network)
+        return _of_cells(responses, hidden, name, network)
+    split = split_networks(responses, network, np.random.default_rng(seed))
+    p = np.full(responses.shape, np.nan)
+    for at in range(split.folds):
+        p[split.fold == at] = _of_new(responses, split, (at,), name)
+    held = _judge(responses, p, _margins_of_new(responses, split), name, hold_out, network)
+    return held._replace(unlinked=_linking(responses, split, network))
+
+
+def choose_model(
+    responses: Matrix,
+    models: Sequence[str] = CANDIDATES,
+    seed: int = 0,
+    hold_out: str = "cells",
+    network: Network | None = None,
+    watch: Watch = iter,
+) -> Choice:
+    """The model that predicts held-out responses best, and its score on responses that did not choose it (nested).
+
+    cells:    an outer share of the responses is hidden from all; of the rest an inner share, equal for all models,
+              chooses. The chosen one is fitted to the rest and predicts the outer share, the one that `held_out_fit`
+              hides with this seed. One fit a model and one more.
+    subjects: every model is scored as by `held_out_fit`, which chooses. For the outer score each fold is predicted by
+              the model that is best among the other folds, each of them fitted without both (Varma & Simon 2006); it is
+              the score of choosing so, and folds may choose differently. 15 fits a model.
+    watch:    given the fits to be made, (model, folds left out), returns them one by one: a progress bar.
+    Raises FcaError as `held_out_fit` does, and with fewer than four networks for subjects.
+
+    >>> rng = np.random.default_rng(0)
+    >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
+    >>> choose_model(responses, ["1pl", "2pl"]).model
+    '1pl'
+    """
+    names = [_checked(responses, model, hold_out, network)[0] for model in models]
+    network = _checked(responses, names[0], hold_out, network)[1]
+    if hold_out == "subjects":
+        return _choose_by_subjects(responses, names, seed, network, watch)
+    rng = np.random.default_rng(seed)
+    outer = hide(responses, SHARE, rng, network)
+    seen = np.where(outer, np.nan, responses)
+    inner = hide(seen, SHARE, rng, network)
+    candidates = _best_first(_of_cells(seen, inner, name, network) for name, _ in watch([(name, ()) for name in names]))
+    return Choice(candidates, _of_cells(responses, outer, candidates[0].model, network))
+
+
+def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, network: Network, watch: Watch) -> Choice:
+    split = split_networks(responses, network, np.random.default_rng(seed))
+    if split.folds < 4:  # two folds are left out together, and two subjects at least are fitted
+        raise _few(split.folds, 4)
+    left_out = [*((at,) for at in range(split.folds)), *combinations(range(split.folds), 2)]
+    p = {name: np.full(responses.shape, np.nan) for name in names}
+    inner = {name: np.zeros(split.folds) for name in names}  # loss of the other folds, by the fold left out of all
+    for name, out in watch([(name, out) for out in left_out for name in names]):
+        new = np.isin(split.fold, out)
+        predicted = _of_new(responses, split, out, name)
+        if len(out) == 1:
+            p[name][new] = predicted
+            continue
+        loss = np.nansum(_losses(responses[new], predicted), axis=1)
+        for left, scored in (out, out[::-1]):
+            inner[name][left] += loss[split.fold[new] == scored].sum()
+    margins = _margins_of_new(responses, split)
+    candidates = _best_first(_judge(responses, p[name], margins, name, "subjects", network) for name in names)
+    best = np.argmin([inner[name] for name in names], axis=0)
+    nested = np.choose(best[split.fold][:, None], [p[name] for name in names])
+    outer = _judge(responses, nested, margins, candidates[0].model, "subjects", network)
+    return Choice(candidates, outer._replace(unlinked=_linking(responses, split, network)))
+
+
+def excess(one: HeldOut, other: HeldOut) -> Estimated:
+    """How much more log loss a response has by `one` than by `other`, on the same responses; 95 % over networks.
+
+    >>> rng = np.random.default_rng(0)
+    >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
+    >>> excess(held_out_fit(responses, "2pl"), held_out_fit(responses, "1pl")).value > 0
+    True
+    """
+    return _over_networks(one.loss - other.loss, one.number)
+
+
+def hide(responses: Matrix, share: float, seed: int | np.random.Generator, network: Network | None = None) -> Cells:
+    """Which responses to hide: each pair of network and item with chance `share`, by a generator of `seed`.
+
+    An item that would keep no response keeps all, and so does a network of which a subject would keep none. As many
+    responses are kept as link all subjects by common items. Raises FcaError if nothing is left to
+    hide, as with a single network.
+
+    >>> int(hide(np.ones((10, 10)), 0.1, seed=0).sum())
+    10
+    """
+    if not 0 < share < 1:
+        raise FcaError("share", share, "between 0 and 1", "hide a tenth: 0.1")
+    network = np.arange(len(responses)) if network is None else network
+    present = ~np.isnan(responses)
+    drawn = np.random.default_rng(seed).random((int(network.max()) + 1, responses.shape[1])) < share
+    hidden = present & drawn[network]
+    hidden &= (present & ~hidden).any(axis=0)
+    hidden &= ~np.isin(network, network[~(present & ~hidden).any(axis=1)])[:, None]
+    hidden = _kept_linked(responses, hidden, network)
+    if not hidden.any():
+        step = "hide a larger share, or add networks"
+        raise FcaError("answers that can be hidden", f"0 of {int(present.sum())}", "1 or more", step)
+    return hidden
+
+
+def _kept_linked(responses: Matrix, hidden: Cells, network: Network) -> Cells:
+    """The same, without as many as are needed for the others to link all subjects, one network and item at a time."""
+    hidden = hidden.copy()
+    while (part := parts_of(np.where(hidden, np.nan, responses))).max() > 0:
+        member = part == np.arange(part.max() + 1)[:, None]
+        seen_by_part = member.astype(float) @ (~np.isnan(responses) & ~hidden) > 0
+        linking = hidden & ~seen_by_part[part]
+        if not linking.any():  # without a hidden response they are not linked either
+            break
+        subject, item = np.argwhere(linking)[0]
+        hidden[network == network[subject], item] = False
+    return hidden
+
+
+class Split(NamedTuple):
+    """Networks in folds, and which responses of each subject show its ability when its network is left out."""
+
+    fold: Network
+    shown: Cells
+    folds: int
+
+
+def split_networks(responses: Matrix, network: Network, rng: np.random.Generator) -> Split:
+    """Folds of whole networks, drawn at random: five, with fewer networks one for each; and half of the responses.
+
+    A subject of which nothing would be shown shows all. Raises FcaError with fewer than three networks.
+
+    >>> split = split_networks(np.ones((4, 10)), np.array([0, 0, 1, 2]), np.random.default_rng(0))
+    >>> split.fold, split.folds
+    (array([2, 2, 0, 1]), 3)
+    """
+    networks = int(network.max()) + 1
+    if networks < 3:
+        raise _few(networks, 3)
+    fold = rng.permutation(networks)[network] % FOLDS
+    shown = rng.random(responses.shape) < 0.5
+    shown |= ~(shown & ~np.isnan(responses)).any(axis=1)[:, None]
+    return Split(fold, shown, min(networks, FOLDS))
+
+
+def _few(networks: int, fewest: int) -> FcaError:
+    step = "add responses of other networks, or hold out cells"
+    return FcaError("networks to hold out", networks, f"{fewest} or more", step)
+
+
+def _checked(responses: Matrix, model: str, hold_out: str, network: Network | None) -> tuple[str, Network]:
+    check_choice("hold_out", hold_out, HOLD_OUTS)
+    check_responses(responses)
+    return model_name(model), np.arange(len(responses)) if network is None else network
+
+
+def _of_cells(responses: Matrix, hidden: Cells, name: str, network: Network) -> HeldOut:
+    seen = np.where(hidden, np.nan, responses)
+    p = np.where(hidden, fit_irt(seen, name).probability(), np.nan)
+    return _judge(responses, p, _margins(seen, seen), name, "cells", network)
+
+
+def _linking(responses: Matrix, split: Split, network: Network) -> tuple[int, ...]:
+    """Networks of the folds without which the other subjects are of several parts (`parts_of`)."""
+    folds = [at for at in range(split.folds) if parts_of(responses[split.fold != at]).max() > 0]
+    return tuple(np.unique(network[np.isin(split.fold, folds)]).tolist())
+
+
+def _of_new(responses: Matrix, split: Split, out: tuple[int, ...], name: str) -> Float[np.ndarray, "new items"]:
+    """Responses of the folds `out` that are not shown, predicted with items that were fitted without these folds.
+
+    NaN for what is shown, for items without responses of other folds or of another part than most of their subjects,
+    for subjects without any shown response, and for all where no item divides the subjects of that part.
+    """
+    new = np.isin(split.fold, out)
+    fitted = responses[~new]
+    fitted = fitted[parts_of(fitted) == 0]
+    items = ~np.isnan(fitted).all(axis=0)
+    p = np.full((int(new.sum()), responses.shape[1]), np.nan)
+    divides_subjects = (fitted == 1).any(axis=0) & (fitted == 0).any(axis=0)
+    if not divides_subjects.any():
+        return p
+
+    bank = fit_irt(fitted[:, items], name).bank
+    shown = np.where(split.shown, responses, np.nan)[new][:, items]
+    known = ~np.isnan(shown).all(axis=1)
+    if not known.any():
+        return p
+
+    p[np.ix_(known, items)] = bank.probability(score_ability(shown[known], bank).ability)
+    p[split.shown[new]] = np.nan
+    return p
+
+
+def _margins_of_new(responses: Matrix, split: Split) -> Matrix:
+    shown, margins = np.where(split.shown, responses, np.nan), np.empty_like(responses)
+    for new in (split.fold == at for at in range(split.folds)):
+        margins[new] = _margins(responses[~new], shown[new])
+    return margins
+
+
+def _margins(fitted: Float[np.ndarray, "fitted items"], shown: Matrix) -> Matrix:
+    """Prediction without any fit: the mean of the subject and that of the item, added as logits."""
+    means = []
+    for matrix, axis in ((shown, 1), (fitted, 0), (fitted, None)):
+        right, count = (np.atleast_1d(of.sum(axis=axis)) for of in (matrix == 1, ~np.isnan(matrix)))
+        means.append(smoothed_logit(right.astype(float), count.astype(float)))
+    subjects, items, total = means
+    return expit(subjects[:, None] + items - total)
+
+
+def _judge(responses: Matrix, p: Matrix, margins: Matrix, name: str, hold_out: str, network: Network) -> HeldOut:
+    """Scores of predictions p, NaN where nothing was held out, beside those of the margins."""
+    from sklearn.metrics import roc_auc_score  # half a second to import
+
+    loss = _losses(responses, p)
+    held = ~np.isnan(loss)
+    if not held.any():
+        step = "add subjects that respond to items of several parts, or hold out cells"
+        raise FcaError("held-out responses that others' items predict", 0, "1 or more", step)
+    right, chance = responses[held], p[held]
+    auc = float(roc_auc_score(right, chance)) if 0 < right.sum() < len(right) else float("nan")
+    accuracy = float(np.mean((chance >= 0.5) == (right == 1)))
+    baseline = float(_losses(responses, margins)[held].mean())
+    total, number = np.bincount(network, np.nansum(loss, axis=1)), np.bincount(network, held.sum(axis=1)).astype(int)
+    nll = _over_networks(total, number)
+    return HeldOut(name, hold_out, *nll, auc, accuracy, baseline, len(right), total, number)
+
+
+def _losses(responses: Matrix, p: Matrix) -> Matrix:
+    """Negative log likelihood of each response; NaN where it or its prediction is missing."""
+    chance = np.where(responses == 1, p, 1 - p)
+    return np.where(np.isnan(responses), np.nan, -np.log(np.clip(chance, CERTAIN, 1.0)))
+
+
+def _over_networks(loss: Float[np.ndarray, " networks"], count: Int[np.ndarray, " networks"]) -> Estimated:
+    """Mean loss of a response, with its interval over networks."""
+    loss, count = loss[count > 0], count[count > 0]
+    return Estimated(float(loss.sum() / count.sum()), *ratio_interval(loss, count, within=(0.0, float("inf"))))
+
+
+def _best_first(scores: Iterable[HeldOut]) -> list[HeldOut]:
+    return sorted(scores, key=lambda one: one.nll)

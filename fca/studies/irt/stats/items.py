@@ -1,0 +1,166 @@
+"""Items alone: at fixed abilities each item has a posterior of its own, climbed by Newton steps of its own length."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import LinAlgError
+from scipy.special import expit, logit
+
+from fca.studies.irt.stats.likelihood import LEARNED, LOG_SLOPE_SD, Cells, Groups, Parameters, Responses, State, fill
+
+Blocks = Float[np.ndarray, "k k groups"]
+
+STEPS = 1000
+ROUGH = 1e-4  # of a step, relative to 1 + the parameter: enough to rank modes
+LONGEST = 2.0  # of one step in any parameter
+FLAT = 1e-6  # of the largest curvature of an item: the least of any direction
+FEASIBLE = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97)  # of a grid: chances of the ablest
+GUESSED = (0.01, 0.1, 0.3, 0.6)  # shares of these for the least able
+DIFFICULTIES = 11
+TINY = 1e-300
+WIDTH = 1000  # items at a time
+STILL = 0.7  # share of items that still move, below which the others are set aside
+
+
+# Many small symmetric systems at once, one for each group of items, with the group on the last axis.
+def cholesky(block: Blocks) -> Blocks:
+    """Lower triangles L with L Lᵀ = block; raises LinAlgError if any block is not positive.
+
+    >>> cholesky(np.array([[[4.0]]]))
+    array([[[2.]]])
+    """
+    lower = np.zeros_like(block)
+    for i in range(len(block)):
+        for j in range(i + 1):
+            left = block[i, j] - np.einsum("kg,kg->g", lower[i, :j], lower[j, :j])
+            if i == j and not (left > 0).all():
+                raise LinAlgError(f"{int((~(left > 0)).sum())} blocks of items are not positive")
+            lower[i, j] = np.sqrt(left) if i == j else left / lower[j, j]
+    return lower
+
+
+def forward(lower: Blocks, right: Float[np.ndarray, "k *any groups"]) -> None:
+    """L⁻¹ right, in place."""
+    for i in range(len(lower)):
+        for j in range(i):
+            right[i] -= lower[i, j] * right[j]
+        right[i] /= lower[i, i]
+
+
+def backward(lower: Blocks, right: Float[np.ndarray, "k *any groups"]) -> None:
+    """L⁻ᵀ right, in place."""
+    for i in reversed(range(len(lower))):
+        for j in range(i + 1, len(lower)):
+            right[i] -= lower[j, i] * right[j]
+        right[i] /= lower[i, i]
+
+
+def heights(state: State, cells: Cells) -> Groups:
+    """Log posterior of one item of each group, given abilities and prior."""
+    return cells.log_likelihood + state.item_prior()[0]
+
+
+def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Parameters, Blocks]:
+    """Gradient of each item's log posterior, and its negative Hessian at fixed abilities.
+
+    observed: the Hessian itself, turned positive where it is not; else, without asymptotes, its expectation (Fisher
+    information), which is positive everywhere.
+    """
+    a, k, m = state.slope, len(state.item), len(cells.asymptote)
+    _, gradient, curvature = state.item_prior()
+    block = np.eye(k)[:, :, None] * curvature
+    error, weight, *mixed = cells.by_item
+    gradient[-1] -= a * error[0]
+    block[-1, -1] += a**2 * weight[0]
+    if k > 1:
+        gradient[-2] += error[1]
+        block[-2, -2] += weight[2]
+        block[-2, -1] = block[-1, -2] = -a * weight[1]
+    gradient[:m] += cells.asymptote
+    block[:m, :m] += cells.own
+    for i, sums in enumerate(mixed):
+        block[i, -1] = block[-1, i] = -a * sums[0]
+        block[i, -2] = block[-2, i] = sums[1]
+    if observed and k > 1:  # z has second derivatives itself, by (log a, log a) and (log a, b)
+        block[-2, -2] -= error[1]
+        block[[-2, -1], [-1, -2]] += a * error[0]
+        _make_positive(block)
+    return gradient, block
+
+
+def _make_positive(block: Blocks) -> None:
+    """Flip negative curvatures where an item's posterior is not concave, so that the step still ascends."""
+    values = np.linalg.eigvalsh(block.transpose(2, 0, 1))
+    bad = np.flatnonzero(values[:, 0] < FLAT * values[:, -1])
+    if len(bad):
+        value, vector = np.linalg.eigh(block[:, :, bad].transpose(2, 0, 1))
+        value = np.maximum(np.abs(value), FLAT * np.abs(value).max(axis=1, keepdims=True))
+        block[:, :, bad] = np.einsum("gik,gk,gjk->ijg", vector, value, vector)
+
+
+def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
+    """Each item's nearest mode at fixed abilities and prior, and its log posterior there.
+
+    A step that lowers an item's posterior is halved for this item alone; items that have arrived are set aside.
+    """
+    if not len(data.count):
+        return state.item, np.empty(0)
+    found, cells = state.item.copy(), Cells.empty(data, state.model, matrices=False)
+    fill(cells, data, state)
+    reached, height = heights(state, cells), heights(state, cells)
+    step, length, at, item = _step(state, cells), np.ones(len(height)), np.arange(len(height)), state.item
+    for _ in range(STEPS):
+        moving = np.abs(length * step / (1 + np.abs(item))).max(axis=0) > ROUGH
+        if not moving.any():
+            break
+        if moving.mean() < STILL:
+            at, data, item, height = at[moving], data.part(moving), item[:, moving], height[moving]
+            step, length = step[:, moving], length[moving]
+            cells = Cells.empty(data, state.model, matrices=False)
+        trial = replace(state, item=item + length * step)
+        fill(cells, data, trial)
+        new = heights(trial, cells)
+        rose = new >= height - 1e-12 * np.abs(height)
+        item, height = np.where(rose, trial.item, item), np.where(rose, new, height)
+        step, length = np.where(rose, _step(trial, cells), step), np.where(rose, 1.0, length / 2)
+        found[:, at], reached[at] = item, height
+    return found, reached
+
+
+def best_of_grid(data: Responses, state: State) -> Parameters:
+    """The point of a grid over all parameters where each item's posterior is highest, at fixed abilities and prior.
+
+    The points are the same for all items, so that one matrix product gives all likelihoods.
+    """
+    low, high = state.ability.min(), state.ability.max()
+    axes = {
+        "feasibility": logit(np.array(FEASIBLE)),
+        "guess": logit(np.array(GUESSED)),
+        "slope": state.prior.log_slope + LOG_SLOPE_SD * np.arange(-2, 4),
+        "difficulty": np.linspace(low - 1, high + 1, DIFFICULTIES),
+    }
+    points = np.meshgrid(*(axes[name] for name in LEARNED[state.model]), indexing="ij")
+    grid = replace(state, item=np.stack([axis.ravel() for axis in points]))
+    feasibility, share = grid.asymptotes()
+    z = grid.slope * (state.ability[:, None] - grid.difficulty)
+    right = np.log(np.maximum(feasibility * (share + (1 - share) * expit(z)), TINY))
+    wrong = np.log(np.maximum((1 - feasibility) + feasibility * (1 - share) * expit(-z), TINY))
+    prior, best = grid.item_prior()[0], np.empty(data.right.shape[1], dtype=np.intp)
+    for start in range(0, len(best), WIDTH):
+        part = slice(start, start + WIDTH)
+        height = data.right[:, part].T @ (right - wrong) + prior
+        height += wrong.sum(axis=0) if data.present is None else data.present[:, part].T.astype(float) @ wrong
+        best[part] = height.argmax(axis=1)
+    return grid.item[:, best]
+
+
+def _step(state: State, cells: Cells) -> Parameters:
+    """Newton's step of every item, none longer than LONGEST in any parameter."""
+    gradient, block = own_derivatives(state, cells, observed=True)
+    lower = cholesky(block)
+    forward(lower, gradient)
+    backward(lower, gradient)
+    return gradient / np.maximum(np.abs(gradient).max(axis=0) / LONGEST, 1.0)

@@ -1,0 +1,158 @@
+"""How firmly common items link subjects, whose abilities are compared."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.special import expit
+
+from fca.studies.irt.stats.model import IrtFit, Matrix, parts_of
+
+WEAK = 0.5  # standard error of a shift, in the unit of ability: twice that is what subjects usually differ by
+PRIOR_DECIDES = 0.5  # share of a shift that comes from the responses, below which the prior decides it
+WIDENED = 1.25  # standard error over that of a balanced design, below which few responses make it wide, not the link
+UNEVEN = 0.2  # added to it for each unit of that standard error: the fewer responses, the less even random designs are
+APART = 0.5  # share of a group's information that it has in common with the others, below which it is a group
+
+
+class Link(NamedTuple):
+    """How firmly the two groups of subjects that have least in common are on one scale.
+
+    group:     which subjects are in the smaller group.
+    responses: of either group to items that subjects of the other responded to as well, the fewer of both.
+    shift_se:  standard error of the difference of the groups' mean abilities by the responses alone, in the unit of
+               ability; infinite where the groups share only items, or subjects, that were always right or always wrong.
+    kept:      share of this difference that the fit keeps; the prior, for which all subjects are of one population,
+               draws the rest to 0.
+    gap:       this difference as fitted, of the group less the others.
+    balanced_se:  its standard error if every two subjects had equally many items in common: what few responses leave
+               open in any design.
+    """
+
+    group: Bool[np.ndarray, " subjects"]
+    responses: int
+    shift_se: float
+    kept: float
+    gap: float = 0.0
+    balanced_se: float = 0.0
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the difference of the groups rests on too little, and this for want of common items.
+
+        Too little: it could as well be a whole standard deviation of ability smaller or larger, the prior decides more
+        of it than the responses, or the prior draws it closer by more than 0.5.
+        """
+        widened = WIDENED + UNEVEN * self.balanced_se
+        if self.shift_se <= widened * self.balanced_se:
+            return False
+        if self.shift_se > WEAK or self.kept < PRIOR_DECIDES:
+            return True
+        return abs(self.gap) * (1 / self.kept - 1) > WEAK
+
+
+def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
+    """The two groups of subjects with least in common, in one part; None where no group is set apart.
+
+    An item informs on the difference of two groups by w v / (w + v), with w and v the Fisher information of each
+    group's responses to it. Groups: subjects in the order of the second eigenvector of the graph whose edges weigh as
+    much as responses inform (normalised cut; Shi & Malik 2000), cut where least information crosses; a group has
+    less than half of its own information in common with the others. shift_se: √(c' L⁺ c), with L the information on
+    abilities after difficulties are eliminated and c the contrast of the groups' means; the prior adds nothing to it.
+    kept: c' M⁻¹ c / c' L⁺ c, with M the same with the prior's information on abilities and difficulties.
+    balanced_se: √((n - 1)/n Σ c²/d), with n subjects and d the information on each of them, were the others' abilities
+    known. With k responses to each item this is shift_se in balanced incomplete blocks, where every two subjects have
+    equally many items in common; their efficiency is n (k - 1) / ((n - 1) k) (Yates 1936).
+    An item that all got right, or all wrong, informs on no difference (Fischer 1981), nor does such a subject.
+
+    >>> from fca.studies.irt.stats import fit_irt
+    >>> responses = (np.random.default_rng(0).random((8, 41)) < 0.5).astype(float)
+    >>> responses[:4, :20] = responses[4:, 21:] = np.nan  # one item in common
+    >>> link = weakest_link(responses, fit_irt(responses, "1pl"))
+    >>> int(link.group.sum()), link.responses, round(link.shift_se, 1)
+    (4, 4, 1.5)
+    """
+    present = ~np.isnan(responses)
+    if present.all():
+        return None
+
+    subjects, items = _dividing(responses)
+    if len(subjects) < 2:
+        return None
+    linking = responses[np.ix_(subjects, items)]
+    part = parts_of(linking)
+    if part.max() > 0:
+        return Link(_members(len(responses), subjects[part == part.max()]), 0, shift_se=float("inf"), kept=0.0)
+
+    weight = np.where(np.isnan(linking), 0.0, _information(fit, subjects, items))
+    by_subject, by_item = weight.sum(axis=1), weight.sum(axis=0)
+    common = weight / by_item @ weight.T
+    scale = np.sqrt(by_subject)
+    order = np.argsort(np.linalg.eigh(common / np.outer(scale, scale))[1][:, -2] / scale, kind="stable")
+
+    first = np.cumsum(weight[order], axis=0)[:-1]  # information of the first subjects, on each item
+    crossing = (first * (by_item - first) / by_item).sum(axis=1)
+    own = first.sum(axis=1)
+    is_group = crossing < APART * np.minimum(own, by_item.sum() - own)
+    if not is_group.any():
+        return None
+
+    cut = 1 + int(np.where(is_group, crossing, np.inf).argmin())
+    in_first = np.isin(np.arange(len(subjects)), order[:cut])
+    smaller = in_first if 2 * in_first.sum() <= len(subjects) else ~in_first
+    contrast = smaller / smaller.sum() - ~smaller / (~smaller).sum()
+    laplacian = np.diag(by_subject) - common
+    shift_variance = float(contrast @ np.linalg.pinv(laplacian, hermitian=True) @ contrast)
+    spread = np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)  # about as the fit has learned it
+    with_prior = np.diag(by_subject + 1.0) - weight / (by_item + 1 / spread) @ weight.T
+    kept = float(contrast @ np.linalg.solve(with_prior, contrast)) / shift_variance
+    balanced_variance = (1 - 1 / len(subjects)) * np.sum(contrast**2 / np.diag(laplacian))
+
+    return Link(
+        group=_members(len(responses), subjects[smaller]),
+        responses=_shared(linking, smaller),
+        shift_se=float(np.sqrt(shift_variance)),
+        kept=kept,
+        gap=float(contrast @ fit.ability[subjects]),
+        balanced_se=float(np.sqrt(balanced_variance)),
+    )
+
+
+def _dividing(responses: Matrix) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]:
+    """Subjects and items that are neither always right nor always wrong, among each other."""
+    subjects, items = np.arange(responses.shape[0]), np.arange(responses.shape[1])
+    while True:
+        left = responses[np.ix_(subjects, items)]
+        right, wrong = left == 1, left == 0
+        divided = right.any(axis=1) & wrong.any(axis=1)
+        dividing = right.any(axis=0) & wrong.any(axis=0)
+        if divided.all() and dividing.all():
+            return subjects, items
+        subjects, items = subjects[divided], items[dividing]
+
+
+def _information(
+    fit: IrtFit, subjects: Int[np.ndarray, " some"], items: Int[np.ndarray, " others"]
+) -> Float[np.ndarray, "some others"]:
+    """Fisher information of each response on the distance of ability and difficulty."""
+    slope, upper, lower = fit.discrimination[items], fit.feasibility[items], fit.guess[items]
+    solved = expit(slope * (fit.ability[subjects, None] - fit.difficulty[items]))
+    chance = np.clip(lower + (upper - lower) * solved, 1e-9, 1 - 1e-9)
+    rise = slope * (upper - lower) * solved * (1 - solved)
+    return np.maximum(rise**2 / (chance * (1 - chance)), 1e-12)
+
+
+def _members(number: int, subjects: Int[np.ndarray, " some"]) -> Bool[np.ndarray, " subjects"]:
+    member = np.zeros(number, dtype=bool)
+    member[subjects] = True
+    return member
+
+
+def _shared(responses: Matrix, group: Bool[np.ndarray, " some"]) -> int:
+    """Responses to items of both groups, in the group with fewer of them."""
+    present = ~np.isnan(responses)
+    of_group, of_others = present[group].sum(axis=0), present[~group].sum(axis=0)
+    is_common = (of_group > 0) & (of_others > 0)
+    return int(min(of_group[is_common].sum(), of_others[is_common].sum()))

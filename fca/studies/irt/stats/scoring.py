@@ -1,0 +1,57 @@
+"""Abilities of new subjects as posterior means (EAP)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
+
+from fca.studies.irt.stats.model import ItemBank, Matrix, Scored, Subjects, score_ability
+
+NODES = 41
+PASSES = 4  # each centres and scales the nodes by the posterior of the one before
+TINY = 1e-300
+
+
+def score_eap(responses: Matrix, bank: ItemBank) -> Scored:
+    """Each subject's expected ability and its posterior standard deviation, given a bank's items and θ ~ N(0, 1).
+
+    θ̂ = ∫ θ L(θ) φ(θ) dθ / ∫ L(θ) φ(θ) dθ   (Bock & Mislevy 1982)
+
+    By Gauss and Hermite's quadrature with nodes around each subject's own mode (Naylor & Smith 1982): after 10,000
+    items the posterior is a fiftieth as wide as the prior and would fall between nodes that are laid for the prior.
+    responses: 1, 0, NaN for no response. Raises FcaError as `score_ability` does.
+
+    >>> one = np.ones(2)
+    >>> bank = ItemBank("2pl", 0 * one, one, one, 0 * one)
+    >>> scored = score_eap(np.array([[1.0, 0.0], [1.0, np.nan]]), bank)
+    >>> scored.ability.round(3), scored.ability_se.round(3)
+    (array([0.   , 0.413]), array([0.835, 0.911]))
+    """
+    centre, scale = score_ability(responses, bank)
+    at, weight = hermegauss(NODES)
+    for _ in range(PASSES):
+        points = centre[:, None] + scale[:, None] * at
+        height = np.stack([log_posterior(responses, bank, point) for point in points.T], axis=1)
+        height += at**2 / 2 + np.log(weight)  # the rule integrates f(x) exp(-x²/2)
+        mass = np.exp(height - height.max(axis=1, keepdims=True))
+        mass /= mass.sum(axis=1, keepdims=True)
+        mean = (mass * points).sum(axis=1)
+        sd = np.sqrt((mass * (points - mean[:, None]) ** 2).sum(axis=1))
+        settled = np.abs(mean - centre).max() < 1e-3 * scale.min() and np.abs(sd / scale - 1).max() < 1e-2
+        centre, scale = mean, sd
+        if settled:
+            break
+    return Scored(centre, scale)
+
+
+def log_posterior(responses: Matrix, bank: ItemBank, ability: Subjects) -> Subjects:
+    """Log likelihood of each subject's responses at its ability, plus log φ(θ) without its constant.
+
+    >>> one = np.ones(1)
+    >>> log_posterior(np.array([[1.0]]), ItemBank("1pl", 0 * one, one, one, 0 * one), np.zeros(1)).round(3)
+    array([-0.693])
+    """
+    p = bank.probability(ability)
+    chance = np.where(responses == 1, p, 1 - p)
+    chance[np.isnan(responses)] = 1.0
+    return np.log(np.maximum(chance, TINY)).sum(axis=1) - ability**2 / 2

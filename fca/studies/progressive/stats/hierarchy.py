@@ -1,0 +1,262 @@
+"""Does a model fail hard images before easy ones? The share of (easy, medium, hard) triplets that follow that order.
+
+Huang et al. (2025, arXiv 2503.13058), section 3.2: of the eight patterns of right (1) and wrong (0) on a triplet, four
+follow the principle that a model which solves the harder image also solves the easier: 000, 100, 110 and 111.
+
+Such a score has three parts, which mean different things:
+
+    level rates      what independent answers at the model's accuracies by level give;
+    session excess   what the level accuracies of each session (a class and an attribute) add: classes and attributes
+                     differ in difficulty. Answers that are independent inside every session have it too;
+    matched excess   what the matching of images adds: matched minus random triplets of the same session. Only this part
+                     shows that it is the same object that fails first when hard and last when easy.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Integer, Num, Shaped
+from scipy.stats import hypergeom
+
+from fca.stats.correlation import Correlation, correlation, t_test
+from fca.stats.intervals import (
+    EVERYWHERE,
+    FRACTION,
+    NO_INTERVAL,
+    SIGNED_FRACTION,
+    UNKNOWN,
+    Estimated,
+    jackknife_interval,
+    left_out_weights,
+    mean_interval,
+)
+from fca.studies.progressive.stats.pool import LEVELS
+from fca.types import FcaError
+
+PATTERNS = ("000", "001", "010", "011", "100", "101", "110", "111")  # easy, medium, hard
+FOLLOWING = ("000", "100", "110", "111")
+
+Right = Bool[np.ndarray, " items"]
+Levels = Integer[np.ndarray, " items"]
+Sessions = Shaped[np.ndarray, " items"]
+Models = Num[np.ndarray, " models"]
+Rate = Float[np.ndarray, " n"] | float
+
+
+class TripletScore(NamedTuple):
+    """score: share of triplets whose pattern follows the principle; patterns: how many triplets have each pattern.
+
+    Over all triplets of each session the counts are expected ones: their sum is a third of the items.
+    """
+
+    score: float
+    patterns: dict[str, int | float]
+
+
+class Rates(NamedTuple):
+    """Scores that accuracies make, without any matching of images, each with its 95 % interval over classes.
+
+    session: of the level accuracies of each session.    level: of those over all sessions.    excess: the difference.
+    """
+
+    session: Estimated
+    level: Estimated
+    excess: Estimated
+
+
+class Matched(NamedTuple):
+    """score: of matched triplets.    excess: over the mean of all matchings within sessions.
+
+    p: one-sided, exact: how often a random matching within sessions gives this score or a higher one. NaN, as the
+    excess, where no session has two triplets, so that there is only one matching.
+    """
+
+    score: Estimated
+    excess: Estimated
+    p: float
+
+
+def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
+    """Score and patterns of matched triplets, one row each, easy to hard. Raises FcaError without triplets.
+
+    >>> hierarchical_score(np.array([[True, True, False], [False, True, False]])).score
+    0.5
+    """
+    if not len(correct):
+        raise FcaError("triplets", 0, "1 or more", "give the answers to an easy, a medium and a hard image each")
+    counts = np.bincount(correct @ np.array([4, 2, 1]), minlength=8)
+    patterns: dict[str, int | float] = dict(zip(PATTERNS, counts.tolist(), strict=True))
+    return TripletScore(sum(patterns[name] for name in FOLLOWING) / len(correct), patterns)
+
+
+def score_of_rates(easy: Rate, medium: Rate, hard: Rate) -> Rate:
+    """Score expected of a model that is right at these rates, image by image independently.
+
+    (1 - m)(1 - h) + e m: in the sum of 000 and 100 e cancels, in that of 110 and 111 h does. High accuracy on easy
+    images and low accuracy on hard ones force much of a score.
+
+    >>> round(score_of_rates(0.9, 0.7, 0.3), 2)
+    0.84
+    """
+    return (1 - medium) * (1 - hard) + easy * medium
+
+
+def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> TripletScore:
+    """The score over every triplet that each session's items can form: the mean over all random matchings, no noise.
+
+    Within a session, with level accuracies e, m, h, it is (1 - m)(1 - h) + e m; sessions count equally. levels: 0 easy,
+    1 medium, 2 hard. Raises FcaError for a session that lacks a level.
+
+    >>> levels, session = np.array([0, 0, 1, 2]), np.zeros(4, dtype=int)
+    >>> all_triplets_score(np.array([True, False, True, False]), levels, session).score
+    0.5
+    """
+    rates = level_rates(correct, levels, sessions)
+    right = np.stack([1 - rates, rates])  # (wrong or right, sessions, levels)
+    triplets = len(levels) / 3
+    patterns: dict[str, int | float] = {}
+    for name in PATTERNS:
+        easy, medium, hard = (right[int(mark), :, level] for level, mark in enumerate(name))
+        patterns[name] = float(triplets * np.mean(easy * medium * hard))
+    return TripletScore(float(np.mean(score_of_rates(*rates.T))), patterns)
+
+
+def score_from_rates(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.ndarray, " sessions"]) -> Rates:
+    """What accuracies alone make of a score: those of each session by level, those by level, and the difference.
+
+    session: the mean over sessions of (1 - m)(1 - h) + e m, which is the score over all triplets of a session.
+    level:   the same of the mean accuracies e, m and h over sessions, which count equally.
+    excess:  positive where sessions differ, that is classes and attributes. It does not mean that the same object fails
+             first when hard: answers that are independent inside every session have it as well.
+
+    rates: accuracy of each session by level (see level_rates).    classes: the class of each session. Intervals leave
+    out whole classes (see jackknife_interval), since sessions of one class share a network's grasp of it.
+
+    >>> rates = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=float)
+    >>> found = score_from_rates(rates, np.arange(4))
+    >>> found.session.value, round(found.level.value, 3)
+    (1.0, 0.75)
+    """
+    session_scores = np.asarray(score_of_rates(*rates.T))
+    cluster = np.unique(classes, return_inverse=True)[1]
+    session = Estimated(float(session_scores.mean()), *mean_interval(session_scores, cluster, FRACTION))
+
+    level_score = float(score_of_rates(*rates.mean(axis=0)))
+    if cluster.max() == 0:  # nothing remains without the only class
+        excess = Estimated(session.value - level_score, *NO_INTERVAL)
+        return Rates(session, Estimated(level_score, *NO_INTERVAL), excess)
+
+    weights = left_out_weights(cluster)
+    share = weights / weights.sum(axis=1, keepdims=True)
+    sessions_left = share @ session_scores
+    levels_left = np.asarray(score_of_rates(*(share @ rates).T))
+    level_ends = jackknife_interval(level_score, levels_left, within=FRACTION)
+    excess_score = session.value - level_score
+    excess_ends = jackknife_interval(excess_score, sessions_left - levels_left, within=SIGNED_FRACTION)
+    return Rates(session, Estimated(level_score, *level_ends), Estimated(excess_score, *excess_ends))
+
+
+def matched_score(
+    right: Bool[np.ndarray, "triplets 3"],
+    sessions: Shaped[np.ndarray, " triplets"],
+    classes: Shaped[np.ndarray, " triplets"],
+) -> Matched:
+    """Score of matched triplets, and what of it is due to the matching: the same object, from easy to hard.
+
+    excess = mean over triplets of [follows - ((1 - m)(1 - h) + e m)],   e, m, h: accuracies of its session's triplets
+
+    which is the score minus its mean over all matchings within sessions, and equals the mean of cov(e, m) + cov(m, h)
+    over the triplets of a session. It is 0 for answers that are independent inside sessions, however these differ.
+    p: given m, the triplets of a session that follow the order are those with m wrong and h wrong, and those with m and
+    e right; over random matchings both counts are hypergeometric and independent, and their sum over sessions is a
+    convolution.
+
+    right: one row a triplet, easy to hard.    classes: of each triplet; intervals are over them (see class_interval).
+    Raises FcaError without triplets.
+
+    >>> right = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]], dtype=bool)
+    >>> found = matched_score(right, np.array(["car", "car", "cup", "cup"]), np.array(["car", "car", "cup", "cup"]))
+    >>> found.score.value, found.excess.value, found.p
+    (1.0, 0.375, 0.125)
+    """
+    score = hierarchical_score(right).score
+    _, at, n = np.unique(sessions, return_inverse=True, return_counts=True)
+    counts = np.stack([np.bincount(at, weights=level) for level in right.T], axis=1)
+    follows = ((right[:, 0] >= right[:, 1]) & (right[:, 1] >= right[:, 2])).astype(float)
+    by_session = np.asarray(score_of_rates(*(counts / n[:, None]).T))
+    over = follows - by_session[at]
+    interval = class_interval(follows, classes, FRACTION)
+    if n.max() < 2:
+        return Matched(Estimated(score, *interval), UNKNOWN, float("nan"))
+    excess = Estimated(float(over.mean()), *class_interval(over, classes, SIGNED_FRACTION))
+    return Matched(Estimated(score, *interval), excess, _p_of_matching(counts.astype(int), n, round(follows.sum())))
+
+
+def class_interval(
+    values: Num[np.ndarray, " points"],
+    classes: Shaped[np.ndarray, " points"],
+    within: tuple[float, float] = EVERYWHERE,
+) -> tuple[float, float]:
+    """95 % interval of a mean over whole classes (see mean_interval); NaN, NaN for one class, or if all are alike.
+
+    >>> [round(end, 2) for end in class_interval(np.arange(10) / 10, np.arange(10))]
+    [0.23, 0.67]
+    """
+    return mean_interval(values, np.unique(classes, return_inverse=True)[1], within)
+
+
+def _p_of_matching(
+    counts: Integer[np.ndarray, "sessions 3"], n: Integer[np.ndarray, " sessions"], follow: int
+) -> float:
+    """How often random matchings within sessions have `follow` or more triplets in order; counts: right by level."""
+    easy, medium, hard = counts.T
+    total = np.concatenate([n, n])
+    marked, drawn = np.concatenate([n - hard, easy]), np.concatenate([n - medium, medium])
+    of_sum = reduce(
+        np.convolve, [hypergeom.pmf(np.arange(k + 1), t, m, k) for t, m, k in zip(total, marked, drawn, strict=True)]
+    )
+    return min(1.0, float(of_sum[follow:].sum()))
+
+
+def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.ndarray, "sessions 3"]:
+    """Accuracy of every session by level, sessions in sorted order.
+
+    >>> level_rates(np.array([True, False, True]), np.arange(3), np.zeros(3, dtype=int))
+    array([[1., 0., 1.]])
+    """
+    names, session = np.unique(sessions, return_inverse=True)
+    if not len(names) or not np.isin(levels, [0, 1, 2]).all():
+        raise FcaError("levels", sorted(set(levels.tolist())), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
+    cell = 3 * session + levels
+    items, right = (np.bincount(cell[keep], minlength=3 * len(names)) for keep in (slice(None), correct))
+    if (items == 0).any():
+        place = int(np.flatnonzero(items == 0)[0])
+        what = f"{LEVELS[place % 3]} items of session {names[place // 3]}"
+        raise FcaError(what, 0, "1 or more", "add such items or leave the session out")
+    return (right / items).reshape(-1, 3)
+
+
+def score_and_accuracy(score: Models, accuracy: Models, by_level: Models) -> tuple[Correlation, Correlation]:
+    """Pearson's correlation of score and accuracy over models (figure 4), plain and given the level rates' score.
+
+    Partial: of the residuals of both after a straight line on `by_level`, the score that each model's accuracies by
+    level make; p has one degree of freedom less. Accurate models have a high one, whatever the order in which single
+    images fail. NaN with fewer than four models, or where nothing varies.
+
+    >>> plain, _ = score_and_accuracy(np.array([0.8, 0.84, 0.9]), np.array([0.4, 0.5, 0.6]), np.array([0.7, 0.75, 0.8]))
+    >>> round(plain.r, 3)
+    0.993
+    """
+    plain = correlation(score, accuracy)
+    nothing = Correlation(float("nan"), float("nan"), len(score))
+    if len(score) < 4 or np.ptp(by_level) == 0:
+        return plain, nothing
+    line = np.column_stack([np.ones(len(by_level)), by_level])
+    left = [values - line @ np.linalg.lstsq(line, values, rcond=None)[0] for values in (score, accuracy)]
+    if any(np.abs(rest).max() < 1e-12 * np.ptp(values) for rest, values in zip(left, (score, accuracy), strict=True)):
+        return plain, nothing  # the level rates explain everything: only rounding is left
+    r = correlation(*left).r
+    return plain, Correlation(r, t_test(r, len(score) - 3), len(score))

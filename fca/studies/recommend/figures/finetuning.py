@@ -1,0 +1,56 @@
+"""What fine-tuning brought, as a figure and as a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from fca.report import kinds, small, style
+from fca.report.finding import Statement
+from fca.store.columns import TRAIN_S
+from fca.studies.recommend.choice import CANDIDATE
+from fca.studies.recommend.finetuning import PROBE_TOP1, TUNED_TOP1, TUNING_GAIN
+from fca.tables.table import DATASET, N_TEST
+from fca.types import Table, with_interval
+
+
+def finetuning_figure(gains: Table) -> alt.FacetChart:
+    """The gain of each fine-tuned network over its probe, with its interval."""
+    frame = gains.frame.assign(panel=style.panels(gains.frame, DATASET))
+    base: Any = alt.Chart().encode(y=kinds.category(alt.Y, str(CANDIDATE), None))
+    across = kinds.quantity(alt.X, TUNING_GAIN, "gain over the linear probe", grid=True)
+    dots = base.mark_point(filled=True, size=80, opacity=1).encode(x=across, tooltip=kinds.tooltips(gains.columns))
+    title = style.title(
+        "What did fine-tuning bring?",
+        "Each mark is a fine-tuned network against the linear probe on the same network, on the same test images, with "
+        "the 95 % interval. Right of the dashed line fine-tuning is better.",
+    )
+    drawn = kinds.layers(kinds.reference(0.0, upright=False), kinds.interval(base, TUNING_GAIN, False), dots)
+    return style.faceted(drawn, frame, title, (DATASET,), row=24)
+
+
+def finetuning_statements(gains: pd.DataFrame) -> list[Statement]:
+    """What the fine-tuned networks gained, the best one first.
+
+    >>> line = {"candidate": "net 128 px (fine-tuned)", "top1_finetuned": 0.95, "top1_probe": 0.86, "gain": 0.09}
+    >>> line |= {"gain_low": 0.03, "gain_high": 0.16, "n_test": 120, "train_s": 140.0}
+    >>> print(finetuning_statements(pd.DataFrame([line]))[0].sentence)
+    Fine-tuning net 128 px brought +9.0 points [+3.0, +16.0] on 120 test images: 95.0 %, its linear probe 86.0 %.
+    >>> [statement] = finetuning_statements(pd.DataFrame([line | {"gain_low": -0.01}]))
+    >>> print(statement.sentence.split(" px ")[1].split(":")[0])
+    brought +9.0 points [-1.0, +16.0] on 120 test images, which may be nothing
+    """
+    first = gains.iloc[0].to_dict()
+    name = str(first[CANDIDATE]).removesuffix(" (fine-tuned)")
+    accuracies = f"{100 * first[TUNED_TOP1]:.1f} %, its linear probe {100 * first[PROBE_TOP1]:.1f} %"
+    doubt = ", which may be nothing" if first[TUNING_GAIN.low] <= 0 <= first[TUNING_GAIN.high] else ""
+    gain = f"{small.interval(first, TUNING_GAIN)} on {first[N_TEST]:.0f} test images{doubt}"
+    sentence = f"Fine-tuning {name} brought {gain}: {accuracies}."
+    return [
+        Statement(
+            sentence,
+            small.dots(gains, CANDIDATE, TUNING_GAIN, (CANDIDATE, *with_interval(TUNING_GAIN), TRAIN_S), line=0.0),
+        )
+    ]

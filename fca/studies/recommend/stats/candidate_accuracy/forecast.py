@@ -1,0 +1,381 @@
+"""Accuracies of a new job's candidates: what earlier jobs expect, and what the job's own images make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Integer, Num
+from scipy.special import chdtri, expit, logsumexp  # not scipy.stats, which takes half a second to import
+
+from fca.studies.recommend.stats.candidate_accuracy.candidates import (
+    BetweenCandidates,
+    Candidates,
+    JobRecord,
+    PerCandidate,
+    covariates_of,
+    linearised,
+    logit_of_counts,
+)
+from fca.studies.recommend.stats.candidate_accuracy.covariances import Hyperparameters, covariances
+from fca.studies.recommend.stats.candidate_accuracy.hierarchy import (
+    Normal,
+    batches_of,
+    dataset_effects,
+    dataset_posterior,
+    design,
+    settled,
+)
+from fca.types import FcaError, generator
+
+DRAWS, LEVEL = 4000, 0.9
+LEAST_EIGENVALUE = 1e-6  # of a correlation: counts over different pairs of images may leave a negative one
+LINEARISATIONS = 8  # of the job's own counts, from empirical logits on
+SCALES = 5  # values of each uncertain variance
+FEWEST_FREEDOM, MOST_FREEDOM = 3, 30  # degrees of freedom of a new data set's effects
+STRANGER_SD = 0.7  # logit units: the best of four networks of 0.4 to 4 million weights is 10 points above the worst
+LEAST_VARIANCE = 1e-9  # of a logit: 3e-5, far below what any number of images shows
+PAIRED_PRIOR_IMAGES = 30  # that the typical correlation of right and wrong counts for, beside the observed one
+OWN_SHARE = 0.1  # of the deviation that all candidates share: each makes other mistakes (0.04 to 0.1 in simulations)
+UNSEEN_MISTAKES = 0.5  # that count beside the observed ones: few images show few kinds of mistakes
+RIGHT_OR_WRONG = np.ones(1)  # every mistake loses 1: nothing but right or wrong counts
+LEAST_DISPERSION = 1e-4  # of a variance, so that no number of images is infinite
+
+Losses = Float[np.ndarray, " mistakes"]
+Correct = Float[np.ndarray, "candidates images"]
+Draws = Float[np.ndarray, "draws candidates"]
+Both = Float[np.ndarray, " both"]  # first logits on images like the judged ones, then on test images
+
+
+class Mixture(NamedTuple):
+    """Normal distributions of the logits of all candidates, one for each guess of how far this data set is from others.
+
+    Each state has the logits on images like those that judge the job, then those on test images.
+    log_weights: of the components; their exponentials add up to 1.
+    """
+
+    log_weights: Float[np.ndarray, " components"]
+    means: Float[np.ndarray, "components both"]
+    covariances: Float[np.ndarray, "components both both"]
+
+
+class Interval(NamedTuple):
+    """Ends of an equal-tailed interval of each candidate, as fractions."""
+
+    low: PerCandidate
+    high: PerCandidate
+
+
+class Observed(NamedTuple):
+    """Shares right of the judged candidates.
+
+    judged: positions of these candidates.    images: that each was judged by, effective ones if weighted.
+    correlation: of the noise of their shares, which shared images pair.
+    """
+
+    judged: Integer[np.ndarray, " judged"]
+    shares: Float[np.ndarray, " judged"]
+    images: Float[np.ndarray, " judged"]
+    correlation: Float[np.ndarray, "judged judged"]
+
+
+@dataclass(frozen=True)
+class JobForecast:
+    """What is known of the accuracies of a job's candidates, before (`prior`) or after (`update`) it has judged some.
+
+    candidates: of the job.    mixture: of their logits.    paired: typical correlation of right and wrong.
+    losses:     of the possible mistakes: 1, or as `of_losses` has them.
+    """
+
+    candidates: Candidates
+    mixture: Mixture
+    paired: BetweenCandidates
+    losses: Losses = field(default_factory=lambda: RIGHT_OR_WRONG)
+
+    def of_losses(self, losses: Losses) -> JobForecast:
+        """What is expected of the mean of 1 - loss, where a mistake loses a part of 1 that depends on what it confuses.
+
+        What earlier jobs show of accuracies p is carried over: with r the mean loss of a mistake,
+
+            1 - loss = 1 - (1 - p) r,   d logit(1 - loss) / d logit(p) = p / (1 - (1 - p) r)
+
+        The mistakes of this job may all be cheap ones, or expensive ones. So r is itself uncertain: lognormal, with the
+        mean and the coefficient of variation v of the losses, the same for all candidates, which takes the variance
+        log(1 + v^2) and the mean -log(1 + v^2) / 2 on the logarithmic scale. Each candidate by itself has OWN_SHARE of
+        that deviation more. With a loss of 1 for every mistake this is what is expected of accuracies.
+
+        losses: of the possible mistakes, in [0, 1] and not all 0, each as likely as the others.
+        """
+        variance = np.log1p((losses.std() / losses.mean()) ** 2)
+        mean = float(losses.mean() * np.exp(-variance / 2))
+        count = len(self.candidates)
+        unknown = np.full((2 * count, 2 * count), variance)
+        unknown += np.tile(OWN_SHARE**2 * variance * np.eye(count), (2, 2))
+
+        accuracies = expit(self.mixture.means)
+        kept = 1 - (1 - accuracies) * mean
+        slopes = accuracies / kept
+        means = self.mixture.means + np.log(kept / (accuracies * mean))  # the logit of what is kept
+        covariances = slopes[:, :, None] * self.mixture.covariances * slopes[:, None, :] + unknown
+        mixture = Mixture(self.mixture.log_weights, means, covariances)
+        return JobForecast(self.candidates, mixture, self.paired, losses)
+
+    def update(
+        self, correct: Correct, weights: Num[np.ndarray, " images"] | None = None, times: float = 1.0
+    ) -> JobForecast:
+        """The forecast with the job's own images. Give all images so far to the prior: it never adds to an update.
+
+        correct: 1 right, 0 wrong (after `of_losses`: 1 minus the loss), NaN not judged, on left-out training images and
+                 validation images that all candidates share; a row of NaN for a candidate that was not judged yet.
+        weights: of the images, above 0, for a balanced accuracy; only their ratios count.
+        times:   as if so many times as many images had judged them, all alike.
+        """
+        observed = observe(correct, self.paired, weights, self.losses)
+        if not len(observed.judged):
+            return self
+        observed = observed._replace(images=times * observed.images)
+
+        logits, variances = logit_of_counts(observed.shares * observed.images, observed.images)
+        mixture = conditioned(self.mixture, observed, logits, np.sqrt(variances))
+        for _ in range(LINEARISATIONS):
+            expected = np.exp(mixture.log_weights) @ mixture.means[:, observed.judged]
+            mixture = conditioned(self.mixture, observed, *linearised(observed.shares, observed.images, expected))
+        return JobForecast(self.candidates, mixture, self.paired, self.losses)
+
+    def draws(self, count: int = DRAWS, judged: bool = False) -> Draws:
+        """Accuracies that agree with all that is known, on images like the test images.
+
+        judged: on images like those that judge the job instead.
+        """
+        rng = generator("candidate accuracy", 0)
+        share = np.exp(self.mixture.log_weights)
+        component = rng.choice(len(share), size=count, p=share / share.sum())
+        noise = rng.standard_normal((count, len(self.candidates)))
+
+        side = slice(0, len(self.candidates)) if judged else slice(len(self.candidates), None)
+        logits = np.empty_like(noise)
+        for index in np.unique(component):
+            is_chosen = component == index
+            root = root_of(self.mixture.covariances[index][side, side])
+            logits[is_chosen] = self.mixture.means[index][side] + noise[is_chosen] @ root.T
+        return expit(logits)
+
+    @cached_property
+    def usual_draws(self) -> Draws:
+        """Draws on images like the test images, kept."""
+        return self.draws()
+
+    @property
+    def mean(self) -> PerCandidate:
+        """Expected accuracy of each candidate on images like the test images."""
+        return self.usual_draws.mean(axis=0)
+
+    def interval(self, level: float = LEVEL) -> Interval:
+        """Of the true accuracy of each candidate on images like the test images."""
+        return _interval(self.usual_draws, level)
+
+    def predictive(self, n_test: int) -> Interval:
+        """90 %, of the share of `n_test` test images that each candidate has right: they are a sample themselves."""
+        if n_test < 1:
+            raise FcaError("n_test", n_test, "1 or more", "give the number of test images")
+        rng = generator("candidate accuracy on test images", 0)
+        return _interval(rng.binomial(n_test, self.usual_draws) / n_test, LEVEL)
+
+
+def conditioned(
+    mixture: Mixture, observed: Observed, logits: Float[np.ndarray, " judged"], sds: Float[np.ndarray, " judged"]
+) -> Mixture:
+    """The mixture, given normal observations of the judged candidates' logits with noise of these deviations."""
+    judged = observed.judged
+    noise = observed.correlation * np.outer(sds, sds)
+    log_weights, means, spreads = [], [], []
+    for log_weight, mean, covariance in zip(*mixture, strict=True):
+        between = covariance[np.ix_(judged, judged)] + noise
+        gain = np.linalg.solve(between, covariance[judged]).T
+        surprise = logits - mean[judged]
+
+        log_density = -(surprise @ np.linalg.solve(between, surprise) + np.linalg.slogdet(between)[1]) / 2
+        log_weights.append(log_weight + log_density)
+        means.append(mean + gain @ surprise)
+        spreads.append(covariance - gain @ covariance[judged])
+
+    normalised = np.array(log_weights) - logsumexp(log_weights)
+    return Mixture(normalised, np.stack(means), np.stack(spreads))
+
+
+def _interval(draws: Draws, level: float) -> Interval:
+    if not 0 < level < 1:
+        raise FcaError("level", level, "above 0, below 1", "take 0.9")
+    outside = (1 - level) / 2
+    return Interval(*np.quantile(draws, (outside, 1 - outside), axis=0))
+
+
+def prior(
+    hyperparameters: Hyperparameters,
+    records: Sequence[JobRecord],
+    recorded: Candidates,
+    candidates: Candidates,
+    ncl: float,
+    images_a_class: float,
+    dataset: str | None = None,
+) -> JobForecast:
+    """What earlier jobs expect of the candidates of a new one, before any of its images is classified.
+
+    recorded:   the candidates that the records' positions mean.    candidates: of the new job, known or not.
+    dataset:    name of its data set where the records may have other jobs of it; None: a new one. How far a new one is
+                from the others is itself uncertain: a t distribution with one degree of freedom fewer than there are
+                data sets, as a mixture of normals, whose weights the job's own images change.
+    """
+    everything = recorded.joined(candidates)
+    parts = covariances(hyperparameters, everything)
+    result, _ = settled(records, batches_of(records), everything, parts)
+
+    position = everything.positions(candidates)
+    matrix = design(everything, position, position, covariates_of(ncl, images_a_class)[None])[0]
+    block = np.ix_(position, position)
+    count = len(candidates)
+    is_known = dataset in result.by_dataset
+
+    strangers = np.tile(of_strangers(recorded, candidates), (2, 2))
+
+    def of_scales(dataset_scale: float, shift_scale: float) -> Normal:
+        if is_known:
+            state = dataset_posterior(result, str(dataset), dataset_effects(parts))
+        else:
+            scaled = parts._replace(
+                dataset=dataset_scale * parts.dataset, dataset_shift=shift_scale * parts.dataset_shift
+            )
+            state = Normal(result.shared.mean, result.shared.covariance + dataset_effects(scaled))
+        covariance = matrix @ state.covariance @ matrix.T
+        covariance += np.tile(dataset_scale * parts.job[block], (2, 2)) + strangers
+        covariance[count:, count:] += shift_scale * parts.shift[block]
+        return Normal(matrix @ state.mean, covariance)
+
+    scales = np.ones(1) if is_known else uncertain_scales(hyperparameters.datasets)
+    components = [of_scales(of_dataset, of_shift) for of_dataset in scales for of_shift in scales]
+    log_weights = np.full(len(components), -np.log(len(components)))
+    means = np.stack([component.mean for component in components])
+    spreads = np.stack([component.covariance for component in components])
+    return JobForecast(candidates, Mixture(log_weights, means, spreads), parts.paired[block])
+
+
+def of_strangers(recorded: Candidates, candidates: Candidates) -> BetweenCandidates:
+    """Covariance of what is not known of a network, or of a way to adapt one, that no earlier job has.
+
+    The networks of the earlier jobs may be of one family, and alike; others are not (STRANGER_SD, shared by all sizes,
+    depths and precisions of one network).
+    """
+    names = list(zip(candidates.network, candidates.adaptation, strict=True))
+    known = set(zip(recorded.network, recorded.adaptation, strict=True))
+    return np.array([[STRANGER_SD**2 * (one == other and one not in known) for other in names] for one in names])
+
+
+def uncertain_scales(datasets: int) -> Float[np.ndarray, " scales"]:
+    """Equally likely factors of a variance that was estimated from few data sets: f / chi2_f, f = datasets - 1.
+
+    A normal distribution whose variance has such a factor is Student's t with f degrees of freedom.
+
+    >>> uncertain_scales(9).round(2)
+    array([0.6 , 0.84, 1.09, 1.45, 2.29])
+    """
+    freedom = float(np.clip(datasets - 1, FEWEST_FREEDOM, MOST_FREEDOM))
+    upper_tail = (np.arange(SCALES) + 0.5) / SCALES
+    return freedom / chdtri(freedom, upper_tail)
+
+
+def root_of(covariance: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+    """A matrix R with R R' = covariance, also where some combination of candidates has no variance left."""
+    symmetric = (covariance + covariance.T) / 2
+    try:
+        return np.linalg.cholesky(symmetric + LEAST_VARIANCE * np.eye(len(symmetric)))
+    except np.linalg.LinAlgError:  # rounding left a variance below 0: ten times slower
+        values, vectors = np.linalg.eigh(symmetric)
+        return vectors * np.sqrt(np.clip(values, 0, None))
+
+
+def observe(
+    correct: Correct,
+    paired: BetweenCandidates,
+    weights: Num[np.ndarray, " images"] | None = None,
+    losses: Losses = RIGHT_OR_WRONG,
+) -> Observed:
+    """Shares right of the judged candidates and the correlation of their noise, which shared images pair.
+
+    correlation = r x overlap,   of shares with the variance of n = (sum w)^2 / (d sum w^2) images each
+
+    d:       dispersion: the variance of the values as a part of the variance of right or wrong with the same mean, of
+             all candidates together (quasi-binomial: McCullagh and Nelder 1989, section 4.5); 1 for right or wrong.
+
+    r:       correlation of right and wrong over images that both were judged by, with PAIRED_PRIOR_IMAGES more of the
+             typical correlation `paired`, so that it exists where a candidate has everything right.
+    overlap: sum of w^2 over the shared images / sqrt(product of these sums over each candidate's own images).
+    losses:  of the possible mistakes, see `JobForecast.of_losses`.
+    Raises FcaError for values outside [0, 1], for others than 1, 0 and NaN where every mistake loses 1, and for weights
+    that are not above 0.
+    """
+    is_seen = ~np.isnan(correct)
+    is_allowed = (correct >= 0) & (correct <= 1) if losses.min() < 1 else np.isin(correct, (0, 1))
+    wrong = correct[is_seen & ~is_allowed]
+    if len(wrong):
+        allowed = "1 (right), 0 (wrong), between them where mistakes lose a part of 1, or NaN (not judged)"
+        raise FcaError("correct", wrong[0], allowed, "mend the matrix")
+    image_weights = np.ones(correct.shape[1]) if weights is None else np.asarray(weights, float)
+    if not (np.isfinite(image_weights) & (image_weights > 0)).all():
+        raise FcaError("weights", image_weights.min(), "finite and above 0", "leave out images that do not count")
+
+    is_judged = is_seen.any(axis=1)
+    seen = is_seen[is_judged].astype(float)
+    right = np.nan_to_num(correct[is_judged])
+    squares = (seen * image_weights**2) @ seen.T
+    totals = seen @ image_weights
+    images = totals**2 / np.diag(squares)
+    accuracy = (right @ image_weights) / totals
+    dispersion = dispersion_of(correct[is_judged], losses)
+
+    deviations = seen * (right - accuracy[:, None])
+    products = deviations @ deviations.T
+    smooth = (accuracy * images + 0.5) / (images + 1)
+    typical_sd = np.sqrt(dispersion * smooth * (1 - smooth))
+    products += PAIRED_PRIOR_IMAGES * paired[np.ix_(is_judged, is_judged)] * np.outer(typical_sd, typical_sd)
+    shared = seen @ seen.T + PAIRED_PRIOR_IMAGES
+    deviation_product = products / shared
+    sds = np.sqrt(np.diag(deviation_product))
+    correlation = deviation_product / np.outer(sds, sds)
+
+    overlap = squares / np.sqrt(np.outer(np.diag(squares), np.diag(squares)))
+    judged = np.flatnonzero(is_judged)
+    return Observed(judged, accuracy, images / dispersion, positive_definite(correlation * overlap))
+
+
+def dispersion_of(correct: Correct, losses: Losses) -> float:
+    """The variance of all values as a part of p (1 - p), that of right or wrong with the same mean p.
+
+    (q - m) / (1 - m),   m = mean loss of an image,   q = E[l^2] / E[l] over the mistakes, with UNSEEN_MISTAKES more
+
+    >>> dispersion_of(np.array([[1.0, 1.0, 0.0, np.nan]]), RIGHT_OR_WRONG)
+    1.0
+    >>> round(dispersion_of(np.array([[1.0] * 90 + [0.9] * 10]), np.array([0.1])), 3)  # every mistake loses a tenth
+    0.091
+    """
+    lost = 1 - correct[~np.isnan(correct)]
+    candidates = max(1, len(correct))
+    mean = float(lost.mean()) if lost.size else 0.0
+    squares = np.square(lost).sum() / candidates + UNSEEN_MISTAKES * np.square(losses).mean()
+    ratio = squares / (lost.sum() / candidates + UNSEEN_MISTAKES * losses.mean())
+    return float(np.clip((ratio - mean) / (1 - mean), LEAST_DISPERSION, 1.0)) if mean < 1 else 1.0
+
+
+def positive_definite(correlation: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+    """The correlation with no eigenvalue below LEAST_EIGENVALUE: counts over different pairs of images may leave some.
+
+    >>> bad = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]])
+    >>> bool(np.linalg.eigvalsh(positive_definite(bad))[0] > 0)
+    True
+    """
+    values, vectors = np.linalg.eigh((correlation + correlation.T) / 2)
+    mended = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
+    sds = np.sqrt(np.diag(mended))
+    return mended / np.outer(sds, sds)

@@ -1,0 +1,86 @@
+"""`task=learning_curve`: a linear probe on nested parts of the training images, to see what more images would bring."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fca.data.copies import kept_together
+from fca.data.splits import for_training
+from fca.store.columns import FITS, JUDGED_IMAGES, N_FITS, N_JUDGED, N_TRAIN, N_VAL, RIGHT, SIZES
+from fca.studies.recommend.stats.nested_subsets import measure, possible_halvings
+from fca.tasks import Setup
+from fca.tasks.adaptation import OF_TRAINING, about_training
+from fca.tasks.adaptation.probe import Probing, identity_of_probe, probing
+from fca.tasks.embed import embedded
+from fca.types import Column, Finished, Run
+
+FEWEST_IMAGES = Column("fewest_images", int, ",", "training images of the smallest part")
+CURVE_S = Column("curve_s", float, ".1f", "time to fit and judge all of them, seconds")
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """`task=learning_curve`: one run for the data, the classes and the network, which the features are computed for.
+
+    It fits the probe of adaptation=probe to all training images, to nested halves, quarters and eighths of them, and
+    judges all by the same images. Arrays: `sizes`, `fits`, `right` (see
+    fca.studies.recommend.stats.nested_subsets.Subsets) and `judged_images`, positions in the data's items.
+    """
+
+    columns: ClassVar[tuple[Column, ...]] = (N_TRAIN, N_VAL, *OF_TRAINING, N_JUDGED, N_FITS, FEWEST_IMAGES, CURVE_S)
+    summary: ClassVar[tuple[Column | str, ...]] = ("{n_fits} probes on {fewest_images} to {n_train} images",)
+
+    def plan(self, setup: Setup) -> list[Run]:
+        """The features of all images, as for adaptation=probe, then the curve.
+
+        Raises FcaError for a model without weights, for a shift, with compat, and for a class with fewer than four
+        training images.
+        """
+        setup.clean_only("learning_curve")
+        data = for_training(setup.data)
+        features, work = probing(setup, data)
+        train = data.rows("train", setup.subset.classes)
+        possible_halvings(
+            setup.subset.new_labels(data.labels[train]), kept_together(data.items.iloc[train], data.group)
+        )
+        about = about_training(setup, data, "probe")
+        return [features, Run("learning_curve", identity_of_probe(setup, data), about, features.run_id, work=work)]
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+        """Embed where that was not done, then fit and judge all probes."""
+        for run in runs:
+            yield embedded(run, setup) if run.task == "embed" else _measured(run, setup)
+
+
+def _measured(run: Run[Probing], setup: Setup) -> Finished:
+    data, subset = run.work.data, setup.subset
+    values = run.work.values(setup.store)
+    train, val = (data.rows(split, subset.classes) for split in ("train", "val"))
+    labels, val_labels = (subset.new_labels(data.labels[rows]) for rows in (train, val))
+
+    start = time.perf_counter()
+    together = kept_together(data.items.iloc[train], data.group)
+    subsets = measure(values[train], labels, values[val], val_labels, together)
+    seconds = time.perf_counter() - start
+
+    columns: dict[str, Any] = {
+        N_TRAIN: len(train),
+        N_VAL: len(val),
+        N_JUDGED: len(subsets.judged),
+        N_FITS: int(subsets.fits.sum()),
+        FEWEST_IMAGES: round(subsets.sizes[-1]),
+        CURVE_S: seconds,
+        "input_size": setup.store.row(run.work.features)["input_size"],
+    }
+    arrays = {
+        SIZES: subsets.sizes,
+        FITS: subsets.fits,
+        RIGHT: subsets.right.astype(np.float32),
+        JUDGED_IMAGES: np.concatenate([train, val])[subsets.judged].astype(np.int32),
+    }
+    return Finished(run, columns, arrays)

@@ -1,0 +1,433 @@
+"""`task=search`: under which conditions does a classifier fail? Images are drawn where a policy looks next.
+
+Subdomain by subdomain, a generator draws images, a filter keeps those that show what was asked for, the classifier
+predicts them, and the run's journal keeps every verdict before the next choice. A killed search goes on: it makes the
+same choices, and draws and predicts nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from PIL import Image
+
+from fca.allowed import Allowed, Workers
+from fca.identity import fingerprint
+from fca.stats.ask import Listed
+from fca.stats.intervals import wilson
+from fca.store.columns import DEVICE, FINGERPRINT
+from fca.studies.generate.domain import EvaluationDomain
+from fca.studies.generate.drawing import price_of
+from fca.studies.generate.protocols import Conditional, Generator
+from fca.studies.generate.reading import name_of, reading
+from fca.studies.search.columns import (
+    ACCEPTANCE,
+    ACCURACY,
+    CLEAN_ACCURACY,
+    COVERING,
+    DOMAIN,
+    FILTER,
+    GENERATOR,
+    MONEY,
+    N_DRAWN,
+    N_SUBDOMAINS,
+    N_VISITED,
+    POLICY,
+    SECOND,
+    SKILL,
+    SUBJECT,
+    TARGET,
+)
+from fca.studies.search.stats.explain import find_rules, members
+from fca.studies.search.stats.policies import POLICIES, Policy, make_policy
+from fca.studies.search.stats.visits import SearchVisits
+from fca.studies.search.studio import Draw, Studio, Visit, Work, history_of
+from fca.subset import read_groups
+from fca.tables.predictions import predictions as stored_predictions
+from fca.tables.table import WARNING
+from fca.tasks import Setup
+from fca.tasks.checks import known_keys
+from fca.tasks.predict import Forward, check_forward, predictions, whole_split
+from fca.types import (
+    Arrays,
+    Column,
+    FcaError,
+    Finished,
+    ImageData,
+    Run,
+    check_choice,
+    generator,
+    with_interval,
+)
+
+OPTIONS = {"strength": None, "acquisition": None, "reserve": None, "starts": 10, "features": "one_hot", "visits": 1}
+BUDGETS = ("max_subdomains", "max_images", "max_hours", "max_money")
+OWN = (*BUDGETS, "images", "visits", "max_draws", "parallel", "stored_px", "confirm")  # what a search means, as it is
+# what rules are tested by, and what models expect, where an earlier version answered otherwise; part of the identity
+REVISED_RULES, REVISED_POLICIES = "null tables", {"gp_pairwise": "binomial likelihood"}
+IMAGES = {"visit": np.int32, "accepted": bool, "correct": bool, "p": np.float32, "score": np.float32, "second": np.int8}
+BARREN, SIDE = 5, 64  # visits in a row without an accepted image that end a search; pixels of a gallery's side
+
+
+@dataclass(frozen=True)
+class Search:
+    """`task=search`: where in a domain a classifier is least accurate, from images of a part of its subdomains.
+
+    domain, generator, filter: what is asked for, what draws it, what is kept (by the run's encoder, where it reads).
+    second:   a model to compare with.    policy: see fca.studies.search.stats.policies, as its options strength,
+              acquisition, reserve (null: its own), starts and features (one_hot, or words: prompts as the encoder
+              embeds them).
+    images:   accepted images of the first, second, ... visit of a subdomain.    visits: of one subdomain, at most.
+    max_*:    visits, accepted images, hours of drawing and predicting, money; null: no limit. Visits in hand are
+              finished, and images that confirm rules come on top.    max_draws: of a visit.
+    parallel: visits in hand at once; a choice knows those that are over.    workers: that draw, 0 = one a core.
+    stored_px: the shorter side of larger images as they are kept and predicted; null: as drawn.
+    clean_accuracy: on the test images of the run's data set, below which nothing is searched; null: not looked at.
+    confirm:  subdomains with new images for each rule that was found, and as many outside all rules.
+    """
+
+    columns: ClassVar[tuple[Column, ...]] = (
+        *(DOMAIN, SUBJECT, TARGET, GENERATOR, FILTER, POLICY),
+        Column("images", str, "", "accepted images of the first, second, ... visit of a subdomain"),
+        *(SECOND, N_SUBDOMAINS, N_VISITED, N_DRAWN),
+        Column("n_accepted", int, ",", "images that the filter kept"),
+        *(ACCEPTANCE, ACCURACY, *with_interval(CLEAN_ACCURACY)),
+        Column("ended", str, "", "the budget that ended the search, or that all subdomains were visited"),
+        Column("search_s", float, ".1f", "time of the search, seconds"),
+        Column("gpu_s", float, ".1f", "time of drawing and predicting, summed over images, seconds"),
+        *(MONEY, SKILL, COVERING, WARNING),
+    )
+    summary: ClassVar[tuple[Column | str, ...]] = (ACCURACY, "{n_visited} of {n_subdomains} subdomains, end: {ended}")
+
+    domain: Any  # an EvaluationDomain
+    generator: Any  # a Generator
+    filter: Any  # a Filter
+    second: Any  # a Model, or null
+    policy: Annotated[str, Allowed(choices=tuple(POLICIES))]
+    strength: Annotated[int | None, Allowed(2, 5)]
+    acquisition: str | None
+    reserve: Annotated[float | None, Allowed(0, 1)]
+    starts: Annotated[int, Allowed(0)]
+    features: Annotated[str, Allowed(choices=("one_hot", "words"))]
+    images: Annotated[list[int], Allowed(1, filled=True)]
+    visits: Annotated[int, Allowed(1)]
+    max_subdomains: Annotated[int | None, Allowed(1)]
+    max_images: Annotated[int | None, Allowed(1)]
+    max_hours: Annotated[float | None, Allowed(above=0)]
+    max_money: Annotated[float | None, Allowed(above=0)]
+    max_draws: Annotated[int, Allowed(1)]
+    parallel: Annotated[int, Allowed(1)]
+    workers: Workers
+    stored_px: Annotated[int | None, Allowed(1, 8192)]
+    clean_accuracy: Annotated[float | None, Allowed(above=0, most=1)]
+    confirm: Annotated[int, Allowed(0)]
+
+    def check(self) -> None:
+        """Refuse a domain that is none or cannot be drawn, and fewer draws than the images they are for."""
+        self.domain.check()
+        if isinstance(self.generator, Conditional):
+            for attribute, values in self.domain.attributes.items():
+                check_choice(f"attribute for {self.generator.label()}", attribute, self.generator.conditions)
+                for value in values:
+                    check_choice(
+                        f"{attribute} for {self.generator.label()}", value, self.generator.conditions[attribute]
+                    )
+        if self.max_draws < max(self.images):
+            step = "raise it, or ask for fewer images"
+            raise FcaError("task.max_draws", self.max_draws, f"at least {max(self.images)}, as task.images", step)
+
+    def plan(self, setup: Setup) -> list[Run]:
+        """One run; before it the predictions of test images, where these are looked at. Raises FcaError."""
+        setup.clean_only("search")
+        domain, drawing = self.domain, self.generator
+        clean = whole_split(setup, "test")[0]
+        data = listed(domain, drawing)
+        self._check_models(clean.work)
+        self._policy(setup.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
+        price = self._price()
+        needs_reader = self.filter.texts(domain) or self.features == "words"
+        reader = reading(setup.encoder, domain.prompts) if needs_reader else None
+        before = [] if self.clean_accuracy is None else [clean]
+        parent = clean.run_id if before else None
+
+        options = self._options()
+        meaning = {
+            "data": data.fingerprint,
+            "model": clean.identity["model"],
+            "filter": self.filter.label(),
+            "encoder": setup.encoder.identity() if reader else None,
+            "second": self.second.identity() if self.second else None,
+            "generator": [drawing.label(), drawing.version()],
+            "policy": [self.policy, options],
+            "revised_rules": REVISED_RULES,
+            "revised_policy": REVISED_POLICIES.get(self.policy),
+            "price": price,
+            "seed": setup.seed,
+            "clean": parent,
+            **{name: getattr(self, name) for name in OWN},
+        }
+        identity = {key: value for key, value in meaning.items() if value is not None}
+        about = {
+            **{name: clean.about[name] for name in ("model", "weights", "snapshot")},
+            "dataset": domain.name,
+            FINGERPRINT: data.fingerprint,
+            "seed": setup.seed,
+            "domain": domain.name,
+            "subject": domain.subject,
+            "target": domain.target,
+            "generator": drawing.label(),
+            "filter": self.filter.label() + (f", {name_of(setup.encoder)}" if reader else ""),
+            "policy": " ".join([self.policy, *(f"{key}={value}" for key, value in options.items())]),
+            "images": ",".join(map(str, self.images)),
+            "n_subdomains": len(domain.space),
+            "second": name_of(self.second) if self.second else None,
+        }
+        return [*before, Run("search", identity, about, parent, work=Work(data, clean.work.model, reader, clean))]
+
+    def _check_models(self, clean: Forward) -> None:
+        """Raise FcaError for a model that cannot predict, and for a target that a stored one does not know."""
+        check_forward(clean)
+        for model in (clean.model, *([self.second] if self.second else [])):
+            keys = known_keys(model)
+            if keys is not None:
+                self.domain.columns(keys)
+
+    def _price(self) -> float | None:
+        """Of an image; None where money is no limit. Raises FcaError where there is not enough for one."""
+        if self.max_money is None:
+            return None
+        price = self.generator.price()
+        if price is not None and self.max_money < price:
+            raise FcaError("task.max_money", self.max_money, f"at least {price}, the price of an image", "raise it")
+        return price
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+        """Predict the test images if they are looked at, then search."""
+        yield from predictions([run for run in runs if run.task == "predict"], setup)
+        yield from (self._searched(run, setup) for run in runs if run.task == "search")
+
+    def _options(self) -> dict[str, Any]:
+        """Those of the policy that are not the default."""
+        return {name: getattr(self, name) for name, usual in OPTIONS.items() if getattr(self, name) != usual}
+
+    def _policy(self, seed: int, words: Float[np.ndarray, "subdomains features"] | None) -> Policy:
+        given = {name: words if name == "features" else value for name, value in self._options().items()}
+        return make_policy(self.policy, self.domain.space, seed, **given)
+
+    def _searched(self, run: Run[Work], setup: Setup) -> Finished:
+        from fca.training.devices import device_name
+
+        columns = self._clean(run.work, setup)
+        setup.store.keep_items(run.work.data)
+        studio = Studio(self, run, setup)
+        policy = self._policy(setup.seed, studio.words)
+        chooser = Chooser(self, SearchVisits(policy))
+        try:
+            studio.finish(chooser, "subdomains", self.max_subdomains)
+            done = chooser.done
+            check_kept(done)
+            rules = find_rules(self.domain.space, *history_of(done))
+            fresh = self._fresh(rules, setup.seed)
+            studio.finish(Listed(fresh), "confirming", len(fresh))
+        finally:
+            studio.pool.shutdown(cancel_futures=True)
+
+        arrays = self._arrays(studio, done) | _confirming(rules, fresh)
+        visited, correct, shown = history_of(done)
+        rates = pd.DataFrame({"at": visited, "correct": correct, "shown": shown}).groupby("at").sum()
+        n_drawn = int(arrays["drawn"].sum())
+        n_accepted = int(rates["shown"].sum())
+        skill = policy.skill(visited, correct, shown)
+        price = price_of(self.generator)
+        visits = [*done, *fresh]
+        columns |= {
+            "n_visited": len(rates),
+            "n_drawn": n_drawn,
+            "n_accepted": n_accepted,
+            "acceptance": n_accepted / n_drawn,
+            ACCURACY: (rates["correct"] / rates["shown"]).mean(),
+            "ended": chooser.ended,
+            "skill": skill,
+            "search_s": studio.elapsed,
+            "gpu_s": sum(visit.seconds for visit in visits),
+            "money": None if price is None else price * sum(visit.paid for visit in visits),
+            "covering": chooser.covering / len(done),
+            DEVICE: device_name(setup.machine.accelerator),
+            "warning": _warning(done, skill),
+        }
+        return Finished(run, columns, arrays)
+
+    def _clean(self, work: Work, setup: Setup) -> dict[str, Any]:
+        """Accuracy on test images as columns. Raises FcaError where it is too low for a search."""
+        if self.clean_accuracy is None:
+            return {}
+        stored = stored_predictions(setup.store, setup.store.row(work.clean.run_id))
+        target, n = self.domain.columns(stored.logit_classes), len(stored.true)
+        right = int((self.domain.judged(stored.logits, target)[0] == np.isin(stored.true, target)).sum())
+        if right / n < self.clean_accuracy:
+            allowed = f"at least {self.clean_accuracy}, as task.clean_accuracy, on {setup.data.name} ({right} of {n})"
+            raise FcaError("clean accuracy", f"{right / n:.4f}", allowed, "take a better model, or lower it")
+        return dict(zip(with_interval(CLEAN_ACCURACY), (right / n, *wilson(right, n)), strict=True))
+
+    def _fresh(self, rules: list[dict[str, Any]], seed: int) -> list[Visit]:
+        """Visits with new images of subdomains of each rule, and of some outside all (-1), all drawn at random."""
+        masks, found = [members(self.domain.space, rule) for rule in rules], list[Visit]()
+        for rule, mask in [*enumerate(masks), (-1, ~np.any(masks, axis=0))] if rules else []:
+            rows = generator("confirm", seed, rule).permutation(np.flatnonzero(mask))[: self.confirm]
+            for subdomain in rows.tolist():
+                first = self.max_draws * sum(visit.subdomain == subdomain for visit in found)
+                name = f"fresh-{len(found):04d}-{subdomain}"
+                found.append(Visit(name, subdomain, self.images[0], self.max_draws, first, "fresh", rule))
+        return found
+
+    def _arrays(self, studio: Studio, done: list[Visit]) -> Arrays:
+        """As analyses of searches read them; images are in order of visits and draws."""
+        draws = [(at, number, *draw) for at, visit in enumerate(done) for number, draw in enumerate(visit.draws)]
+        images = pd.DataFrame(draws, columns=["visit", "number", *Draw._fields])
+        visited, correct, shown = history_of(done)
+        arrays = {"domain": np.array([self.domain.space.as_json()]), "prompts": np.array(self.domain.prompts)}
+        arrays |= {"visited": visited, "correct": correct, "shown": shown}
+        arrays |= {"drawn": np.array([len(visit.draws) for visit in done], np.int32)}
+        arrays |= {"visit_s": np.array([visit.seconds for visit in done], np.float32)}
+        arrays |= {f"image_{name}": images[name].to_numpy().astype(kind) for name, kind in IMAGES.items()}
+        accuracy_of_visit = correct / np.maximum(shown, 1)
+        return {**arrays, **_gallery(studio, done, images, accuracy_of_visit)}
+
+
+def _gallery(
+    studio: Studio, done: list[Visit], images: pd.DataFrame, accuracy_of_visit: Float[np.ndarray, " visits"]
+) -> Arrays:
+    """Small pictures of the visits of lowest accuracy: wrong ones, right ones, and those that the filter left out.
+
+    images: a line for each draw, in order of visits.
+    """
+    lowest_first = images.iloc[np.argsort(accuracy_of_visit[images["visit"]], kind="stable")]
+    accepted, is_right = lowest_first["accepted"], lowest_first["correct"]
+    was_drawn = lowest_first["refused"].isna()
+    kinds = ((accepted & ~is_right, 48), (accepted & is_right, 24), (~accepted & was_drawn, 24))
+    chosen = pd.concat(
+        [lowest_first[of_kind].groupby("visit", sort=False).head(8).head(most) for of_kind, most in kinds]
+    )
+
+    pictured = [(done[at], number) for at, number in zip(chosen["visit"], chosen["number"], strict=True)]
+    studio.draw_again(pictured)
+    pictures = []
+    for visit, number in pictured:
+        picture = Image.open(studio.file(visit, number)).convert("RGB")
+        pictures.append(np.asarray(picture.resize((SIDE, SIDE), Image.Resampling.BICUBIC)))
+    return {"gallery": np.array(pictures, np.uint8), "gallery_image": chosen.index.to_numpy().astype(np.int32)}
+
+
+# Which visit is next.
+
+
+@dataclass
+class Chooser:
+    """Asks for the visits of a search until a budget is spent; see `fca.stats.ask`.
+
+    visits: chooses their subdomains.    done, pending: visits that are over, and in hand.
+    ended:  the budget that ended the search.    covering: choices that covered the domain.
+    """
+
+    search: Search
+    visits: SearchVisits
+    done: list[Visit] = field(default_factory=list)
+    pending: list[Visit] = field(default_factory=list)
+    ended: str = ""
+    covering: int = 0
+
+    def ask(self) -> Visit | None:
+        """The next visit; None where a budget is spent, be it on pending ones. Raises FcaError after barren visits."""
+        if len(self.done) >= BARREN:
+            check_kept(self.done[-BARREN:])
+        search, room = self.search, self._room()
+        self.ended = next((name for name, left in room.items() if left <= 0), "")
+        if self.ended:
+            return None
+
+        self.covering += self.visits.policy.covers(*self.visits.history)
+        subdomain = self.visits.ask()
+        assert subdomain is not None  # it has no end of its own
+
+        before = [visit for visit in self.done if visit.subdomain == subdomain]
+        wanted = search.images[min(len(before), len(search.images) - 1)]
+        wanted, most = min(wanted, room.get("max_images", wanted)), min(search.max_draws, room.get("max_money", 10**9))
+        number, first = len(self.done) + len(self.pending), sum(len(visit.draws) for visit in before)
+        visit = Visit(f"{number:04d}-{subdomain}", subdomain, wanted, most, first)
+        self.pending.append(visit)
+        return visit
+
+    def tell(self, visit: Visit, counts: tuple[int, int]) -> None:
+        """Record that the oldest visit in hand is over, and how many of its images were right and shown."""
+        self.done.append(self.pending.pop(0))
+        self.visits.tell(visit.subdomain, counts)
+
+    def _room(self) -> dict[str, Any]:
+        """What is left: subdomains that may be visited, and of each budget (of money: draws that it pays)."""
+        search, done, pending = self.search, self.done, self.pending
+        counts = Counter(visit.subdomain for visit in done)
+        closed = {v.subdomain for v in done if not v.accepted or counts[v.subdomain] >= search.visits}
+        room = {"all visited": len(search.domain.space) - len(closed | {v.subdomain for v in pending})}
+        used = {"max_subdomains": len(done) + len(pending), "max_hours": sum(v.seconds for v in done) / 3600}
+        used |= {"max_images": sum(v.accepted for v in done) + sum(v.wanted for v in pending)}
+        used |= {"max_money": sum(v.paid for v in done) + sum(v.most for v in pending)}
+        limits = {name: getattr(search, name) for name in used}
+        if search.max_money is not None:
+            price = search.generator.price()
+            limits["max_money"] = int(search.max_money / price + 1e-9) if price else None
+        return room | {name: most - used[name] for name, most in limits.items() if most is not None}
+
+
+def _confirming(rules: Sequence[dict[str, Any]], fresh: Sequence[Visit]) -> dict[str, Any]:
+    """Arrays: the rules, and the visits with new images that confirm them or do not."""
+    subdomain, correct, shown = history_of(fresh)
+    return {
+        "rules": np.array([json.dumps(rules)]),
+        "fresh_subdomain": subdomain,
+        "fresh_correct": correct,
+        "fresh_shown": shown,
+        "fresh_rule": np.array([visit.rule for visit in fresh], np.int32),
+    }
+
+
+def _warning(visits: Sequence[Visit], skill: float | None) -> str | None:
+    """What a reader of a search should know.    skill: of the policy's model; None where it has none."""
+    warnings = []
+    if skill is not None and skill <= 0:
+        warnings.append("the policy's model predicts no better than the mean")
+    short = sum(visit.accepted < visit.wanted for visit in visits)
+    if short:
+        warnings.append(f"{short} of {len(visits)} visits have fewer images than task.images asks for")
+    return "; ".join(warnings) or None
+
+
+def check_kept(visits: Sequence[Visit]) -> None:
+    """Raise FcaError where not one image of these visits was accepted."""
+    draws = [draw for visit in visits for draw in visit.draws]
+    if not any(draw.accepted for draw in draws):
+        refused = [draw.refused for draw in draws if draw.refused]
+        found = f"0 of {len(draws)} images accepted" + (f"; {len(refused)} refused: {refused[-1]}" if refused else "")
+        step = "look at the images in the run's folder; filter.rule=top_k is milder, task.max_draws allows more"
+        raise FcaError("filter", found, "a filter and a generator that leave some images", step)
+
+
+# What a search is about.
+
+
+def listed(domain: EvaluationDomain, generator: Generator) -> ImageData:
+    """Its subdomains as the store lists what arrays are of; the fingerprint is of all that decides a verdict."""
+    of = {} if domain.groups is None else read_groups(domain.groups, domain.group_columns).of
+    named = domain.targets.get(domain.target, [domain.target])
+    target = sorted({*named, *(key for key, group in of.items() if group in named)})
+    meaning = [domain.subject, domain.prompt, target, domain.decision, domain.space.as_json()]
+    ids = [f"{number:05d} {prompt}" for number, prompt in enumerate(domain.prompts)]
+    items = pd.DataFrame({"image_id": ids, "label": domain.target, "split": "test"})
+    read = lambda row: generator.draw(domain.wanted(row, 0)).image  # noqa: E731
+    return ImageData(domain.name, items, (domain.target,), fingerprint(items, json.dumps(meaning)), read)
