@@ -21,7 +21,7 @@ from hydra.core.utils import JobRuntime
 from omegaconf import open_dict
 
 from fca.cli import run as run_door
-from fca.cli.application import CONF
+from fca.cli.places import CONF
 from tests import calls
 from tests.support.digits_store import write_digits_store
 

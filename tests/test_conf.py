@@ -8,10 +8,11 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
-from fca.cli.application import CONF, register
+from fca.cli.application import register
 from fca.cli.configure import component, typed
 from fca.cli.help import question_of
 from fca.cli.options import option_files, rows
+from fca.cli.places import CONF
 
 ROOTS = {
     "run": ("dataset", "model", "task"),

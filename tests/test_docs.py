@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fca.cli.application import CONF
+from fca.cli.places import CONF
 
 HOME = Path(__file__).parents[1]
 DOCS = HOME / "docs"

@@ -14,9 +14,10 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from fca.cli.application import CONF, ROOTS, composed, hydra_words, split_words
-from fca.cli.commands import COMMANDS
+from fca.cli.application import composed, hydra_words, schema_of, split_words
+from fca.cli.commands import commands, composes
 from fca.cli.configure import typed
+from fca.cli.places import CONF
 from fca.cli.selection import for_hydra
 from fca.types import FcaError
 
@@ -58,18 +59,19 @@ def one_of_each(word):
 
 def check(name, *words):
     """Raise FcaError or AssertionError for what `fca name words` would refuse before any work."""
-    assert name in COMMANDS or name.startswith("-"), f"fca {name}"
-    if name not in ROOTS or "--help" in words:
+    by_name = commands()
+    assert name in by_name or name.startswith("-"), f"fca {name}"
+    if not composes(name) or "--help" in words:
         source = ""
-        if name in COMMANDS:
-            entry = importlib.import_module(f"fca.cli.{name}").main
+        if name in by_name:
+            entry = importlib.import_module(by_name[name].module).main
             source = inspect.getsource(inspect.getmodule(entry))
         options = [word[2:] for word in words if word.startswith("--") and word != "--help"]
         assert not [option for option in options if not re.search(rf"[\"-]{option}\"", source)]
         return
     if words and name == "recommend" and "=" not in words[0]:
         words = (f"dataset.root={words[0]}", *words[1:])
-    _, overrides = split_words(name, for_hydra(name, ROOTS[name], words))
+    _, overrides = split_words(name, for_hydra(name, schema_of(name), words))
     typed_words = [part for word in overrides for part in hydra_words(one_of_each(word))]
     config = composed(name, typed_words)
     for group, content in config.items():

@@ -4,7 +4,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from fca.cli.application import CONF, register
+from fca.cli.application import register
+from fca.cli.places import CONF
 from fca.store import results
 from tests.support.images import write_images
 

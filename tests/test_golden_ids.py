@@ -4,8 +4,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from safetensors.torch import save_file
 
-from fca.cli.application import CONF, register
+from fca.cli.application import register
 from fca.cli.configure import job_of
+from fca.cli.places import CONF
 from fca.types import Run
 
 GOLDEN = {

@@ -21,12 +21,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from fca.allowed import allowed_of, declared
-from fca.cli.application import CONF, ROOTS, composed
-from fca.cli.commands import COMMANDS
+from fca.cli.application import composed
+from fca.cli.commands import commands, composes
 from fca.cli.help import Key, groups, meanings, question_of, sections
 from fca.cli.hints import values_of
-from fca.cli.main import WITHOUT_HYDRA
 from fca.cli.options import option_files, rows
+from fca.cli.places import CONF
 from fca.cli.terminal import typed_value
 from fca.plugins import class_of
 from fca.types import Column
@@ -155,13 +155,15 @@ def _groups() -> list[str]:
 def _commands() -> Iterator[str]:
     """What each command prints with --help; those of a configuration are settings."""
     yield "# Commands and their options\n\n| command | |\n|---|---|"
-    for name, what in COMMANDS.items():
-        link = f"#fca-{name}" if name in WITHOUT_HYDRA else f"settings/index.md#keys-of-fca-{name}"
-        yield f"| [`fca {name}`]({link}) | {_cell(what)} |"
+    for name, command in commands().items():
+        link = f"settings/index.md#keys-of-fca-{name}" if composes(name) else f"#fca-{name}"
+        yield f"| [`fca {name}`]({link}) | {_cell(command.summary)} |"
     os.environ["COLUMNS"] = "90"  # the width of what argparse prints
-    for name in WITHOUT_HYDRA:
+    for name, command in commands().items():
+        if composes(name):
+            continue
         with redirect_stdout(io.StringIO()) as printed, suppress(SystemExit):
-            import_module(f"fca.cli.{name}").main(["--help"])
+            import_module(command.module).main(["--help"])
         yield f"\n## fca {name}\n\n```text\n{printed.getvalue()}```"
 
 
@@ -170,7 +172,7 @@ def _roots() -> Iterator[str]:
     yield "A group has options, each a file in `conf/`."
     yield "These pages are made of those files and of the classes that read them;"
     yield "`fca run --help` prints the same for the options that you choose.\n"
-    for root in ROOTS:
+    for root in filter(composes, commands()):
         config = composed(root, [], with_hydra=True)
         yield f"\n## Keys of fca {root}\n"
         of_root = ", ".join(

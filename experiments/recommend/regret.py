@@ -28,8 +28,8 @@ import pandas as pd
 import vl_convert
 from PIL import Image
 
-from fca.cli.application import CONF
 from fca.cli.configure import load_data, load_model
+from fca.cli.places import CONF
 from fca.data.splits import fixed_draw
 from fca.models.programs import Session, encoder_program, only_output, quantised
 from fca.progress import track

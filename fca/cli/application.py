@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stderr
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,9 +32,10 @@ from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from fca.allowed import KINDS, Allowed, Seed, Workers, allowed_of, check_values, declared
+from fca.allowed import KINDS, Allowed, Seed, allowed_of, check_values, declared
 from fca.cli import Words, options, refused
 from fca.cli.analysis_keys import complete_analyses
+from fca.cli.commands import commands, composes
 from fca.cli.hints import (
     KEY,
     group_as_key,
@@ -44,9 +46,10 @@ from fca.cli.hints import (
     unknown_word,
     unreadable,
 )
+from fca.cli.places import CONF
 from fca.cli.selection import for_hydra
 from fca.cli.trust import check_words, watch
-from fca.plugins import use_plugins
+from fca.plugins import plugins, use_plugins
 from fca.shifts import overrides as shift_words
 from fca.store.files import DamagedFile
 from fca.subset import SAMPLERS
@@ -135,96 +138,42 @@ class ReportConfig:
     plugins: list[str] = field(default_factory=list)
 
 
-@dataclass
-class BudgetConfig:
-    """What a generated folder may take in all."""
-
-    images: Annotated[int | None, Allowed(above=0)] = None
-    money: Annotated[int | float | None, Allowed(above=0)] = None
-
-
-@dataclass
-class GenerateConfig:
-    """`fca generate`."""
-
-    generator: Any
-    plan: Any
-    writer: Any = None
-    checks: Any = None
-    segmenter: Any = None
-    outputs: str = "outputs"
-    out: str | None = None
-    per_level: Annotated[int | None, Allowed(1, 10_000)] = None
-    workers: Workers = 0
-    dry: bool = False
-    pilot: Annotated[int, Allowed(0)] = 0
-    hour_price: Annotated[int | float | None, Allowed(0)] = None
-    verbose: bool = False
-    budget: BudgetConfig = field(default_factory=BudgetConfig)
-    plugins: list[str] = field(default_factory=list)
-
-
-@dataclass
-class RecommendConfig:
-    """`fca recommend`."""
-
-    dataset: Any
-    machine: Any
-    recipe: Any
-    trainer: Any
-    logger: Any
-    analysis: Any
-    subset: SubsetConfig = field(default_factory=SubsetConfig)
-    packages: list[str] = field(default_factory=list)
-    pretrained: list[str] = field(default_factory=list)
-    weights: Any = None
-    candidates: list[str] | None = None
-    small_networks: list[str] = field(default_factory=list)
-    sizes: Annotated[int, Allowed(0, 3)] = 3
-    depths: Annotated[list[str], Allowed(choices=("whole", "cut"))] = field(default_factory=list)
-    precisions: Annotated[list[str], Allowed(choices=("fp32", "int8"))] = field(default_factory=list)
-    adaptations: Annotated[list[str], Allowed(choices=("probe", "finetune"))] = field(default_factory=list)
-    screen: Annotated[int | None, Allowed(4)] = 1000
-    minutes: Annotated[float | None, Allowed(0)] = None
-    metric: Annotated[str | None, Allowed(choices=("accuracy", "balanced"))] = None
-    costs: str | None = None
-    latency_ms: Annotated[float | None, Allowed(above=0)] = None
-    memory_mb: Annotated[float | None, Allowed(above=0)] = None
-    file_mb: Annotated[float | None, Allowed(above=0)] = None
-    params_m: Annotated[float | None, Allowed(above=0)] = None
-    within: Annotated[float | None, Allowed(0)] = None
-    confidence: Annotated[float, Allowed(above=0.5, below=1)] = 0.9
-    device: Annotated[str, Allowed(choices=("auto", "cpu", "gpu"))] = "auto"
-    threads: Annotated[int | None, Allowed(1, 1024)] = None
-    outputs: str = "outputs"
-    limit: Annotated[int | None, Allowed(1)] = None
-    plugins: list[str] = field(default_factory=list)
-
-
 ROOTS = {
     "run": RunConfig,
     "analyse": AnalyseConfig,
     "report": ReportConfig,
-    "generate": GenerateConfig,
-    "recommend": RecommendConfig,
 }
+"""The schemas of the core's roots; those of a study are in its module `roots`."""
 
 USERS = (HydraException, OmegaConfBaseException, FcaError, DamagedFile, OSError)  # what may come of what was typed
 FIXED = ("--config-path", "--config-name", "--experimental-rerun")  # not ours: roots are fixed, and pickles run code
-CONF = options.CONF
 
 
 @cache
-def register() -> None:
-    """Make the schemas known to Hydra under the names that the root YAMLs start from; look at every file it loads."""
+def schema_of(root: str) -> type:
+    """The dataclass with the keys of a root and their types, of the core or of the study that brings the command."""
+    if root in ROOTS:
+        return ROOTS[root]
+    package = commands(plugins())[root].package
+    return import_module(f"{package}.roots").ROOTS[root]
+
+
+@cache
+def register(root: str = "run") -> None:
+    """Make a root's schema known to Hydra under the name that its YAML starts from; look at every file Hydra loads."""
+    _register_shared()
+    kind = schema_of(root)
+    schema = OmegaConf.structured(kind)
+    if kind is RunConfig:  # a node that takes keys beside the typed ones; `check_root` refuses what is no group
+        schema = DictConfig({key: schema._get_node(key) for key in schema})
+    ConfigStore.instance().store(name=f"{root}_schema", node=schema)
+
+
+@cache
+def _register_shared() -> None:
     watch(CONF)
     complete_analyses()
     options.store_rows()
-    for name, root in ROOTS.items():
-        schema = OmegaConf.structured(root)
-        if root is RunConfig:  # a node that takes keys beside the typed ones; `check_root` refuses what is no group
-            schema = DictConfig({key: schema._get_node(key) for key in schema})
-        ConfigStore.instance().store(name=f"{name}_schema", node=schema)
 
 
 def check_root(root: str, config: Mapping[str, Any]) -> None:
@@ -232,7 +181,7 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
 
     config: resolved, or with Hydra's nodes. Groups are checked when they are made, by `component`.
     """
-    known = declared(ROOTS[root])
+    known = declared(schema_of(root))
     values: Any = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
     for key in values:
         if key not in known and not (isinstance(values[key], dict) and "_target_" in values[key]):
@@ -246,7 +195,7 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
         if inner and (odd := [key for key in values[name] if key not in inner]):
             others = {key: value for key, value in values.items() if key != name}
             raise unknown_key(root, f"{name}.{odd[0]}", str(values[name][odd[0]]), sorted(inner), others, CONF)
-    check_values(ROOTS[root], {name: values[name] for name, (hint, _) in known.items() if hint is not Any})
+    check_values(schema_of(root), {name: values[name] for name, (hint, _) in known.items() if hint is not Any})
     check_folder("outputs", values["outputs"])
 
 
@@ -262,7 +211,7 @@ def check_folder(key: str, folder: str) -> None:
 
 def application(root: str, work: Callable[[DictConfig], object], arguments: Sequence[str]) -> int:
     """Compose conf/<root>.yaml with the command line's overrides and hand it to `work`; returns the exit code."""
-    register()
+    register(root)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra's errors through to us: it would print tracebacks and exit with 1
     words = list(arguments)
 
@@ -279,7 +228,7 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
             raise SystemExit(refused(refusal)) from error  # passes Hydra silently, where an Exception is announced
 
     try:
-        flags, overrides = split_words(root, for_hydra(root, ROOTS[root], arguments))
+        flags, overrides = split_words(root, for_hydra(root, schema_of(root), arguments))
         check_words(overrides)
         options.use_search_path(())
         look_in_folders(overrides)
@@ -358,7 +307,7 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
 
 def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
     """Raise FcaError for --KEY VALUE, as other tools have it, with what to type."""
-    keys = keys_of_root(ROOTS[root])
+    keys = keys_of_root(schema_of(root))
     for place, flag in enumerate(arguments):
         name, equals, value = flag.lstrip("-").partition("=")
         is_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None
@@ -385,7 +334,7 @@ def check_word(root: str, word: str) -> None:
         content = override.value()
     except HydraException as error:
         if "=" not in word:
-            raise unknown_word(root, word, keys_of_root(ROOTS[root]), composed(root, [])) from error
+            raise unknown_word(root, word, keys_of_root(schema_of(root)), composed(root, [])) from error
         allowed = f"a value that Hydra can read ({unreadable(key, value)})"
         quoted = shlex.quote(f'{key}="{value}"') if value and '"' not in value else f"""'{key}="..."'"""
         step = f"correct it, or quote what has spaces, commas, brackets or odd letters twice: {quoted}"
@@ -394,7 +343,7 @@ def check_word(root: str, word: str) -> None:
         is_key = re.fullmatch(KEY, key, re.ASCII) is not None
         raise FcaError(key, value, allowed, step if is_key else "correct the key") from error
     if not override.key_or_group:
-        raise unknown_word(root, word, keys_of_root(ROOTS[root]), composed(root, []))
+        raise unknown_word(root, word, keys_of_root(schema_of(root)), composed(root, []))
     _check_paths(key, content)
 
     is_number = isinstance(content, int | float) and not isinstance(content, bool)
@@ -408,7 +357,7 @@ def check_word(root: str, word: str) -> None:
 
     top, group = override.key_or_group.partition(".")[0], (CONF / override.key_or_group).is_dir()
     if override.is_add() or override.is_force_add():
-        known = [*keys_of_root(ROOTS[root]), "hydra"]
+        known = [*keys_of_root(schema_of(root)), "hydra"]
         if top not in known and (top != override.key_or_group or isinstance(content, dict)):
             raise unknown_key(root, override.key_or_group, value, known, composed(root, []), CONF)
     is_option = isinstance(content, str | Glob | Sweep | None) or _are_options(override.key_or_group, content)
@@ -444,8 +393,8 @@ def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> Di
 
     with_hydra: with the node `hydra`, which has the chosen options.
     """
-    register()
     look_in_folders(words)
+    register(root)
     before, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None  # a notebook may use Hydra itself
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
@@ -555,12 +504,11 @@ def _of_defaults(error: Exception, root: str, typed: Mapping[str, str]) -> FcaEr
     text = str(error)
     if found := re.search(r"Could not override '(.*?)'", text):
         key = found[1]
-        if (others := [other for other in ROOTS if other != root and key in keys_of_root(ROOTS[other])]) and (
-            key not in keys_of_root(ROOTS[root])
-        ):
+        others = _other_roots_with(key, root)
+        if others and key not in keys_of_root(schema_of(root)):
             step = f"leave it out; fca {root} --help lists what it has, fca {others[0]} has {key}"
-            return FcaError("key", key, listed(keys_of_root(ROOTS[root])), step)
-        return unknown_key(root, key, typed.get(key), keys_of_root(ROOTS[root]), composed(root, []), CONF)
+            return FcaError("key", key, listed(keys_of_root(schema_of(root))), step)
+        return unknown_key(root, key, typed.get(key), keys_of_root(schema_of(root)), composed(root, []), CONF)
     if found := re.search(r"Multiple values for ([\w/@]+)\.|force-add .*'\++([\w/@]+)=", text):
         key = found[1] or found[2]
         step = f"type it without +: {key}={typed.get(key, 'OPTION')}"
@@ -572,6 +520,19 @@ def _of_defaults(error: Exception, root: str, typed: Mapping[str, str]) -> FcaEr
         step = f"type it without +: {found[1]}={typed.get(found[1], 'VALUE')}"
         return FcaError(f"+{found[1]}", typed.get(found[1]), "a key that is not there yet", step)
     return None
+
+
+def _other_roots_with(key: str, root: str) -> list[str]:
+    """The other commands whose configuration has this key or group, by what stands in their files."""
+    names = [name for name in commands(plugins()) if name != root and composes(name, plugins())]
+    files = {name: CONF / f"{name}.yaml" for name in names}
+    return [name for name, file in files.items() if file.is_file() and key in _top_keys(options.keys_in(file))]
+
+
+def _top_keys(root: Mapping[str, Any]) -> set[str]:
+    """The keys and groups of a root, as they are typed."""
+    groups = [group for entry in root["defaults"] if isinstance(entry, Mapping) for group in entry]
+    return {*root, *(str(group) for group in groups)} - {"defaults", "hydra"}
 
 
 def _of_word(error: Exception, words: Sequence[str]) -> FcaError:
@@ -601,7 +562,7 @@ def _no_option(file: str, names: Sequence[str], root: str, words: Sequence[str])
 
 def _kind(root: str, key: str) -> str | None:
     """What a key that is declared above may be, in words."""
-    kind: Any = ROOTS[root]
+    kind: Any = schema_of(root)
     *groups, name = key.split(".")
     for group in groups:
         kind = declared(kind).get(group, [None])[0]

@@ -1,12 +1,22 @@
-"""The sub-commands of `fca`, each a module of this package, with what it does."""
+"""The sub-commands of `fca`: those of the core, and those of studies.
 
-COMMANDS = {
+A study's command is a file in its folder `commands`: its name is the command's, the first line of its docstring what
+the command does, and its `main` takes the words of the command line and returns the exit code. One with a root in
+conf/, conf/NAME.yaml, composes a configuration; the study's module `roots` has the schema of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fca.cli.places import CONF, study_folders
+
+CORE = {
     "run": "train, predict, embed or describe: one configuration, or a sweep with -m",
-    "recommend": "which model for a folder of images:  fca recommend photos latency_ms=10 minutes=30",
     "analyse": "compute an analysis from stored runs:  fca analyse analysis=few_class",
     "report": "one page of figures, tables and commands:  fca report report=few_class",
-    "generate": "test images in levels of difficulty:  fca generate generator=rendered plan=rendered",
-    "bank": "an item bank, or a few images that stand for all, as one file:  fca bank ID bank.json",
     "export": "a trained network as one file:  fca export run=ID format=onnx",
     "predict": "classes of new images, with probabilities and abstentions:  fca predict FOLDER run=ID",
     "results": "stored runs as a table:  fca results ncl=2,5 --by model,ncl --sort -top1",
@@ -17,3 +27,42 @@ COMMANDS = {
     "clean": "what takes room and can be made again; removes it with --yes",
     "doctor": "what is installed and found here, what is missing for which feature, and how to get it",
 }
+
+
+class Command(NamedTuple):
+    """A sub-command.
+
+    module:  its `main` is called with the words behind its name.    summary: what it does, in a line.
+    package: of the study that brings it; None: of the core.
+    """
+
+    module: str
+    summary: str
+    package: str | None = None
+
+
+def commands(plugins: Sequence[str] = ()) -> dict[str, Command]:
+    """All sub-commands by name, also those of these plugins; of two with one name the core's counts, then the first.
+
+    >>> commands()["results"].module
+    'fca.cli.results'
+    """
+    by_name = {name: Command(f"fca.cli.{name}", summary) for name, summary in CORE.items()}
+    for package, folder in study_folders(plugins).items():
+        for file in sorted(folder.glob("commands/[!_]*.py")):
+            of_study = Command(f"{package}.commands.{file.stem}", _summary(file), package)
+            by_name.setdefault(file.stem, of_study)
+    return by_name
+
+
+def composes(name: str, plugins: Sequence[str] = ()) -> bool:
+    """Whether a command composes a configuration: conf/ has a root of its name, or a plugin's `conf` has."""
+    folders = [CONF, *(folder / "conf" for folder in study_folders(plugins).values())]
+    return any((folder / f"{name}.yaml").is_file() for folder in folders)
+
+
+def _summary(file: Path) -> str:
+    """The first line of a module's docstring, as the end of a sentence about the command."""
+    with file.open(encoding="utf-8", errors="replace") as text:
+        line = text.readline().strip().strip('"')
+    return line[:1].lower() + line[1:]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType
-from typing import Any, Protocol, get_args, get_origin, runtime_checkable
+from typing import Any, ClassVar, Protocol, get_args, get_origin, runtime_checkable
 
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
@@ -26,9 +26,6 @@ from fca.plugins import check_contract, class_of, plugins
 from fca.shifts import Shifts
 from fca.store import Store
 from fca.store.files import DamagedFile, read_yaml
-from fca.studies.generate.filters import Filter
-from fca.studies.generate.protocols import Generator, Writer
-from fca.studies.generate.segmenters import Segmenter
 from fca.subset import draw_subset, full_set, key_of, named_subset, number_of_classes
 from fca.tasks import Setup, Task, Tracker
 from fca.tasks.adaptation.network import Network
@@ -36,7 +33,7 @@ from fca.types import Analysis, ClassSubset, Dataset, FcaError, ImageData, Model
 
 log = logging.getLogger(__name__)
 
-CONTRACTS: dict[str, type] = {  # what a component owes, by its group or, inside another one, by its key
+CONTRACTS: dict[str, type] = {  # what a component owes, by its group; studies give those of their groups
     "dataset": Dataset,
     "model": Model,
     "encoder": Model,
@@ -45,21 +42,15 @@ CONTRACTS: dict[str, type] = {  # what a component owes, by its group or, inside
     "adaptation": Task,
     "logger": Tracker,
     "analysis": Analysis,
-    "generator": Generator,
-    "writer": Writer,
-    "filter": Filter,
-    "segmenter": Segmenter,
-    "base": Model,
-    "second": Model,
 }
 _MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
 
 
-def component(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
+def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type | None = None) -> Any:
     """The object that a group's node describes: `_target_` names its dataclass, whose fields are the keys and types.
 
-    Equal nodes give the same object. Raises FcaError for an unknown key, a wrong type or a missing value, naming it as
-    the user would type it.
+    contract: the protocol of its kind; None: that of CONTRACTS, if any. Equal nodes give the same object.
+    Raises FcaError for an unknown key, a wrong type or a missing value, naming it as the user would type it.
     """
     values = _values(config, group)
     key = group + json.dumps([values, plugins()], sort_keys=True)
@@ -67,28 +58,36 @@ def component(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
         with _explained(values, group):
             made: Any = OmegaConf.to_object(typed(values, group))
         check_values(type(made), vars(made), group)
-        _check_contracts(made, values, group)
+        _check_contracts(made, values, group, contract or CONTRACTS.get(group))
         if isinstance(made, Checked):
             made.check()
         _MADE[key] = made
     return _MADE[key]
 
 
-def _check_contracts(made: Any, values: Mapping[str, Any], name: str) -> None:
+def _check_contracts(made: Any, values: Mapping[str, Any], name: str, contract: type | None) -> None:
     """Raise FcaError for a component that lacks a part of its contract, or holds another one that does.
 
-    values: those that it was made of.    name: of its group, as a dataset's generator is dataset.generator.
+    values: those that it was made of.    name: of its group, or as a dataset's generator is dataset.generator.
     """
-    contract = CONTRACTS.get(name.rpartition(".")[2])
     if contract is not None:
         check_contract(f"{name}._target_", made, contract)
     if contract is Analysis:
         from fca.report.finding import study_findings  # which imports what draws
 
         study_findings(made)
+
+    contracts = made.contracts if isinstance(made, Holder) else {}
     for key, value in values.items():
         if isinstance(value, dict) and "_target_" in value:
-            _check_contracts(getattr(made, key), value, f"{name}.{key}")
+            _check_contracts(getattr(made, key), value, f"{name}.{key}", contracts.get(key))
+
+
+@runtime_checkable
+class Holder(Protocol):
+    """A component that holds others: the contract of each, by its key."""
+
+    contracts: ClassVar[Mapping[str, type]]
 
 
 @runtime_checkable

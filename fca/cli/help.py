@@ -21,11 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from fca.allowed import allowed_of, declared, meanings_of
 from fca.cli import refused
-from fca.cli.application import CONF, ROOTS, composed, hydra_words
-from fca.cli.commands import COMMANDS
+from fca.cli.application import composed, hydra_words, schema_of
+from fca.cli.commands import commands
 from fca.cli.options import (
     CORRUPTIONS,
-    TABLE,
     built_on,
     group_of,
     is_option,
@@ -33,9 +32,11 @@ from fca.cli.options import (
     option_files,
     option_names,
     rows,
+    tables,
 )
+from fca.cli.places import CONF
 from fca.cli.terminal import typed_value
-from fca.plugins import class_of, use_plugins
+from fca.plugins import class_of, plugins, use_plugins
 from fca.types import FcaError
 
 _COMMENT = re.compile(r"[,}\]\s]*#\s*(.*)")
@@ -70,8 +71,8 @@ def main(root: str, arguments: Sequence[str]) -> int:
     """Print the help of a command for the options that the other words choose; exit code 2 for a wrong one."""
     words = [word for word in arguments if "=" in word and not word.startswith("-")]
     try:
-        plugins = [word for word in words if word.startswith("plugins=")]
-        use_plugins(list(OmegaConf.from_dotlist(plugins).get("plugins", [])))
+        listed = [word for word in words if word.startswith("plugins=")]
+        use_plugins(list(OmegaConf.from_dotlist(listed).get("plugins", [])))
         typed = [part for word in words for part in hydra_words(word)]
         config = composed(root, typed, with_hydra=True)
         print(*_lines(root, config), sep="\n")
@@ -82,7 +83,7 @@ def main(root: str, arguments: Sequence[str]) -> int:
 
 def _lines(root: str, config: DictConfig) -> Iterator[str]:
     width = max(80, min(shutil.get_terminal_size((120, 0)).columns, 160))
-    yield f"fca {root} KEY=VALUE ...    {COMMANDS[root]}"
+    yield f"fca {root} KEY=VALUE ...    {commands(plugins())[root].summary}"
     options = groups(root, config)
     yield f"\ngroups and their options (fca {root} GROUP=OPTION --help shows that option's keys)"
     for group, names in options.items():
@@ -152,12 +153,12 @@ def _plain(group: str) -> str:
 def sections(root: str, config: DictConfig) -> Iterator[Section]:
     """The keys of the root itself, then those of each chosen option, in the order of the defaults."""
     comments, own = comments_of(CONF / f"{root}.yaml"), []
-    for name, (hint, _) in declared(ROOTS[root]).items():
+    for name, (hint, _) in declared(schema_of(root)).items():
         value = config.get(name)
         if is_dataclass(hint) and name not in dict(_choices(config)):
             own += [_key(hint, key, f"{name}.{key}", value[key], comments.get(f"{name}.{key}", "")) for key in value]
         elif hint is not Any and not is_dataclass(hint):
-            own.append(_key(ROOTS[root], name, name, value, comments.get(name, "")))
+            own.append(_key(schema_of(root), name, name, value, comments.get(name, "")))
     yield Section(f"keys of fca {root}", "", own)
     for typed, option in _choices(config):
         group, _, package = typed.partition("@")
@@ -171,7 +172,7 @@ def sections(root: str, config: DictConfig) -> Iterator[Section]:
 def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Iterator[Key]:
     """The keys of a node; a component in it (an augmentation in a recipe) has keys of its own."""
     values: Any = OmegaConf.to_container(node, resolve=False)
-    kind: Any = declared(ROOTS[root])[name][0] if name in declared(ROOTS[root]) else Any
+    kind: Any = declared(schema_of(root))[name][0] if name in declared(schema_of(root)) else Any
     if "_target_" in values:
         kind = class_of(f"{name}._target_", values["_target_"])
     known = meanings(file, values.get("_target_"), kind)
@@ -274,9 +275,10 @@ def question_of(file: Path) -> str:
 
 
 def _question_of_row(file: Path) -> str:
-    """The comment behind a row of conf/options.yaml."""
+    """The comment behind a row."""
     name = file.relative_to(CONF).with_suffix("").as_posix()
-    return comments_of(TABLE)[name.replace("/", ".", 1)]
+    comments = [comments_of(table) for table in tables()]
+    return next(of_table[key] for of_table in comments if (key := name.replace("/", ".", 1)) in of_table)
 
 
 def _question_of_corruption(kind: str) -> str:

@@ -20,10 +20,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from fca.allowed import declared
-from fca.cli.application import CONF, ROOTS, check_word, composed
+from fca.cli.application import RunConfig, check_word, composed
 from fca.cli.configure import Job, job_of
 from fca.cli.notices import gathered
 from fca.cli.options import rows
+from fca.cli.places import CONF
 from fca.cli.results import results
 from fca.cli.run import complete
 from fca.cli.trust import check_file, check_words, load_yaml
@@ -159,7 +160,7 @@ class Jobs:
         choices = dict(typed.split("=", 1) for typed in groups)
         if not choices or LATER_FILE.is_file() or changed_by_words & {*BRINGING_MORE, *choices}:
             return None
-        root = declared(ROOTS["run"])
+        root = declared(RunConfig)
         nodes = {group: _option(group, name) if group in root else None for group, name in choices.items()}
         if None in nodes.values() or any(root[group][0] is not Any for group in nodes):
             return None
@@ -197,7 +198,7 @@ def _is_composed(key: str) -> bool:
     """Whether Hydra has to compose anew: the key chooses an option of a group, or the folders with options."""
     if "." in key:
         return key.startswith("hydra.")
-    root = declared(ROOTS["run"])
+    root = declared(RunConfig)
     return key not in root or root[key][0] is Any
 
 

@@ -1,4 +1,4 @@
-"""The console script `fca`: one module per sub-command. Nothing heavy is imported until one is chosen."""
+"""The console script `fca`: one module per sub-command, of which none is imported until it is typed."""
 
 from __future__ import annotations
 
@@ -13,20 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fca.cli import Words, refused
-from fca.cli.commands import COMMANDS
+from fca.cli.commands import commands, composes
+from fca.cli.places import typed_plugins
 
-WITHOUT_HYDRA = (
-    "bank",
-    "export",
-    "predict",
-    "results",
-    "show",
-    "diff",
-    "status",
-    "wandb",
-    "clean",
-    "doctor",
-)
 GRACE_S = 10.0  # batch systems kill 30 s after SIGTERM
 _received: list[int] = []  # signals that are to end this process
 
@@ -92,14 +81,19 @@ def _run(words: Sequence[str]) -> int:
         return 0
     if words[0] in ("-sc", "--shell-completion"):
         return _complete(words)
-    if words[0] not in COMMANDS:
+
+    plugins = typed_plugins(words)
+    by_name = commands(plugins)
+    if words[0] not in by_name:
         from fca.types import FcaError
 
-        return refused(FcaError("command", words[0], ", ".join(COMMANDS), "fca --help"))
+        return refused(FcaError("command", words[0], ", ".join(by_name), "fca --help"))
+
+    command = by_name[words[0]]
     asks_for_help = "-h" in words or "--help" in words
-    if asks_for_help and words[0] not in WITHOUT_HYDRA:
+    if asks_for_help and composes(words[0], plugins):
         return importlib.import_module("fca.cli.help").main(words[0], words[1:])
-    return importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
+    return importlib.import_module(command.module).main(words[1:])
 
 
 # Hydra's own script for zsh is the one for bash, whose splitting of words zsh does not do.
@@ -121,15 +115,17 @@ def _complete(words: Sequence[str]) -> int:
         return 0
     line = re.fullmatch(r"\s*\S+\s+(\S*)(\s.*)?", os.environ.get("COMP_LINE", "fca run "))
     if line is None or line[2] is None:
-        print("\n".join(name for name in COMMANDS if name.startswith(line[1] if line else "")))
+        print("\n".join(name for name in commands() if name.startswith(line[1] if line else "")))
         return 0
-    if line[1] not in COMMANDS:
+    plugins = typed_plugins(line[2].split())
+    command = commands(plugins).get(line[1])
+    if command is None:
         return 0
-    if line[1] in WITHOUT_HYDRA:
+    if not composes(line[1], plugins):
         words = [*line[2].split(), *([""] if line[2].endswith(" ") else [])]
         Words.at_tab = words
         try:
-            return importlib.import_module(f"fca.cli.{line[1]}").main(words[:-1])
+            return importlib.import_module(command.module).main(words[:-1])
         finally:
             Words.at_tab = None
     from fca.cli.options import nested_options
@@ -142,10 +138,10 @@ def _complete(words: Sequence[str]) -> int:
 
 
 def _help() -> str:
-    commands = "\n".join(f"  fca {name:<9}  {what}" for name, what in COMMANDS.items())
+    lines = "\n".join(f"  fca {name:<9}  {command.summary}" for name, command in commands().items())
     return (
         "fca: which image classifier, when the job has few classes?\n\n"
-        f"{commands}\n\n"
+        f"{lines}\n\n"
         "  fca run dataset=digits model=test_resnet subset.ncl=5 subset.seed=0\n"
         "  fca run -m model=test_resnet,test_vit subset.ncl=2,3,5 'subset.seed=range(0,5)' hydra/launcher=joblib\n"
         "  fca run -m experiment=quickstart\n\n"

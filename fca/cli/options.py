@@ -4,7 +4,7 @@ Files lie in conf/ and in the other folders of Hydra's search path: those that w
 folder `conf` of every package that is listed under `plugins`. Of two options with one name the first folder's counts.
 
 A row has the keys that a file would have, and Hydra, the help and all messages treat it as one. The rows are those of
-conf/options.yaml and one for every kind of corruption.
+conf/options.yaml and of a study's options.yaml, and one for every kind of corruption.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
+from fca.cli.places import CONF, study_folders
 from fca.cli.trust import plain_values
 from fca.plugins import plugins
 from fca.shifts.constants import CONSTANTS
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if folder.is_dir())
-TABLE = CONF / "options.yaml"
-GROUPS_WITH_ROWS = ("recipe", "shift")
 CORRUPTIONS = CONF / "shift" / "corruption"
 _typed: list[Path] = []  # further folders of the command line
+
+
+def tables() -> list[Path]:
+    """The files with rows: conf/options.yaml and options.yaml of each study that has one."""
+    files = [folder / "options.yaml" for folder in (CONF, *study_folders().values())]
+    return [file for file in files if file.is_file()]
 
 
 @cache
@@ -36,15 +39,18 @@ def rows() -> dict[Path, dict[str, Any]]:
     >>> rows()[CONF / "recipe" / "resnet18.yaml"]
     {'defaults': ['resnet50', '_self_']}
     """
-    table = plain_values(TABLE)
-    of_table = {
-        CONF / group / f"{name}.yaml": keys for group in GROUPS_WITH_ROWS for name, keys in table[group].items()
+    of_tables = {
+        CONF / group / f"{name}.yaml": keys
+        for table in tables()
+        for group, options in plain_values(table).items()
+        if (CONF / group).is_dir()
+        for name, keys in options.items()
     }
     of_corruptions = {
         CORRUPTIONS / f"{kind}.yaml": {"defaults": ["corruption/all@_here_", "_self_"], "kinds": [kind]}
         for kind in CONSTANTS
     }
-    return {**of_table, **of_corruptions}
+    return {**of_tables, **of_corruptions}
 
 
 def store_rows() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,7 +22,9 @@ class Grouped(Model):
     groups: name of a shipped file, or path of one.    group_columns: its columns of class keys and of groups.
     """
 
-    base: Any  # a Model
+    contracts: ClassVar[Mapping[str, type]] = {"base": Model}
+
+    base: Any
     groups: str
     group_columns: list[str]
 

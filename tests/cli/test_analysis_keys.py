@@ -10,9 +10,9 @@ from fca.allowed import meanings_of
 from fca.cli import analyse
 from fca.cli import help as help_command
 from fca.cli.analysis_keys import with_defaults
-from fca.cli.application import CONF
 from fca.cli.configure import component
 from fca.cli.hints import values_of
+from fca.cli.places import CONF
 from fca.plugins import class_of, use_plugins
 from fca.types import FcaError
 

@@ -7,8 +7,9 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from fca.cli.application import CONF, register
+from fca.cli.application import register
 from fca.cli.compose import Composer
+from fca.cli.places import CONF
 
 POINTS = [
     ["model=test_resnet", "subset.ncl=2", "seed=0", "dataset.val={share: 0.2}", "limit=8"],

@@ -7,10 +7,11 @@ import yaml
 
 from fca.cli import help as help_command
 from fca.cli import main
-from fca.cli.application import CONF, ROOTS
+from fca.cli.commands import commands, composes
 from fca.cli.help import comments_of, meanings
 from fca.cli.hints import values_of
 from fca.cli.options import option_files, use_search_path
+from fca.cli.places import CONF
 from fca.plugins import class_of
 
 WITHOUT = ("experiment", "debug", "local", "hydra")  # overlays, and Hydra's own
@@ -37,7 +38,7 @@ def test_no_key_of_any_file_lacks_a_meaning():
         target = values.pop("_target_", None)
         known = meanings(path, target, target and class_of("_target_", target))
         lacking += [f"{path.relative_to(CONF)}: {key}" for key in values if not known.get(key)]
-    for root in ROOTS:
+    for root in filter(composes, commands()):
         path = CONF / f"{root}.yaml"
         keys = [key for key in yaml.safe_load(path.read_text()) if key not in ("defaults", "hydra")]
         known = comments_of(path)

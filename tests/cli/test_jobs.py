@@ -9,8 +9,9 @@ import pytest
 from omegaconf import OmegaConf
 
 import fca
-from fca.cli.application import CONF, composed
+from fca.cli.application import composed
 from fca.cli.jobs import Jobs, job_of_keys, word
+from fca.cli.places import CONF
 from fca.cli.run import main
 from fca.store import State
 from fca.studies.recommend.ahead import do_ahead

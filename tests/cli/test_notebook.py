@@ -10,7 +10,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 import fca
-from fca.cli.application import CONF
+from fca.cli.places import CONF
 from fca.types import FcaError, ImageData, Model
 
 

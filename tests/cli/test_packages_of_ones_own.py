@@ -12,6 +12,7 @@ from fca.cli import analyse, doctor, options
 from fca.cli import help as help_command
 from fca.cli.configure import component, load_model
 from fca.plugins import use_plugins
+from fca.studies.generate.protocols import Generator
 from fca.types import FcaError
 
 RECIPE = (Path(__file__).parents[2] / "docs" / "recipes" / "analysis.md").read_text()
@@ -113,7 +114,7 @@ def test_a_generator_that_lacks_a_part_is_refused_also_inside_a_data_set():
     use_plugins(["shop"])
     generator = {"_target_": "shop.painter.Painter"}
     with pytest.raises(FcaError, match=r"^generator\._target_ = shop.*add to Painter: version"):
-        component({"generator": generator}, "generator")
+        component({"generator": generator}, "generator", Generator)
 
     dataset = {"_target_": "fca.studies.generate.on_demand.OnDemand", "root": "x", "plan": None, "generator": generator}
     with pytest.raises(FcaError, match=r"^dataset\.generator\._target_ = shop.*add to Painter: version"):

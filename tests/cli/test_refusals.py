@@ -19,7 +19,8 @@ from safetensors.torch import save_file
 
 from fca.allowed import declared
 from fca.cli import analyse, main, report, run
-from fca.cli.application import BudgetConfig, GenerateConfig, RunConfig, SubsetConfig, SweepConfig
+from fca.cli.application import RunConfig, SubsetConfig, SweepConfig
+from fca.cli.commands import commands
 from fca.data.splits import Share
 from fca.models.handmade import Hog
 from fca.models.own import OwnEmbedding
@@ -32,6 +33,7 @@ from fca.studies.few_class.difficulty_map import DifficultyMap
 from fca.studies.generate.generators.openai_api import OpenAIChat
 from fca.studies.generate.generators.rendered import RenderedGenerator
 from fca.studies.generate.plan import Plan
+from fca.studies.generate.roots import BudgetConfig, GenerateConfig
 from fca.studies.irt.irt import Irt
 from fca.tasks import Machine
 from fca.tasks.embed import Embed
@@ -349,7 +351,7 @@ LINES = {  # line -> part of its error
     f"status --outputs {'a' * 300}": "; allowed: a folder that fca run filled",
     "status --query x": "words = --query x",
     "status foo": "words = foo; allowed: what fca status --help lists",
-    "trian": f"command = trian; allowed: {', '.join(main.COMMANDS)}",
+    "trian": f"command = trian; allowed: {', '.join(commands())}",
 }
 OF_VALUES = {
     f"{start} '{key}={value}'": f"{key} = "

@@ -10,6 +10,7 @@ import pytest
 
 from fca.cli import main
 from fca.cli import results as results_command
+from fca.cli.commands import commands
 from fca.store import results
 from tests.conftest import SMALL
 
@@ -116,8 +117,8 @@ def test_a_reader_that_stops_early_ends_quietly(shell, command):
 
 
 TABS = {
-    "fca ": list(main.COMMANDS),
-    "fca re": ["recommend", "report", "results"],
+    "fca ": list(commands()),
+    "fca re": ["report", "results", "recommend"],
     "fca run model=test_res": ["model=test_resnet"],
     "fca run subset.nc": ["subset.ncl="],
     "fca run -m seed=1,2 shift=cl": ["shift=clean"],

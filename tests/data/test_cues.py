@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from fca.cli.application import CONF, register
+from fca.cli.application import register
 from fca.cli.configure import component
+from fca.cli.places import CONF
 from fca.data.rendered import RenderedObjects
 from fca.data.splits import at_rows, first_images, for_training
 from fca.render.cue import CUES, background, co_objects

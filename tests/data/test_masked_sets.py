@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from fca.cli.application import CONF
 from fca.cli.configure import load_data
+from fca.cli.places import CONF
 from fca.data.files import GREY, decode_mask
 from fca.data.manifest import AnnotatedImages, consolidated, iou, screened
 from fca.data.masked_sets import MaskedImageNet

@@ -7,8 +7,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
-from fca.cli.application import CONF, register
+from fca.cli.application import register
 from fca.cli.configure import component
+from fca.cli.places import CONF
 from fca.data.splits import for_training
 from fca.store import Store
 from fca.types import FcaError

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from fca.cli.application import CONF, register
+from fca.cli.application import register
 from fca.cli.configure import component
+from fca.cli.places import CONF
 from fca.torchvision_ops import declare_torchvision_ops
 
 

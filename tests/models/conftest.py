@@ -4,8 +4,8 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 
-from fca.cli.application import CONF
 from fca.cli.configure import component
+from fca.cli.places import CONF
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ import torch
 
 import fca as api
 from fca.cli import export
-from fca.cli.application import CONF
 from fca.cli.configure import load_model
+from fca.cli.places import CONF
 from fca.cli.trust import plain_values
 from fca.data.splits import first_images
 from fca.plugins import check_contract

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fca.cli.application import CONF
+from fca.cli.places import CONF
 from fca.models import timm_models as timm_network
 from fca.models import torchvision_models as torchvision_network
 from fca.models.networks import logit_layers

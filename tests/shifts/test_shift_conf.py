@@ -6,10 +6,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from fca.cli.application import CONF, register
+from fca.cli.application import register
 from fca.cli.configure import component, typed
 from fca.cli.help import question_of
 from fca.cli.options import option_files
+from fca.cli.places import CONF
 from fca.shifts import Shifts, overrides
 from fca.shifts.constants import CONSTANTS, PUBLISHED
 from fca.types import FcaError

@@ -10,7 +10,9 @@ import targets
 from hydra import compose, initialize_config_dir
 from scipy.stats import binom
 
-from fca.cli.application import CONF, ROOTS, register
+from fca.cli.application import register
+from fca.cli.commands import commands, composes
+from fca.cli.places import CONF
 from fca.store import Store
 from fca.studies.search.benchmark import SearchBenchmark
 from fca.studies.search.stats import Domain
@@ -39,7 +41,7 @@ def test_an_empty_store_decides_what_needs_no_search_and_names_commands_for_the_
     with initialize_config_dir(str(CONF), version_base="1.3"):
         for command in lines["command"].dropna().unique():
             _, root, *words = shlex.split(command)
-            assert root in ROOTS
+            assert root in filter(composes, commands())
             compose(root, [word for word in words if word != "-m"])
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from fca.cli.application import CONF, register
+from fca.cli.application import register
+from fca.cli.places import CONF
 from fca.store import Store
 from tests.support.lab import Lab, images
 

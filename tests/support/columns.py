@@ -4,7 +4,7 @@ from functools import cache
 
 from omegaconf import OmegaConf
 
-from fca.cli.application import CONF
+from fca.cli.places import CONF
 from fca.plugins import class_of
 from fca.types import Column
 

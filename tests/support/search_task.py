@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from hydra import compose, initialize_config_dir
 
-from fca.cli.application import CONF, register
+from fca.cli.application import register
 from fca.cli.configure import job_of
+from fca.cli.places import CONF
 from fca.store import Store
 from fca.store.claims import acquire, release
 from fca.studies.generate.domain import EvaluationDomain

@@ -15,8 +15,9 @@ from hydra import compose, initialize_config_dir
 from safetensors.torch import save_file
 
 from fca.cli import run as run_door
-from fca.cli.application import CONF, register
+from fca.cli.application import register
 from fca.cli.configure import job_of
+from fca.cli.places import CONF
 from fca.store import claims
 from fca.studies.adaptive import task as adaptive_test_live
 from fca.studies.adaptive.stats import replay

@@ -12,8 +12,9 @@ from hydra import compose, initialize_config_dir
 from safetensors.torch import save_file
 
 from fca.cli import run as run_door
-from fca.cli.application import CONF, register
+from fca.cli.application import register
 from fca.cli.configure import job_of
+from fca.cli.places import CONF
 from fca.store import Store
 from fca.studies.adaptive.stats import replay
 from fca.studies.adaptive.stats.simple import exact_interval

@@ -8,8 +8,9 @@ from hydra import compose, initialize_config_dir
 from safetensors.torch import save_file
 
 from fca.cli import analyse
-from fca.cli.application import CONF, register
+from fca.cli.application import register
 from fca.cli.configure import load_model
+from fca.cli.places import CONF
 from fca.models.open_clip_models import _open_clip, _quiet
 from fca.store import results
 from fca.studies.generate.commands import generate

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
@@ -45,7 +45,9 @@ class Checks:
                 three of a triplet share a seed and may differ little: of these, only equal pixels count.
     """
 
-    model: Any  # a Model
+    contracts: ClassVar[Mapping[str, type]] = {"model": Model}
+
+    model: Any
     object: Annotated[float | None, Allowed(0, 1)]
     attribute: Annotated[float | None, Allowed(0, 1)]
     duplicates: bool

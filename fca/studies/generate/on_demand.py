@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -41,9 +41,11 @@ class OnDemand:
     No image can have been seen in any training before, if its seed was chosen after it.
     """
 
+    contracts: ClassVar[Mapping[str, type]] = {"generator": Generator}
+
     root: str
     plan: Any  # a Plan; the type is Any so that a configuration may choose it
-    generator: Any  # a Generator
+    generator: Any
     per_level: Annotated[int | None, Allowed(1, 10_000)] = None
     mirror: bool = True
 

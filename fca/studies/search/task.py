@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -25,6 +25,7 @@ from fca.stats.intervals import wilson
 from fca.store.columns import DEVICE, FINGERPRINT
 from fca.studies.generate.domain import EvaluationDomain
 from fca.studies.generate.drawing import price_of
+from fca.studies.generate.filters import Filter
 from fca.studies.generate.protocols import Conditional, Generator
 from fca.studies.generate.reading import name_of, reading
 from fca.studies.search.columns import (
@@ -61,6 +62,7 @@ from fca.types import (
     FcaError,
     Finished,
     ImageData,
+    Model,
     Run,
     check_choice,
     generator,
@@ -106,10 +108,12 @@ class Search:
     )
     summary: ClassVar[tuple[Column | str, ...]] = (ACCURACY, "{n_visited} of {n_subdomains} subdomains, end: {ended}")
 
+    contracts: ClassVar[Mapping[str, type]] = {"generator": Generator, "filter": Filter, "second": Model}
+
     domain: Any  # an EvaluationDomain
-    generator: Any  # a Generator
-    filter: Any  # a Filter
-    second: Any  # a Model, or null
+    generator: Any
+    filter: Any
+    second: Any  # or null
     policy: Annotated[str, Allowed(choices=tuple(POLICIES))]
     strength: Annotated[int | None, Allowed(2, 5)]
     acquisition: str | None

@@ -1,7 +1,7 @@
-"""`fca bank`: what a later test of a new model needs, as one file to ship and cite.
+"""An item bank, or a few images that stand for all, as one file:  fca bank ID bank.json
 
-An item bank has the difficulty of each image; anchors are a fixed few images with their weights. Both come from the
-responses of other models.
+It is what a later test of a new model needs, to ship and to cite. An item bank has the difficulty of each image;
+anchors are a fixed few images with their weights. Both come from the responses of other models.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`fca generate`: test images in levels of difficulty, from a plan and a generator."""
+"""Test images in levels of difficulty:  fca generate generator=rendered plan=rendered"""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fca.studies.generate.masks import add_masks
 from fca.studies.generate.pilot import pilot
 from fca.studies.generate.plan import Plan
 from fca.studies.generate.protocols import Generator, Request, Writer
+from fca.studies.generate.segmenters import Segmenter
 
 FEW = (1, 5, 9)  # sublevels whose prompts a dry run shows
 
@@ -28,12 +29,12 @@ def generation(config: DictConfig) -> None:
     """
     check_root("generate", config)
     plan: Plan = component(config, "plan").resolved(config.per_level)
-    generator: Generator = component(config, "generator")
-    writer: Writer | None = None if config.writer is None else component(config, "writer")
+    generator: Generator = component(config, "generator", Generator)
+    writer: Writer | None = None if config.writer is None else component(config, "writer", Writer)
     root = Path(config.out or Path(config.outputs) / "generated" / plan.name)
     check_folder("outputs" if config.out is None else "out", str(root))
     checks = None if config.checks is None else component(config, "checks")
-    segmenter = None if config.segmenter is None else component(config, "segmenter")
+    segmenter = None if config.segmenter is None else component(config, "segmenter", Segmenter)
     folder = Folder(root)
     budget = Budget(config.budget.images, config.budget.money)
     budget.check()

@@ -1,4 +1,7 @@
-"""`fca recommend FOLDER`: describe the images, measure and probe programs, and answer which model to use."""
+"""Which model for a folder of images:  fca recommend photos latency_ms=10 minutes=30
+
+Describes the images, measures and probes programs, and answers which model to use.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,56 @@
+"""Where configurations and studies are: conf/, the folders of fca/studies, and packages that `plugins` lists.
+
+Studies are found by listing folders; nothing of them is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if folder.is_dir())
+STUDIES = _PACKAGE / "studies"
+_WORD = re.compile(r"plugins=\[?([^\]]*)\]?")
+
+
+def study_folders(plugins: Iterable[str] = ()) -> dict[str, Path]:
+    """The package of each study -> its folder: ours by name, then the packages of these plugins.
+
+    A plugin that Python does not find has no folder here; `fca.plugins` refuses it.
+
+    >>> study_folders()["fca.studies.irt"].name
+    'irt'
+    """
+    names = sorted(folder.parent.name for folder in STUDIES.glob("*/__init__.py"))
+    folders = {f"fca.studies.{name}": STUDIES / name for name in names}
+    for package in dict.fromkeys(name.partition(".")[0] for name in plugins):
+        folder = _folder_of(package)
+        if folder is not None:
+            folders[package] = folder
+    return folders
+
+
+def typed_plugins(words: Sequence[str]) -> list[str]:
+    """The modules that these words of a command line list under `plugins`, or that FCA_PLUGINS lists.
+
+    >>> typed_plugins(["seed=1", "plugins=[my_study,my_models]"])
+    ['my_study', 'my_models']
+    """
+    lists = [os.environ.get("FCA_PLUGINS", "")]
+    lists += [typed[1] for word in words if (typed := _WORD.fullmatch(word))]
+    return [name.strip() for name in ",".join(lists).split(",") if name.strip()]
+
+
+def _folder_of(package: str) -> Path | None:
+    """The folder of a package that Python finds; imports nothing."""
+    if not package.isidentifier():
+        return None
+
+    from importlib.util import find_spec  # most commands list no plugin
+
+    spec = find_spec(package)
+    places = (spec and spec.submodule_search_locations) or []
+    return next(map(Path, places), None)
