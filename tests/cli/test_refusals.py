@@ -26,7 +26,7 @@ from fca.models.handmade import Hog
 from fca.models.own import OwnEmbedding
 from fca.models.timm_models import TimmModel
 from fca.shifts.corruption import Corruptions
-from fca.studies.adaptive.replay import AdaptiveReplay
+from fca.studies.adaptive.adaptive_replay import AdaptiveReplay
 from fca.studies.adaptive.task import AdaptiveTest
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.difficulty_map import DifficultyMap

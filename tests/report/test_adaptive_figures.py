@@ -7,8 +7,8 @@ import pytest
 
 from fca.report import style
 from fca.studies.adaptive import figures
+from fca.studies.adaptive.adaptive_replay import AdaptiveReplay
 from fca.studies.adaptive.adaptive_tests import AdaptiveTests
-from fca.studies.adaptive.replay import AdaptiveReplay
 from tests.support.figure_claims import FigureClaims, drawn_findings, marks, sentences_of, values
 from tests.support.invented_adaptive import tables
 

@@ -9,8 +9,16 @@ from scipy.special import expit
 from scipy.stats import kendalltau
 
 from fca.store import Store
+from fca.studies.adaptive.adaptive_replay import (
+    METHODS,
+    AdaptiveReplay,
+    Setting,
+    banks_of_others,
+    overall,
+    replays,
+    two_stage,
+)
 from fca.studies.adaptive.pools import answers_of, of_levels
-from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Setting, banks_of_others, overall, replays, two_stage
 from fca.studies.adaptive.stats import MAPPING_L, MAPPING_Q, FisherCat, replay, run_policy
 from fca.studies.adaptive.stats.estimators import p_irt
 from fca.studies.adaptive.stats.policies import ability_of

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from fca.studies.adaptive.replay import Setting, measures, overall, settings, squared
+from fca.studies.adaptive.adaptive_replay import Setting, measures, overall, settings, squared
 
 
 def test_intervals_leave_out_models_and_groups():

@@ -9,10 +9,10 @@ from scipy.special import expit
 
 from fca.report import finding
 from fca.store import Store
+from fca.studies.adaptive.adaptive_replay import AdaptiveReplay, banks_of_others
 from fca.studies.adaptive.anchor_files import read_anchors
 from fca.studies.adaptive.commands import bank as bank_door
 from fca.studies.adaptive.pools import answers_of
-from fca.studies.adaptive.replay import AdaptiveReplay, banks_of_others
 from fca.studies.adaptive.task import priors_of_bank
 from fca.studies.irt.ability import Ability
 from fca.studies.irt.bank import origin_of, read_bank

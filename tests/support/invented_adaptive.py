@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from fca.studies.adaptive.adaptive_replay import AdaptiveReplay
 from fca.studies.adaptive.adaptive_tests import AdaptiveTests
-from fca.studies.adaptive.replay import AdaptiveReplay
 from fca.studies.progressive.stats.pool import LEVELS
 
 METHODS = (

@@ -12,8 +12,8 @@ from fca.report import kinds, small, style
 from fca.report.finding import Finding, Statement
 from fca.report.small import interval
 from fca.store.columns import PREDICT_S, SHIFT
+from fca.studies.adaptive import adaptive_replay as replay
 from fca.studies.adaptive import adaptive_tests as live
-from fca.studies.adaptive import replay
 from fca.studies.adaptive.adaptive_tests import ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH
 from fca.studies.adaptive.exposure import ABILITY_TAU, ADAPTIVE_EXPOSURE, COMMON, LARGEST, METHOD, NEVER, REPEATS
 from fca.studies.progressive.levels import ATTRIBUTE, LEVEL
