@@ -5,8 +5,9 @@ In a notebook: `import fca`, then `fca.run({"model": "test_resnet"})`, `fca.resu
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fca.lazy import lazy_names
 
 if TYPE_CHECKING:
     from fca.cli.analyse import analyse
@@ -32,11 +33,4 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'fca' has no attribute {name!r}; it has {', '.join(_HOMES)}")
-    return getattr(importlib.import_module(_HOMES[name]), name)  # heavy: imported when it is used
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,1 +1,1 @@
-"""Analyses: rows and arrays of the store in, tables out. No torch, no GPU, no images."""
+"""Studies, one folder each, found by listing this one. They stand on the core, which knows none of them."""

@@ -1,1 +1,1 @@
-"""The study of few_class: its tables and figures."""
+"""Few classes: how accurate are sub-models and full models on few classes, and does similarity predict it?"""

@@ -1,1 +1,1 @@
-"""The study of psychometrics: does the model of item response theory hold, and how well do the images measure?"""
+"""Psychometrics of a test set: do items fit, measure one ability, and treat all models alike?"""

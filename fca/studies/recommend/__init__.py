@@ -1,1 +1,1 @@
-"""Which model to use for one job: candidates, what is known of each before and after training, and the choice."""
+"""Which model to use for a folder of images, within limits of latency, memory and time."""

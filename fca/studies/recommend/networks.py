@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from omegaconf import DictConfig
 
 from fca.cli.configure import component
 from fca.cli.jobs import Jobs, Keys
@@ -36,7 +34,7 @@ class Network(NamedTuple):
         return self.model.label()
 
 
-def networks(config: DictConfig) -> list[Network]:
+def networks(config: Mapping[str, Any]) -> list[Network]:
     """HOG first, then networks with weights; without any of those, small networks from scratch.
 
     Prints a line for each kind of weights that is left out. Raises FcaError for a name that is no model, for weights of
@@ -47,14 +45,14 @@ def networks(config: DictConfig) -> list[Network]:
         for name in config[key] or ():
             check_choice(key, name, options, "name options of conf/model/")
     jobs = Jobs()
-    with_weights = [*_of_packages(jobs, config.packages), *_of_files(config.weights, options)]
-    with_weights += [{"model": name, "model.weights": PRETRAINED} for name in config.pretrained]
+    with_weights = [*_of_packages(jobs, config["packages"]), *_of_files(config["weights"], options)]
+    with_weights += [{"model": name, "model.weights": PRETRAINED} for name in config["pretrained"]]
 
     found = [_network(jobs, FEATURES, {"model": "hog"})]
     found += [_network(jobs, WEIGHTS, keys) for keys in with_weights]
-    scratch = config.candidates
+    scratch = config["candidates"]
     if scratch is None:
-        scratch = () if with_weights else config.small_networks
+        scratch = () if with_weights else config["small_networks"]
     return found + [_from_scratch(jobs, name) for name in scratch]
 
 

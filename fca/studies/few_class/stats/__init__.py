@@ -1,0 +1,1 @@
+"""Statistics of few classes: difficulty of class subsets, prediction of accuracies that were not measured."""

@@ -1,0 +1,1 @@
+"""What draws: the renderer, diffusion models, a service."""

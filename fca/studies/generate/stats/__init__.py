@@ -1,0 +1,1 @@
+"""The combinations of attribute values that images are drawn of."""

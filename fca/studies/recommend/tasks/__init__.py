@@ -1,0 +1,1 @@
+"""Tasks of a recommendation: a screen of many images, a learning curve."""

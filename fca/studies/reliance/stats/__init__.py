@@ -1,0 +1,1 @@
+"""Statistics of reliance on the object, and of maps of saliency."""

@@ -1,0 +1,28 @@
+"""Names of a package that are imported when they are used: a package whose parts are heavy stays light."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package (PEP 562).
+
+    package: its name.    homes: each public name -> the module that has it.
+
+    >>> get, names = lazy_names("fca", {"draw_subset": "fca.subset"})
+    >>> get("draw_subset").__name__, names()
+    ('draw_subset', ['draw_subset'])
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(homes)}")
+        return getattr(import_module(homes[name]), name)
+
+    def names() -> list[str]:
+        return list(homes)
+
+    return get, names
