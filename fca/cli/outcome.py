@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pandas as pd
 
+from fca.cli.next_command import next_command
 from fca.cli.results import MEANING, grouped
 from fca.cli.terminal import as_text
 from fca.store import Store
-from fca.store.columns import (
-    DATASET,
-    ENCODER,
-    HEADLINES,
-    MODEL,
-    NCL,
-    NUM_CLASSES,
-    RECIPE,
-    RUN_ID,
-    SHIFT,
-    SNAPSHOT,
-    TASK,
-)
-from fca.store.filters import as_typed, column_of
-from fca.tables.rows import OF_SIZE, filters_that_agree
+from fca.store.columns import HEADLINES, MODEL, RECIPE, RUN_ID, SNAPSHOT, TASK
+from fca.store.filters import column_of
+from fca.tables.rows import OF_SIZE
 from fca.types import Run
 
 LINES = 20
 MEASURED_BY = ("train", "score", "predict")  # the first of these that a sweep has; its others repeat the accuracies
-FEW_CLASS = {"report=few_class", "analysis=few_class"}
 _NO_AXES = (TASK, SNAPSHOT, *OF_SIZE)
 
 
@@ -66,7 +52,7 @@ def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[
         table = table.rename(columns={f"{headline}_n": "runs"}).dropna(axis="columns", how="all")
         title = f"{headline} by {', '.join(by)}: mean over the runs, with its 95 % interval where it has one"
         yield as_text(table, title, LINES)
-    yield f"next: {_next_command(store, done, rows)}"
+    yield f"next: {next_command(store, done)}"
 
 
 def _measured(done: pd.DataFrame) -> tuple[pd.DataFrame, str | None]:
@@ -88,48 +74,3 @@ def _differing(measured: pd.DataFrame, axes: Sequence[str]) -> list[str]:
 
 def _kinds(column: pd.Series) -> int:
     return len(set(column.astype(object).map(repr)))
-
-
-def _next_command(store: Store, done: pd.DataFrame, rows: pd.DataFrame) -> str:
-    """What reads such runs; of these data alone, if the store has others."""
-    words = _reader(done)
-    trained = done[done[TASK] == "train"]
-    if FEW_CLASS & set(words) and len(trained):
-        words += filters_that_agree(trained)  # with all runs, the command would be refused
-    if str(store.outputs) != "outputs":
-        words.append(f"outputs={store.outputs}")
-    datasets = sorted(done[DATASET].dropna().unique())
-    if len(datasets) < rows[DATASET].nunique() and datasets:
-        words.append(f"dataset={','.join(map(as_typed, datasets))}")
-    return shlex.join(["fca", *words])
-
-
-def _reader(done: pd.DataFrame) -> list[str]:
-    tasks = set(done[TASK])
-    shifts = set(done[SHIFT].dropna())
-    is_corrupted = any(shift.startswith(("corruption/", "imagenet_c/")) for shift in shifts)
-    has_snapshots = bool((done[SNAPSHOT].dropna() != "best").any())
-    trained = done[done[TASK] == "train"]
-    has_subsets = bool((trained[NCL] < trained[NUM_CLASSES]).any()) or "score" in tasks
-
-    report: Any = None
-    if "search" in tasks:
-        report = "failure_search"
-    elif "saliency" in tasks or (shifts - {"clean"} and not is_corrupted):
-        report = "reliance"
-    elif is_corrupted:
-        report = "irt_corruption"
-    elif has_snapshots:
-        report = "hard_images"
-    elif has_subsets or {"train", "embed"} <= tasks:
-        report = "few_class"
-    if report is not None:
-        return ["report", f"report={report}"]
-
-    if tasks == {"embed"} and ENCODER in done:
-        return ["analyse", "analysis=similarity"]
-    if "adaptive_test" in tasks:
-        return ["analyse", "analysis=adaptive_tests"]
-    if tasks & {"train", "predict"}:
-        return ["analyse", "analysis=few_class"]
-    return ["results", f"task={','.join(sorted(tasks))}"]

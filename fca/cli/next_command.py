@@ -1,0 +1,101 @@
+"""The command that reads the runs of a finished sweep, as studies declare it in their file `next.yaml`.
+
+    report=few_class:              the command: fca report report=few_class
+      rank: 50                     of several commands that fit, that of the lowest rank
+      when:                        one of these lists fits: each query in it is met by some run (see fca.store.query)
+        - [task == 'score']
+        - [task == 'train', task == 'embed']
+      one_table: true              with filters that keep trainings which may stand in one table (optional)
+
+Beside the columns of rows, queries may name `shift_family`: corruption, of corruption/fog/3.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from fca.cli.places import study_folders
+from fca.cli.trust import plain_values
+from fca.plugins import plugins
+from fca.store import Store
+from fca.store.columns import BASE, DATASET, SHIFT, TASK
+from fca.store.filters import as_typed
+from fca.store.query import kept
+from fca.tables.rows import filters_that_agree
+from fca.types import FcaError
+
+COMMANDS = {"report": "report", "analysis": "analyse"}
+log = logging.getLogger(__name__)
+
+
+class Reader(NamedTuple):
+    """A command that reads stored runs, and which runs these are; see above."""
+
+    word: str
+    rank: int
+    when: Sequence[Sequence[str]]
+    one_table: bool = False
+
+    @property
+    def words(self) -> list[str]:
+        """Of the command line, behind `fca`."""
+        return [COMMANDS[self.word.partition("=")[0]], self.word]
+
+    def fits(self, done: pd.DataFrame) -> bool:
+        """Whether these runs are what the command reads."""
+        return any(all(len(kept(done, query)) for query in queries) for queries in self.when)
+
+
+def next_command(store: Store, done: pd.DataFrame) -> str:
+    """The command that reads these runs; of their data alone, if the store has others."""
+    words, one_table = _command_for(done)
+    trained = done[done[TASK] == "train"]
+    if one_table and len(trained):
+        words += filters_that_agree(trained)  # with all runs, the command would be refused
+    if str(store.outputs) != "outputs":
+        words.append(f"outputs={store.outputs}")
+
+    datasets = sorted(done[DATASET].dropna().unique())
+    if datasets and len(datasets) < store.rows()[DATASET].nunique():
+        words.append(f"dataset={','.join(map(as_typed, datasets))}")
+    return shlex.join(["fca", *words])
+
+
+def _command_for(done: pd.DataFrame) -> tuple[list[str], bool]:
+    """Words behind `fca`, and whether they need trainings that may stand in one table; a list of runs if none fits."""
+    shift_family = done[SHIFT].astype("object").str.partition("/")[0]
+    described = done.reindex(columns=[*dict.fromkeys([*done, *BASE])]).assign(shift_family=shift_family)
+    for reader in sorted(_readers(), key=lambda reader: reader.rank):
+        try:
+            if reader.fits(described):
+                return reader.words, reader.one_table
+        except FcaError as error:
+            log.warning("%s is not suggested: %s", reader.word, error)
+    return ["results", f"task={','.join(sorted(set(done[TASK])))}"], False
+
+
+def _readers() -> Iterator[Reader]:
+    """Those of all studies, ours and of plugins; the log names a file that cannot be read."""
+    for folder in study_folders(plugins()).values():
+        file = folder / "next.yaml"
+        if not file.is_file():
+            continue
+        try:
+            yield from [_reader(str(word), keys) for word, keys in plain_values(file).items()]
+        except FcaError as error:
+            log.warning("%s is left out: %s", file, error)
+
+
+def _reader(word: str, keys: Any) -> Reader:
+    """Raises FcaError for a command and keys that are none."""
+    group, _, name = word.partition("=")
+    if group not in COMMANDS or not name:
+        raise FcaError("command", word, "report=NAME or analysis=NAME", "correct it")
+    if not isinstance(keys, Mapping) or not {"rank", "when"} <= set(keys) <= set(Reader._fields):
+        raise FcaError(word, keys, "the keys rank and when, and one_table", "correct it")
+    return Reader(word, **keys)
