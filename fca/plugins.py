@@ -75,11 +75,21 @@ def class_of(what: str, target: object, room: str = "fca") -> type:
     except Exception as error:  # whatever a user's module does when it is imported
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
-        step = _STEP if is_missing else "correct the module"
+        homes = _homes_of(kind) if is_within(module, "fca") else []
+        step = _STEP if is_missing else f"did you mean {' or '.join(homes)}?" if homes else "correct the module"
         raise FcaError(what, name, f"a class in a module that imports ({reason})", step) from error
     if not (isinstance(found, type) and is_dataclass(found)):
         raise FcaError(what, name, ours, f"{module} has no dataclass {kind}: correct the name")
     return found
+
+
+def _homes_of(name: str) -> list[str]:
+    """The components of ours with this class name, in full: a file of before may have one at another place."""
+    package = Path(__file__).parent
+    component = re.compile(rf"^@dataclass\(frozen=True[^)]*\)\nclass {name}\b", re.MULTILINE)
+    files = [file for file in sorted(package.rglob("*.py")) if component.search(file.read_text(encoding="utf-8"))]
+    modules = [".".join(file.relative_to(package.parent).with_suffix("").parts) for file in files]
+    return [f"{module.removesuffix('.__init__')}.{name}" for module in modules]
 
 
 def check_contract(what: str, made: object, contract: type) -> None:
