@@ -86,7 +86,7 @@ def test_the_commands_of_a_page_compose(page):
     for words in dict.fromkeys(commands_of(page.read_text())):
         try:
             check(*words)
-        except (FcaError, AssertionError) as error:
+        except (FcaError, AssertionError, ModuleNotFoundError) as error:
             if not removed_studies():  # the pages speak of them all
                 wrong.append(f"fca {shlex.join(words)}: {error}")
     assert not wrong, "\n".join(wrong)
