@@ -234,13 +234,21 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         look_in_folders(overrides)
         words = [part for word in overrides for part in hydra_words(word)]
         program = "fca" if {"-sc", "--shell-completion"} & set(flags) else f"fca {root}"  # tab completion is for `fca`
-        sys.argv = [program, *flags, *with_free_keys(words)]
+        sys.argv = [program, *flags, *_without_folders(root), *with_free_keys(words)]
         _to_hydra(root, job, get_args_parser().parse_known_args(flags)[0].package)
     except USERS as error:
         if not (refusal := as_line(error, root, words)):
             raise
         return refused(refusal)
     return 0
+
+
+def _without_folders(root: str) -> list[str]:
+    """For a root of a package, which may set nothing of Hydra's: words by which it makes no folder and logs nothing."""
+    if options.root_file(root).parent == CONF:
+        return []
+    groups = ("hydra/job_logging", "hydra/hydra_logging")
+    return ["hydra.run.dir=.", "hydra.output_subdir=null", *(f"{group}=none" for group in groups)]
 
 
 def _to_hydra(root: str, job: Callable[[DictConfig], None], package: str | None) -> None:
@@ -525,8 +533,8 @@ def _of_defaults(error: Exception, root: str, typed: Mapping[str, str]) -> FcaEr
 def _other_roots_with(key: str, root: str) -> list[str]:
     """The other commands whose configuration has this key or group, by what stands in their files."""
     names = [name for name in commands(plugins()) if name != root and composes(name, plugins())]
-    files = {name: CONF / f"{name}.yaml" for name in names}
-    return [name for name, file in files.items() if file.is_file() and key in _top_keys(options.keys_in(file))]
+    keys = {name: _top_keys(options.keys_in(options.root_file(name))) for name in names}
+    return [name for name in names if key in keys[name]]
 
 
 def _top_keys(root: Mapping[str, Any]) -> set[str]:

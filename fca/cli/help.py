@@ -31,6 +31,7 @@ from fca.cli.options import (
     nested_options,
     option_files,
     option_names,
+    root_file,
     rows,
     tables,
 )
@@ -152,7 +153,7 @@ def _plain(group: str) -> str:
 
 def sections(root: str, config: DictConfig) -> Iterator[Section]:
     """The keys of the root itself, then those of each chosen option, in the order of the defaults."""
-    comments, own = comments_of(CONF / f"{root}.yaml"), []
+    comments, own = comments_of(root_file(root)), []
     for name, (hint, _) in declared(schema_of(root)).items():
         value = config.get(name)
         if is_dataclass(hint) and name not in dict(_choices(config)):

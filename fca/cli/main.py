@@ -72,7 +72,7 @@ def _end() -> None:
 
 def _run(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
-        print(_help())
+        print(_help(typed_plugins(words)))
         return 0
     if words[0] in ("-V", "--version"):
         from fca.cli.version import version_line
@@ -115,7 +115,7 @@ def _complete(words: Sequence[str]) -> int:
         return 0
     line = re.fullmatch(r"\s*\S+\s+(\S*)(\s.*)?", os.environ.get("COMP_LINE", "fca run "))
     if line is None or line[2] is None:
-        print("\n".join(name for name in commands() if name.startswith(line[1] if line else "")))
+        print("\n".join(name for name in commands(typed_plugins(())) if name.startswith(line[1] if line else "")))
         return 0
     plugins = typed_plugins(line[2].split())
     command = commands(plugins).get(line[1])
@@ -137,8 +137,8 @@ def _complete(words: Sequence[str]) -> int:
     return _run([line[1], *words])
 
 
-def _help() -> str:
-    lines = "\n".join(f"  fca {name:<9}  {command.summary}" for name, command in commands().items())
+def _help(plugins: Sequence[str]) -> str:
+    lines = "\n".join(f"  fca {name:<9}  {command.summary}" for name, command in commands(plugins).items())
     return (
         "fca: which image classifier, when the job has few classes?\n\n"
         f"{lines}\n\n"

@@ -95,6 +95,12 @@ def _folders() -> list[Path]:
     return [CONF, *_typed, *plugin_folders()]
 
 
+def root_file(root: str) -> Path:
+    """The file of a command's configuration: in conf/, or in the folder `conf` of a package."""
+    files = [folder / f"{root}.yaml" for folder in _folders()]
+    return next(file for file in files if file.is_file())
+
+
 def option_files(group: str) -> dict[str, Path]:
     """The options of a group and of the folders in it, such as corruption/fog of shift -> their files, by name.
 
