@@ -50,7 +50,6 @@ from fca.cli.places import CONF
 from fca.cli.selection import for_hydra
 from fca.cli.trust import check_words, watch
 from fca.plugins import plugins, use_plugins
-from fca.shifts import overrides as shift_words
 from fca.store.files import DamagedFile
 from fca.subset import SAMPLERS
 from fca.types import FcaError, listed
@@ -453,8 +452,9 @@ def hydra_words(word: str) -> list[str]:
     value = NUMBER_LIKE_ID.sub(r"'\g<0>'", value)
     if value == "null" and (CONF / key.partition("@")[0]).is_dir():
         return [f"~{key}"]
-    is_one = word.startswith("shift=") and "," not in word
-    return shift_words(word.removeprefix("shift=")) if is_one else [f"{key}{equals}{value}"]
+    if key == "shift" and "," not in value:
+        return options.words_of(key, value)
+    return [f"{key}{equals}{value}"]
 
 
 def with_free_keys(overrides: Sequence[str]) -> list[str]:

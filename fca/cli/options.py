@@ -4,11 +4,13 @@ Files lie in conf/ and in the other folders of Hydra's search path: those that w
 folder `conf` of every package that is listed under `plugins`. Of two options with one name the first folder's counts.
 
 A row has the keys that a file would have, and Hydra, the help and all messages treat it as one. The rows are those of
-conf/options.yaml and of a study's options.yaml, and one for every kind of corruption.
+conf/options.yaml and of a study's options.yaml, and one for every kind of corruption. These files may also say how rows
+of the store spell an option with some of its keys (`spelled`), so that it can be typed so.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
@@ -51,6 +53,48 @@ def rows() -> dict[Path, dict[str, Any]]:
         for kind in CONSTANTS
     }
     return {**of_tables, **of_corruptions}
+
+
+@cache
+def _spellings() -> list[tuple[str, re.Pattern[str], list[str]]]:
+    """Group, what a spelling looks like, and the words that it stands for, with its parts in braces."""
+    return [
+        (group, _pattern_of(spelling), words)
+        for table in tables()
+        for group, of_group in plain_values(table).get("spelled", {}).items()
+        for spelling, words in of_group.items()
+    ]
+
+
+def _pattern_of(spelling: str) -> re.Pattern[str]:
+    """A part is {name}, of any letters but a slash, or {name:digits}.
+
+    >>> _pattern_of("{kind}/{severity:digits}").fullmatch("fog/3").groupdict()
+    {'kind': 'fog', 'severity': '3'}
+    """
+
+    def as_group(part: re.Match[str]) -> str:
+        letters = r"\d+" if part[2] else "[^/]+"
+        return f"(?P<{part[1]}>{letters})"
+
+    return re.compile(re.sub(r"\{(\w+)(:digits)?\}", as_group, spelling))
+
+
+def words_of(group: str, option: str) -> list[str]:
+    """The words of a command line that select what rows spell so; any other option as it is.
+
+    Its parts are checked where the option's class lists what there is.
+
+    >>> words_of("shift", "corruption/fog/3")
+    ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
+    >>> words_of("shift", "corruption/fog")
+    ['shift=corruption/fog']
+    """
+    for of_group, pattern, words in _spellings():
+        parts = pattern.fullmatch(option) if of_group == group else None
+        if parts is not None:
+            return [word.format(**parts.groupdict()) for word in words]
+    return [f"{group}={option}"]
 
 
 def store_rows() -> None:

@@ -72,34 +72,3 @@ class Clean:
 
     def reader(self, data: ImageData) -> Callable[[int], UInt8[np.ndarray, "height width 3"]]:
         return data.read
-
-
-def overrides(option: str) -> list[str]:
-    """The words of a command line that select the shift which rows spell so: family/kind/severity.
-
-    Any other option of the group `shift` is returned as it is. Kind and severity are checked where the family lists
-    its shifts.
-
-    >>> overrides("corruption/fog/3")
-    ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
-    >>> overrides("corruption/fog")
-    ['shift=corruption/fog']
-    >>> overrides("noise/background/l2/60")
-    ['shift=noise/all', 'shift.regions=[background]', 'shift.gaussian=[]', 'shift.l2=[60]', 'shift.areas=[plain]']
-    """
-    family, _, rest = option.partition("/")
-    if family == "noise" and rest.count("/") in (2, 3):
-        region, kind, level, *area = rest.split("/")
-        levels = [f"shift.{known}=[{level if known == kind else ''}]" for known in ("gaussian", "l2")]
-        return [
-            "shift=noise/all",
-            f"shift.regions=[{region}]",
-            *levels,
-            f"shift.areas=[{area[0] if area else 'plain'}]",
-        ]
-    if option == "swap/background/pasted":
-        return ["shift=swap/background", "shift.pasted=true"]
-    kind, _, severity = rest.partition("/")
-    if not severity.isdecimal():
-        return [f"shift={option}"]
-    return [f"shift={family}/all", f"shift.kinds=[{kind}]", f"shift.severities=[{severity}]"]

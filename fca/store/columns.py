@@ -41,7 +41,6 @@ LEFT_OUT = "training images, each left out"
 PENALTY_BY = Column("penalty_by", str, "", "images that chose a probe's penalty")
 N_JUDGED = Column("n_judged", int, ",", "training and validation images that judge a probe that did not see them")
 JUDGED_IMAGES, LEFT_OUT_LOGITS = "judged_images", "left_out_logits"  # arrays of a probe, of these images
-SIZES, FITS, RIGHT = "sizes", "fits", "right"  # arrays of a learning curve, of nested subsets of the training images
 ZERO_SHOT = Column("zero_shot_classes", meaning="what a zero-shot model chooses among, if not the data set's classes")
 NCL = Column("ncl", int, ".0f", "ncl, number of classes", filters=True)
 SUBSET_SEED = Column("subset_seed", int, ".0f", "seed of the draw of the classes")

@@ -9,9 +9,9 @@ from omegaconf import OmegaConf
 from fca.cli.application import register
 from fca.cli.configure import component, typed
 from fca.cli.help import question_of
-from fca.cli.options import option_files
+from fca.cli.options import option_files, words_of
 from fca.cli.places import CONF
-from fca.shifts import Shifts, overrides
+from fca.shifts import Shifts
 from fca.shifts.constants import CONSTANTS, PUBLISHED
 from fca.types import FcaError
 
@@ -74,7 +74,7 @@ def test_a_shift_as_rows_spell_it_is_selected_by_its_overrides(label, tmp_path):
     (tmp_path / "fog/2").mkdir(parents=True)
     for name in ("snow", "labels"):
         (tmp_path / f"{name}.npy").touch()
-    choice, *rest = overrides(label)
+    choice, *rest = words_of("shift", label)
     root = [] if label.startswith("corruption") else [f"shift.root={tmp_path}"]
     [shift] = component(composed(choice.removeprefix("shift="), *rest, *root), "shift").shifts()
     assert shift.label() == label
@@ -85,11 +85,11 @@ def test_a_shift_as_rows_spell_it_is_selected_by_its_overrides(label, tmp_path):
 
 @pytest.mark.parametrize("option", ["clean", "corruption/all", "corruption/fog", "corruption/fog/weak"])
 def test_other_options_stay_as_they_are(option):
-    assert overrides(option) == [f"shift={option}"]
+    assert words_of("shift", option) == [f"shift={option}"]
 
 
 def test_a_kind_or_severity_that_does_not_exist_is_named_when_a_row_s_spelling_has_it():
     for label, message in (("corruption/mist/3", "shift.kinds = mist"), ("corruption/fog/6", "shift.severities = 6")):
-        choice, *rest = overrides(label)
+        choice, *rest = words_of("shift", label)
         with pytest.raises(FcaError, match=message):
             component(composed(choice.removeprefix("shift="), *rest), "shift").shifts()

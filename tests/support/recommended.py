@@ -7,7 +7,8 @@ import pytest
 
 from fca.stats.intervals import wilson
 from fca.store import Store
-from fca.store.columns import FITS, JUDGED_IMAGES, LEFT_OUT_LOGITS, RIGHT, SIZES
+from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS
+from fca.studies.recommend.evidence import FITS, RIGHT, SIZES
 from tests.support.lab import RECIPE, Lab, images
 
 SPLITS = ("train", "val", "test")

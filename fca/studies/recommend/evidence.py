@@ -30,6 +30,7 @@ _OF_COMPILED = re.compile(r"(?P<run>[0-9a-f]{12})/(?P<depth>whole|cut)")
 WHOLE, CUT = "whole", "cut"
 CUT_LABEL = " depth=cut"  # behind a network's name
 
+SIZES, FITS, RIGHT = "sizes", "fits", "right"  # arrays of a learning curve, of nested subsets of the training images
 PROBE, FINETUNE, SCRATCH = "probe", "finetune", "scratch"
 FP32 = "fp32"
 

@@ -14,9 +14,9 @@ from jaxtyping import Float
 
 from fca.metric import Metric
 from fca.store import columns
-from fca.store.columns import FITS, JUDGED_IMAGES, RIGHT, SIZES
+from fca.store.columns import JUDGED_IMAGES
 from fca.studies.recommend.choice import CANDIDATE, GAIN, METRIC
-from fca.studies.recommend.evidence import PROBE, Evidence, Program
+from fca.studies.recommend.evidence import FITS, PROBE, RIGHT, SIZES, Evidence, Program
 from fca.studies.recommend.stats.learning_curve import (
     Forecast,
     Hyperparameters,

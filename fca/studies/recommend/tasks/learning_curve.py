@@ -11,7 +11,8 @@ import numpy as np
 
 from fca.data.copies import kept_together
 from fca.data.splits import for_training
-from fca.store.columns import FITS, JUDGED_IMAGES, N_FITS, N_JUDGED, N_TRAIN, N_VAL, RIGHT, SIZES
+from fca.store.columns import JUDGED_IMAGES, N_FITS, N_JUDGED, N_TRAIN, N_VAL
+from fca.studies.recommend.evidence import FITS, RIGHT, SIZES
 from fca.studies.recommend.stats.nested_subsets import measure, possible_halvings
 from fca.tasks import Setup
 from fca.tasks.adaptation import OF_TRAINING, about_training
