@@ -59,7 +59,7 @@ def test_every_number_of_a_component_has_a_range_or_is_checked_by_its_class(targ
     assert not without or target in CHECKED_BY_THE_CLASS, without
 
 
-@pytest.mark.parametrize("root", filter(composes, commands()))
+@pytest.mark.parametrize("root", list(filter(composes, commands())))
 def test_every_number_at_the_top_of_a_command_has_a_range(root):
     assert set(unbounded(schema_of(root))) <= {"subset.ncl"}, "its range depends on the data set"
 

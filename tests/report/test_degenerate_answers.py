@@ -7,21 +7,24 @@ import importlib
 import pkgutil
 import re
 from functools import partial
+from importlib.util import find_spec
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from fca.cli.places import STUDIES, study_folders
 from fca.report.page import _NUMBER
-from fca.studies import few_class
 from fca.tables.table import TableSpec
 from fca.types import Column
 from tests.support.figure_claims import sentences_of
 
-STUDIES = sorted(path.parent.name for path in Path(few_class.__file__).parent.parent.glob("*/__init__.py"))
-MODULES = {study: importlib.import_module(f"fca.studies.{study}.figures") for study in STUDIES}
+MODULES = {
+    package.rpartition(".")[2]: importlib.import_module(f"{package}.figures")
+    for package in study_folders()
+    if find_spec(f"{package}.figures") is not None
+}
 FINDINGS = {
     f"{study}: {finding.key}": finding
     for study, module in MODULES.items()
@@ -141,8 +144,8 @@ VALUES = {  # of the things, where they differ; the first two of three are equal
 TIES = ("two best", "two worst")
 SPECS = {
     spec.name: spec
-    for study in STUDIES
-    for module in pkgutil.walk_packages([str(Path(few_class.__file__).parent.parent / study)], f"fca.studies.{study}.")
+    for study in MODULES
+    for module in pkgutil.walk_packages([str(STUDIES / study)], f"fca.studies.{study}.")
     for spec in vars(importlib.import_module(module.name)).values()
     if isinstance(spec, TableSpec)
 }

@@ -5,9 +5,9 @@ import pytest
 from hydra.core.config_store import ConfigStore
 
 from fca.cli import help as help_command
-from fca.cli.application import composed, register
+from fca.cli.application import composed
 from fca.cli.configure import component
-from fca.cli.options import nested_options, rows
+from fca.cli.options import nested_options, rows, store_rows
 from fca.shifts.constants import CONSTANTS, PUBLISHED
 from fca.shifts.corruption import KINDS, Kind, corrupted
 from fca.store import results
@@ -21,20 +21,15 @@ def veil(image, cover):
     return image + np.float32(cover) * (np.float32(0.5) - image)
 
 
-def forget_options():
-    rows.cache_clear()
-    register.cache_clear()
-
-
 @pytest.fixture
 def with_veil(monkeypatch):
     """What a row in `FURTHER` and one in `KINDS` make, for one test."""
     monkeypatch.setitem(CONSTANTS, "veil", dict.fromkeys(CONSTANTS["fog"], COVERS))
     monkeypatch.setitem(KINDS, "veil", Kind(veil, "a veil before the lens"))
-    forget_options()
-    register()
+    rows.cache_clear()
+    store_rows()
     yield
-    forget_options()
+    rows.cache_clear()
     del ConfigStore.instance().repo["shift"]["corruption"]["veil.yaml"]
 
 

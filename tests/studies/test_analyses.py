@@ -41,10 +41,10 @@ CONTRARY = {"contradictions", "contradictions_shown"}  # empty where no image co
 
 
 def analyses():
-    """Every class under fca/analysis that is called with a store."""
+    """Every class of a study that is called with a store and declares tables."""
     for module in pkgutil.walk_packages(fca.studies.__path__, "fca.studies."):
         for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-            if found.__module__ == module.name and is_dataclass(found) and "__call__" in vars(found):
+            if found.__module__ == module.name and is_dataclass(found) and {"__call__", "tables"} <= set(vars(found)):
                 yield found
 
 
