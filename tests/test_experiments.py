@@ -33,8 +33,8 @@ TASKS = {
     "progressive": {*BOTH, "describe"},
     "rendered_cues": {*BOTH, "saliency"},
 }
-# tests/tasks/test_hard_imagenet.py, test_search_diffusion.py, test_search.py and test_seven_models.py: they need masks,
-# weights, stored runs, a generated set
+# Tests of their own, as they need masks, weights, stored runs, a generated set: tests/studies/reliance/test_hard_imagenet.py,
+# tests/studies/search/test_search.py and test_search_diffusion.py, tests/studies/generate/test_seven_models.py
 OWN = {"hard_imagenet", "failure_search", "rendered_failures", "progressive_models", "progressive_clips"}
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml") if path.stem not in OWN)
 

@@ -9,8 +9,8 @@ import pytest
 
 from fca.report.page import AnalysesReport
 from fca.types import Table
+from tests.studies.few_class.support.invented import COLUMNS, results, run_rows, tables
 from tests.support.figure_claims import FigureClaims
-from tests.support.invented import COLUMNS, results, run_rows, tables
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

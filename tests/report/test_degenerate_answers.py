@@ -245,7 +245,7 @@ def test_findings_claim_nothing_where_there_is_nothing(key, case):
 
 
 OF_CONDITIONS = "compares conditions or values with each other; who guesses is right as often under each"
-EMPTY_TABLE = "its table has no line of a model at chance (tests/studies/test_recommendation.py)"
+EMPTY_TABLE = "its table has no line of a model at chance (tests/studies/recommend/test_recommendation.py)"
 NOT_OF_CHANCE = {  # answers that need not say so of models at the level of chance -> why not
     "irt: How many wrong labels can be found?": "measured against labels that people verified",
     "irt: Does ability agree with accuracy?": "compares two summaries of the same responses, whatever these are",

@@ -13,7 +13,7 @@ from fca.studies.few_class.accuracy import GAP, FewClass
 from fca.studies.few_class.correlation import CORRELATION, Correlation
 from fca.tables.table import NO_MEAN_INTERVAL
 from fca.types import FcaError, Table
-from tests.support.invented import ANALYSES, COLUMNS, results, run_rows, tables
+from tests.studies.few_class.support.invented import ANALYSES, COLUMNS, results, run_rows, tables
 from tests.support.page_parts import Parts
 
 REPORT = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"], {})

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Error, Locator, Page, sync_playwright
 from fca.cli.serve import served
 from fca.report.compare import FOLDER, write
 from fca.report.page import AnalysesReport
-from tests.support.invented import COLUMNS, results, run_rows, tables
+from tests.studies.few_class.support.invented import COLUMNS, results, run_rows, tables
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

@@ -24,13 +24,13 @@ from fca.studies.few_class.variance import Variance
 from fca.subset import draw_subset
 from fca.tables import rows as select
 from fca.types import FcaError, Table
-from tests.support import searched_store as search_lab
+from tests.studies.adaptive.support.live_tests import live
+from tests.studies.reliance.support.cue_data import cue_data, network
+from tests.studies.reliance.support.salient import salient
+from tests.studies.search.support import searched_store as search_lab
+from tests.studies.search.support.searched import searched
 from tests.support.columns import task_columns
-from tests.support.cue_data import cue_data, network
 from tests.support.lab import RECIPE, Lab, copy_of
-from tests.support.live_tests import live
-from tests.support.salient import salient
-from tests.support.searched import searched
 
 JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
 SMALL = {"adaptive_asked", "adaptive_trajectories", "adaptive_sessions"}  # empty below nine images a session

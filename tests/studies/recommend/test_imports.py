@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.coloured_folder import folder_of_colours
+from tests.studies.recommend.support.coloured_folder import folder_of_colours
 from tests.support.imported_modules import command, modules_after
 
 
