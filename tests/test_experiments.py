@@ -33,8 +33,9 @@ TASKS = {
     "progressive": {*BOTH, "describe"},
     "rendered_cues": {*BOTH, "saliency"},
 }
-# Tests of their own, as they need masks, weights, stored runs, a generated set: tests/studies/reliance/test_hard_imagenet.py,
-# tests/studies/search/test_search.py and test_search_diffusion.py, tests/studies/generate/test_seven_models.py
+# They need masks, weights, stored runs or a generated set, and have tests of their own: tests/studies/reliance/
+# test_hard_imagenet.py, tests/studies/search/test_search.py and test_search_diffusion.py, tests/studies/generate/
+# test_seven_models.py
 OWN = {"hard_imagenet", "failure_search", "rendered_failures", "progressive_models", "progressive_clips"}
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml") if path.stem not in OWN)
 

@@ -1,16 +1,17 @@
 """Wrong command lines: one line that names what was typed and what to type instead, and no text of Hydra's."""
 
 import shlex
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from fca.cli import analyse, clean, report, results, run
-from fca.studies.generate.commands import generate
+from fca.cli import clean, results
+from fca.cli.commands import commands
 from tests.support.images import write_images
+from tests.support.of_studies import parts
 
-DOORS = {"run": run, "analyse": analyse, "report": report, "generate": generate}
 RAW = ("Could not", "mismatched input", "viable alternative", "Lexer", "defaults list", "full_key", "Traceback", "EOF")
 
 MEANT = {  # what was typed -> what is to be typed
@@ -95,9 +96,10 @@ MEANT = {  # what was typed -> what is to be typed
     "analyse few_class": "analysis=few_class",
     "analyse analysis=few-class": "analysis=few_class",
     "report report=fewclass": "report=few_class",
-    "generate generator=rendred": "generator=rendered",
-    "generate size=64": "generator.size=64",
 }
+
+for part in parts("hints"):
+    MEANT |= part.MEANT
 
 REASONS = {  # what was typed -> part of the reason
     "run 'model=[resnet18'": "model = [resnet18; allowed: a value that Hydra can read (1 [ but 0 ])",
@@ -132,7 +134,8 @@ def refused(fca, tmp_path):
 
     def call(line):
         command, *words = shlex.split(line)
-        code, _, err = fca(*words, door=DOORS[command])
+        door = import_module(commands()[command].module)
+        code, _, err = fca(*words, door=door)
         assert (code, len(err.splitlines())) == (2, 1), err
         assert err.startswith("error: ")
         assert err.count("; allowed: ") == 1, "no error inside of an error"
@@ -150,9 +153,9 @@ def test_a_wrong_line_is_answered_with_what_was_meant(refused, line):
     assert MEANT[line] in refused(line).partition("; next: ")[2]
 
 
-@pytest.mark.parametrize("line", ["generate root=photos", "generate lr=0.1", "generate run_id=0123456789ab"])
+@pytest.mark.parametrize("line", [line for part in parts("hints") for line in part.OF_NO_GROUP])
 def test_no_command_is_offered_groups_that_it_does_not_have(refused, line):
-    assert refused(line).partition("; next: ")[2] == "fca generate --help lists groups and keys\n"
+    assert refused(line).partition("; next: ")[2] == f"fca {line.split()[0]} --help lists groups and keys\n"
 
 
 @pytest.mark.parametrize("line", REASONS)

@@ -14,7 +14,6 @@ from fca.cli.jobs import Jobs, job_of_keys, word
 from fca.cli.places import CONF
 from fca.cli.run import main
 from fca.store import State
-from fca.studies.recommend.ahead import do_ahead
 from fca.types import FcaError
 
 SHORT = {"recipe.epochs": 1, "recipe.min_steps": 0}
@@ -62,20 +61,6 @@ def test_a_file_of_a_stranger_may_set_no_more_than_hydra_lets_it(line, tmp_path,
     monkeypatch.setattr("fca.cli.jobs.CONF", tmp_path)
     with pytest.raises(FcaError, match=r"mine\.yaml"):
         Jobs().configuration({"model": "mine"})
-
-
-@pytest.mark.slow
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core does everything in this process")
-def test_jobs_are_done_ahead_on_all_cores_and_what_fails_there_is_left(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words = ["dataset=digits", "model=test_resnet", "limit=8", "recipe.epochs=1", "recipe.min_steps=0", "logger=none"]
-    jobs = Jobs([*words, "subset.classes=['0','1']", f"outputs={tmp_path / 'store'}"])
-    several = [{"seed": seed} for seed in range(3)]
-    several.append({"seed": 3, "trainer.profiler": "pytorch", "recipe.lr": 1e30})  # which diverges
-    do_ahead(jobs, several, "training")
-    states = [[jobs.job(keys).setup.store.state(run.run_id) for run in jobs.job(keys).plan] for keys in several]
-    assert states[:3] == [[State.DONE, State.DONE]] * 3
-    assert states[3][1] is not State.DONE
 
 
 def test_words_that_come_first_are_those_of_every_job():

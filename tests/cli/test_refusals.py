@@ -26,24 +26,17 @@ from fca.models.handmade import Hog
 from fca.models.own import OwnEmbedding
 from fca.models.timm_models import TimmModel
 from fca.shifts.corruption import Corruptions
-from fca.studies.adaptive.adaptive_replay import AdaptiveReplay
-from fca.studies.adaptive.task import AdaptiveTest
-from fca.studies.few_class.accuracy import FewClass
-from fca.studies.few_class.difficulty_map import DifficultyMap
-from fca.studies.generate.generators.openai_api import OpenAIChat
-from fca.studies.generate.generators.rendered import RenderedGenerator
-from fca.studies.generate.plan import Plan
-from fca.studies.generate.roots import BudgetConfig, GenerateConfig
-from fca.studies.irt.irt import Irt
 from fca.tasks import Machine
 from fca.tasks.embed import Embed
 from fca.tasks.predict import Predict
 from fca.training.trainer import TrainerKeys
 from fca.types import FcaError
 from tests.support.images import write_images
+from tests.support.of_studies import parts
 from tests.support.refused_values import refused_values
 
 ROOT = Path(__file__).parents[2]
+OF_STUDIES = parts("refusals")  # each has VALUES, DECLARED, LINES and AS_PROCESSES, like those here
 
 VALUES = {  # what stands before them -> key -> wrong values, beside those that a declared range refuses
     "run": {
@@ -115,11 +108,6 @@ VALUES = {  # what stands before them -> key -> wrong values, beside those that 
         "shift.severities": ["[0]", "[6]", "[1.5]", "[]", "3"],
         "shift.seed": ["nan"],
     },
-    "run task=adaptive_test": {
-        "task.budget": ["nan"],
-        "task.mapping": ["X"],
-        "task.bank": ["nosuch"],
-    },
     "run dataset=folder": {"dataset.root": ["", "null", "nowhere", "file.txt", "dangling", "/dev/null", "/proc"]},
     "run dataset=folder dataset.root=photos": {
         "dataset.layout": ["x/y"],
@@ -135,17 +123,6 @@ VALUES = {  # what stands before them -> key -> wrong values, beside those that 
         "query": ["1", ""],
         "outputs": ["nosuch", "file.txt", "dangling", ""],
     },
-    "analyse analysis=adaptive_replay": {
-        "analysis.budget": ["nan"],
-        "analysis.budgets": ["[]"],
-        "analysis.protocol": ["secret"],
-    },
-    "analyse analysis=difficulty_map": {
-        "analysis.sizes": ["[]"],
-    },
-    "analyse analysis=irt": {
-        "analysis.calibration": ["apart"],
-    },
     "report": {
         "report": ["nosuch"],
         "report.title": [""],
@@ -153,17 +130,6 @@ VALUES = {  # what stands before them -> key -> wrong values, beside those that 
         "query": ["1", "", "'nosuch == 1'"],
         "logger.project": [""],
         "outputs": ["file.txt", "nosuch"],
-    },
-    "generate": {
-        "generator": ["nosuch", "null"],
-        "generator.size": ["big"],
-        "plan.seed": ["x"],
-        "plan.file": ["nosuch.yaml", "empty"],
-        "per_level": ["1.5", "9" * 20],
-        "budget.images": ["x"],
-        "budget.money": ["nan", "inf"],
-        "dry": ["perhaps"],
-        "out": ["file.txt", "dangling", "/dev/null", ""],
     },
 }
 
@@ -182,32 +148,13 @@ DECLARED = {  # what stands before them -> dataclass that declares the ranges ->
     "run task=embed": {Embed: ["task.split"], Hog: ["encoder.cell", "encoder.orientations"]},
     "run task=embed model@encoder=own": {OwnEmbedding: ["encoder.crop_pct"]},
     "run shift=corruption/fog": {Corruptions: ["shift.seed"]},
-    "run task=adaptive_test": {
-        AdaptiveTest: [
-            *("task.policy", "task.estimator", "task.budget", "task.width", "task.objective", "task.protocol"),
-        ],
-    },
     "run dataset=folder dataset.root=photos": {Share: ["dataset.val.share"]},
-    "analyse": {FewClass: ["analysis.ncl", "analysis.seeds", "analysis.sampler"]},
-    "analyse analysis=adaptive_replay": {
-        AdaptiveReplay: ["analysis.budget", "analysis.budgets", "analysis.repeats", "analysis.model"],
-    },
-    "analyse analysis=difficulty_map": {DifficultyMap: ["analysis.sizes", "analysis.draws", "analysis.split"]},
-    "analyse analysis=irt": {Irt: ["analysis.model", "analysis.compat"]},
-    "generate": {
-        GenerateConfig: ["per_level", "workers"],
-        RenderedGenerator: ["generator.size"],
-        Plan: ["plan.seed", "plan.per_level"],
-        BudgetConfig: ["budget.images", "budget.money"],
-    },
-    "generate writer=openai": {OpenAIChat: ["writer.call_price"]},
 }
 SWEPT_RANGES = {  # dataclass -> its keys, each swept over a value that is right and one that is not
     RunConfig: {"seed": 1},
     Machine: {"machine.workers": 1},
 }
 LARGEST_SEED = declared(RunConfig)["seed"][1].most
-REFUSED_SEED = refused_values(DifficultyMap, "seed")[0]  # of the report's analyses, the one with a seed
 REFUSED_WORKERS = refused_values(Machine, "workers")[0].typed
 REFUSED_ACCELERATOR = refused_values(Machine, "accelerator")[0].typed
 
@@ -322,11 +269,6 @@ LINES = {  # line -> part of its error
     "report +foo=1": "key = foo; allowed: report, logger, outputs",
     "report '+report.options={nonsense: 1}'": "report.options = nonsense; allowed: classes, draws",
     "report '+report.options={seed: x}'": "report.options.seed = x; allowed: a whole number",
-    f"report '+report.options={{seed: {REFUSED_SEED.typed}}}'": f"report.options.seed = {REFUSED_SEED.message}",
-    "generate +foo=1": "key = foo; allowed: generator, plan",
-    "generate budget.time=1": "key = budget.time; allowed: images, money",
-    "generate plan.name=../x": "plan.name = '../x'",
-    "generate generator=sdxl_turbo": "descriptions of airplane, color = none",
     "results --query 1": "query = 1",
     "results --query ncl": "query = ncl",
     "run task._target_=": "task._target_ = ",
@@ -355,13 +297,15 @@ LINES = {  # line -> part of its error
 }
 OF_VALUES = {
     f"{start} '{key}={value}'": f"{key} = "
-    for start, keys in VALUES.items()
+    for part in (sys.modules[__name__], *OF_STUDIES)
+    for start, keys in part.VALUES.items()
     for key, values in keys.items()
     for value in (value.replace("'", '"') for value in values)
 }
 OUT_OF_RANGE = {
     f"{start} '{key}={refused.typed}'": f"{key} = {refused.message}"
-    for start, keys_of_class in DECLARED.items()
+    for part in (sys.modules[__name__], *OF_STUDIES)
+    for start, keys_of_class in part.DECLARED.items()
     for kind, keys in keys_of_class.items()
     for key in keys
     for refused in refused_values(kind, key.rpartition(".")[2])
@@ -373,6 +317,8 @@ SWEPT_OUT_OF_RANGE = {
     for refused in refused_values(kind, key.rpartition(".")[2])
 }
 WRONG = OF_VALUES | OUT_OF_RANGE | SWEPT_OUT_OF_RANGE | LINES
+for part in OF_STUDIES:
+    WRONG |= part.LINES
 
 
 @pytest.fixture(scope="module")
@@ -458,7 +404,8 @@ AS_PROCESSES = [
     *("run -m 'seed=range(0,0)'", "run -m 'seed=range(0,10000000)'", "run --resolve", "run outputs=", "run +foo=1"),
     *("run -m hydra/launcher=joblib hydra.launcher.n_jobs=0 seed=1,2", "run task=predict", "run dataset=nosuch"),
     *("run dataset=folder dataset.root=/proc", "analyse analysis.ncl=[two]", "report '+report.options={nonsense: 1}'"),
-    *(f"generate 'workers={REFUSED_WORKERS}'", "results --outputs file.txt", "status foo", "trian"),
+    *("results --outputs file.txt", "status foo", "trian"),
+    *(line for part in OF_STUDIES for line in part.AS_PROCESSES),
 ]
 
 TO_HYDRA = ["run --info", "run --hydra-help"]  # these are right
