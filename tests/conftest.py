@@ -24,12 +24,23 @@ from fca.cli import run as run_door
 from fca.cli.places import CONF
 from tests import calls
 from tests.support.digits_store import write_digits_store
+from tests.support.figure_claims import FigureClaims
 
 hypothesis.settings.register_profile("no deadline", deadline=None)  # other work on the machine is no failure
 hypothesis.settings.load_profile("no deadline")
 gc.disable()  # until all modules are imported: they stay
 
 SMALL = ["logger=none", "limit=8", "recipe.epochs=1", "recipe.min_steps=0"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs FigureClaims over every figure of a study, and few lines and many."""
+    if metafunc.cls and issubclass(metafunc.cls, FigureClaims):
+        if "shown" in metafunc.fixturenames:
+            findings = [finding for finding in metafunc.cls.FINDINGS if finding.draw is not None]
+            metafunc.parametrize("shown", findings, ids=lambda shown: shown.key)
+        if "case" in metafunc.fixturenames:
+            metafunc.parametrize("case", metafunc.cls.CASES)
 
 
 def pytest_collection_modifyitems(items):

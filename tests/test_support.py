@@ -1,6 +1,10 @@
-"""What several tests share is in tests/support or a conftest: no test imports another, nor does a script of a test."""
+"""What tests share is in a folder `support` or a conftest: no test imports another, nor does a script of a test.
+
+All that is of a study, tests and support, lies in tests/studies/NAME and is removed with it.
+"""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,8 +56,43 @@ def _of_script(text: str) -> list[str]:
 
 
 def is_shared(module: str) -> bool:
-    """Whether any test may import it: tests/support, or a conftest."""
-    return f"{module}.".startswith("tests.support.") or module.endswith(".conftest")
+    """Whether tests may import it: tests/support or that of a study, or a conftest."""
+    return re.match(r"tests\.(studies\.\w+\.)?support\b", module) is not None or module.endswith(".conftest")
+
+
+ALLOWED = {("adaptive", "irt"), ("adaptive", "progressive"), ("psychometrics", "irt"), ("search", "generate")}
+
+
+def study_of(file: Path) -> str | None:
+    """The study whose test this file is."""
+    inside = file.relative_to(TESTS).parts
+    return inside[1] if inside[0] == "studies" and len(inside) > 2 else None
+
+
+def studies_in(source: str) -> set[str]:
+    """The studies of which a source imports code or tests."""
+    tree = ast.parse(source)
+    modules = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            modules |= {f"{node.module}.{name.name}" for name in node.names}
+    parts = [module.split(".") for module in modules]
+    return {part[2] for part in parts if part[:2] in (["fca", "studies"], ["tests", "studies"]) and len(part) > 2}
+
+
+@pytest.mark.wide
+def test_only_tests_of_a_study_import_it():
+    wrong = []
+    for file in sorted(TESTS.rglob("*.py")):
+        own = study_of(file)
+        others = {study for study in studies_in(file.read_text(encoding="utf-8")) if study != own}
+        wrong += [f"{file.relative_to(TESTS)} imports {other}" for other in others if (own, other) not in ALLOWED]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_imports_of_studies_are_seen():
+    source = "from fca.studies import irt\nimport fca.studies.search.task\nfrom tests.studies.adaptive.support import x"
+    assert studies_in(source) == {"irt", "search", "adaptive"}
 
 
 @pytest.mark.wide

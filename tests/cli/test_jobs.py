@@ -1,6 +1,5 @@
 """Runs planned and done from Python are those of the command line: configurations, checks, messages, rows."""
 
-import os
 import shlex
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from fca.cli.application import composed
 from fca.cli.jobs import Jobs, job_of_keys, word
 from fca.cli.places import CONF
 from fca.cli.run import main
-from fca.store import State
 from fca.types import FcaError
 
 SHORT = {"recipe.epochs": 1, "recipe.min_steps": 0}

@@ -10,23 +10,12 @@ import pytest
 import fca as library
 from fca.cli import analyse, doctor, options
 from fca.cli import help as help_command
-from fca.cli.configure import component, load_model
+from fca.cli.configure import load_model
 from fca.plugins import use_plugins
-from fca.studies.generate.protocols import Generator
-from fca.types import FcaError
 
 RECIPE = (Path(__file__).parents[2] / "docs" / "recipes" / "analysis.md").read_text()
 STUDY = re.search(r'```python title="my_parts.py"\n(.*?)```', RECIPE, re.DOTALL)[1]
 WITHOUT_FINDINGS = STUDY.partition("FINDINGS =")[0]
-WITHOUT_A_PART = """
-from dataclasses import dataclass
-@dataclass(frozen=True)
-class Painter:
-    prompted = parallel = False
-    def label(self): return "painter"
-    def price(self): return 0.0
-    def draw(self, request): raise NotImplementedError
-"""
 MODEL = "# A network of a package of one's own.\ndefaults: [timm, _self_]\nname: test_resnet\ninput_size: 16\n"
 
 
@@ -37,7 +26,6 @@ def package(tmp_path, monkeypatch):
         "__init__.py": "",
         "speed.py": STUDY,
         "bare.py": WITHOUT_FINDINGS,
-        "painter.py": WITHOUT_A_PART,
         "conf/analysis/shop_speed.yaml": "# How long?\n_target_: shop.speed.Speed\n",
         "conf/analysis/shop_bare.yaml": "# How long?\n_target_: shop.bare.Speed\n",
         "conf/model/shop_net.yaml": MODEL,
@@ -50,7 +38,7 @@ def package(tmp_path, monkeypatch):
     yield
     use_plugins([])
     options.use_search_path([])
-    for module in ("shop", "shop.speed", "shop.bare", "shop.painter"):
+    for module in ("shop", "shop.speed", "shop.bare"):
         sys.modules.pop(module, None)
 
 
@@ -107,18 +95,6 @@ def test_a_study_without_findings_is_refused_with_where_they_are_missing(fca):
     assert code == 2
     assert err.startswith("error: analysis._target_ = shop.bare.Speed; allowed: a study with FINDINGS in shop.bare")
     assert err.count("\n") == 1
-
-
-@pytest.mark.usefixtures("package")
-def test_a_generator_that_lacks_a_part_is_refused_also_inside_a_data_set():
-    use_plugins(["shop"])
-    generator = {"_target_": "shop.painter.Painter"}
-    with pytest.raises(FcaError, match=r"^generator\._target_ = shop.*add to Painter: version"):
-        component({"generator": generator}, "generator", Generator)
-
-    dataset = {"_target_": "fca.studies.generate.on_demand.OnDemand", "root": "x", "plan": None, "generator": generator}
-    with pytest.raises(FcaError, match=r"^dataset\.generator\._target_ = shop.*add to Painter: version"):
-        component({"dataset": dataset}, "dataset")
 
 
 @pytest.mark.usefixtures("package")

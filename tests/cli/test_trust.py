@@ -18,7 +18,6 @@ from fca.data.files import content_of, open_root
 from fca.plugins import use_plugins
 from fca.store import Store
 from fca.store.files import DamagedFile
-from fca.studies.generate.commands import generate
 from fca.types import FcaError, UnreadableImage
 
 CALL = "{_target_: os.system, command: touch made}"
@@ -100,13 +99,11 @@ def test_every_file_of_every_command_is_looked_at_before_anything_of_it_is_used(
         experiment__theirs=f"# @package _global_\nhydra: {{sweeper: {{params: {{seed: {CALL}}}}}}}\n",
         hydra__launcher__theirs=f"_target_: os.system\nx: {CALL}\n",
         analysis__theirs=f"# @package _global_\n{node}",
-        plan__theirs=f"# @package _global_\nplan: {{name: x}}\n{node}",
     )
     for words, door, key in (
         (["-m", "experiment=theirs"], {}, "hydra.sweeper.params.seed._target_"),
         (["hydra/launcher=theirs", "--cfg", "job"], {}, "hydra."),
         (["analysis=theirs"], {"door": analyse}, "hydra.callbacks.x._target_"),
-        (["plan=theirs"], {"door": generate}, "hydra.callbacks.x._target_"),
     ):
         code, _, err = fca(word, *words, **door)
         assert (code, "Traceback" in err) == (2, False), err
@@ -210,18 +207,6 @@ def test_a_report_is_a_folder_of_its_own(name, fca, tmp_path):
     assert (code, "Traceback" in err) == (2, False)
     assert f"error: report.name = '{name}'; allowed: a plain name" in err
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["precious"]
-
-
-def test_a_generated_set_is_drawn_into_a_folder_of_its_own(fca, tmp_path):
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "manifest.csv").write_text("path,label\n")
-    code, _, err = fca("out=photos", "budget.images=3", "per_level=1", "workers=1", door=generate)
-    assert (code, "Traceback" in err) == (2, False)
-    assert "error: out = photos; allowed: a new or empty folder, or one that fca generate made" in err
-    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["manifest.csv"]
-    code, _, err = fca("plan.name=../../x", door=generate)
-    assert (code, "Traceback" in err) == (2, False)
-    assert "error: plan.name = '../../x'; allowed: a plain name" in err
 
 
 @pytest.mark.parametrize("path", ["../secret.png", "images/../../secret.png", "{folder}/secret.png", "~/secret.png"])

@@ -11,7 +11,6 @@ from fca.cli import report
 from fca.cli.configure import config_of
 from fca.cli.trust import _check_secrets, check_words
 from fca.store.files import DamagedFile, read_yaml
-from fca.studies.generate.plan import Plan
 from fca.types import FcaError
 
 SECRET = "hunter2"
@@ -111,7 +110,7 @@ def test_aliases_and_standard_tags_of_plain_values_are_yaml_like_any_other(folde
     assert "seed: 7\n" in out
 
 
-def test_files_of_analyses_and_plans_are_read_with_the_same_care(folder, fca, tmp_path):
+def test_files_of_analyses_are_read_with_the_same_care(folder, fca, tmp_path):
     for content, reason in (REFUSED["an alias bomb"], REFUSED["a tag"], REFUSED["nesting"]):
         write(folder / "analysis" / "x.yaml", content)
         words = [f"hydra.searchpath=[file://{folder}]", "report.analyses=[x]", "logger=none"]
@@ -119,9 +118,6 @@ def test_files_of_analyses_and_plans_are_read_with_the_same_care(folder, fca, tm
         code, _, err = fca(*words, door=report)
         assert (code, err.count("\n")) == (2, 1)
         assert re.search(rf"configuration file = {folder}/analysis/x.yaml; .*{reason}", err), err
-        write(tmp_path / "plan.yaml", content)
-        with pytest.raises(FcaError, match=rf"plan.file = .*{reason}"):
-            Plan("x", {}, {}, {}, 1, 0, str(tmp_path / "plan.yaml")).resolved()
 
 
 # Secrets

@@ -1,12 +1,6 @@
-"""One loop asks and stops: order, questions in hand, and what a policy sees of visits that are not answered."""
-
-from types import SimpleNamespace
-
-import numpy as np
+"""One loop asks and stops: the order of questions, and those in hand."""
 
 from fca.stats.ask import Listed, ask_until_done
-from fca.studies.adaptive.stats import Rounds, make_pool, start_policy
-from fca.studies.search.stats import SearchVisits
 
 
 class Countdown:
@@ -42,36 +36,3 @@ def test_as_many_questions_as_asked_for_are_in_hand_and_the_oldest_is_answered()
     seen = []
     ask_until_done(Listed("abcd"), lambda *questions: seen.append("".join(questions)), in_hand=3)
     assert seen == ["abc", "bcd", "cd", "d"]
-
-
-def test_a_policy_sees_visits_in_hand_without_images_whatever_their_number():
-    histories = []
-
-    def next_subdomain(visited, correct, shown):
-        histories.append((visited.tolist(), correct.tolist(), shown.tolist()))
-        return len(visited) % 7
-
-    visits = SearchVisits(SimpleNamespace(next=next_subdomain))
-    questions = (visits.ask() for _ in range(40))
-    ask_until_done(SimpleNamespace(ask=lambda: next(questions, None), tell=visits.tell), lambda *_: (1, 2), in_hand=3)
-    for number, (visited, correct, shown) in enumerate(histories):
-        answered = max(0, number - 2)
-        assert visited == [visit % 7 for visit in range(number)]
-        assert correct == [1] * answered + [0] * (number - answered)
-        assert shown == [2] * answered + [0] * (number - answered)
-    assert visits.history.shape == (3, 40)
-
-
-def test_a_test_goes_on_until_it_is_enough_or_every_item_was_asked():
-    pool = make_pool(None, np.repeat(["cat", "dog"], 50))
-    for enough_after, asked in ((1, 20), (3, 60), (99, 100)):
-        ends = []
-
-        def is_enough(ends=ends, enough_after=enough_after):
-            ends.append(len(ends))
-            return len(ends) == enough_after
-
-        rounds = Rounds(start_policy("random", pool, 0.2), np.random.default_rng(0), is_enough)
-        ask_until_done(rounds, lambda positions: np.ones(len(positions), dtype=bool))
-        assert rounds.policy.record.asked.sum() == asked
-        assert len(np.unique(np.concatenate(rounds.positions))) == asked

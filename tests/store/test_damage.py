@@ -22,12 +22,10 @@ import pytest
 from fca.cli import configure, status
 from fca.cli.analyse import tables_of
 from fca.cli.application import composed
-from fca.cli.configure import Job, job_of
+from fca.cli.configure import Job, component, configured, job_of
 from fca.cli.execute import execute
 from fca.store import State, Store, damage, index, results
 from fca.store.files import DamagedFile
-from fca.studies.few_class.accuracy import FewClass
-from fca.studies.few_class.similarity import Similarity, embedded
 from fca.tables.predictions import predictions
 from fca.tables.rows import every_row, records
 from fca.types import FcaError, Run, Table
@@ -117,14 +115,18 @@ def quick(store):
             of = predictions(store, row)
             found[row["run_id"]] = f"{of.right.sum()} {of.logits.sum()} {of.logit_classes}"
         elif row["task"] == "embed":
-            found[row["run_id"]] = str(embedded(store, row).features.sum())
+            found[row["run_id"]] = str(store.array(row["run_id"], "features").sum())
     return [Table(run_id, "?", "?", pd.DataFrame({"is": [text]}), {}, (run_id,)) for run_id, text in found.items()]
+
+
+def analysis_called(name):
+    return component(configured("analyse", "analysis", name, {}), "analysis")
 
 
 def analyses(store, every):
     """Tables by name or run, as texts; those of analyses that find nothing are missing."""
     found = {}
-    for analysis in (quick, FewClass(), Similarity()) if every else (quick,):
+    for analysis in (quick, *map(analysis_called, ("few_class", "similarity"))) if every else (quick,):
         with suppress(FcaError):
             found |= {table.name: table.frame.to_csv() for table in tables_of(analysis, store)[0]}
     return found

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fca.store import Store
-from tests.studies.recommend.support.recommended import recommended_study  # noqa: F401  a fixture of several tests
 from tests.support.lab import RECIPE, Lab, copy_of
 
 

@@ -88,17 +88,6 @@ def test_logits_and_features_that_are_no_numbers_fail_the_run_with_the_number_of
     assert len(results(tmp_path / "outputs")) == 2, "no row of any of these"
 
 
-def test_a_trained_layer_whose_logits_are_no_numbers_is_none():
-    from fca.studies.reliance.last_layer import stored, trained_head
-
-    rng = np.random.default_rng(0)
-    features, labels = rng.normal(size=(8, 3)).astype(np.float32), np.arange(8) % 2
-    see = stored(features * np.float32(1e38), "cpu")
-    given = {"epochs": 2, "weight_decay": 0.0, "batch_size": 4, "seed": 0}
-    assert trained_head(see, labels, see, labels, [0.0], lr=1e38, **given) is None
-    assert trained_head(stored(features, "cpu"), labels, stored(features, "cpu"), labels, [0.0], lr=1e-2, **given)
-
-
 def test_an_accuracy_is_no_number_of_nan_logits():
     from fca.tasks.predict import prediction_columns
 

@@ -1,24 +1,19 @@
 """A plan carries its work: running it plans nothing again, and planning evaluates nothing."""
 
 import pytest
-from safetensors.torch import save_file
+import yaml
 
-from fca.cli.configure import job_of, load_model
+from fca.cli.places import CONF
+from fca.plugins import class_of
 from fca.store import Store
-from fca.studies.adaptive.stats.policies import OptimalAllocation
-from fca.studies.adaptive.task import AdaptiveTest
-from fca.studies.reliance.saliency import Saliency
-from fca.studies.search.task import Search
 from fca.tasks import Task, predict
 from fca.tasks.adaptation.network import Finetune, Network, Scratch
 from fca.tasks.adaptation.probe import Probe
-from fca.tasks.describe import Describe
-from fca.tasks.embed import Embed
-from fca.tasks.train import Train
 from fca.types import Column, Run
 from tests.conftest import SMALL
 
-TASKS = (AdaptiveTest, Describe, Embed, predict.Predict, Saliency, Search, Train)
+TARGETS = {yaml.safe_load(file.read_text())["_target_"] for file in (CONF / "task").glob("*.yaml")}
+TASKS = [class_of("task._target_", target) for target in sorted(TARGETS)]
 ADAPTATIONS = (Network, Scratch, Finetune, Probe)
 
 
@@ -52,20 +47,3 @@ def test_a_training_and_a_prediction_are_planned_once(fca, tmp_path, monkeypatch
     assert planned == ["plan", "run", "predict"]
     assert fca(*SMALL, "model=run", f"model.run_id={run_id}", "adaptation=probe", "subset.classes=[2,5]")[0] == 0
     assert planned == ["plan", "run", "predict", "plan", "run"]
-
-
-def test_planning_an_adaptive_test_takes_no_test(monkeypatch, tmp_path):
-    from hydra import compose, initialize_config_dir
-
-    from fca.cli.application import CONF, register
-
-    monkeypatch.setattr(OptimalAllocation, "next", lambda *_: pytest.fail("planning selected images"))
-    network = load_model("test_resnet", input_size=32).build(["car", "lamp"]).module
-    save_file(network.state_dict(), tmp_path / "weights.safetensors")
-    register()
-    words = ["task=adaptive_test", "dataset=rendered", "dataset.classes=[car,lamp]", "model=test_resnet", "logger=none"]
-    words += [f"model.weights={tmp_path / 'weights.safetensors'}", "model.classes=[car,lamp]", "model.input_size=32"]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        job = job_of(compose("run", words), words)
-    assert isinstance(job.task, Task)
-    assert [run.task for run in job.plan] == ["adaptive_test"]

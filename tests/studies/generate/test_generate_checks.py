@@ -14,7 +14,7 @@ from fca.studies.generate.drawing import generate
 from fca.studies.generate.folder import Folder, checked
 from fca.types import FcaError, Model
 from tests.studies.generate.support.painter import Painter, plan
-from tests.studies.search.support.search_task import Small
+from tests.studies.generate.support.small_geometry import Small
 
 COLOURS = {"n01": (200, 40, 40), "n02": (40, 40, 200)}
 KEYS = [request.key for request in plan().requests()]

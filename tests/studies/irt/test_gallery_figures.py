@@ -14,10 +14,9 @@ from PIL import Image
 from fca.report import kinds, style
 from fca.report.page import Page, Section, grid, render
 from fca.report.pictures import data_uri, is_pictures, picture, png_of
+from fca.store.columns import BASE
 from fca.studies.irt.figures import labels
 from fca.studies.irt.gallery import GALLERY, PREDICTED
-from tests.studies.few_class.support.invented import run_rows
-from tests.studies.few_class.support.invented import tables as invented_tables
 from tests.support.figure_claims import computes, sentences_of, values
 from tests.support.page_parts import Parts
 
@@ -122,7 +121,7 @@ def test_a_column_of_pictures_is_known_by_its_content():
 
 @pytest.mark.wide
 def test_the_page_carries_pictures_as_data_only():
-    rows = run_rows(invented_tables())
+    rows = pd.DataFrame([{"run_id": "0123456789ab", "task": "predict", "model": "net"}]).reindex(columns=[*BASE])
     table = gallery_table(shown=1)
     page = Parts(render(Page("x", [], [Section("gallery", "G", None, (table,), "why")], rows, "fca report")))
     shown = json.loads(page.data)["tables"]["gallery"]

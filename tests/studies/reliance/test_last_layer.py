@@ -267,3 +267,12 @@ def test_the_logistic_layer_of_unequal_groups_is_the_mean_of_ten_balanced_subsam
     monkeypatch.undo()
     logits = [by_hand(z, np.array([of[row.tobytes()] // 2 for row in z]), 0.3)(x) for z in draws]
     np.testing.assert_allclose(x @ weight.T + bias, np.mean(logits, axis=0), rtol=1e-3, atol=1e-4)  # float32 x
+
+
+def test_a_trained_layer_whose_logits_are_no_numbers_is_none():
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(8, 3)).astype(np.float32), np.arange(8) % 2
+    see = stored(features * np.float32(1e38), "cpu")
+    given = {"epochs": 2, "weight_decay": 0.0, "batch_size": 4, "seed": 0}
+    assert trained_head(see, labels, see, labels, [0.0], lr=1e38, **given) is None
+    assert trained_head(stored(features, "cpu"), labels, stored(features, "cpu"), labels, [0.0], lr=1e-2, **given)

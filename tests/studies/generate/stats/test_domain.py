@@ -5,7 +5,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from fca.studies.search.stats import Domain, domain_of
+from fca.studies.generate.stats.domain import Domain, domain_of
 from fca.types import FcaError
 
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from fca.stats.intervals import wilson
 from fca.store import Store
@@ -81,10 +80,9 @@ def curve(lab, model, top1=TOP1, first_class=None, judged=None, **of):
     return lab.write(arrays, task="learning_curve", model=model, n_train=len(train), **about)
 
 
-@pytest.fixture(scope="module")
-def recommended_study(tmp_path_factory):
+def recommended(folders):
     """Four networks: the best is slow, one as good is fast, a fast one is bad, and one was not trained."""
-    lab = Lab(Store(tmp_path_factory.mktemp("recommended") / "outputs"), job_data(per_class=600))
+    lab = Lab(Store(folders.mktemp("recommended") / "outputs"), job_data(per_class=600))
     for model, latency in (("slow", 40.0), ("fast", 4.0), ("bad", 2.0), ("untrained", 9.0)):
         network(lab, model, latency, weights=None if model == "untrained" else "w")
     planted = lab.data.rows("train")[5]

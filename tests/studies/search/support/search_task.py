@@ -21,6 +21,7 @@ from fca.studies.search.task import Search
 from fca.subset import full_set
 from fca.types import Classifier, ImageData, Model
 from tests.studies.generate.support.painter import InPasses
+from tests.studies.generate.support.small_geometry import Small
 
 ATTRIBUTES = {"time": ["day", "night"], "place": ["road", "field", "beach"], "size": ["near", "far"]}
 RULES = [{"not": {"time": "night", "place": "beach"}}]
@@ -84,15 +85,6 @@ class Press(InPasses, Painter):
     def draw_batch(self, requests):
         self.passes.append(len(requests))
         return super().draw_batch(requests)
-
-
-@dataclass(frozen=True)
-class Small:
-    size: int = 8
-    key: str = "small"
-
-    def __call__(self, image, mask=None):
-        return image[: self.size, : self.size], None
 
 
 @dataclass

@@ -10,17 +10,6 @@ import pytest
 from fca.report.page import AnalysesReport
 from fca.types import Table
 from tests.studies.few_class.support.invented import COLUMNS, results, run_rows, tables
-from tests.support.figure_claims import FigureClaims
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs FigureClaims over every figure of a study, and few lines and many."""
-    if metafunc.cls and issubclass(metafunc.cls, FigureClaims):
-        if "shown" in metafunc.fixturenames:
-            findings = [finding for finding in metafunc.cls.FINDINGS if finding.draw is not None]
-            metafunc.parametrize("shown", findings, ids=lambda shown: shown.key)
-        if "case" in metafunc.fixturenames:
-            metafunc.parametrize("case", metafunc.cls.CASES)
 
 
 class Written(NamedTuple):

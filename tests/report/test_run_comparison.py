@@ -7,6 +7,13 @@ import numpy as np
 import pytest
 
 from fca.report.compare import write_compared
+from fca.store import Store
+from tests.support.lab import Lab
+
+
+@pytest.fixture
+def lab(tmp_path):
+    return Lab(Store(tmp_path / "outputs"))
 
 
 def read(folder, name):
