@@ -7,15 +7,15 @@ WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Tests keep bytecode, even where the shell forbids it: else each worker and process compiles all modules and asserts again.
 TESTED := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
-OLDEST_TESTS := tests/cli tests/data tests/stats tests/store tests/studies tests/training
+OLDEST_TESTS := tests/cli tests/data tests/stats tests/store tests/studies tests/tables tests/training
 
 # Folders and files of test-fast, without those that simulate, damage stores or compose configurations.
 FAST_TESTS := tests/stats tests/store $(addprefix tests/test_,$(addsuffix .py,allowed costs csv_table geometry identity \
-	names progress shapes subset support))
-SLOW_OF_STATS := abstention candidate_accuracy decision difficulty hierarchy intervals learning_curve nested_subsets \
-	predictors probe variance
+	names progress shapes subset support)) \
+	$(foreach name,prediction reliance robustness segments,$(wildcard tests/studies/*/stats/test_$(name).py))
+SLOW_OF_STATS := abstention decision intervals predictors probe variance
 SLOW_OF_STORE := claims damage index links schemas
-NOT_FAST := --ignore-glob='tests/stats/*/*' $(addprefix --ignore=tests/stats/test_,$(addsuffix .py,$(SLOW_OF_STATS))) \
+NOT_FAST := $(addprefix --ignore=tests/stats/test_,$(addsuffix .py,$(SLOW_OF_STATS))) \
 	$(addprefix --ignore=tests/store/test_,$(addsuffix .py,$(SLOW_OF_STORE)))
 
 .DEFAULT_GOAL := help

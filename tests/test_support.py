@@ -111,18 +111,18 @@ def test_no_test_imports_another():
 @pytest.mark.parametrize(
     "source",
     [
-        "from tests.report.test_page import of_two",
-        "from tests.report import test_page",
-        "import tests.report.test_page",
-        "from .test_page import of_two",
-        "from . import test_page",
-        "from ..report.test_page import of_two",
-        "def late():\n    from tests.report.test_page import of_two",
-        "SCRIPT = 'import fca\\nfrom tests.report.test_page import of_two'",
+        "from tests.report.test_terms import of_two",
+        "from tests.report import test_terms",
+        "import tests.report.test_terms",
+        "from .test_terms import of_two",
+        "from . import test_terms",
+        "from ..report.test_terms import of_two",
+        "def late():\n    from tests.report.test_terms import of_two",
+        "SCRIPT = 'import fca\\nfrom tests.report.test_terms import of_two'",
     ],
 )
 def test_every_way_to_import_another_test_is_seen(source):
-    assert {name for _, name in imported_modules(source, "tests.report")} == {"tests.report.test_page"}
+    assert {name for _, name in imported_modules(source, "tests.report")} == {"tests.report.test_terms"}
 
 
 @pytest.mark.parametrize(
