@@ -1,4 +1,4 @@
-"""Every `fca` command in README.md and docs/ composes: no key, option, group or sub-command that is not there.
+"""Every `fca` command in README.md, docs/ and the pages of studies composes: no key, option, group or sub-command that is not there.
 
 Those of the recipes and of the page of errors are run instead, by tests/test_docs.py.
 """
@@ -22,7 +22,7 @@ from fca.cli.selection import for_hydra
 from fca.types import FcaError
 
 HOME = Path(__file__).parents[1]
-PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
+PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md")), *sorted((HOME / "fca").rglob("*.md"))]
 PAGES = [page for page in PAGES if page.parent.name != "recipes" and page.stem != "faq"]
 FENCED = re.compile(r"^```.*\n([^`]*?)^```", re.MULTILINE)
 COMMAND = re.compile(r"(?:^|`| {4}|; |\$ |\$\(|[A-Z]+=\w+ )fca +(.*)")
