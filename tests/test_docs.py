@@ -12,7 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
-from fca.cli.places import CONF
+from fca.cli.hints import values_of
+from fca.cli.options import option_files
+from fca.cli.places import CONF, study_folders
+from fca.plugins import class_of
 
 HOME = Path(__file__).parents[1]
 DOCS = HOME / "docs"
@@ -69,6 +72,35 @@ def test_an_error_of_the_faq_is_what_the_program_prints(block, fca, folder):
         lines = [line for line in (out + err).splitlines() if line]
         pattern = re.escape(expected.strip()).replace(r"\.\.\.", ".*")
         assert re.search(pattern, "\n".join(lines), re.DOTALL), "\n".join(lines)
+
+
+STUDIES = {package.rpartition(".")[2]: folder for package, folder in study_folders().items()}
+SECTIONS = ["Question", "Sources", "Commands", "Reads and writes", "May import", "Files, in reading order"]
+IN_STUDY = re.compile(r"`((?!conf/|fca/)[\w/]+(?:\.\w+)+)`")
+ANOTHER_STUDY = re.compile(r"\bfca\.studies\.(\w+)")
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_page_of_a_study_lists_its_files_tables_and_imports(study):
+    folder = STUDIES[study]
+    text = (folder / "README.md").read_text()
+    _, *parts = re.split(r"^## (.*)\n", text, flags=re.MULTILINE)
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert list(sections) == SECTIONS
+    assert len(text.splitlines()) < 150
+
+    listed = IN_STUDY.findall(sections["Files, in reading order"])
+    files = [file for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    assert sorted(listed) == sorted({file.relative_to(folder).as_posix() for file in files} - {"README.md"})
+
+    written = re.search(r"tables:(.*?)\.", sections["Reads and writes"], re.DOTALL)
+    targets = [values_of(file)["_target_"] for file in option_files("analysis").values()]
+    of_study = [target for target in targets if target.startswith(f"fca.studies.{study}.")]
+    tables = {table.name for target in of_study for table in class_of("analysis", target).tables}
+    assert set(re.findall(r"`(\w+)`", written[1] if written else "")) == tables
+
+    imported = {name for file in folder.rglob("*.py") for name in ANOTHER_STUDY.findall(file.read_text())} - {study}
+    assert set(re.findall(r"\(\.\./(\w+)/README.md\)", sections["May import"])) == imported
 
 
 def test_every_data_set_has_its_line_in_the_table_of_licences():

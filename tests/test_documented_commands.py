@@ -1,4 +1,4 @@
-"""Every `fca` command in README.md and docs/ composes: no key, option, group or sub-command that is not there.
+"""Every `fca` command of the pages composes: no key, option, group or sub-command that is not there.
 
 Those of the recipes and of the page of errors are run instead, by tests/test_docs.py.
 """
@@ -23,7 +23,8 @@ from fca.types import FcaError
 from tests.support.whole_tree import removed_studies
 
 HOME = Path(__file__).parents[1]
-PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
+PAGES = [HOME / "README.md", HOME / "CONTRIBUTING.md"]
+PAGES += [page for folder in ("docs", "fca") for page in sorted((HOME / folder).rglob("*.md"))]  # also of studies
 PAGES = [page for page in PAGES if page.parent.name != "recipes" and page.stem != "faq"]
 FENCED = re.compile(r"^```.*\n([^`]*?)^```", re.MULTILINE)
 COMMAND = re.compile(r"(?:^|`| {4}|; |\$ |\$\(|[A-Z]+=\w+ )fca +(.*)")
@@ -44,7 +45,8 @@ def commands_of(text):
             for word in shlex.split(REST.split(command)[0])
             if not re.search(r"^(analysis|experiment)=[A-Z]+$", word)
         ]
-        if words and not any("|" in word and '"' not in word for word in words):  # a choice between words
+        is_choice = any("|" in word and '"' not in word for word in words)  # between words
+        if words and not words[0].isupper() and not is_choice:  # fca NAME is any command
             yield tuple(words)
 
 

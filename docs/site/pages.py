@@ -1,7 +1,7 @@
-"""The pages that are made of the code when the site is built: settings, analyses, experiments, statistics, decisions.
+"""The pages that are made of the code when the site is built: studies, settings, analyses, statistics, decisions.
 
-MkDocs calls the functions whose names begin with `on_`. README, CONTRIBUTING, CHANGELOG and the READMEs of experiments
-are pages as they are; links between files of the project become links between pages.
+MkDocs calls the functions whose names begin with `on_`. README, CONTRIBUTING, CHANGELOG and the READMEs of studies and
+experiments are pages as they are; links between files of the project become links between pages.
 """
 
 import io
@@ -26,14 +26,16 @@ from fca.cli.commands import commands, composes
 from fca.cli.help import Key, groups, meanings, question_of, sections
 from fca.cli.hints import values_of
 from fca.cli.options import option_files, rows
-from fca.cli.places import CONF
+from fca.cli.places import CONF, study_folders
 from fca.cli.terminal import typed_value
 from fca.plugins import class_of
 from fca.types import Column
 
 log = logging.getLogger("mkdocs.hooks.pages")  # a strict build counts its warnings
 HOME = Path(__file__).resolve().parents[2]
+STUDIES = {package.rpartition(".")[2]: folder for package, folder in study_folders().items()}
 AS_THEY_ARE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+AS_THEY_ARE |= {f"fca/studies/{study}/README.md": f"studies/{study}.md" for study in STUDIES}
 AS_THEY_ARE |= {
     file.relative_to(HOME).as_posix(): f"experiments/{file.parent.name if file.stem == 'README' else file.stem}.md"
     for file in sorted(HOME.glob("experiments/*/*.md"))
@@ -43,16 +45,6 @@ LIST, TEXT = re.compile(r"- |1\. "), re.compile(r"(?!- |\d+\. |[|#>])\S")  # beg
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([\w./-]+(?:\.\w+|/))(#[\w-]+)?\)")
 IMAGE = re.compile(r'(<img src=")([\w./-]+)')
 NO_OPTION = ("hydra", "local", "experiment")  # folders of conf that have no page of keys
-STUDIES = {
-    "few_class": "Few classes",
-    "irt": "Item responses",
-    "psychometrics": "Psychometrics",
-    "progressive": "Progressive difficulty",
-    "adaptive": "Adaptive tests",
-    "reliance": "Object or surroundings",
-    "search": "Failure search",
-    "recommend": "Recommendation",
-}
 EXPERIMENTS = {"levels": "progressive: levels of ten attributes", "similarity": "few_class_arena: similarity"}
 
 
@@ -60,12 +52,17 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Fill the entries of the navigation that begin with @."""
     rooms = {
         "@settings": ["settings/index.md", *({group: f"settings/{group}.md"} for group in _groups())],
-        "@analyses": [{title: f"analyses/{study}.md"} for study, title in STUDIES.items()],
-        "@statistics": ["statistics/index.md", *({name: f"statistics/{name}.md"} for name in _modules())],
+        "@studies": [{_name_of(study): f"studies/{study}.md"} for study in STUDIES],
+        "@analyses": [{_name_of(study): f"analyses/{study}.md"} for study in STUDIES if _files_of(study)],
+        "@statistics": [
+            "statistics/index.md",
+            *(_page_of(module) for module in _modules()),
+            *({_name_of(study): [_page_of(module) for module in _modules(study)]} for study in _with_statistics()),
+        ],
         "@experiments": [
             {EXPERIMENTS.get(Path(page).stem, Path(page).stem): page}
             for page in sorted(AS_THEY_ARE.values())
-            if "/" in page
+            if page.startswith("experiments/")
         ],
     }
 
@@ -89,8 +86,9 @@ def made() -> dict[str, str]:
     """Place in the site -> Markdown."""
     pages = {place: (HOME / file).read_text(encoding="utf-8") for file, place in AS_THEY_ARE.items()}
     pages |= {f"settings/{group}.md": "\n".join(_options(group)) for group in _groups()}
-    pages |= {f"analyses/{study}.md": "\n".join(_analyses(study)) for study in STUDIES}
-    pages |= {f"statistics/{name}.md": "\n".join(_module(name, module)) for name, module in _modules().items()}
+    pages |= {f"analyses/{study}.md": "\n".join(_analyses(study)) for study in STUDIES if _files_of(study)}
+    modules = [*_modules(), *(module for study in STUDIES for module in _modules(study))]
+    pages |= {_place_of(module): "\n".join(_module(module)) for module in modules}
     pages["options.md"] = "\n".join(_commands())
     pages["settings/index.md"] = "\n".join(_roots())
     pages["settings/experiment.md"] = "\n".join(_experiments())
@@ -268,15 +266,23 @@ def _experiments() -> Iterator[str]:
             yield ""
 
 
-# Analyses
+# Studies and their analyses
+
+
+def _name_of(study: str) -> str:
+    """What the page of a study calls it."""
+    return (STUDIES[study] / "README.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
+def _files_of(study: str) -> dict[Path, str]:
+    """The options of the group analysis that are of this study, and the class of each."""
+    targets = {file: values_of(file)["_target_"] for file in sorted((CONF / "analysis").glob("*.yaml"))}
+    return {file: target for file, target in targets.items() if target.startswith(f"fca.studies.{study}.")}
 
 
 def _analyses(study: str) -> Iterator[str]:
-    yield f"# {STUDIES[study]}: analyses\n"
-    for file in sorted((CONF / "analysis").glob("*.yaml")):
-        target = values_of(file)["_target_"]
-        if not target.startswith(f"fca.studies.{study}."):
-            continue
+    yield f"# {_name_of(study)}: analyses\n\nWhat they are for: [{_name_of(study)}](../studies/{study}.md).\n"
+    for file, target in _files_of(study).items():
         yield f"## {file.stem}\n"
         yield from _head(file)
         yield from _keys(_keys_of("analysis", target, [file]))
@@ -296,31 +302,55 @@ def _meaning(column: Column) -> str:
 # Statistics and decisions
 
 
-def _modules() -> dict[str, str]:
-    """Page -> module of fca.stats with public functions."""
-    folder = HOME / "fca" / "stats"
-    files = [
-        file for file in sorted(folder.rglob("*.py")) if re.search(r"^(def|class) [A-Za-z]", file.read_text(), re.M)
-    ]
-    names = [
-        file.relative_to(HOME).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__") for file in files
-    ]
-    return {name.removeprefix("fca.stats."): name for name in names}
+def _modules(study: str | None = None) -> list[str]:
+    """The modules with public functions among the statistics of a study; without one, of those that studies share."""
+    folder = HOME / "fca" / "stats" if study is None else STUDIES[study] / "stats"
+    public = re.compile(r"^(def|class) [A-Za-z]", re.MULTILINE)
+    files = [file for file in sorted(folder.rglob("*.py")) if public.search(file.read_text(encoding="utf-8"))]
+    paths = [file.relative_to(HOME).with_suffix("").as_posix() for file in files]
+    return [path.replace("/", ".").removesuffix(".__init__") for path in paths]
 
 
-def _module(name: str, module: str) -> Iterator[str]:
-    yield f"# {name}\n"
+def _with_statistics() -> list[str]:
+    """The studies that have statistics of their own."""
+    return [study for study in STUDIES if _modules(study)]
+
+
+def _short(module: str) -> str:
+    """fca.stats.intervals -> intervals, fca.studies.irt.stats.fit -> irt.fit, fca.studies.irt.stats -> irt."""
+    return re.sub(r"^fca\.(studies\.|stats\.)|\.stats(?=\.|$)", "", module)
+
+
+def _place_of(module: str) -> str:
+    return f"statistics/{_short(module)}.md"
+
+
+def _page_of(module: str) -> dict[str, str]:
+    """An entry of the navigation."""
+    return {_short(module): _place_of(module)}
+
+
+def _module(module: str) -> Iterator[str]:
+    yield f"# {_short(module)}\n"
     yield f"::: {module}\n    options:\n      show_root_heading: false\n      show_root_toc_entry: false"
 
 
 def _statistics() -> Iterator[str]:
     yield "# Statistics\n\nThe numerical library: arrays in, arrays out, no files, no configuration, no torch."
     yield "What the numbers on a page mean stands in [How each number is computed](../numbers.md).\n"
-    for name, module in _modules().items():
-        file = HOME.joinpath(*module.split("."))
-        text = (file / "__init__.py" if file.is_dir() else file.with_suffix(".py")).read_text(encoding="utf-8")
-        first = re.match(r'"""(.+?)(?:"""|\n)', text)
-        yield f"- [{name}]({name}.md): {_text(first[1] if first else '')}"
+    yield "## What studies share\n"
+    yield from map(_line_of, _modules())
+    for study in _with_statistics():
+        yield f"\n## [{_name_of(study)}](../studies/{study}.md)\n"
+        yield from map(_line_of, _modules(study))
+
+
+def _line_of(module: str) -> str:
+    """A link to the page of a module, with the first line of its docstring."""
+    file = HOME.joinpath(*module.split("."))
+    text = (file / "__init__.py" if file.is_dir() else file.with_suffix(".py")).read_text(encoding="utf-8")
+    first = re.match(r'"""(.+?)(?:"""|\n)', text)
+    return f"- [{_short(module)}]({_short(module)}.md): {_text(first[1] if first else '')}"
 
 
 def _decisions() -> Iterator[str]:
