@@ -22,7 +22,7 @@ from fca.cli.selection import for_hydra
 from fca.types import FcaError
 
 HOME = Path(__file__).parents[1]
-PAGES = [HOME / "README.md", HOME / "CONTRIBUTING.md"]
+PAGES = [HOME / "README.md"]
 PAGES += [page for folder in ("docs", "fca") for page in sorted((HOME / folder).rglob("*.md"))]  # also of studies
 PAGES = [page for page in PAGES if page.parent.name != "recipes" and page.stem != "faq"]
 FENCED = re.compile(r"^```.*\n([^`]*?)^```", re.MULTILINE)
