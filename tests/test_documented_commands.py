@@ -23,7 +23,7 @@ from fca.types import FcaError
 from tests.support.whole_tree import removed_studies
 
 HOME = Path(__file__).parents[1]
-PAGES = [HOME / "README.md", HOME / "CONTRIBUTING.md"]
+PAGES = [HOME / "README.md"]
 PAGES += [page for folder in ("docs", "fca") for page in sorted((HOME / folder).rglob("*.md"))]  # also of studies
 PAGES = [page for page in PAGES if page.parent.name != "recipes" and page.stem != "faq"]
 FENCED = re.compile(r"^```.*\n([^`]*?)^```", re.MULTILINE)
