@@ -74,9 +74,13 @@ def class_of(what: str, target: object, room: str = "fca") -> type:
         found = getattr(import_module(module), kind, None)
     except Exception as error:  # whatever a user's module does when it is imported
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
-        homes = _homes_of(kind) if is_within(module, "fca") else []
-        step = _STEP if is_missing else f"did you mean {' or '.join(homes)}?" if homes else "correct the module"
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        step = "correct the module"
+        if missing == module.partition(".")[0]:
+            step = _STEP
+        elif missing is not None and is_within(module, missing):  # of ours: where is the class now?
+            homes = _homes_of(kind)
+            step = f"did you mean {' or '.join(homes)}?" if homes else step
         raise FcaError(what, name, f"a class in a module that imports ({reason})", step) from error
     if not (isinstance(found, type) and is_dataclass(found)):
         raise FcaError(what, name, ours, f"{module} has no dataclass {kind}: correct the name")

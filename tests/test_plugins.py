@@ -37,3 +37,9 @@ def test_a_class_that_moved_is_refused_with_its_new_home(name):
 def test_a_class_that_never_was_has_no_home():
     with pytest.raises(FcaError, match="next: correct the module"):
         class_of("task._target_", "fca.tasks.nosuch.Nosuch")
+
+
+def test_a_module_of_ours_that_fails_is_not_offered_again(monkeypatch):
+    monkeypatch.setattr("fca.plugins.import_module", lambda name: exec("import no_such_library"))
+    with pytest.raises(FcaError, match=r"No module named 'no_such_library'.*next: correct the module"):
+        class_of("model._target_", "fca.models.own.OwnEmbedding")
