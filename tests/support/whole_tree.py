@@ -9,22 +9,8 @@ from hydra.errors import HydraException
 from fca.cli.places import study_folders
 from fca.types import FcaError
 
-SHIPPED = {
-    f"fca.studies.{name}"
-    for name in (
-        *(
-            "few_class",
-            "recommend",
-            "irt",
-            "psychometrics",
-            "progressive",
-            "adaptive",
-            "reliance",
-            "search",
-            "generate",
-        ),
-    )
-}
+NAMES = ("few_class", "recommend", "irt", "psychometrics", "progressive", "adaptive", "reliance", "search", "generate")
+SHIPPED = {f"fca.studies.{name}" for name in NAMES}
 
 
 def removed_studies() -> set[str]:
