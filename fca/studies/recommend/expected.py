@@ -1,4 +1,4 @@
-"""How accurate a job's programs are expected to be: how such programs compared on other jobs, and its own images."""
+"""The expected accuracy of a job's programs, from comparisons on other jobs and from the job's own images."""
 
 from __future__ import annotations
 
@@ -33,22 +33,24 @@ Draws = Float[np.ndarray, "draws candidates"]
 
 
 class Expectation(NamedTuple):
-    """Accuracies of all candidates on images like the test images, as draws that keep what they share.
+    """Joint posterior draws of all candidates' accuracies on images like the test images.
 
-    Of a metric of costs, mean scores: see `Metric`.
-    draws: with the job's own images.    before: from other jobs alone.    n_judged: the job's images that judged some.
+    With a metric of costs, draws of mean scores: see `Metric`.
+    draws:       given other jobs and the job's own images.
+    prior_draws: given other jobs alone.
+    n_judged:    number of the job's images that judged at least one candidate.
     """
 
     draws: Draws
-    before: Draws
+    prior_draws: Draws
     n_judged: int
 
 
 @dataclass(frozen=True, eq=False)
-class KnownJobs:
-    """How programs compared on other jobs: those that came with this package, and the store's.
+class OtherJobs:
+    """Results of programs on other jobs: those that come with this package, and those of the store.
 
-    recorded: the candidates that the records mean.
+    recorded: the candidates to which the records refer.
     """
 
     hyperparameters: Hyperparameters
@@ -59,68 +61,89 @@ class KnownJobs:
     def number(self) -> int:
         return len(self.records)
 
-    def expectation(self, of: Evidence, metric: Metric, times: int = 1) -> Expectation:
-        """Of the candidates of a job.    times: as if so many times as many images had judged them, all alike."""
-        forecast = self.forecast([candidate.program for candidate in of.candidates], of)
+    def expectation(self, evidence: Evidence, metric: Metric, times: int = 1) -> Expectation:
+        """Expected accuracies of a job's candidates.    times: as if so many copies of each image had judged them."""
+        forecast = self.forecast([candidate.program for candidate in evidence.candidates], evidence)
         if metric.costs is not None:
             forecast = forecast.of_losses(metric.losses)
-        correct, weights = judged_matrix(of, metric)
-        update = forecast.update(correct, weights, float(times)) if correct.size else forecast
-        return Expectation(update.usual_draws, forecast.usual_draws, int((~np.isnan(correct)).any(axis=0).sum()))
+        scores, weights = judged_scores(evidence, metric)
+        posterior = forecast.update(scores, weights, float(times)) if scores.size else forecast
 
-    def forecast(self, programs: Sequence[Program], of: Evidence) -> JobForecast:
-        """What other jobs expect of these programs for a job with so many classes and images."""
-        images = of.images("train")
+        has_judged = (~np.isnan(scores)).any(axis=0)
+        return Expectation(posterior.usual_draws, forecast.usual_draws, int(has_judged.sum()))
+
+    def forecast(self, programs: Sequence[Program], evidence: Evidence) -> JobForecast:
+        """The forecast for these programs from other jobs, at this job's number of classes and images."""
+        images = evidence.images("train")
         return _forecast(self, tuple(programs), len(images), max(float(images.mean()), 1.0))
 
 
-@lru_cache(maxsize=8)  # a recommendation weighs its candidates again and again
-def _forecast(known: KnownJobs, programs: tuple[Program, ...], ncl: int, images_a_class: float) -> JobForecast:
-    candidates = as_candidates(programs)
-    return prior(known.hyperparameters, known.records, known.recorded, candidates, float(ncl), images_a_class)
+@lru_cache(maxsize=8)  # a recommendation compares its candidates again and again
+def _forecast(other_jobs: OtherJobs, programs: tuple[Program, ...], ncl: int, images_per_class: float) -> JobForecast:
+    return prior(
+        other_jobs.hyperparameters,
+        other_jobs.records,
+        other_jobs.recorded,
+        as_candidates(programs),
+        float(ncl),
+        images_per_class,
+    )
 
 
 def as_candidates(programs: Iterable[Program]) -> Candidates:
-    """The programs by what makes two of them alike; the weights are no part of it."""
-    columns = zip(
-        *((one.network, float(one.size), one.depth, one.precision, one.adaptation) for one in programs), strict=True
+    """The programs by the properties that make two of them similar; weights are not among these."""
+    listed = list(programs)
+    return Candidates(
+        network=tuple(program.network for program in listed),
+        size_px=tuple(float(program.size) for program in listed),
+        depth=tuple(program.depth for program in listed),
+        precision=tuple(program.precision for program in listed),
+        adaptation=tuple(program.adaptation for program in listed),
     )
-    return Candidates(*columns)
 
 
-def judged_matrix(
-    of: Evidence, metric: Metric
+def judged_scores(
+    evidence: Evidence, metric: Metric
 ) -> tuple[Float[np.ndarray, "candidates images"], Float[np.ndarray, " images"]]:
-    """What each candidate scores on each image that judges it (NaN: it does not), and how much that image counts."""
-    judged = {at: of.judged(candidate.first, metric) for at, candidate in enumerate(of.candidates) if candidate.trained}
-    if not judged:
-        return np.empty((len(of.candidates), 0)), np.empty(0)
+    """The score of each candidate on each image (NaN if the image does not judge it), and the weight of each image."""
+    judged_by_candidate = {
+        i: evidence.judged(candidate.first_training, metric)
+        for i, candidate in enumerate(evidence.candidates)
+        if candidate.trainings
+    }
+    if not judged_by_candidate:
+        return np.empty((len(evidence.candidates), 0)), np.empty(0)
 
-    labels = pd.concat([pd.Series(seen.labels, index=seen.images) for seen in judged.values()])
+    # every image that judges some candidate is a column, in the order of the data
+    labels = pd.concat([pd.Series(judged.labels, index=judged.images) for judged in judged_by_candidate.values()])
     label_of_image = labels[~labels.index.duplicated()].sort_index()
     column_of_image = pd.Series(range(len(label_of_image)), index=label_of_image.index)
-    correct = np.full((len(of.candidates), len(label_of_image)), np.nan)
-    for at, seen in judged.items():
-        correct[at, column_of_image[seen.images]] = metric.scores(seen.labels, seen.predicted)
-    return correct, metric.weights(label_of_image.to_numpy())
+
+    scores = np.full((len(evidence.candidates), len(label_of_image)), np.nan)
+    for i, judged in judged_by_candidate.items():
+        scores[i, column_of_image[judged.images]] = metric.scores(judged.labels, judged.predicted)
+    return scores, metric.weights(label_of_image.to_numpy())
 
 
-def known_jobs(others: Iterable[Evidence], metric: Metric) -> KnownJobs:
-    """The jobs that came with this package, and those of the store, by this metric: accuracy, or balanced."""
-    return _with_own(tuple(tuple(line.values()) for other in others for line in lines_of(other, metric)))
+def gather_other_jobs(jobs: Iterable[Evidence], metric: Metric) -> OtherJobs:
+    """The jobs that come with this package, and these of the store, by a metric: accuracy, or balanced accuracy."""
+    lines_of_store = tuple(tuple(line.values()) for job in jobs for line in lines_of(job, metric))
+    return _with_shipped_jobs(lines_of_store)
 
 
 @lru_cache(maxsize=4)  # one recommendation asks several times
-def _with_own(own: Sequence[tuple[Any, ...]]) -> KnownJobs:
-    """The jobs of the package and these lines, each with the columns of measured.csv."""
-    shipped = _measured()
-    frame = pd.concat([shipped, pd.DataFrame(own, columns=shipped.columns)], ignore_index=True) if own else shipped
+def _with_shipped_jobs(lines_of_store: Sequence[tuple[Any, ...]]) -> OtherJobs:
+    """The jobs of the package and these lines, which have the columns of measured.csv."""
+    frame = _shipped_jobs()
+    if lines_of_store:
+        frame_of_store = pd.DataFrame(lines_of_store, columns=frame.columns)
+        frame = pd.concat([frame, frame_of_store], ignore_index=True)
     recorded, records = records_of(frame)
-    return KnownJobs(_hyperparameters(), recorded, records)
+    return OtherJobs(_hyperparameters(), recorded, records)
 
 
 @cache
-def _measured() -> pd.DataFrame:
+def _shipped_jobs() -> pd.DataFrame:
     return with_types(read_table(MEASURED, MEASURED))
 
 
@@ -130,17 +153,20 @@ def _hyperparameters() -> Hyperparameters:
 
 
 def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
-    """What the candidates of a job reached, a line each that was trained and tested, as in measured.csv.
+    """Results of a job's candidates in the columns of measured.csv: one line per trained and tested candidate.
 
-    Counts of a weighted metric are its value times the number of images.
+    With a weighted metric, counts are its value times the number of images.
     """
     lines = []
     for candidate in evidence.candidates:
-        if not candidate.trained or candidate.first["run_id"] not in evidence.tested:
+        if not candidate.trainings or candidate.first_training["run_id"] not in evidence.test_rows:
             continue
-        program, judged = candidate.program, evidence.judged(candidate.first, metric)
-        tested = evidence.predicted(candidate.first, "test")
-        n_judged, n_test = len(judged.labels), len(tested.labels)
+
+        program = candidate.program
+        judged = evidence.judged(candidate.first_training, metric)
+        tested = evidence.predicted(candidate.first_training, "test")
+        n_judged = len(judged.labels)
+        n_test = len(tested.labels)
         lines.append(
             {
                 "dataset": evidence.job.fingerprint,

@@ -1,4 +1,4 @@
-"""What fine-tuning brought: each fine-tuned network against the linear probe on the same network."""
+"""The gain from fine-tuning: each fine-tuned network against the linear probe on the same network."""
 
 from __future__ import annotations
 
@@ -28,39 +28,48 @@ FINETUNING = TableSpec(
 )
 
 
-def finetuning(of: Evidence) -> pd.DataFrame:
-    """A line for each fine-tuned network with a probe to compare it with, the largest gain first."""
-    by_program = {candidate.program: candidate for candidate in of.candidates if candidate.trained}
+def finetuning(evidence: Evidence) -> pd.DataFrame:
+    """One line per fine-tuned network that has a probe to compare it with, the largest gain first."""
+    by_program = {candidate.program: candidate for candidate in evidence.candidates if candidate.trainings}
     lines = []
     for program, tuned in by_program.items():
         probe = by_program.get(program.adapted(PROBE))
-        if program.adaptation == FINETUNE and probe is not None and _are_tested(of, tuned, probe):
-            lines.append(_line(of, tuned, probe))
-    found = FINETUNING.frame(lines)
-    return found.sort_values(TUNING_GAIN, ascending=False, kind="stable", ignore_index=True)
+        if program.adaptation == FINETUNE and probe is not None and _are_tested(evidence, tuned, probe):
+            lines.append(_line(evidence, tuned, probe))
+    frame = FINETUNING.frame(lines)
+    return frame.sort_values(TUNING_GAIN, ascending=False, kind="stable", ignore_index=True)
 
 
-def _are_tested(of: Evidence, *candidates: Candidate) -> bool:
-    return all(candidate.first["run_id"] in of.tested for candidate in candidates)
+def _are_tested(evidence: Evidence, *candidates: Candidate) -> bool:
+    return all(candidate.first_training["run_id"] in evidence.test_rows for candidate in candidates)
 
 
-def _line(of: Evidence, tuned: Candidate, probe: Candidate) -> Mapping[Any, Any]:
-    by_tuned, by_probe = (_is_right(of, candidate) for candidate in (tuned, probe))
-    cells = [(by_tuned & by_probe), (by_tuned & ~by_probe), (~by_tuned & by_probe), (~by_tuned & ~by_probe)]
-    low, high = paired_interval(*(int(cell.sum()) for cell in cells))
+def _line(evidence: Evidence, tuned: Candidate, probe: Candidate) -> Mapping[Any, Any]:
+    """Accuracies of both on the same test images, and their paired difference."""
+    tuned_right = _is_right(evidence, tuned)
+    probe_right = _is_right(evidence, probe)
+    low, high = paired_interval(
+        int((tuned_right & probe_right).sum()),
+        int((tuned_right & ~probe_right).sum()),
+        int((~tuned_right & probe_right).sum()),
+        int((~tuned_right & ~probe_right).sum()),
+    )
+    gain = tuned_right.mean() - probe_right.mean()
+
+    training = tuned.first_training
     return {
         CANDIDATE: tuned.program.name,
-        TUNED_TOP1: by_tuned.mean(),
-        PROBE_TOP1: by_probe.mean(),
-        **dict(zip(with_interval(TUNING_GAIN), (by_tuned.mean() - by_probe.mean(), low, high), strict=True)),
-        N_TEST: len(by_tuned),
-        EPOCHS: tuned.first.get("recipe_epochs"),
-        TRAIN_S: tuned.first.get(TRAIN_S),
-        RUN_ID: tuned.first["run_id"],
+        TUNED_TOP1: tuned_right.mean(),
+        PROBE_TOP1: probe_right.mean(),
+        **dict(zip(with_interval(TUNING_GAIN), (gain, low, high), strict=True)),
+        N_TEST: len(tuned_right),
+        EPOCHS: training.get("recipe_epochs"),
+        TRAIN_S: training.get(TRAIN_S),
+        RUN_ID: training["run_id"],
     }
 
 
-def _is_right(of: Evidence, candidate: Candidate) -> np.ndarray:
-    """Which test images a candidate has right."""
-    answered = of.answered(candidate.first, "test", Metric(ACCURACY))
+def _is_right(evidence: Evidence, candidate: Candidate) -> np.ndarray:
+    """Of each test image, whether the candidate is right."""
+    answered = evidence.answered(candidate.first_training, "test", Metric(ACCURACY))
     return answered.labels == answered.predicted

@@ -1,4 +1,4 @@
-"""What to look at among the images: labels that look wrong, classes that the recommended model confuses, balance."""
+"""Images that a person should look at: suspicious labels, classes that the recommended model confuses, balance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fca.stats.chance import guessing, right_at_chance
 from fca.stats.features import temperature
 from fca.stats.label_errors import confident_learning
 from fca.store.columns import N_TRAIN, N_VAL
-from fca.studies.recommend.evidence import PROBE, Evidence, LeftOut
+from fca.studies.recommend.evidence import PROBE, Evidence, LeftOutImages
 from fca.tables.table import COLUMN, DATASET, IMAGE_ID, LABEL, N_TEST, ROW, SPLIT, THUMBNAIL, TableSpec
 from fca.types import Column
 
@@ -42,7 +42,7 @@ CONFUSIONS = TableSpec(
 RELABEL = TableSpec(
     "recommendation_relabel",
     "Which training and validation images look mislabelled?",
-    "confident learning (Northcutt et al. 2021, arXiv:1911.00068) on left-one-out probes",
+    "confident learning (Northcutt et al. 2021, arXiv:1911.00068) on leave-one-out probes",
     (DATASET, THUMBNAIL, IMAGE_ID, SPLIT, LABEL, SUGGESTED, MARGIN, ROW, COLUMN),
 )
 CLASSES = TableSpec(
@@ -53,77 +53,89 @@ CLASSES = TableSpec(
 )
 
 
-def judging_probe(of: Evidence) -> LeftOut | None:
-    """The most accurate of the left-one-out probes; None where there is none, or it is at the level of chance.
+def judging_probe(evidence: Evidence) -> LeftOutImages | None:
+    """The most accurate of the leave-one-out probes; None if there is none, or if it is at the level of chance.
 
     A probe that is no better than guessing contradicts labels at random.
     """
-    rows = [candidate.first for candidate in of.candidates if candidate.trained]
-    probes = [of.left_out(row) for row in rows if row["adaptation"] == PROBE]
+    trainings = [candidate.first_training for candidate in evidence.candidates if candidate.trainings]
+    probes = [evidence.left_out(training) for training in trainings if training["adaptation"] == PROBE]
     if not probes:
         return None
+
     best = max(probes, key=lambda probe: probe.top1)
-    n = len(best.label)
-    return None if right_at_chance(best.top1 * n, n, guessing(best.label)) else best
+    n_images = len(best.label)
+    n_right = best.top1 * n_images
+    if right_at_chance(n_right, n_images, guessing(best.label)):
+        return None
+    return best
 
 
-def mislabelled(of: Evidence) -> pd.DataFrame:
-    """Suspected images, most suspect first, by the features on which a probe is most accurate."""
-    best = judging_probe(of)
-    if best is None:
+def mislabelled(evidence: Evidence) -> pd.DataFrame:
+    """Images whose label looks wrong, the most suspicious first, by the features of the most accurate probe."""
+    probe = judging_probe(evidence)
+    if probe is None:
         return RELABEL.frame([])
-    probabilities = softmax(temperature(best.outputs, best.label) * best.outputs, axis=1)
-    found = confident_learning(probabilities, best.label)
-    suspects = np.flatnonzero(found.suggested >= 0)
-    suspects = suspects[np.argsort(-found.margin[suspects], kind="stable")]
 
-    about_images = of.items.iloc[best.images[suspects]][[IMAGE_ID, SPLIT, LABEL]]
-    frame = about_images.astype("str").reset_index(drop=True)
-    frame[str(SUGGESTED)] = [of.classes[label] for label in found.suggested[suspects]]
-    frame[str(MARGIN)] = found.margin[suspects]
-    return frame.join(_pictured(of, frame[IMAGE_ID].tolist()[:PICTURED]))
+    probabilities = softmax(temperature(probe.outputs, probe.label) * probe.outputs, axis=1)
+    scored = confident_learning(probabilities, probe.label)
+    suspects = np.flatnonzero(scored.suggested >= 0)
+    suspects = suspects[np.argsort(-scored.margin[suspects], kind="stable")]
+
+    metadata = evidence.items.iloc[probe.images[suspects]][[IMAGE_ID, SPLIT, LABEL]]
+    frame = metadata.astype("str").reset_index(drop=True)
+    frame[str(SUGGESTED)] = [evidence.classes[label] for label in scored.suggested[suspects]]
+    frame[str(MARGIN)] = scored.margin[suspects]
+
+    first_ids = frame[IMAGE_ID].tolist()[:PICTURED]
+    return frame.join(_pictured(evidence, first_ids))
 
 
-def _pictured(of: Evidence, image_ids: Sequence[str]) -> pd.DataFrame:
-    """The pictures of the first images, and their places in the figure."""
+def _pictured(evidence: Evidence, image_ids: Sequence[str]) -> pd.DataFrame:
+    """The pictures of these images, and their places in the figure."""
     places = range(len(image_ids))
+    thumbnails = pictures(evidence.store, image_ids, evidence.job.fingerprint).thumbnails
     return pd.DataFrame(
         {
-            str(THUMBNAIL): pd.Series(
-                pictures(of.store, image_ids, of.job.fingerprint).thumbnails, places, dtype="object"
-            ),
+            str(THUMBNAIL): pd.Series(thumbnails, places, dtype="object"),
             str(ROW): pd.Series([place // ACROSS for place in places], places, dtype="float"),
             str(COLUMN): pd.Series([place % ACROSS for place in places], places, dtype="float"),
         }
     )
 
 
-def confusions(of: Evidence, row: Mapping[str, Any] | None, metric: Metric) -> pd.DataFrame:
-    """Each class and what it was taken for, most errors first; of a training's answers for test images."""
-    if row is None or row["run_id"] not in of.tested:
+def confusions(evidence: Evidence, training: Mapping[str, Any] | None, metric: Metric) -> pd.DataFrame:
+    """Pairs of a class and the class predicted instead, on test images; most errors first, or most costly first."""
+    if training is None or training["run_id"] not in evidence.test_rows:
         return CONFUSIONS.frame([])
-    seen = of.answered(row, "test", metric)
-    wrong = seen.labels != seen.predicted
-    keys = np.array([*of.classes, "another class"], dtype=object)  # at -1
-    pairs = pd.DataFrame({LABEL: keys[seen.labels[wrong]], PREDICTED_CLASS: keys[seen.predicted[wrong]]})
 
-    counted = pairs.value_counts().rename(str(ERRORS)).reset_index()
-    counted[str(OF_CLASS)] = counted[LABEL].map(pd.Series(keys[seen.labels]).value_counts())
-    counted[str(SHARE)] = counted[ERRORS] / max(1, int(wrong.sum()))
-    if metric.costs is not None:
-        paid = [
-            metric.costs.of_pair(true, answer)
-            for true, answer in zip(counted[LABEL], counted[PREDICTED_CLASS], strict=True)
-        ]
-        counted[str(COST_OF_ERRORS)] = counted[ERRORS] * np.array(paid)
-        counted = counted.sort_values(str(COST_OF_ERRORS), ascending=False, kind="stable")
-    return counted
+    answered = evidence.answered(training, "test", metric)
+    is_wrong = answered.labels != answered.predicted
+    keys = np.array([*evidence.classes, "another class"], dtype=object)  # the last one at -1
+    true_classes = keys[answered.labels]
+    predicted_classes = keys[answered.predicted]
+
+    errors = pd.DataFrame({LABEL: true_classes[is_wrong], PREDICTED_CLASS: predicted_classes[is_wrong]})
+    pairs = errors.value_counts().rename(str(ERRORS)).reset_index()
+    pairs[str(OF_CLASS)] = pairs[LABEL].map(pd.Series(true_classes).value_counts())
+    pairs[str(SHARE)] = pairs[ERRORS] / max(1, int(is_wrong.sum()))
+    if metric.costs is None:
+        return pairs
+
+    cost_of_pair = [
+        metric.costs.of_pair(true_class, answer)
+        for true_class, answer in zip(pairs[LABEL], pairs[PREDICTED_CLASS], strict=True)
+    ]
+    pairs[str(COST_OF_ERRORS)] = pairs[ERRORS] * np.array(cost_of_pair)
+    return pairs.sort_values(str(COST_OF_ERRORS), ascending=False, kind="stable")
 
 
-def classes(of: Evidence, suspects: pd.DataFrame) -> pd.DataFrame:
-    """Images of each class in each split, and how many of them are suspected; missing where nothing judges labels."""
-    counts = {str(column): of.images(split) for split, column in N_SPLITS.items()}
-    suspected = suspects[LABEL].value_counts().reindex(of.classes, fill_value=0).to_numpy(dtype=float)
-    if judging_probe(of) is None:
-        suspected[:] = np.nan
-    return pd.DataFrame({LABEL: of.classes, **counts, SUSPECTS: suspected})
+def classes(evidence: Evidence, suspects: pd.DataFrame) -> pd.DataFrame:
+    """Number of images of each class in each split, and of suspects; missing if no probe can judge labels."""
+    n_images = {str(column): evidence.images(split) for split, column in N_SPLITS.items()}
+    if judging_probe(evidence) is None:
+        n_suspects = np.full(len(evidence.classes), np.nan)
+    else:
+        counts = suspects[LABEL].value_counts()
+        n_suspects = counts.reindex(evidence.classes, fill_value=0).to_numpy(dtype=float)
+    return pd.DataFrame({LABEL: evidence.classes, **n_images, SUSPECTS: n_suspects})

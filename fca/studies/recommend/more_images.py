@@ -61,58 +61,76 @@ MORE_IMAGES = TableSpec(
 )
 
 
-def more_images(of: Evidence, program: Program | None, metric: Metric) -> pd.DataFrame:
-    """The curve of a probe: accuracies with parts of the training images, then with more; empty where it has none.
+def more_images(evidence: Evidence, program: Program | None, metric: Metric) -> pd.DataFrame:
+    """The learning curve of a probe: accuracies with parts of the training images, then with more images.
 
-    program: the recommended one, or None.    metric: with costs there is no curve; how costs fall was not learnt.
+    Empty without a curve. program: the recommended one, or None.    metric: with costs there is no curve, as it was not
+    learnt how costs fall.
     """
-    is_probe = program is not None and program.adaptation == PROBE
-    row = curve_row(of, program) if program is not None and is_probe and metric.costs is None else None
-    if program is None or row is None:
+    if program is None or program.adaptation != PROBE or metric.costs is not None:
         return MORE_IMAGES.frame([])
-    measured, n, ncl = measured_curve(of, row, metric), float(row["n_train"]), len(of.job.classes)
-    curve = forecast(usual_curves(), measured, n)
-    about = {NCL: ncl, CANDIDATE: program.name, METRIC: metric.name, RUN_ID: row["run_id"]}
+    row = curve_row(evidence, program)
+    if row is None:
+        return MORE_IMAGES.frame([])
 
-    parts = sorted(zip(measured.sizes, measured.accuracy, measured.fits, strict=True))
-    lines = [_line(curve, size, ncl) | {POINT: MEASURED, SHARE_RIGHT: top1, N_FITS: fits} for size, top1, fits in parts]
-    lines += [
-        _line(curve, size, ncl) | {POINT: PREDICTED} | _gain(curve, size)
-        for size in n * np.array(STEPS)
-        if size <= reach(n, ncl) * (1 + 1e-9)
+    n = float(row["n_train"])
+    ncl = len(evidence.job.classes)
+    measured = measured_curve(evidence, row, metric)
+    curve = forecast(curves_of_other_jobs(), measured, n)
+
+    lines = []
+    for size, top1, fits in sorted(zip(measured.sizes, measured.accuracy, measured.fits, strict=True)):
+        line = _line(curve, size, ncl)
+        lines.append({**line, POINT: MEASURED, SHARE_RIGHT: top1, N_FITS: fits})
+    predicted_sizes = [size for size in n * np.array(STEPS) if size <= reach(n, ncl) * (1 + 1e-9)]
+    for size in predicted_sizes:
+        lines.append({**_line(curve, size, ncl), POINT: PREDICTED, **_gain(curve, size)})
+
+    metadata = {NCL: ncl, CANDIDATE: program.name, METRIC: metric.name, RUN_ID: row["run_id"]}
+    return pd.DataFrame([{**metadata, **line} for line in lines])
+
+
+def curve_row(evidence: Evidence, program: Program) -> Mapping[str, Any] | None:
+    """The latest finished run of task=learning_curve of this program and these images; None if there is none."""
+    rows = evidence.store.rows(f"task == 'learning_curve' and fingerprint == '{evidence.job.fingerprint}'")
+    rows_of_program = [
+        row
+        for row in records(rows)
+        if tuple(row["classes"]) == evidence.job.classes and evidence.program_of(row) == program
     ]
-    return pd.DataFrame([about | line for line in lines])
+    return max(rows_of_program, key=lambda row: row["finished"], default=None)
 
 
-def curve_row(of: Evidence, program: Program) -> Mapping[str, Any] | None:
-    """The latest finished run of task=learning_curve of this program and these images; None where there is none."""
-    rows = of.store.rows(f"task == 'learning_curve' and fingerprint == '{of.job.fingerprint}'")
-    same = [row for row in records(rows) if tuple(row["classes"]) == of.job.classes and of.program_of(row) == program]
-    return max(same, key=lambda row: row["finished"], default=None)
-
-
-def measured_curve(of: Evidence, row: Mapping[str, Any], metric: Metric) -> Measured:
+def measured_curve(evidence: Evidence, row: Mapping[str, Any], metric: Metric) -> Measured:
     """The accuracies that a run of task=learning_curve measured, by a metric."""
-    sizes, fits, right, images = (of.store.array(row["run_id"], name) for name in (SIZES, FITS, RIGHT, JUDGED_IMAGES))
-    labels = of.items["label"].cat.codes.to_numpy()[images]
+    sizes, fits, right, images = (
+        evidence.store.array(row["run_id"], name) for name in (SIZES, FITS, RIGHT, JUDGED_IMAGES)
+    )
+    labels = evidence.items["label"].cat.codes.to_numpy()[images]
     return measured_from(sizes, fits, right.astype(np.float64), metric.weights(labels))
 
 
 @cache
-def usual_curves() -> Hyperparameters:
-    """How curves of other jobs run."""
+def curves_of_other_jobs() -> Hyperparameters:
+    """The distribution of learning curves over other jobs."""
     return Hyperparameters.from_json(json.loads(HYPERPARAMETERS.read_text()))
 
 
 def _line(curve: Forecast, size: float, ncl: int) -> dict[Any, Any]:
-    at: Float[np.ndarray, "1"] = np.array([size])
-    low, high = curve.interval(at)
-    accuracy = (curve.accuracy(at)[0], low[0], high[0])
-    place = {IMAGES: size, A_CLASS: size / ncl, TIMES: size / curve.n}
-    return place | dict(zip(with_interval(ACCURACY), accuracy, strict=True))
+    """The expected accuracy at a number of training images."""
+    sizes: Float[np.ndarray, "1"] = np.array([size])
+    low, high = curve.interval(sizes)
+    accuracy = (curve.accuracy(sizes)[0], low[0], high[0])
+    return {
+        IMAGES: size,
+        A_CLASS: size / ncl,
+        TIMES: size / curve.n,
+        **dict(zip(with_interval(ACCURACY), accuracy, strict=True)),
+    }
 
 
 def _gain(curve: Forecast, size: float) -> dict[Any, Any]:
+    """The expected gain over the present number of images; nothing for that number itself."""
     if size <= curve.n:
         return {}
     return dict(zip(with_interval(MORE_GAIN), curve.gain(size), strict=True))

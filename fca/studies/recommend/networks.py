@@ -1,4 +1,4 @@
-"""Which networks `fca recommend` chooses among: those with weights at hand, at several input sizes; else small ones."""
+"""The networks `fca recommend` chooses among: those with available weights, or else small ones from scratch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fca.types import FcaError, Model, check_choice
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 MULTIPLE = 32  # pixels: networks halve their input five times
-SHARES = (6 / 7, 5 / 7, 4 / 7)  # of the size that the weights were trained at: 192, 160 and 128 of 224 pixels
+SHARES = (6 / 7, 5 / 7, 4 / 7)  # of the size at which the weights were trained: 192, 160 and 128 of 224 pixels
 SMALLEST_SIZE = 32  # pixels
 WEIGHTS, SCRATCH, FEATURES = "weights", "scratch", "features"
 PACKAGE, PRETRAINED = "package", "pretrained"
@@ -35,29 +35,35 @@ class Network(NamedTuple):
 
 
 def networks(config: Mapping[str, Any]) -> list[Network]:
-    """HOG first, then networks with weights; without any of those, small networks from scratch.
+    """HOG first, then networks with weights; without weights, small networks from scratch.
 
-    Prints a line for each kind of weights that is left out. Raises FcaError for a name that is no model, for weights of
-    a folder or file that is not there, and for a candidate that cannot be trained.
+    Prints a line for each kind of weights that is left out. Raises FcaError for a name that is not a model, for a
+    missing folder or file of weights, and for a candidate that cannot be trained.
     """
     options = option_names("model")
     for key in ("packages", "pretrained", "candidates"):
         for name in config[key] or ():
             check_choice(key, name, options, "name options of conf/model/")
-    jobs = Jobs()
-    with_weights = [*_of_packages(jobs, config["packages"]), *_of_files(config["weights"], options)]
-    with_weights += [{"model": name, "model.weights": PRETRAINED} for name in config["pretrained"]]
 
-    found = [_network(jobs, FEATURES, {"model": "hog"})]
-    found += [_network(jobs, WEIGHTS, keys) for keys in with_weights]
-    scratch = config["candidates"]
-    if scratch is None:
-        scratch = () if with_weights else config["small_networks"]
-    return found + [_from_scratch(jobs, name) for name in scratch]
+    jobs = Jobs()
+    keys_with_weights = [
+        *_of_packages(jobs, config["packages"]),
+        *_of_files(config["weights"], options),
+        *[{"model": name, "model.weights": PRETRAINED} for name in config["pretrained"]],
+    ]
+    names_from_scratch = config["candidates"]
+    if names_from_scratch is None:
+        names_from_scratch = () if keys_with_weights else config["small_networks"]
+
+    return [
+        _network(jobs, FEATURES, {"model": "hog"}),
+        *[_network(jobs, WEIGHTS, keys) for keys in keys_with_weights],
+        *[_from_scratch(jobs, name) for name in names_from_scratch],
+    ]
 
 
 def _of_packages(jobs: Jobs, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Those whose package is installed as it should be; a line for each that is not."""
+    """Networks whose package of weights is installed with the right content; a line for each other."""
     missing: list[str] = []
     for name in names:
         try:
@@ -70,34 +76,42 @@ def _of_packages(jobs: Jobs, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         print(f"left out: {line}")
 
 
-def _of_files(given: Any, options: Sequence[str]) -> list[dict[str, Any]]:
+def _of_files(folder_or_files: Any, options: Sequence[str]) -> list[dict[str, Any]]:
     """Networks with weights in files, see `weight_files`."""
-    return [{"model": name, "model.weights": file} for name, file in weight_files(given, options).items()]
+    return [{"model": name, "model.weights": file} for name, file in weight_files(folder_or_files, options).items()]
 
 
-def weight_files(given: Any, options: Sequence[str]) -> dict[str, str]:
-    """Model -> file of its weights. given: such a mapping, or a folder of files that are named as models are.
+def weight_files(folder_or_files: Any, options: Sequence[str]) -> dict[str, str]:
+    """The file of weights of each model.
 
-    Files of another name are left out, with a line.    Raises FcaError for a folder or a model that there is not.
+    folder_or_files: such a mapping, or a folder whose files have the names of models; a line names files of other names.
+    options:         the names of models.
+    Raises FcaError for a missing folder and an unknown model.
     """
-    if given is None:
+    if folder_or_files is None:
         return {}
-    if isinstance(given, str):
-        folder = Path(given).expanduser()
-        if not folder.is_dir():
-            raise FcaError("weights", given, "a folder of weight files, or {MODEL: FILE}", "correct the path")
-        files = {path.stem: str(path) for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES}
-        if other := sorted(set(files) - set(options)):
-            print(f"left out, as no model of conf/model/ has that name: {', '.join(other)}")
-        return {name: file for name, file in files.items() if name in options}
-    for name in given:
+    if isinstance(folder_or_files, str):
+        return _weight_files_in(folder_or_files, options)
+    for name in folder_or_files:
         check_choice("weights", name, options, "name options of conf/model/")
-    return {str(name): str(file) for name, file in given.items()}
+    return {str(name): str(file) for name, file in folder_or_files.items()}
+
+
+def _weight_files_in(folder: str, options: Sequence[str]) -> dict[str, str]:
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        raise FcaError("weights", folder, "a folder of weight files, or {MODEL: FILE}", "correct the path")
+
+    files = {file.stem: str(file) for file in sorted(path.iterdir()) if file.suffix in SUFFIXES}
+    unknown = sorted(set(files) - set(options))
+    if unknown:
+        print(f"left out, as no model of conf/model/ has that name: {', '.join(unknown)}")
+    return {name: file for name, file in files.items() if name in options}
 
 
 def _network(jobs: Jobs, kind: str, keys: dict[str, Any]) -> Network:
     model = _model(jobs, keys)
-    model.identity()  # weights that are not there are refused before any work
+    model.identity()  # missing weights are refused before any work
     return Network(kind, keys, model)
 
 
@@ -115,11 +129,12 @@ def _from_scratch(jobs: Jobs, name: str) -> Network:
     return Network(SCRATCH, {"model": name}, model)
 
 
-def smaller_sizes(usual: int, number: int) -> tuple[int, ...]:
-    """So many input sizes below the usual one, multiples of 32 pixels, where there are so many.
+def smaller_sizes(default_size: int, number: int) -> tuple[int, ...]:
+    """At most `number` input sizes below the default, multiples of 32 pixels.
 
     >>> smaller_sizes(224, 3), smaller_sizes(260, 3), smaller_sizes(64, 3), smaller_sizes(32, 3)
     ((192, 160, 128), (192, 160, 128), (32,), ())
     """
-    below = [int(usual * share) // MULTIPLE * MULTIPLE for share in SHARES]
-    return tuple(dict.fromkeys(size for size in below if SMALLEST_SIZE <= size < usual))[:number]
+    rounded = [int(default_size * share) // MULTIPLE * MULTIPLE for share in SHARES]
+    distinct = dict.fromkeys(size for size in rounded if SMALLEST_SIZE <= size < default_size)
+    return tuple(distinct)[:number]

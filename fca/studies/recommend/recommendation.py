@@ -49,11 +49,11 @@ from fca.studies.recommend.choice import (
     VERDICT,
     WHY,
     WITHIN,
+    Comparison,
     Limits,
-    Weighed,
 )
-from fca.studies.recommend.evidence import ADAPTATION, COMMAND, Evidence, evidence, job_names
-from fca.studies.recommend.expected import KnownJobs, known_jobs
+from fca.studies.recommend.evidence import ADAPTATION, COMMAND, Evidence, evidence_of_jobs, job_names
+from fca.studies.recommend.expected import OtherJobs, gather_other_jobs
 from fca.studies.recommend.finetuning import FINETUNING, finetuning
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, RELABEL, classes, confusions, mislabelled
 from fca.studies.recommend.more_images import MORE_IMAGES, more_images
@@ -143,7 +143,7 @@ class Recommendation:
     ] = "latency_ms"
 
     def check(self) -> None:
-        """Raise FcaError for a metric beside costs, a margin above 100 points, and a file that is no table of costs."""
+        """Raise FcaError for a metric beside costs, a margin above 100 points, or a file without a table of costs."""
         if self.costs is not None and self.metric is not None:
             allowed = "left out beside costs=, which decide alone"
             raise FcaError("metric", self.metric, allowed, "give metric= or costs=; costs can weigh classes")
@@ -153,79 +153,93 @@ class Recommendation:
 
     @cached_property
     def cost_table(self) -> Costs | None:
-        """The costs as they were given."""
+        """The table of costs; None without costs."""
         if self.costs is None:
             return None
-        return costs_of(self.costs) if isinstance(self.costs, Mapping) else read_costs(str(self.costs))
+        if isinstance(self.costs, Mapping):
+            return costs_of(self.costs)
+        return read_costs(str(self.costs))
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line a candidate of every job; the answer, confusions, labels, classes, next steps and curve of each."""
-        jobs = evidence(store, self.query)
+        """The tables of every job, in the order of `tables`: candidates, answer, confusions, labels, classes, ..."""
+        jobs = evidence_of_jobs(store, self.query)
         require(jobs, "trainings", len(store.rows()), COMMAND)
-        every_job = jobs if self.query is None else evidence(store, None)  # what other jobs show, the query keeps out
+
+        # the query selects the jobs to answer, not the other jobs that inform the answer
+        all_jobs = jobs if self.query is None else evidence_of_jobs(store, None)
+
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         for job, name in zip(jobs, job_names(jobs), strict=True):
-            others = [other for other in every_job if other.job.fingerprint != job.job.fingerprint]
-            frames = self._frames(job, self.weighed(job, known_jobs(others, self.metric_of_others)))
+            jobs_of_other_data = [other for other in all_jobs if other.job.fingerprint != job.job.fingerprint]
+            comparison = self.compare(job, gather_other_jobs(jobs_of_other_data, self.metric_of_others))
+            frames = self._frames(job, comparison)
             for frames_of_table, frame in zip(frames_of_tables, frames, strict=True):
                 frames_of_table.append(frame.assign(dataset=name))
-        tables = [pd.concat(frames, ignore_index=True) for frames in frames_of_tables]
-        runs = (row["run_id"] for job in jobs for row in job.trained)
-        return filled(self.tables, tables, self._parameters(), runs)
 
-    def _frames(self, of: Evidence, weighed: Weighed) -> list[pd.DataFrame]:
-        """What each of `tables` says of one job."""
-        suspects = mislabelled(of)
-        is_at_chance = weighed.chosen_is_at_chance  # then nothing rests on what is recommended
-        answer = None if weighed.answer is None or is_at_chance else weighed.candidates[weighed.answer]
+        tables = [pd.concat(frames, ignore_index=True) for frames in frames_of_tables]
+        run_ids = (training["run_id"] for job in jobs for training in job.trainings)
+        return filled(self.tables, tables, self._parameters(), run_ids)
+
+    def _frames(self, evidence: Evidence, comparison: Comparison) -> list[pd.DataFrame]:
+        """The rows of each of `tables` for one job."""
+        suspects = mislabelled(evidence)
+
+        # a model at the level of chance has no confusions and no learning curve
+        answer = None
+        if comparison.answer is not None and not comparison.chosen_is_at_chance:
+            answer = comparison.candidates[comparison.answer]
         return [
-            weighed.frame,
-            weighed.answer_frame,
-            confusions(of, None if answer is None else answer.first, weighed.metric),
+            comparison.frame,
+            comparison.answer_frame,
+            confusions(evidence, None if answer is None else answer.first_training, comparison.metric),
             suspects,
-            classes(of, suspects),
-            pd.DataFrame(list(weighed.steps()), columns=[STEP, REASON]),
-            more_images(of, None if answer is None else answer.program, weighed.metric),
-            finetuning(of),
+            classes(evidence, suspects),
+            pd.DataFrame(list(comparison.steps()), columns=[STEP, REASON]),
+            more_images(evidence, None if answer is None else answer.program, comparison.metric),
+            finetuning(evidence),
         ]
 
     def _parameters(self) -> dict[str, Any]:
-        """The options, with what they mean where they were left out, and how the tables were made."""
-        parameters = asdict(self) | METHOD
-        parameters["metric"] = self.metric or ACCURACY
+        """The options with their defaults resolved, and how the tables were made."""
+        parameters = {**asdict(self), **METHOD, "metric": self.metric or ACCURACY}
         if self.within is None:
             parameters["within"] = 1.0 if self.cost_table is None else "one more mistake in a hundred images"
         if self.cost_table is not None:
-            parameters |= {"metric": BY_COST, "costs": self.cost_table.described} | BY_COSTS
+            parameters.update(BY_COSTS)
+            parameters["metric"] = BY_COST
+            parameters["costs"] = self.cost_table.described
         return parameters
 
-    def weighed(self, of: Evidence, known: KnownJobs) -> Weighed:
-        """The candidates of a job by this metric.    known: by `metric_of_others`."""
-        metric = self.metric_of(of)
-        return Weighed(of, known, self.limits(metric), metric)
+    def compare(self, evidence: Evidence, other_jobs: OtherJobs) -> Comparison:
+        """The candidates of a job by this metric.    other_jobs: by `metric_of_others`."""
+        metric = self.metric_of(evidence)
+        return Comparison(evidence, other_jobs, self.limits(metric), metric)
 
     def limits(self, metric: Metric) -> Limits:
-        """What is asked of a model."""
+        """The limits that a model must satisfy, with the margin in the score of this metric."""
         return Limits(
-            metric.margin(self.within),
-            self.confidence,
-            self.latency_ms,
-            self.memory_mb,
-            self.file_mb,
-            self.params_m,
-            self.smallest,
+            within=metric.margin(self.within),
+            confidence=self.confidence,
+            latency_ms=self.latency_ms,
+            memory_mb=self.memory_mb,
+            file_mb=self.file_mb,
+            params_m=self.params_m,
+            smallest=self.smallest,
         )
 
     @property
     def metric_of_others(self) -> Metric:
-        """By which other jobs are compared: they have other classes, so costs say nothing of them."""
+        """The metric of other jobs: they have other classes, so costs do not apply to them."""
         return Metric(self.metric or ACCURACY)
 
-    def metric_of(self, of: Evidence) -> Metric:
-        """What an answer is worth in a job. Raises FcaError for a table of costs that lacks some of its classes."""
+    def metric_of(self, evidence: Evidence) -> Metric:
+        """The metric of a job. Raises FcaError for a table of costs that lacks some of its classes."""
         if self.cost_table is None:
             return self.metric_of_others
-        costs = self.cost_table.of(of.classes, of.items["label"].cat.categories.astype(str))
-        images = of.images("train")
-        base = float(costs.matrix.min(axis=1) @ images / images.sum())
+        costs = self.cost_table.of(evidence.classes, evidence.items["label"].cat.categories.astype(str))
+
+        # the mean cost of an image if every answer were the cheapest for its class
+        n_images = evidence.images("train")
+        cheapest_answer = costs.matrix.min(axis=1)
+        base = float(cheapest_answer @ n_images / n_images.sum())
         return Metric(BY_COST, costs, base)

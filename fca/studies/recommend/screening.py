@@ -5,41 +5,44 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from fca.stats.decision import probability_chosen
-from fca.studies.recommend.choice import Weighed
+from fca.studies.recommend.choice import Comparison
 from fca.studies.recommend.evidence import Program
 
 FINALISTS = 5  # passes over all images, at most
 COVERED = 0.9  # probability that the answer is among them, from which on there are enough
 
 
-def finalists(screened: Weighed, pass_of: Mapping[Program, Hashable]) -> list[Hashable]:
-    """Passes over all images that may well decide the answer, the likeliest first: FINALISTS of them, at most.
+def finalists(screened: Comparison, pass_of: Mapping[Program, Hashable]) -> list[Hashable]:
+    """Passes over all images that may well decide the answer, the likeliest first: at most FINALISTS of them.
 
-    Those of the answer's lines by few images, then others by the probability that one of their programs is the answer,
-    until it is COVERED.
+    The passes of the answer's lines, as few images judge them, come first. Others follow by the probability that one of
+    their programs is the answer, until the total probability is COVERED.
 
     screened: the candidates as few images judge them.
-    pass_of:  of each program the pass that gives its features, which depths of a network share; others are left out.
+    pass_of:  for each program the pass that computes its features, which depths of a network share; programs without a
+              pass are left out.
     """
-    chance = _chance_of_passes(screened, pass_of)
-    likeliest = sorted(chance, key=lambda one: -chance[one])
-    programs = [screened.candidates[line.at].program for line in screened.lines]
-    chosen = list(dict.fromkeys(pass_of[program] for program in programs if program in pass_of))
-    for one in likeliest:
-        covered = sum(chance[other] for other in chosen)
-        if one not in chosen and covered < COVERED and len(chosen) < FINALISTS:
-            chosen.append(one)
+    probability_of_pass = _probability_of_passes(screened, pass_of)
+    likeliest_first = sorted(probability_of_pass, key=lambda features: -probability_of_pass[features])
+
+    answered_programs = [screened.candidates[line.candidate].program for line in screened.lines]
+    chosen = list(dict.fromkeys(pass_of[program] for program in answered_programs if program in pass_of))
+    for features in likeliest_first:
+        covered = sum(probability_of_pass[chosen_features] for chosen_features in chosen)
+        if features not in chosen and covered < COVERED and len(chosen) < FINALISTS:
+            chosen.append(features)
     return chosen
 
 
-def _chance_of_passes(screened: Weighed, pass_of: Mapping[Program, Hashable]) -> dict[Hashable, float]:
-    """The probability that a program of a pass is the answer, of each pass."""
-    known = [at for at in screened.compared if screened.candidates[at].program in pass_of]
-    if not known:
+def _probability_of_passes(screened: Comparison, pass_of: Mapping[Program, Hashable]) -> dict[Hashable, float]:
+    """For each pass, the probability that one of its programs is the answer."""
+    positions = [i for i in screened.compared if screened.candidates[i].program in pass_of]
+    if not positions:
         return {}
-    chance = probability_chosen(screened.draws[:, known], screened.cost[known], screened.limits.within)
-    of_passes: dict[Hashable, float] = {}
-    for at, of_program in zip(known, chance, strict=True):
-        one = pass_of[screened.candidates[at].program]
-        of_passes[one] = of_passes.get(one, 0.0) + float(of_program)
-    return of_passes
+
+    probabilities = probability_chosen(screened.draws[:, positions], screened.sizes[positions], screened.limits.within)
+    total: dict[Hashable, float] = {}
+    for i, probability in zip(positions, probabilities, strict=True):
+        features = pass_of[screened.candidates[i].program]
+        total[features] = total.get(features, 0.0) + float(probability)
+    return total

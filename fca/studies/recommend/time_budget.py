@@ -1,4 +1,4 @@
-"""How long the features of all programs will take, said before they are computed."""
+"""An estimate of how long the features of all programs will take, before they are computed."""
 
 from __future__ import annotations
 
@@ -11,39 +11,42 @@ from fca.models.compiled import Compiled
 from fca.models.programs import INT8, Session
 from fca.studies.recommend.screening import FINALISTS
 
-TRIED = 8  # images of the batch that is timed
+BATCH = 8  # images of the batch that is timed
 PASSES = 3  # of which the fastest counts; the first one prepares memory
-INT8_SHARE = 0.6  # of the time in fp32, where a processor has instructions for int8
+INT8_SHARE = 0.6  # time in int8 as a share of that in fp32, on processors with instructions for int8
 WORTH_A_LINE_S = 180.0
 
 
-def seconds_an_image(program: Compiled) -> float:
-    """Of a batch on all cores, every depth of the program in one pass."""
-    about = program.description
-    session, size = Session(program.program), about.geometry.size
-    images = np.zeros((TRIED, size, size, 3), np.uint8)
+def measured_seconds_per_image(program: Compiled) -> float:
+    """Time per image of a batch on all cores, for all depths of the program in one pass."""
+    description = program.description
+    session = Session(program.program)
+    size = description.geometry.size
+    images = np.zeros((BATCH, size, size, 3), np.uint8)
+
     seconds = []
     for _ in range(PASSES):
-        started = time.perf_counter()
-        session.run(images, list(about.widths))
-        seconds.append(time.perf_counter() - started)
-    return min(seconds) / TRIED
+        start = time.perf_counter()
+        session.run(images, list(description.widths))
+        seconds.append(time.perf_counter() - start)
+    return min(seconds) / BATCH
 
 
-def share_of_pass(size: int, usual: int, precision: str) -> float:
-    """Time of a pass at this input size and precision, as a share of that at the usual size in fp32.
+def share_of_pass(size: int, default_size: int, precision: str) -> float:
+    """Time of a pass at this input size and precision, as a share of that at the default size in fp32.
 
     >>> share_of_pass(112, 224, "fp32"), share_of_pass(224, 224, "int8")
     (0.25, 0.6)
     """
-    return (size / usual) ** 2 * (INT8_SHARE if precision == INT8 else 1.0)
+    share_of_size = (size / default_size) ** 2
+    return share_of_size * INT8_SHARE if precision == INT8 else share_of_size
 
 
-def announcement(seconds: float, programs: int, images: int, screened_by: int | None = None) -> str:
-    """The line, where it is worth one; else nothing.
+def announcement(seconds_per_image: float, programs: int, images: int, screened_by: int | None = None) -> str:
+    """A line with the expected time; empty below WORTH_A_LINE_S.
 
-    seconds:     of one image through all programs.
-    screened_by: images that all programs get, of which FINALISTS get the others as well; None: all get all images.
+    seconds_per_image: of all programs together.
+    screened_by:       images for all programs, of which FINALISTS then get all images; None: all get all images.
 
     >>> announcement(0.09, 24, 10_000)
     'features of 10,000 images by 24 programs will take about 15 minutes, or less: programs over a limit are left out'
@@ -53,30 +56,32 @@ def announcement(seconds: float, programs: int, images: int, screened_by: int | 
     ''
     """
     if screened_by is None or programs <= FINALISTS:
-        total = seconds * images
-        what = f"features of {images:,} images by {programs} programs"
-        rest = ", or less: programs over a limit are left out"
+        seconds = seconds_per_image * images
+        work = f"features of {images:,} images by {programs} programs"
+        remark = ", or less: programs over a limit are left out"
     else:
-        total = seconds * (screened_by + images * FINALISTS / programs)
-        what = f"features of {screened_by:,} images by {programs} programs, and of {images:,} by {FINALISTS} of them,"
-        rest = ""
-    if total < WORTH_A_LINE_S:
+        seconds = seconds_per_image * (screened_by + images * FINALISTS / programs)
+        work = f"features of {screened_by:,} images by {programs} programs, and of {images:,} by {FINALISTS} of them,"
+        remark = ""
+    if seconds < WORTH_A_LINE_S:
         return ""
-    minutes = max(1, round(total / 60))
-    return f"{what} will take about {'1 minute' if minutes == 1 else f'{minutes} minutes'}{rest}"
+
+    minutes = max(1, round(seconds / 60))
+    duration = "1 minute" if minutes == 1 else f"{minutes} minutes"
+    return f"{work} will take about {duration}{remark}"
 
 
 def work_of(milliseconds: Iterable[float], passes: Iterable[object]) -> list[float]:
-    """Of each candidate, for a bar: its time for one image, or 0 where an earlier one had the same pass.
+    """The work of each candidate for a progress bar: its time for one image, or 0 if an earlier one shares its pass.
 
-    passes: which pass gives its features.
+    passes: the pass that computes the features of each.
 
     >>> work_of([9.0, 8.0, 4.0], ["a", "a", "b"])
     [9.0, 0.0, 4.0]
     """
-    seen: set[object] = set()
+    counted_passes: set[object] = set()
     work = []
-    for milliseconds_of_one, of_pass in zip(milliseconds, passes, strict=True):
-        work.append(0.0 if of_pass in seen else milliseconds_of_one)
-        seen.add(of_pass)
+    for candidate_milliseconds, features in zip(milliseconds, passes, strict=True):
+        work.append(0.0 if features in counted_passes else candidate_milliseconds)
+        counted_passes.add(features)
     return work

@@ -5,7 +5,7 @@ import pytest
 
 from fca.metric import Metric
 from fca.store import Store
-from fca.studies.recommend.evidence import Program, evidence
+from fca.studies.recommend.evidence import Program, evidence_of_jobs
 from fca.studies.recommend.figures.more_images import more_images_statements
 from fca.studies.recommend.more_images import MORE_IMAGES, curve_row, measured_curve, more_images
 from fca.studies.recommend.recommendation import Recommendation
@@ -52,7 +52,7 @@ def test_without_a_curve_of_that_very_program_nothing_is_said(lab):
     curve(lab, "slow")
     curve(lab, "fast", input_size=2 * SIZE)
     curve(lab, "fast", classes=range(2), ncl=2)
-    [of] = [one for one in evidence(lab.store, None) if one.job.classes == (0, 1, 2)]
+    [of] = [one for one in evidence_of_jobs(lab.store, None) if one.job.classes == (0, 1, 2)]
     assert more_images(of, FAST, Metric()).empty
     assert more_images(of, None, Metric()).empty
     assert list(more_images(of, FAST._replace(adaptation="finetune"), Metric())) == [
@@ -65,7 +65,7 @@ def test_balanced_accuracy_counts_every_class_alike(lab):
     is_first = lab.data.labels[judged] == 0
     few_of_first = np.concatenate([judged[is_first][:8], judged[~is_first]])
     curve(lab, "fast", first_class=0.5, judged=few_of_first)
-    [of] = evidence(lab.store, None)
+    [of] = evidence_of_jobs(lab.store, None)
     row = curve_row(of, FAST)
 
     n_others = (~is_first).sum()
@@ -83,7 +83,7 @@ def test_balanced_accuracy_counts_every_class_alike(lab):
 def test_many_images_have_no_prediction(lab, monkeypatch):
     monkeypatch.setattr("fca.studies.recommend.stats.learning_curve.MOST_A_CLASS", 10.0)
     curve(lab, "fast")
-    [of] = evidence(lab.store, None)
+    [of] = evidence_of_jobs(lab.store, None)
     frame = more_images(of, FAST, Metric())
     assert frame.loc[frame["point"] == "predicted", "times"].tolist() == [1.0]
     assert more_images_statements(frame) == []

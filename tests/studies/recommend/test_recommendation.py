@@ -11,8 +11,8 @@ from fca.stats.comparison import paired_interval
 from fca.store import Store
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS
 from fca.studies.recommend.choice import BEST, CHOSEN, FASTER, GUESS, OPEN, REFUSED, SMALLEST, UNTRAINED, WORSE
-from fca.studies.recommend.evidence import Program, evidence
-from fca.studies.recommend.expected import known_jobs
+from fca.studies.recommend.evidence import Program, evidence_of_jobs
+from fca.studies.recommend.expected import gather_other_jobs
 from fca.studies.recommend.figures import front_figure
 from fca.studies.recommend.recommendation import Recommendation
 from fca.types import FcaError
@@ -122,11 +122,11 @@ def test_what_no_image_separates_is_decided_by_how_such_programs_compared_elsewh
         about = {"weights": f"{compiled}/cut"}
         network(lab, f"lite {size}", size / 100, **about)
         trained(lab, f"lite {size}", 0.9, "probe", **about)
-    job = evidence(lab.store, None)[0]
+    job = evidence_of_jobs(lab.store, None)[0]
     programs = [candidate.program for candidate in job.candidates]
     assert programs[0] == Program("tf_efficientnet_lite0", "w", 128, "cut", "int8", "probe")
-    expectation = known_jobs([], Metric()).expectation(job, Metric())
-    before, after = expectation.before.mean(axis=0), expectation.draws.mean(axis=0)
+    expectation = gather_other_jobs([], Metric()).expectation(job, Metric())
+    before, after = expectation.prior_draws.mean(axis=0), expectation.draws.mean(axis=0)
     assert before[1] > before[0]
     assert 0 < after[1] - after[0] < 0.03
     assert abs(after.mean() - 0.9) < 0.05
@@ -286,9 +286,9 @@ def test_costs_choose_the_model_whose_mistakes_are_cheap(tmp_path):
 def test_with_one_cost_for_every_mistake_the_choice_is_that_of_accuracy(recommended_study, tables, tmp_path):
     by_cost = Recommendation(costs=costs_file(tmp_path, EVEN.replace("1", "7")))
     by_accuracy = tables["recommendation"]
-    job = evidence(recommended_study.store, None)[0]
-    known = known_jobs([], by_cost.metric_of_others)
-    weighed = [asked.weighed(job, known) for asked in (by_cost, Recommendation())]
+    job = evidence_of_jobs(recommended_study.store, None)[0]
+    known = gather_other_jobs([], by_cost.metric_of_others)
+    weighed = [asked.compare(job, known) for asked in (by_cost, Recommendation())]
     np.testing.assert_allclose(weighed[0].draws, weighed[1].draws, atol=1e-9)  # float64, through a logit and back
     assert weighed[0].limits.within == pytest.approx(0.01)
     assert weighed[0].candidates[weighed[0].answer].program.network == by_accuracy.iloc[0]["model"]
@@ -296,7 +296,7 @@ def test_with_one_cost_for_every_mistake_the_choice_is_that_of_accuracy(recommen
 
 def test_a_margin_is_in_the_unit_of_the_table_or_one_mistake_in_a_hundred_images(recommended_study, tmp_path):
     file = costs_file(tmp_path, "true,wolf,cat,yak\nwolf,0,1,1\ncat,1,0,1\nyak,8,8,0\n")
-    job = evidence(recommended_study.store, None)[0]
+    job = evidence_of_jobs(recommended_study.store, None)[0]
     usual = Recommendation(costs=file)
     metric = usual.metric_of(job)
     mean_of_a_mistake = (4 * 1 + 2 * 8) / 6

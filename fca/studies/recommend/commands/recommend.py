@@ -31,7 +31,7 @@ from fca.report.finding import answers, study_findings
 from fca.store import State, Store
 from fca.store.columns import INPUT_SIZE, LATENCY, OTHERS_CPU
 from fca.studies.recommend.ahead import do_ahead
-from fca.studies.recommend.choice import Weighed
+from fca.studies.recommend.choice import Comparison
 from fca.studies.recommend.evidence import (
     ADAPTATION,
     CUT,
@@ -40,16 +40,16 @@ from fca.studies.recommend.evidence import (
     PROBE,
     WHOLE,
     Program,
-    evidence,
     evidence_of,
+    evidence_of_jobs,
     screened_evidence,
 )
 from fca.studies.recommend.evidence import SCRATCH as FROM_SCRATCH
-from fca.studies.recommend.expected import KnownJobs, known_jobs
+from fca.studies.recommend.expected import OtherJobs, gather_other_jobs
 from fca.studies.recommend.networks import FEATURES, SCRATCH, WEIGHTS, Network, networks, smaller_sizes
 from fca.studies.recommend.recommendation import Recommendation
 from fca.studies.recommend.screening import FINALISTS, finalists
-from fca.studies.recommend.time_budget import announcement, seconds_an_image, share_of_pass, work_of
+from fca.studies.recommend.time_budget import announcement, measured_seconds_per_image, share_of_pass, work_of
 from fca.tasks.latency import check_threads
 from fca.training.devices import ACCELERATORS, device_of
 from fca.types import FcaError, OfAnySize, OfSeveralDepths, Run, check_choice
@@ -59,23 +59,24 @@ OF_ANALYSIS = ("within", "confidence", "metric", "costs", "latency_ms", "memory_
 USES = {"train": "to train on", "val": "to validate", "test": "to test"}
 MINUTES_FROM_SCRATCH = 10.0
 PATIENCE_S = 120.0  # of probes that are all tried, whatever is expected of them
-WORTH = 0.1  # probability of changing the answer from which on a probe is tried after that
-TIMES_SCREENED = 5  # as many images as those that programs are first compared by, or more
-BUSY = 0.25  # share of the processor time used by other processes, from which on a line warns
+WORTH = 0.1  # smallest probability of changing the answer with which a probe is tried after that
+TIMES_SCREENED = 5  # smallest ratio of all images to `screen`, with which programs are screened first
+BUSY = 0.25  # share of the processor time used by other processes, above which a line warns
 ROUNDS = 9  # of measuring, of which the median is taken
 
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code 0, or 2 for what cannot be understood. The first word may be the folder (or zip) of images."""
     words = list(arguments)
-    if words and "=" not in words[0] and not words[0].startswith("-"):
+    is_folder_first = words and "=" not in words[0] and not words[0].startswith("-")
+    if is_folder_first:
         words[0] = word("dataset.root", words[0])
     return application("recommend", recommend, words)
 
 
 @shared()
 def recommend(config: DictConfig) -> None:
-    """Spend the minutes, then print the answer and where its page is."""
+    """Describe, measure, probe and train; then print the answer and the path of its page."""
     check_root("recommend", config)
     check_threads("threads", config.threads)
     check_device(config.device)
@@ -88,9 +89,9 @@ def recommend(config: DictConfig) -> None:
     search.measure()
     search.probe()
     search.train()
-    now = search.weigh()
-    search.measure_curve(now)
-    search.answer(now)
+    comparison = search.compare()
+    search.measure_curve(comparison)
+    search.answer(comparison)
 
 
 def check_device(device: str) -> None:
@@ -101,22 +102,32 @@ def check_device(device: str) -> None:
 
 
 def shared_words(config: DictConfig) -> list[str]:
-    """What was typed of the data, the machine and the recipe, for `fca run`."""
-    typed = typed_words(HydraConfig.get())
-    words = [one for one in typed if one.lstrip("+~").partition("=")[0].partition(".")[0] in SHARED]
-    named = any(one.startswith("dataset=") for one in words)
-    return [*([] if named else ["dataset=folder"]), *words, f"machine.accelerator={config.device}"]
+    """The typed words that concern the data, the machine and the recipe, for `fca run`."""
+    words = [word for word in typed_words(HydraConfig.get()) if _group_of(word) in SHARED]
+    if not any(word.startswith("dataset=") for word in words):
+        words.insert(0, "dataset=folder")
+    return [*words, f"machine.accelerator={config.device}"]
+
+
+def _group_of(word: str) -> str:
+    """The first part of the key of a word.
+
+    >>> _group_of("+dataset.root=photos"), _group_of("limit=3")
+    ('dataset', 'limit')
+    """
+    key = word.lstrip("+~").partition("=")[0]
+    return key.partition(".")[0]
 
 
 class Subject(NamedTuple):
-    """What is measured and probed: a network, and the keys of one program of it."""
+    """A program to measure and probe: its network, and the keys of its configuration."""
 
     network: Network
     keys: Mapping[str, Any]
 
 
 def pass_of_features(subject: Subject) -> Hashable:
-    """What subjects have in common whose features come from one pass: depths of a compiled program."""
+    """The pass that computes a subject's features; all depths of a compiled program share one."""
     return subject.keys.get("model.run_id") or tuple(subject.keys.items())
 
 
@@ -124,13 +135,13 @@ def pass_of_features(subject: Subject) -> Hashable:
 class Search:
     """The runs of one recommendation.
 
-    words: of all of them.
+    words: of all its jobs.    analysis: compares the candidates by the user's metric and limits.
     """
 
     config: DictConfig
     words: list[str]
-    asked: Recommendation
-    _weighed: Weighed | None = None  # until another training is done
+    analysis: Recommendation
+    _comparison: Comparison | None = None  # None if a training was done since
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -144,12 +155,12 @@ class Search:
 
     @cached_property
     def networks(self) -> list[Network]:
-        """What to choose among."""
+        """The networks to choose among."""
         return networks(self.config)
 
     @cached_property
-    def of(self) -> tuple[str, tuple[int, ...]]:
-        """Fingerprint and classes of what is trained on."""
+    def fingerprint_and_classes(self) -> tuple[str, tuple[int, ...]]:
+        """Of the images that trainings of this job see."""
         about = self._training({"model": "hog", "adaptation": PROBE}).about
         return str(about["fingerprint"]), tuple(about["classes"])
 
@@ -159,7 +170,7 @@ class Search:
         return self.config.device != "gpu" and not missing_packages()
 
     def check_file_limit(self) -> None:
-        """Raise FcaError for a limit of the file where networks run in PyTorch and have none, so nothing meets it."""
+        """Raise FcaError for a limit of the file size if networks run in PyTorch, which writes no file."""
         if self.config.file_mb is None or self.is_compiled:
             return
         if self.config.device == "gpu":
@@ -171,38 +182,43 @@ class Search:
 
     @property
     def minutes(self) -> float:
-        """Of training. Without weights nothing but a training gives an answer."""
+        """Time for training. Without pretrained weights only trainings give an answer, so there is a default."""
         if self.config.minutes is not None:
             return float(self.config.minutes)
-        return 0.0 if any(network.kind == WEIGHTS for network in self.networks) else MINUTES_FROM_SCRATCH
+        return 0.0 if self._has_weights else MINUTES_FROM_SCRATCH
+
+    @property
+    def _has_weights(self) -> bool:
+        return any(network.kind == WEIGHTS for network in self.networks)
 
     @property
     def opening(self) -> str:
-        """What is chosen among, in words."""
-        named = [network.label for network in self.networks if network.kind != FEATURES]
-        kind = "pretrained weights" if any(network.kind == WEIGHTS for network in self.networks) else "no weights"
-        line = f"networks to choose among, with {kind}: {', '.join(named)}"
+        """The networks to choose among, in words, and whether they run in PyTorch."""
+        labels = [network.label for network in self.networks if network.kind != FEATURES]
+        weights = "pretrained weights" if self._has_weights else "no weights"
+        line = f"networks to choose among, with {weights}: {', '.join(labels)}"
+
         if self.config.device == "gpu":
-            line += "\non a GPU networks run in PyTorch, in fp32"
-        elif missing := missing_packages():
-            absent = f"{', '.join(missing)} not installed"
-            line += f"\n{absent}: networks run in PyTorch, in fp32; pip install 'fca[export]'"
+            return f"{line}\non a GPU networks run in PyTorch, in fp32"
+        missing = ", ".join(missing_packages())
+        if missing:
+            return f"{line}\n{missing} not installed: networks run in PyTorch, in fp32; pip install 'fca[export]'"
         return line
 
     def check_costs(self) -> None:
         """Raise FcaError for a table of costs that lacks one of the classes, or has another."""
-        if self.asked.cost_table is not None:
+        if self.analysis.cost_table is not None:
             setup = self.description.setup
             classes = [setup.data.classes[index] for index in setup.subset.classes]
-            self.asked.cost_table.of(classes, setup.data.classes)
+            self.analysis.cost_table.of(classes, setup.data.classes)
 
     # Programs
 
     def describe(self) -> None:
-        """What the images are, and which of them a person should look at."""
+        """Print a line about the images, and findings that a person should look at."""
         execute(self.description, alone=True)
-        print(described(self.store.row(self._described)), flush=True)
-        show_findings(self.store, self._described)
+        print(described(self.store.row(self._description_id)), flush=True)
+        show_findings(self.store, self._description_id)
 
     @cached_property
     def description(self) -> Job:
@@ -211,17 +227,17 @@ class Search:
             return self.jobs.job({"task": "describe"})
 
     @property
-    def _described(self) -> str:
-        """The run that describes the images."""
+    def _description_id(self) -> str:
+        """Id of the run that describes the images."""
         return self.description.plan[0].run_id
 
     def check_classes(self) -> None:
-        """Raise FcaError, before programs take minutes, where a class has too few images to train and test on."""
-        self.of  # noqa: B018
+        """Raise FcaError for a class with too few images to train and test on, before programs take minutes."""
+        self.fingerprint_and_classes  # noqa: B018
 
     @cached_property
     def subjects(self) -> list[Subject]:
-        """Every program of every network, written where that was not done; a line for each that cannot be."""
+        """Every program of every network; missing ones are compiled, and a line names each that cannot be."""
         if self.is_compiled:
             self._compile_ahead()
         subjects: list[Subject] = []
@@ -235,57 +251,68 @@ class Search:
         return subjects
 
     def _compile_ahead(self) -> None:
-        """Write the programs on all cores: first the usual size of every network in fp32, which tells the others."""
+        """Compile the programs on all cores: first every network at its default size in fp32, then the variants.
+
+        The default size is known only from the first program, and decides which smaller ones there are.
+        """
         networks = [network for network in self.networks if network.kind == WEIGHTS]
-        first = [self._compile_keys(network, {}, FP32) for network in networks]
-        do_ahead(self.jobs, first, "compiling networks")
-        others = []
-        for network, keys in zip(networks, first, strict=True):
-            run = self.jobs.job(keys).plan[-1]
-            if self.store.state(run.run_id) is State.DONE:
-                others += [self._compile_keys(network, *kind) for kind in self._kinds(run.run_id)]
-        if any(unfinished(self.store, self.jobs.job(keys).plan) for keys in others):
-            self._announce_features([self.jobs.job(keys).plan[-1].run_id for keys in first])
-        do_ahead(self.jobs, others, "compiling smaller sizes")
+        keys_of_defaults = [self._compile_keys(network, {}, FP32) for network in networks]
+        do_ahead(self.jobs, keys_of_defaults, "compiling networks")
+        default_ids = [self.jobs.job(keys).plan[-1].run_id for keys in keys_of_defaults]
+
+        keys_of_variants = []
+        for network, default_id in zip(networks, default_ids, strict=True):
+            if self.store.state(default_id) is State.DONE:
+                for size, precision in self._variants(default_id):
+                    keys_of_variants.append(self._compile_keys(network, size, precision))
+
+        if any(unfinished(self.store, self.jobs.job(keys).plan) for keys in keys_of_variants):
+            self._announce_features(default_ids)
+        do_ahead(self.jobs, keys_of_variants, "compiling smaller sizes")
 
     def _announce_features(self, run_ids: Sequence[str]) -> None:
-        """How long the features of all programs will take, judged by the usual size of each network in fp32.
+        """Print how long the features of all programs will take, if that is minutes.
 
-        run_ids: of these programs; one that could not be compiled is left out.
+        run_ids: compilations of each network at its default size in fp32; one that failed is left out.
         """
-        seconds, programs = 0.0, 0
+        seconds_per_image = 0.0
+        n_programs = 0
         for run_id in run_ids:
             if self.store.state(run_id) is not State.DONE:
                 continue
             program = Compiled(str(self.config.outputs), run_id, ALL)
-            usual = program.description.geometry.size
+            default_size = program.description.geometry.size
             shares = [
-                share_of_pass(size.get("model.input_size", usual), usual, precision)
-                for size, precision in self._kinds(run_id)
+                share_of_pass(size.get("model.input_size", default_size), default_size, precision)
+                for size, precision in self._variants(run_id)
             ]
-            seconds += seconds_an_image(program) * sum(shares)
-            programs += len(shares)
+            seconds_per_image += measured_seconds_per_image(program) * sum(shares)
+            n_programs += len(shares)
 
-        images, screened_by = self._number_of_images, self.config.screen if self.is_screened else None
-        if line := announcement(seconds, programs, images, screened_by):
+        screened_by = self.config.screen if self.is_screened else None
+        line = announcement(seconds_per_image, n_programs, self._number_of_images, screened_by)
+        if line:
             print(line, flush=True)
 
-    def _kinds(self, first: str) -> Iterator[tuple[dict[str, Any], str]]:
-        """Keys of input sizes, the usual one first, with every precision.    first: run of the usual one."""
-        usual = int(self.store.row(first)[INPUT_SIZE])
+    def _variants(self, default_id: str) -> Iterator[tuple[dict[str, Any], str]]:
+        """Keys of the input sizes of a network, its default first, each with every precision.
+
+        default_id: run that compiled the network at its default size.
+        """
+        default_size = int(self.store.row(default_id)[INPUT_SIZE])
         sizes: list[dict[str, Any]] = [{}]
-        sizes += [{"model.input_size": size} for size in smaller_sizes(usual, self.config.sizes)]
+        sizes += [{"model.input_size": size} for size in smaller_sizes(default_size, self.config.sizes)]
         for size in sizes:
             for precision in self.config.precisions:
                 yield size, precision
 
     def _programs(self, network: Network) -> Iterator[Subject]:
-        """A network at its usual size and smaller ones, in every precision and depth."""
-        first = self._compiled(network, {}, FP32)
-        if first is None:
+        """A network at its default size and smaller ones, in every precision and depth."""
+        default_id = self._compiled(network, {}, FP32)
+        if default_id is None:
             return
-        kinds = list(self._kinds(first))
-        for size, precision in track(kinds, f"compiling {network.label}", len(kinds)):
+        variants = list(self._variants(default_id))
+        for size, precision in track(variants, f"compiling {network.label}", len(variants)):
             run_id = self._compiled(network, size, precision)
             if run_id is None:
                 continue
@@ -300,7 +327,7 @@ class Search:
         return {"task": "compile", **network.keys, **size, "task.precision": precision}
 
     def _compiled(self, network: Network, size: Mapping[str, Any], precision: str) -> str | None:
-        """The run of task=compile; None, with a line, where it fails."""
+        """Run id of task=compile, which is done here if it was not; None, with a line, if it fails."""
         name = f"{network.label} {size.get('model.input_size', '')} {precision}"
         try:
             job = self.jobs.job(self._compile_keys(network, size, precision))
@@ -315,20 +342,21 @@ class Search:
         return run_id
 
     def _eager(self, network: Network) -> Iterator[Subject]:
-        """A network in PyTorch, at its usual size and smaller ones, in every depth."""
+        """A network in PyTorch, at its default size and smaller ones, in every depth."""
         model = network.model
-        usual = model.input_size if isinstance(model, OfAnySize) else None
+        default_size = (model.input_size or 0) if isinstance(model, OfAnySize) else 0
         sizes: list[dict[str, Any]] = [{}]
-        sizes += [{"model.input_size": size} for size in smaller_sizes(usual or 0, self.config.sizes)]
+        sizes += [{"model.input_size": size} for size in smaller_sizes(default_size, self.config.sizes)]
+
         depths = model.depths() if isinstance(model, OfSeveralDepths) else (WHOLE,)
         for size in sizes:
             for depth in depths:
                 if depth in self.config.depths:
-                    cut = {"model.depth": depth} if depth != WHOLE else {}
-                    yield Subject(network, {**network.keys, **size, **cut})
+                    keys_of_depth = {"model.depth": depth} if depth != WHOLE else {}
+                    yield Subject(network, {**network.keys, **size, **keys_of_depth})
 
     def measure(self) -> None:
-        """How fast the programs are, all in turn, as one task."""
+        """Measure the speed of all programs, in turns, as one task."""
         if not self.subjects:
             return
         jobs = [self._speed_job(subject.keys) for subject in self.subjects]
@@ -338,89 +366,97 @@ class Search:
             self._warn_of_other_processes()
 
     def _warn_of_other_processes(self) -> None:
-        """Print a line where other processes used so much of the processor that measured times may be too long."""
-        others = max(float(self._speed_of(subject).get(OTHERS_CPU) or 0) for subject in self.subjects)
-        if others >= BUSY:
-            line = f"other processes used {100 * others:.0f} % of the processor meanwhile, so times may be too long"
-            print(f"{line}; to measure again, repeat the command with another outputs=FOLDER", flush=True)
+        """Print a line if other processes used so much of the processor that measured times may be too long."""
+        share_of_others = max(float(self._latency_row(subject).get(OTHERS_CPU) or 0) for subject in self.subjects)
+        if share_of_others >= BUSY:
+            used = f"other processes used {100 * share_of_others:.0f} % of the processor meanwhile"
+            step = "to measure again, repeat the command with another outputs=FOLDER"
+            print(f"{used}, so times may be too long; {step}", flush=True)
 
     def _speed_job(self, keys: Mapping[str, Any]) -> Job:
-        about = {"task.threads": self.config.threads, "task.batch": None, "task.rounds": ROUNDS}
-        return self.jobs.job({"task": "latency", **about, **keys})
+        measuring = {"task.threads": self.config.threads, "task.batch": None, "task.rounds": ROUNDS}
+        return self.jobs.job({"task": "latency", **measuring, **keys})
 
     # Training
 
     def probe(self) -> None:
-        """A linear probe on each program within the limits, and on HOG: what an answer can begin with.
+        """Fit a linear probe to each program within the limits, and to HOG.
 
-        Of many images, on the programs that few of them leave in the running.
-
-        What other jobs expect of a program leaves it out only once the probes have taken PATIENCE_S: a wrong
-        expectation would otherwise keep the best one from being tried. Probes that are done count as well, so that the
+        With many images, only the programs that a screen on few images leaves are probed. Once the probes have taken
+        PATIENCE_S, programs that are unlikely to change the answer are left out as well; not before, since a wrong
+        expectation could otherwise exclude the best one. The time of probes of earlier commands counts, so that the
         same command again tries no others.
         """
-        left = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
-        if self.is_screened and len({pass_of_features(subject) for subject in left}) > FINALISTS:
-            left = self._screened(left)
+        subjects = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
+        n_passes = len({pass_of_features(subject) for subject in subjects})
+        if self.is_screened and n_passes > FINALISTS:
+            subjects = self._screened(subjects)
+
         seconds_by_run: dict[str, float] = {}  # depths of a program share the run of their features
-        left_out = 0
-        with Meter("probing programs", len(left), work=self._work_of(left)) as meter:
-            for subject in left:
+        n_left_out = 0
+        with Meter("probing programs", len(subjects), work=self._work_of(subjects)) as meter:
+            for subject in subjects:
                 if self._is_to_be_probed(subject, sum(seconds_by_run.values())):
                     keys = {**subject.keys, "adaptation": PROBE}
                     self._train(keys)
-                    seconds_by_run |= self._seconds_by_run(keys)
+                    seconds_by_run.update(self._seconds_by_run(keys))
                 else:
-                    left_out += 1
+                    n_left_out += 1
                 meter.add(1)
-        if left_out:
-            print(f"not probed: {left_out} programs over a limit, or unlikely to change the answer", flush=True)
+        if n_left_out:
+            print(f"not probed: {n_left_out} programs over a limit, or unlikely to change the answer", flush=True)
 
     @cached_property
     def is_screened(self) -> bool:
-        """Whether there are so many images that programs are first compared by few of them."""
-        few = self.config.screen
-        return few is not None and self._number_of_images >= TIMES_SCREENED * few
+        """Whether there are so many images that programs are first compared on a few of them."""
+        n_screening_images = self.config.screen
+        if n_screening_images is None:
+            return False
+        return self._number_of_images >= TIMES_SCREENED * n_screening_images
 
     @property
     def _number_of_images(self) -> int:
-        """Of those that a pass computes the features of."""
-        row = self.store.row(self._described)
+        """Number of images of which a pass computes the features."""
+        row = self.store.row(self._description_id)
         return sum(int(row[f"n_{split}"]) for split in USES)
 
     def _screened(self, subjects: Sequence[Subject]) -> list[Subject]:
-        """Those of these programs that may well be the answer, as few training images judge all of them."""
-        few = self.config.screen
+        """Those of these programs that may well be the answer, judged on few training images."""
+        n_images = self.config.screen
         allowed = [subject for subject in subjects if self._is_allowed(subject)]
-        with Meter(f"probing programs on {few} images", len(allowed), work=self._work_of(allowed)) as meter:
+        with Meter(f"probing programs on {n_images} images", len(allowed), work=self._work_of(allowed)) as meter:
             for subject in allowed:
-                job = self.jobs.job({"task": "screen", "task.images": few, **subject.keys})
+                job = self.jobs.job({"task": "screen", "task.images": n_images, **subject.keys})
                 execute(job, alone=False)
                 show_failures(self.store, [run.run_id for run in job.plan])
                 meter.add(1)
 
-        now = self.asked.weighed(screened_evidence(self.store, *self.of), self.known)
-        pass_of = {self._program_of(subject, now): pass_of_features(subject) for subject in allowed}
-        chosen = finalists(now, pass_of)
-        if not chosen:  # nothing is within the limits, or all failed, and was shown
+        evidence = screened_evidence(self.store, *self.fingerprint_and_classes)
+        comparison = self.analysis.compare(evidence, self.other_jobs)
+        pass_of = {self._program_of(subject, comparison): pass_of_features(subject) for subject in allowed}
+        chosen_passes = finalists(comparison, pass_of)
+        if not chosen_passes:  # no program is within the limits, or all failed, which was shown
             return list(subjects)
-        left = [subject for one in chosen for subject in allowed if pass_of_features(subject) == one]
-        likeliest = f"{len(left)} of {len(subjects)} programs, the likeliest answers by {few} training images"
-        print(f"probed on all images: {likeliest}", flush=True)
-        return left
 
-    def _program_of(self, subject: Subject, now: Weighed) -> Program:
-        return now.of.program_of({"weights": None, **self._speed_of(subject), "adaptation": PROBE})  # HOG has none
+        chosen = [subject for features in chosen_passes for subject in allowed if pass_of_features(subject) == features]
+        likeliest = f"{len(chosen)} of {len(subjects)} programs, the likeliest answers by {n_images} training images"
+        print(f"probed on all images: {likeliest}", flush=True)
+        return chosen
+
+    def _program_of(self, subject: Subject, comparison: Comparison) -> Program:
+        without_weights = {"weights": None}  # HOG's row has none
+        row = {**without_weights, **self._latency_row(subject), "adaptation": PROBE}
+        return comparison.evidence.program_of(row)
 
     def _work_of(self, subjects: Sequence[Subject]) -> list[float]:
-        """What a probe on each takes, for a bar: most of it are features, which depths of a program share."""
+        """Work of a probe on each, for the progress bar: mostly features, which depths of a program share."""
         milliseconds = [
-            float(self._speed_of(subject).get(LATENCY) or 0) if self._is_within_limits(subject) else 0.0
+            float(self._latency_row(subject).get(LATENCY) or 0) if self._is_within_limits(subject) else 0.0
             for subject in subjects
         ]
         return work_of(milliseconds, [pass_of_features(subject) for subject in subjects])
 
-    def _speed_of(self, subject: Subject) -> Mapping[str, Any]:
+    def _latency_row(self, subject: Subject) -> Mapping[str, Any]:
         return self.store.row(self._speed_job(subject.keys).plan[0].run_id)
 
     def _is_allowed(self, subject: Subject) -> bool:
@@ -428,10 +464,11 @@ class Search:
         return subject.network.kind == FEATURES or self._is_within_limits(subject)
 
     def _is_within_limits(self, subject: Subject) -> bool:
-        return self.asked.limits(self.asked.metric_of_others).over(self._speed_of(subject)) is None
+        limits = self.analysis.limits(self.analysis.metric_of_others)
+        return limits.exceeded(self._latency_row(subject)) is None
 
     def _is_to_be_probed(self, subject: Subject, seconds: float) -> bool:
-        """Whether it is within the limits, and probed already or worth it.    seconds: that probes have taken."""
+        """Whether it is within the limits, and already probed or worth it.    seconds: taken by probes so far."""
         if not self._is_allowed(subject):
             return False
         probe = self._training({**subject.keys, "adaptation": PROBE})
@@ -439,52 +476,62 @@ class Search:
         return is_probed or seconds < PATIENCE_S or self._is_worth_a_probe(subject)
 
     def _seconds_by_run(self, keys: Mapping[str, Any]) -> dict[str, float]:
-        """What the finished runs of a training took, whenever that was."""
-        runs = [run.run_id for run in self.jobs.job({"task": "train", **keys}).plan]
-        return {run_id: seconds_of(self.store.row(run_id)) for run_id in runs if self.store.state(run_id) is State.DONE}
+        """Seconds that each finished run of a training took, in this command or an earlier one."""
+        run_ids = [run.run_id for run in self.jobs.job({"task": "train", **keys}).plan]
+        finished = [run_id for run_id in run_ids if self.store.state(run_id) is State.DONE]
+        return {run_id: seconds_of(self.store.row(run_id)) for run_id in finished}
 
     def _is_worth_a_probe(self, subject: Subject) -> bool:
         """Whether it may well be smaller than the answer and as good, or better than all."""
-        now = self.weigh()
-        if now.answer is None or now.best is None:
+        comparison = self.compare()
+        if comparison.answer is None or comparison.best is None:
             return True
-        at = now.position(self._program_of(subject, now))
-        difference = now.draws[:, at] - now.draws[:, now.best]
-        within = now.limits.within
-        is_smaller = now.cost[at] < now.cost[now.answer] and (difference >= -within).mean() >= WORTH
-        return bool(is_smaller or (difference > within).mean() >= WORTH)
+
+        i = comparison.position(self._program_of(subject, comparison))
+        margin = comparison.limits.within
+        difference = comparison.draws[:, i] - comparison.draws[:, comparison.best]
+        may_be_as_good = (difference >= -margin).mean() >= WORTH
+        may_be_better = (difference > margin).mean() >= WORTH
+        is_smaller = comparison.sizes[i] < comparison.sizes[comparison.answer]
+        return bool(may_be_better or (is_smaller and may_be_as_good))
 
     def train(self) -> None:
-        """Fine-tune the networks of the answer, or train small ones from scratch, while minutes are left."""
-        ends = time.monotonic() + 60 * self.minutes
+        """Fine-tune the networks of the answer, or train small ones from scratch, until the minutes are over."""
         if not self.minutes:
             return
+        deadline = time.monotonic() + 60 * self.minutes
         for keys in [*self._to_finetune(), *self._to_train_from_scratch()]:
-            if time.monotonic() >= ends:
+            if time.monotonic() >= deadline:
                 print(f"no time left for {keys['model']}: give more minutes", flush=True)
                 return
             self._train(keys)
 
     def _to_finetune(self) -> Iterator[dict[str, Any]]:
         """Keys of the networks of the answer's lines, the smallest first."""
-        if FINETUNE not in self.config.adaptations or not any(one.kind == WEIGHTS for one in self.networks):
+        if FINETUNE not in self.config.adaptations or not self._has_weights:
             return
-        now = self.weigh()
-        of_label = {network.label: network for network in self.networks}
-        programs = [now.candidates[line.at].program for line in now.lines]
-        programs = [program for program in programs if program.weights is not None and program.adaptation == PROBE]
-        for program in dict.fromkeys(program._replace(precision=FP32) for program in programs):
-            if program.network in of_label:
-                cut = {"model.depth": CUT} if program.depth == CUT else {}
-                size = {"model.input_size": program.size}
-                yield {**of_label[program.network].keys, **size, **cut, **self._finetuning_keys}
+
+        comparison = self.compare()
+        answered = [comparison.candidates[line.candidate].program for line in comparison.lines]
+        probed = [program for program in answered if program.weights is not None and program.adaptation == PROBE]
+        network_of_label = {network.label: network for network in self.networks}
+        for program in dict.fromkeys(program._replace(precision=FP32) for program in probed):
+            if program.network in network_of_label:
+                yield {
+                    **network_of_label[program.network].keys,
+                    "model.input_size": program.size,
+                    **({"model.depth": CUT} if program.depth == CUT else {}),
+                    **self._finetuning_keys,
+                }
 
     @property
     def _finetuning_keys(self) -> dict[str, Any]:
-        """From the linear probe, by the recipe for few images where none is named."""
+        """Start from the linear probe, with the recipe for few images unless the user names one."""
         keys = {"adaptation": FINETUNE, "adaptation.start": PROBE}
-        is_named = any(one.startswith("recipe=") for one in self.words)
-        return keys if is_named else keys | {"recipe": "few_images"}
+        has_recipe = any(word.startswith("recipe=") for word in self.words)
+        if not has_recipe:
+            keys["recipe"] = "few_images"
+        return keys
 
     def _to_train_from_scratch(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
@@ -492,21 +539,24 @@ class Search:
                 yield {**subject.keys, "adaptation": FROM_SCRATCH}
 
     def _training(self, keys: Mapping[str, Any]) -> Run:
-        """The run that trains, of those that a training plans."""
+        """The run that trains, among those that a training plans."""
         return next(run for run in self.jobs.job({"task": "train", **keys}).plan if run.task == "train")
 
     def _train(self, keys: Mapping[str, Any]) -> None:
-        """One training, and what it predicts for the validation images. One that fails is recorded and left out."""
-        job, train = self.jobs.job({"task": "train", **keys}), self._training(keys)
+        """Do one training, and predict the validation images. One that fails is recorded and left out."""
+        job = self.jobs.job({"task": "train", **keys})
+        train = self._training(keys)
         is_probe = keys["adaptation"] == PROBE
         if not is_probe:
             print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.about['model']}", flush=True)
+
         for planned in job.plan:
             self.store.forgive(planned.run_id)
         if not is_probe or unfinished(self.store, job.plan):
-            self._weighed = None  # candidates are about to change
+            self._comparison = None  # candidates are about to change
         execute(job, alone=False)
         show_failures(self.store, [run.run_id for run in job.plan])
+
         if self.store.has_diverged(train.run_id):
             print(f"{train.about['model']} diverged: it is left out", flush=True)
         elif not is_probe and self.store.state(train.run_id) is State.DONE:
@@ -515,19 +565,21 @@ class Search:
 
     # The answer
 
-    def measure_curve(self, now: Weighed) -> None:
-        """What more training images would bring to the recommended probe, from parts of those that there are."""
-        has_no_curve = now.metric.costs is not None or now.chosen_is_at_chance
-        if now.chosen is None or now.chosen["adaptation"] != PROBE or has_no_curve:
+    def measure_curve(self, comparison: Comparison) -> None:
+        """Measure the learning curve of the recommended probe, on parts of the training images."""
+        chosen = comparison.chosen
+        if chosen is None or chosen["adaptation"] != PROBE:
             return
-        chosen_id = now.chosen["run_id"]
-        subject = next((subject for subject in self.subjects if self._is_probe_of(subject, chosen_id)), None)
-        if subject is None:  # a probe of an earlier command, on a program that this one has not
+        if comparison.metric.costs is not None or comparison.chosen_is_at_chance:
+            return
+
+        subject = next((subject for subject in self.subjects if self._is_probe_of(subject, chosen["run_id"])), None)
+        if subject is None:  # a probe of an earlier command, on a program that this one does not have
             return
         try:
             job = self.jobs.job({"task": "learning_curve", **subject.keys})
         except FcaError as error:  # a class with so few images that none can be left out
-            print(f"what more images would bring is not known: {error}", flush=True)
+            print(f"the gain from more images is not known: {error}", flush=True)
             return
         execute(job, alone=False)
         show_failures(self.store, [run.run_id for run in job.plan])
@@ -535,40 +587,48 @@ class Search:
     def _is_probe_of(self, subject: Subject, run_id: str) -> bool:
         return self._training({**subject.keys, "adaptation": PROBE}).run_id == run_id
 
-    def weigh(self) -> Weighed:
-        """The candidates as they stand now."""
-        if self._weighed is None:
-            self._weighed = self.asked.weighed(evidence_of(self.store, *self.of), self.known)
-        return self._weighed
+    def compare(self) -> Comparison:
+        """The candidates by the rows that are stored now."""
+        if self._comparison is None:
+            evidence = evidence_of(self.store, *self.fingerprint_and_classes)
+            self._comparison = self.analysis.compare(evidence, self.other_jobs)
+        return self._comparison
 
     @cached_property
-    def known(self) -> KnownJobs:
-        """How programs compared on other jobs."""
-        others = [job for job in evidence(self.store, None) if job.job.fingerprint != self.of[0]]
-        return known_jobs(others, self.asked.metric_of_others)
+    def other_jobs(self) -> OtherJobs:
+        """Results of programs on other jobs."""
+        fingerprint, _ = self.fingerprint_and_classes
+        jobs = [job for job in evidence_of_jobs(self.store, None) if job.job.fingerprint != fingerprint]
+        return gather_other_jobs(jobs, self.analysis.metric_of_others)
 
-    def answer(self, now: Weighed) -> None:
-        """The answers of the analysis, the next commands, and the page."""
-        query = f"fingerprint == '{self.of[0]}' and classes == {self.of[1]}"
-        asked = replace(self.asked, query=query)
-        tables = {table.name: table for table in asked(self.store)}
-        most = len(study_findings(asked))
-        print("", *(answer.sentence for answer in answers([asked], tables, most)), sep="\n")
-        options = {name: getattr(asked, name) for name in OF_ANALYSIS}
-        if asked.cost_table is not None:
-            options["costs"] = asked.cost_table.by_name  # what the page is made of, whatever becomes of the file
+    def answer(self, comparison: Comparison) -> None:
+        """Print the answers of the analysis, and the next commands; write the page."""
+        fingerprint, classes = self.fingerprint_and_classes
+        query = f"fingerprint == '{fingerprint}' and classes == {classes}"
+        analysis = replace(self.analysis, query=query)
+        tables = {table.name: table for table in analysis(self.store)}
+        n_findings = len(study_findings(analysis))
+        print()
+        for answer in answers([analysis], tables, n_findings):
+            print(answer.sentence)
+
+        options = {name: getattr(analysis, name) for name in OF_ANALYSIS}
+        if analysis.cost_table is not None:
+            options["costs"] = analysis.cost_table.by_name  # the page keeps the costs, whatever happens to the file
         page = write_report("recommend", self.config.outputs, query, options=options)
-        for line in self._next(now, page):
+        for line in self._next_commands(comparison, page):
             print(line)
 
-    def _next(self, now: Weighed, page: Path) -> Iterator[str]:
-        if now.chosen is not None and not now.chosen_is_at_chance:
-            run, outputs = f"run={now.chosen['run_id']}", str(self.config.outputs)
-            where = [] if outputs == "outputs" else [f"outputs={outputs}"]
-            costs = [f"costs={self.asked.costs}"] if self.asked.costs is not None else []
-            yield "use it: " + shlex.join(["fca", "predict", "FOLDER", run, *costs, *where])
-            if now.can_be_shipped:
-                yield "ship it: " + shlex.join(["fca", "export", run, *where])
+    def _next_commands(self, comparison: Comparison, page: Path) -> Iterator[str]:
+        """The commands that use and ship the chosen model, unless it is at chance, and the path of the page."""
+        if comparison.chosen is not None and not comparison.chosen_is_at_chance:
+            run = f"run={comparison.chosen['run_id']}"
+            outputs = str(self.config.outputs)
+            store = [] if outputs == "outputs" else [f"outputs={outputs}"]
+            costs = [f"costs={self.analysis.costs}"] if self.analysis.costs is not None else []
+            yield "use it: " + shlex.join(["fca", "predict", "FOLDER", run, *costs, *store])
+            if comparison.can_be_shipped:
+                yield "ship it: " + shlex.join(["fca", "export", run, *store])
         yield f"page: {page}"
 
 
@@ -581,5 +641,5 @@ def described(row: Mapping[str, Any]) -> str:
     """
     splits = ", ".join(f"{row[f'n_{split}']:,} {use}" for split, use in USES.items())
     line = f"{row['dataset']}: {row['n_images']:,} images, {splits}; the smallest class has {row['class_min']:,}"
-    unused = row.get("n_unused") or 0
-    return f"{line}; {unused:,} left out" if unused else line
+    n_unused = row.get("n_unused") or 0
+    return f"{line}; {n_unused:,} left out" if n_unused else line

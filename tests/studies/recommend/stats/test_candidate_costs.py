@@ -7,7 +7,7 @@ from scipy.special import expit, logit, softmax
 from fca.costs import Costs, mean_cost
 from fca.metric import Metric
 from fca.studies.recommend.evidence import Program
-from fca.studies.recommend.expected import as_candidates, known_jobs
+from fca.studies.recommend.expected import as_candidates, gather_other_jobs
 from fca.studies.recommend.stats.candidate_accuracy import prior
 from fca.studies.recommend.stats.candidate_accuracy.forecast import RIGHT_OR_WRONG, dispersion_of, observe
 from fca.types import FcaError
@@ -100,7 +100,7 @@ def lopsided(classes):
 @pytest.mark.parametrize(("classes", "images"), [(3, 60), (5, 40), (5, 160)])
 def test_intervals_of_expected_costs_hold_under_a_lopsided_table_and_bayes_decisions_cost_less(classes, images):
     """Nominal 90 %. 60 jobs, whose candidates are alike: a standard error of 4 points, of which two are allowed."""
-    costs, known = lopsided(classes), known_jobs([], Metric())
+    costs, known = lopsided(classes), gather_other_jobs([], Metric())
     metric = Metric("cost", costs)
     before = prior(known.hyperparameters, known.records, known.recorded, PROGRAMS, float(classes), 20.0)
     before = before.of_losses(metric.losses)
@@ -121,7 +121,7 @@ def test_intervals_of_expected_costs_hold_under_a_lopsided_table_and_bayes_decis
 @pytest.mark.slow
 def test_what_is_missed_on_jobs_far_easier_than_the_recorded_ones_is_better_than_expected():
     """97 % right: intervals are drawn towards other jobs, so many accuracies lie above; hardly one lies below."""
-    known = known_jobs([], Metric())
+    known = gather_other_jobs([], Metric())
     before = prior(known.hyperparameters, known.records, known.recorded, PROGRAMS, 3.0, 20.0)
     above, below = [], []
     for seed in range(60):
