@@ -84,7 +84,7 @@ def _of_files(folder_or_files: Any, options: Sequence[str]) -> list[dict[str, An
 def weight_files(folder_or_files: Any, options: Sequence[str]) -> dict[str, str]:
     """The file of weights of each model.
 
-    folder_or_files: such a mapping, or a folder whose files have the names of models; a line names files of other names.
+    folder_or_files: such a mapping, or a folder whose files have the names of models; files of other names get a line.
     options:         the names of models.
     Raises FcaError for a missing folder and an unknown model.
     """

@@ -76,7 +76,7 @@ def test_candidates_far_below_the_best_are_in_the_table_alone(recommended_study)
     assert "fast 32 px" in chart
     assert "bad 32 px" in set(table.frame["candidate"].str.removesuffix(" (linear probe)"))
     assert "bad 32 px" not in chart
-    assert "more than 25 points below the best are in the table alone" in chart.replace('", "', " ")
+    assert "more than 25 points below the best are only in the table" in chart.replace('", "', " ")
 
 
 def test_fine_tuning_is_compared_with_the_probe_on_the_same_test_images(tables, recommended_study):

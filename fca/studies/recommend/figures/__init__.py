@@ -87,29 +87,33 @@ _VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#a9629a", "#c4562b", "
 def front_figure(candidates: Table) -> alt.FacetChart:
     """Expected accuracy of each candidate, or its expected cost, against the time for one image."""
     value = _value(candidates.frame)
-    known = candidates.frame.dropna(subset=[value, LATENCY])
-    frame = _near_the_best(known, value)
-    far = (
-        ""
-        if len(frame) == len(known)
-        else f" Candidates more than {100 * FAR:.0f} points below the best are in the table alone."
-    )
+    measured = candidates.frame.dropna(subset=[value, LATENCY])
+    frame = _near_the_best(measured, value)
+    far_sentence = ""
+    if len(frame) < len(measured):
+        far_sentence = f" Candidates more than {100 * FAR:.0f} points below the best are only in the table."
     frame = frame.assign(panel=style.panels(frame, DATASET))
-    coloured = kinds.hue(VERDICT, frame, _VERDICTS, title="Colour: verdict", columns=4)
-    way = kinds.hue(PRECISION, frame, title="Shape: precision")
+
+    # one mark per candidate, with its interval
+    by_verdict = kinds.hue(VERDICT, frame, _VERDICTS, title="Colour: verdict", columns=4)
+    by_precision = kinds.hue(PRECISION, frame, title="Shape: precision")
     across = kinds.quantity(alt.X, LATENCY, "time for one image, ms", grid=True, type="log", padding=70, nice=False)
     up = kinds.quantity(alt.Y, value, value.meaning, grid=True)
-    base = alt.Chart().encode(x=across, color=coloured.colour(), opacity=coloured.opacity())
+    base = alt.Chart().encode(x=across, color=by_verdict.colour(), opacity=by_verdict.opacity())
     hover = tuple(column for column in candidates.columns if column not in (MODEL, "adaptation", "weights"))
     dots: Any = base.mark_point(filled=True, size=90)
-    dots = dots.encode(y=up, shape=way.shape(), tooltip=kinds.tooltips(hover)).add_params(coloured.picked)
+    dots = dots.encode(y=up, shape=by_precision.shape(), tooltip=kinds.tooltips(hover))
+    dots = dots.add_params(by_verdict.picked)
     names = [_named(line, value, across, **place) for line, place in _PLACES.items()]
-    drawn = [kinds.interval(base, value, True), dots, *names]
+    layers = [kinds.interval(base, value, True), dots, *names]
+
+    # the limit of the time, below the marks
     limit = candidates.parameters.get("latency_ms")
-    limited = ""
+    limit_sentence = ""
     if limit is not None:
-        drawn[:0] = _limit_line(float(limit), across)
-        limited = f" The dashed line is the limit of {limit:g} ms: what is right of it is too slow."
+        layers = [*_limit_line(float(limit), across), *layers]
+        limit_sentence = f" The dashed line is the limit of {limit:g} ms: candidates to its right are too slow."
+
     question, best = "Which model is accurate enough, and how fast is it?", "the most accurate"
     if value is PAID:
         question, best = "Which model costs little, and how fast is it?", "the one of least cost"
@@ -117,13 +121,13 @@ def front_figure(candidates: Table) -> alt.FacetChart:
         question,
         f"Each mark is a candidate: its {value.meaning} with the 90 % interval. Those of the answer are named: the "
         f"smallest within the margin of the best, {best}, and one of half the time."
-        f"{limited}{far}",
+        f"{limit_sentence}{far_sentence}",
     )
-    return style.faceted(kinds.layers(*drawn), frame, title, (DATASET,), HEIGHT)
+    return style.faceted(kinds.layers(*layers), frame, title, (DATASET,), HEIGHT)
 
 
 def _near_the_best(frame: pd.DataFrame, value: Column) -> pd.DataFrame:
-    """The candidates that a figure has room for: all by costs; by accuracy those that are not far below the best."""
+    """The candidates in the figure: with costs all of them, by accuracy those that are not far below the best."""
     if value is PAID:
         return frame.reset_index(drop=True)
     best = frame.groupby(DATASET)[str(value)].transform("max")
@@ -131,8 +135,9 @@ def _near_the_best(frame: pd.DataFrame, value: Column) -> pd.DataFrame:
 
 
 def _value(frame: pd.DataFrame) -> Column:
-    """What candidates are compared by: expected accuracy, or expected cost."""
-    return PAID if COST_EXPECTED in frame and frame[COST_EXPECTED].notna().any() else RIGHT
+    """The column by which candidates are compared: expected accuracy, or expected cost."""
+    has_costs = COST_EXPECTED in frame and frame[COST_EXPECTED].notna().any()
+    return PAID if has_costs else RIGHT
 
 
 def _named(line: str, value: Column, across: Any, align: Any, dx: int) -> Any:
@@ -158,7 +163,7 @@ def confusions_figure(confusions: Table) -> alt.FacetChart:
     chart = kinds.bars(kinds.quantity(alt.X, ERRORS, "test images", zero=True, padding=0), down, confusions.columns)
     title = style.title(
         "What does the recommended model confuse?",
-        "Each bar counts the test images of one class that were taken for another (class → what it was taken for).",
+        "Each bar counts the test images of one class that were predicted as another (class → prediction).",
     )
     return style.faceted(chart, frame, title, (DATASET,), row=18)
 
@@ -168,26 +173,31 @@ def relabel_figure(relabel: Table) -> alt.FacetChart:
     frame = relabel.frame.dropna(subset=THUMBNAIL)
     frame = frame.assign(panel=style.panels(frame, DATASET), suggestion="→ " + frame[images.SUGGESTED].astype(str))
     hover = [column for column in relabel.columns if column not in (THUMBNAIL, ROW, COLUMN)]
-    chart = kinds.pictures(frame, hover, LABEL, "suggestion")
-    lines = "Below each picture stand its label and the class that similar images have. Look before you change one."
-    tall, wide = (int(frame[name].max()) + 1 for name in (ROW, COLUMN))
-    title = style.title("Which labels look wrong?", lines)
-    drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * (kinds.SIDE + 40), columns=1)
-    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + kinds.GAP)
-    return drawn
+    pictures = kinds.pictures(frame, hover, LABEL, "suggestion")
+    title = style.title(
+        "Which labels look wrong?",
+        "Below each picture are its label and the class of similar images. Look before you change a label.",
+    )
+    n_rows = int(frame[ROW].max()) + 1
+    n_columns = int(frame[COLUMN].max()) + 1
+    figure = style.faceted(pictures, frame, title, (DATASET,), height=n_rows * (kinds.SIDE + 40), columns=1)
+    figure.usermeta = kinds.FIXED
+    figure.spec.width = n_columns * (kinds.SIDE + kinds.GAP)
+    return figure
 
 
 def classes_figure(classes: Table) -> alt.FacetChart:
     """Images of each class, by split."""
-    splits = {str(column): split for split, column in images.N_SPLITS.items()}
-    frame = classes.frame.melt([DATASET, LABEL, images.SUSPECTS], list(splits), "split", "images")
-    frame = frame.assign(panel=style.panels(frame, DATASET), split=frame["split"].map(splits))
+    split_of_column = {str(column): split for split, column in images.N_SPLITS.items()}
+    frame = classes.frame.melt([DATASET, LABEL, images.SUSPECTS], list(split_of_column), "split", "images")
+    frame = frame.assign(panel=style.panels(frame, DATASET), split=frame["split"].map(split_of_column))
+
     split = SPLIT.with_choices({name: name for name in images.N_SPLITS})
-    number = IMAGES.with_format(",.0f")
-    coloured = kinds.hue(split, frame, shapes=None)
-    across = kinds.quantity(alt.X, number, "images", zero=True, padding=0)
-    chart = kinds.bars(across, kinds.category(alt.Y, str(LABEL)), (LABEL, split, number), coloured)
-    return style.faceted(chart, frame, style.title(CLASSES.question), (DATASET,), row=18)
+    n_images = IMAGES.with_format(",.0f")
+    by_split = kinds.hue(split, frame, shapes=None)
+    across = kinds.quantity(alt.X, n_images, "images", zero=True, padding=0)
+    bars = kinds.bars(across, kinds.category(alt.Y, str(LABEL)), (LABEL, split, n_images), by_split)
+    return style.faceted(bars, frame, style.title(CLASSES.question), (DATASET,), row=18)
 
 
 def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
@@ -202,143 +212,164 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
     Use net 160 px int8 (linear probe): 90.0 % [83.0, 94.0] of 100 test images right, 9.3 ms an image, 3.9 MB
     Other images chose it; by them 90.0 % [85.0, 94.0] is expected
     3 test images are copies of training or validation images: new ones are harder.
-    >>> alike = {"metric": "balanced", "balanced_top1": 0.8, "balanced_top1_low": 0.7, "balanced_top1_high": 0.84}
-    >>> sentences = model_statements(pd.DataFrame([line | alike]), frame)[0].sentence.split(". ")
+    >>> balanced = {"metric": "balanced", "balanced_top1": 0.8, "balanced_top1_low": 0.7, "balanced_top1_high": 0.84}
+    >>> sentences = model_statements(pd.DataFrame([line | balanced]), frame)[0].sentence.split(". ")
     >>> print(sentences[0].split(", 9.3")[0], sentences[2], sep="\\n")
     Use net 160 px int8 (linear probe): 80.0 % [70.0, 84.0] of balanced accuracy on 100 test images
     Test images are harder than those that chose the model
     >>> guessing = {"top1": 0.1, "top1_low": 0.06, "top1_high": 0.17, "chance": 0.1, "at_chance": True}
     >>> print(model_statements(pd.DataFrame([line | guessing]), frame)[0].sentence)
     None yet: the model that other images chose, net 160 px int8 (linear probe), is right on 10.0 % [6.0, 17.0] of \
-100 test images, always the most frequent class on 10.0 %. That is the level of chance.
+100 test images, and the most frequent class is right on 10.0 %. That is the level of chance.
     >>> lucky = guessing | {"n_test": 2, "top1": 1.0, "top1_low": 0.34, "top1_high": 1.0, "chance": 0.5}
     >>> print(model_statements(pd.DataFrame([line | lucky]), frame)[0].sentence.rsplit(". ")[-1])
-    So few do not tell it from guessing.
+    So few images do not show that it is better than guessing.
     """
-    first = lines[lines[LINE] == SMALLEST].iloc[0].to_dict()
-    name, value = first[CANDIDATE], _value(candidates)
-    shown = candidates.dropna(subset=value)
-    chart = small.dots(shown, CANDIDATE, value, (CANDIDATE, VERDICT, *with_interval(value), MS))
-    tested_images = "1 test image" if first[N_TEST] == 1 else f"{first[N_TEST]:.0f} test images"
-    if first.get(AT_CHANCE):
-        model = "the best guess" if first[VERDICT] == GUESS else "the model that other images chose"
-        right = f"is right on {small.interval(first, SHARE_RIGHT)} of {tested_images}"
-        guess = f"always the most frequent class on {small.interval(first, GUESS_RIGHT)}"
-        looks_better = first[TOP1] > first[CHANCE]
-        verdict = "So few do not tell it from guessing" if looks_better else "That is the level of chance"
-        return [Statement(f"None yet: {model}, {name}, {right}, {guess}. {verdict}.", chart)]
+    answer = lines[lines[LINE] == SMALLEST].iloc[0].to_dict()
+    name = answer[CANDIDATE]
+    tested_images = "1 test image" if answer[N_TEST] == 1 else f"{answer[N_TEST]:.0f} test images"
+
+    value = _value(candidates)
+    chart = small.dots(
+        candidates.dropna(subset=value),
+        CANDIDATE,
+        value,
+        (CANDIDATE, VERDICT, *with_interval(value), MS),
+    )
+    if answer.get(AT_CHANCE):
+        return [Statement(_at_chance_sentence(answer, tested_images), chart)]
 
     unsure = ""
-    if first[VERDICT] == GUESS:
-        unsure = f"; a best guess, {100 * first[WITHIN]:.0f} % sure"
+    if answer[VERDICT] == GUESS:
+        unsure = f"; a best guess, {100 * answer[WITHIN]:.0f} % sure"
     if value is PAID:
-        costs = f"{_costs(first, tested_images)}, {_takes(first)}{unsure}.{_expected_costs(first)}"
+        costs = f"{_costs(answer, tested_images)}, {_time_and_size(answer)}{unsure}.{_expected_costs(answer)}"
         return [Statement(f"Use {name}: {costs}", chart)]
-    right = f"{small.interval(first, SHARE_RIGHT)} of {tested_images} right"
-    if _is_balanced(first):
-        right = f"{small.interval(first, SHARE_BALANCED)} of balanced accuracy on {tested_images}"
-    return [Statement(f"Use {name}: {right}, {_takes(first)}{unsure}.{_expectation(first)}", chart)]
+
+    right = f"{small.interval(answer, SHARE_RIGHT)} of {tested_images} right"
+    if _is_balanced(answer):
+        right = f"{small.interval(answer, SHARE_BALANCED)} of balanced accuracy on {tested_images}"
+    return [Statement(f"Use {name}: {right}, {_time_and_size(answer)}{unsure}.{_expectation(answer)}", chart)]
 
 
-def _takes(of: Mapping[Any, Any]) -> str:
-    """Time for one image, and the size of the file where it is one."""
-    size = "" if pd.isna(of.get(FILE_MB)) else f", {of[FILE_MB]:.1f} MB"
-    return f"{of[LATENCY]:.1f} ms an image{size}"
+def _at_chance_sentence(answer: Mapping[Any, Any], tested_images: str) -> str:
+    model = "the best guess" if answer[VERDICT] == GUESS else "the model that other images chose"
+    right = f"is right on {small.interval(answer, SHARE_RIGHT)} of {tested_images}"
+    guess = f"the most frequent class is right on {small.interval(answer, GUESS_RIGHT)}"
+
+    verdict = "That is the level of chance"
+    if answer[TOP1] > answer[CHANCE]:
+        verdict = "So few images do not show that it is better than guessing"
+    return f"None yet: {model}, {answer[CANDIDATE]}, {right}, and {guess}. {verdict}."
 
 
-def _expectation(of: Mapping[Any, Any]) -> str:
-    """What the images that chose the model expect, and whether test images agree."""
-    tested = BALANCED_TOP1 if _is_balanced(of) else TOP1
-    is_comparable = of.get(METRIC) != BALANCED or _is_balanced(of)
-    (expected_low, expected_high), (low, high) = ([of[end] for end in with_interval(c)[1:]] for c in (EXPECTED, tested))
-    kind = "" if is_comparable else " of balanced accuracy"
-    sentence = f" Other images chose it; by them {small.interval(of, RIGHT)}{kind} is expected."
-    if is_comparable and (high < expected_low or expected_high < low):
-        word = "harder" if high < expected_low else "easier"
-        sentence += f" Test images are {word} than those that chose the model."
-    return sentence + _copies(of)
+def _time_and_size(line: Mapping[Any, Any]) -> str:
+    """Time for one image, and the size of the file if there is one."""
+    size = "" if pd.isna(line.get(FILE_MB)) else f", {line[FILE_MB]:.1f} MB"
+    return f"{line[LATENCY]:.1f} ms an image{size}"
 
 
-def _is_balanced(of: Mapping[Any, Any]) -> bool:
-    """Whether a balanced accuracy decided, and is known for test images."""
-    return of.get(METRIC) == BALANCED and not pd.isna(of.get(BALANCED_TOP1))
+def _expectation(line: Mapping[Any, Any]) -> str:
+    """The accuracy expected from the images that chose the model, and whether test images contradict it."""
+    has_same_metric = line.get(METRIC) != BALANCED or _is_balanced(line)
+    metric = "" if has_same_metric else " of balanced accuracy"
+    sentence = f" Other images chose it; by them {small.interval(line, RIGHT)}{metric} is expected."
+
+    tested = BALANCED_TOP1 if _is_balanced(line) else TOP1
+    is_harder = line[tested.high] < line[EXPECTED.low]
+    is_easier = line[tested.low] > line[EXPECTED.high]
+    if has_same_metric and (is_harder or is_easier):
+        comparative = "harder" if is_harder else "easier"
+        sentence += f" Test images are {comparative} than those that chose the model."
+    return sentence + _copies(line)
 
 
-def _copies(of: Mapping[Any, Any]) -> str:
-    """That test images are copies of others, where some are."""
-    copies = of[TESTED_COPIES]
+def _is_balanced(line: Mapping[Any, Any]) -> bool:
+    """Whether balanced accuracy decided, and is known for test images."""
+    return line.get(METRIC) == BALANCED and not pd.isna(line.get(BALANCED_TOP1))
+
+
+def _copies(line: Mapping[Any, Any]) -> str:
+    """A sentence about test images that are copies of others; empty without any."""
+    copies = line[TESTED_COPIES]
     if not copies > 0:
         return ""
     number = "1 test image is a copy" if copies == 1 else f"{copies:.0f} test images are copies"
     return f" {number} of training or validation images: new ones are harder."
 
 
-def _paid(of: Mapping[Any, Any], value: Column) -> str:
+def _paid(line: Mapping[Any, Any], value: Column) -> str:
     """A cost with its interval, in the user's unit.
 
     >>> _paid({"cost": 0.4166, "cost_low": 0.31, "cost_high": 1234.5}, COST)
     '0.417 [0.31, 1,230]'
     """
-    cost, *ends = (float(of.get(column, "nan")) for column in with_interval(value))
-    if any(pd.isna(end) for end in ends):
+    cost, low, high = (float(line.get(column, "nan")) for column in with_interval(value))
+    if pd.isna(low) or pd.isna(high):
         return amount(cost)
-    return f"{amount(cost)} [{', '.join(map(amount, ends))}]"
+    return f"{amount(cost)} [{amount(low)}, {amount(high)}]"
 
 
-def _costs(of: Mapping[Any, Any], tested_images: str) -> str:
-    """What the answers for test images cost."""
-    if pd.isna(of[COST]):
+def _costs(line: Mapping[Any, Any], tested_images: str) -> str:
+    """The mean cost of the answers for test images."""
+    if pd.isna(line[COST]):
         return "not tested"
-    return f"costs {_paid(of, COST)} an image on {tested_images}"
+    return f"costs {_paid(line, COST)} an image on {tested_images}"
 
 
-def _expected_costs(of: Mapping[Any, Any]) -> str:
-    """What the images that chose the model expect, and what it would cost to look at no image."""
-    sentence = f" Other images chose it; by them {_paid(of, COST_EXPECTED)} is expected."
-    if not pd.isna(of[COST]):
-        no_look = f"Always answering {of[ONE_ANSWER]} would cost {amount(float(of[COST_OF_ONE_ANSWER]))} an image"
-        shows_nothing = of.get(COST.high, 0) >= of[COST_OF_ONE_ANSWER]
-        sentence += f" {no_look}{': the test images do not show that the model costs less' if shows_nothing else ''}."
-    return sentence + _copies(of)
+def _expected_costs(line: Mapping[Any, Any]) -> str:
+    """The cost expected from the images that chose the model, and the cost of the best single answer to all images."""
+    sentence = f" Other images chose it; by them {_paid(line, COST_EXPECTED)} is expected."
+    if not pd.isna(line[COST]):
+        cost_of_one_answer = amount(float(line[COST_OF_ONE_ANSWER]))
+        sentence += f" Always answering {line[ONE_ANSWER]} would cost {cost_of_one_answer} an image"
+        if line.get(COST.high, 0) >= line[COST_OF_ONE_ANSWER]:
+            sentence += ": the test images do not show that the model costs less"
+        sentence += "."
+    return sentence + _copies(line)
 
 
 def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
     """The other lines of the answer: the most accurate, and one of half the time.
 
-    >>> of = {"dataset": "photos", "file_mb": 4.0}
-    >>> few = of | {"line": "smallest", "candidate": "small", "top1_expected": 0.9, "latency_ms": 4.0}
-    >>> more = of | {"line": "most accurate", "candidate": "large", "top1_expected": 0.908, "latency_ms": 40.0}
-    >>> more |= {"top1_expected_low": 0.85, "top1_expected_high": 0.95}
-    >>> frame = pd.DataFrame([few, more])
+    >>> line = {"dataset": "photos", "file_mb": 4.0}
+    >>> smallest = line | {"line": "smallest", "candidate": "small", "top1_expected": 0.9, "latency_ms": 4.0}
+    >>> best = line | {"line": "most accurate", "candidate": "large", "top1_expected": 0.908, "latency_ms": 40.0}
+    >>> best |= {"top1_expected_low": 0.85, "top1_expected_high": 0.95}
+    >>> frame = pd.DataFrame([smallest, best])
     >>> print(front_statements(frame, frame.assign(on_front=True))[0].sentence)
     Most accurate within the limits: large, 90.8 % [85.0, 95.0] expected, 40.0 ms an image, 4.0 MB.
     """
-    first = lines[lines[LINE] == SMALLEST].iloc[0]
-    if first.get(AT_CHANCE):
+    answer = lines[lines[LINE] == SMALLEST].iloc[0]
+    if answer.get(AT_CHANCE):
         return []
+
     value = _value(candidates)
-    words = {BEST: "Most accurate within the limits", FASTER: "Half the time for at most 2 points"}
+    headings = {BEST: "Most accurate within the limits", FASTER: "Half the time for at most 2 points"}
     better = "more accurate"
     if value is PAID:
-        words = {BEST: "Least cost within the limits", FASTER: "Half the time for little more cost"}
+        headings = {BEST: "Least cost within the limits", FASTER: "Half the time for little more cost"}
         better = "of less cost"
+
     sentences = []
     for line in lines[lines[LINE] != SMALLEST].to_dict("records"):
-        if line[CANDIDATE] == first[CANDIDATE]:
+        if line[CANDIDATE] == answer[CANDIDATE]:
             sentences.append(f"No model within the limits is expected to be {better}.")
-        else:
-            amounts = f"{_paid(line, PAID)} an image" if value is PAID else small.interval(line, RIGHT)
-            expected = f"{amounts} expected"
-            sentences.append(f"{words[line[LINE]]}: {line[CANDIDATE]}, {expected}, {_takes(line)}.")
+            continue
+        expected = f"{_paid(line, PAID)} an image" if value is PAID else small.interval(line, RIGHT)
+        heading = headings[line[LINE]]
+        sentences.append(f"{heading}: {line[CANDIDATE]}, {expected} expected, {_time_and_size(line)}.")
     if not sentences:
         return []
-    shown = candidates.dropna(subset=[value, LATENCY])
-    front = shown[shown[ON_FRONT].astype(bool)].sort_values(LATENCY).assign(front="front")
-    return [Statement(" ".join(sentences), small.lines(front, MS, value, FRONT_LINE, (CANDIDATE, MS, value)))]
+
+    measured = candidates.dropna(subset=[value, LATENCY])
+    front = measured[measured[ON_FRONT].astype(bool)].sort_values(LATENCY).assign(front="front")
+    chart = small.lines(front, MS, value, FRONT_LINE, (CANDIDATE, MS, value))
+    return [Statement(" ".join(sentences), chart)]
 
 
 def confusion_statements(confusions: pd.DataFrame) -> list[Statement]:
-    """The pair of classes that costs most.
+    """The most frequent confusion; with costs, the most expensive one.
 
     >>> line = {"dataset": "photos", "label": "wolf", "predicted_class": "dog", "errors": 3, "share": 0.75}
     >>> cat = line | {"label": "cat", "errors": 1, "share": 0.25}
@@ -350,27 +381,39 @@ def confusion_statements(confusions: pd.DataFrame) -> list[Statement]:
     if COST_OF_ERRORS in confusions and confusions[COST_OF_ERRORS].notna().any():
         return _cost_of_confusions(confusions)
     ordered = confusions.sort_values(ERRORS, ascending=False, kind="stable")
-    shown = ordered.assign(pair=ordered[LABEL].astype(str) + " → " + ordered[PREDICTED_CLASS].astype(str))
-    chart = small.dots(shown, "pair", ERRORS, (LABEL, PREDICTED_CLASS, ERRORS))
-    errors, total = ordered[ERRORS].max(), f"{ordered[ERRORS].sum():.0f}"
-    most_frequent = ordered[ordered[ERRORS] == errors]
-    labels, predicted = most_frequent[LABEL], most_frequent[PREDICTED_CLASS]
-    pairs = [f"{label} taken for {other}" for label, other in zip(labels, predicted, strict=True)]
-    if total == "1":
-        sentence = f"Its only error on test images is {pairs[0]}."
-    elif len(pairs) == 1:
-        sentence = f"Its most frequent error is {pairs[0]}: {errors:.0f} of {total} errors on test images."
-    elif len(pairs) < len(ordered):
-        sentence = f"Its most frequent errors are {small.listed(pairs)}: {errors:.0f} each of {total} on test images."
-    else:
-        others = len(pairs) - small.NAMED
-        named = ", ".join(pairs[: small.NAMED]) + (f" and {others} more" if others > 0 else "")
-        sentence = f"None of its {total} errors on test images is more frequent than the others: {named}."
-    return [Statement(sentence, chart)]
+    chart = small.dots(_with_pairs(ordered), "pair", ERRORS, (LABEL, PREDICTED_CLASS, ERRORS))
+    return [Statement(_most_frequent_confusions(ordered), chart)]
+
+
+def _with_pairs(confusions: pd.DataFrame) -> pd.DataFrame:
+    """With a column that names the true and the predicted class."""
+    return confusions.assign(pair=confusions[LABEL].astype(str) + " → " + confusions[PREDICTED_CLASS].astype(str))
+
+
+def _most_frequent_confusions(confusions: pd.DataFrame) -> str:
+    errors = confusions[ERRORS].max()
+    total = int(confusions[ERRORS].sum())
+    most_frequent = confusions[confusions[ERRORS] == errors]
+    pairs = [
+        f"{label} taken for {predicted}"
+        for label, predicted in zip(most_frequent[LABEL], most_frequent[PREDICTED_CLASS], strict=True)
+    ]
+    if total == 1:
+        return f"Its only error on test images is {pairs[0]}."
+    if len(pairs) == 1:
+        return f"Its most frequent error is {pairs[0]}: {errors:.0f} of {total} errors on test images."
+    if len(pairs) < len(confusions):
+        return f"Its most frequent errors are {small.listed(pairs)}: {errors:.0f} each of {total} on test images."
+
+    names = ", ".join(pairs[: small.NAMED])
+    n_unnamed = len(pairs) - small.NAMED
+    if n_unnamed > 0:
+        names += f" and {n_unnamed} more"
+    return f"None of its {total} errors on test images is more frequent than the others: {names}."
 
 
 def _cost_of_confusions(confusions: pd.DataFrame) -> list[Statement]:
-    """The pair of classes whose errors cost most together.
+    """The pair of classes whose errors cost most in total.
 
     >>> line = {"dataset": "photos", "label": "wolf", "predicted_class": "dog", "errors": 1, "cost_of_errors": 20.0}
     >>> few = pd.DataFrame([line, line | {"label": "dog", "predicted_class": "wolf", "errors": 3, "cost_of_errors": 3}])
@@ -382,13 +425,13 @@ def _cost_of_confusions(confusions: pd.DataFrame) -> list[Statement]:
     pair = f"{first[LABEL]} answered as {first[PREDICTED_CLASS]}"
     costs = f"{amount(first[COST_OF_ERRORS])} of {amount(ordered[COST_OF_ERRORS].sum())} that all errors cost"
     number = f"{first[ERRORS]:.0f} of {ordered[ERRORS].sum():.0f} on test images"
-    shown = ordered.assign(pair=ordered[LABEL].astype(str) + " → " + ordered[PREDICTED_CLASS].astype(str))
-    chart = small.dots(shown, "pair", COST_OF_ERRORS, (LABEL, PREDICTED_CLASS, ERRORS, COST_OF_ERRORS))
+    hover = (LABEL, PREDICTED_CLASS, ERRORS, COST_OF_ERRORS)
+    chart = small.dots(_with_pairs(ordered), "pair", COST_OF_ERRORS, hover)
     return [Statement(f"Its dearest errors are {pair}: {number}, {costs}.", chart)]
 
 
 def label_statements(relabel: pd.DataFrame) -> list[Statement]:
-    """How many labels to look at, and the first.
+    """The number of labels to look at, and the most suspicious one.
 
     >>> line = {"dataset": "photos", "image_id": "7.png", "label": "wolf", "suggested": "dog", "margin": 0.8}
     >>> print(label_statements(pd.DataFrame([line]))[0].sentence)
@@ -397,24 +440,23 @@ def label_statements(relabel: pd.DataFrame) -> list[Statement]:
     worst = relabel.iloc[0]
     number = "1 label disagrees" if len(relabel) == 1 else f"{len(relabel)} labels disagree"
     first = f"look first at {worst[IMAGE_ID]}, labelled {worst[LABEL]}, which resembles {worst[images.SUGGESTED]}"
-    shown = relabel.assign(change=relabel[LABEL].astype(str) + " → " + relabel[images.SUGGESTED].astype(str))
-    chart = small.dots(shown, "change", DOUBT, (IMAGE_ID, LABEL, images.SUGGESTED, DOUBT))
+    changes = relabel.assign(change=relabel[LABEL].astype(str) + " → " + relabel[images.SUGGESTED].astype(str))
+    chart = small.dots(changes, "change", DOUBT, (IMAGE_ID, LABEL, images.SUGGESTED, DOUBT))
     return [Statement(f"{number} with images that resemble theirs: {first}.", chart)]
 
 
 def step_statements(steps: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
     """The first thing to try.
 
-    >>> of = {"dataset": "photos"}
-    >>> known = pd.DataFrame([of | {"candidate": "net", "within": 0.7, "verdict": "best guess"}])
-    >>> steps = pd.DataFrame([of | {"step": "train net", "reason": "it may be better"}])
-    >>> print(step_statements(steps, known)[0].sentence)
+    >>> candidate = {"dataset": "photos", "candidate": "net", "within": 0.7, "verdict": "best guess"}
+    >>> step = {"dataset": "photos", "step": "train net", "reason": "it may be better"}
+    >>> print(step_statements(pd.DataFrame([step]), pd.DataFrame([candidate]))[0].sentence)
     To change the answer: train net; it may be better.
     """
-    line = steps.iloc[0]
-    shown = candidates.dropna(subset=WITHIN)
-    sentence = f"To change the answer: {line[STEP]}; {line[REASON]}."
-    return [Statement(sentence, small.dots(shown, CANDIDATE, SURE, (CANDIDATE, VERDICT, SURE)))]
+    first_step = steps.iloc[0]
+    sentence = f"To change the answer: {first_step[STEP]}; {first_step[REASON]}."
+    compared = candidates.dropna(subset=WITHIN)
+    return [Statement(sentence, small.dots(compared, CANDIDATE, SURE, (CANDIDATE, VERDICT, SURE)))]
 
 
 FINDINGS = (

@@ -1,4 +1,4 @@
-"""What fine-tuning brought, as a figure and as a sentence."""
+"""The gain from fine-tuning, as a figure and as a sentence."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def finetuning_figure(gains: Table) -> alt.FacetChart:
     title = style.title(
         "What did fine-tuning bring?",
         "Each mark is a fine-tuned network against the linear probe on the same network, on the same test images, with "
-        "the 95 % interval. Right of the dashed line fine-tuning is better.",
+        "the 95 % interval. To the right of the dashed line, fine-tuning is better.",
     )
-    drawn = kinds.layers(kinds.reference(0.0, upright=False), kinds.interval(base, TUNING_GAIN, False), dots)
-    return style.faceted(drawn, frame, title, (DATASET,), row=24)
+    layers = kinds.layers(kinds.reference(0.0, upright=False), kinds.interval(base, TUNING_GAIN, False), dots)
+    return style.faceted(layers, frame, title, (DATASET,), row=24)
 
 
 def finetuning_statements(gains: pd.DataFrame) -> list[Statement]:
-    """What the fine-tuned networks gained, the best one first.
+    """The gain of the fine-tuned network that gained most.
 
     >>> line = {"candidate": "net 128 px (fine-tuned)", "top1_finetuned": 0.95, "top1_probe": 0.86, "gain": 0.09}
     >>> line |= {"gain_low": 0.03, "gain_high": 0.16, "n_test": 120, "train_s": 140.0}
@@ -42,15 +42,13 @@ def finetuning_statements(gains: pd.DataFrame) -> list[Statement]:
     >>> print(statement.sentence.split(" px ")[1].split(":")[0])
     brought +9.0 points [-1.0, +16.0] on 120 test images, which may be nothing
     """
-    first = gains.iloc[0].to_dict()
-    name = str(first[CANDIDATE]).removesuffix(" (fine-tuned)")
-    accuracies = f"{100 * first[TUNED_TOP1]:.1f} %, its linear probe {100 * first[PROBE_TOP1]:.1f} %"
-    doubt = ", which may be nothing" if first[TUNING_GAIN.low] <= 0 <= first[TUNING_GAIN.high] else ""
-    gain = f"{small.interval(first, TUNING_GAIN)} on {first[N_TEST]:.0f} test images{doubt}"
-    sentence = f"Fine-tuning {name} brought {gain}: {accuracies}."
-    return [
-        Statement(
-            sentence,
-            small.dots(gains, CANDIDATE, TUNING_GAIN, (CANDIDATE, *with_interval(TUNING_GAIN), TRAIN_S), line=0.0),
-        )
-    ]
+    largest = gains.iloc[0].to_dict()
+    name = str(largest[CANDIDATE]).removesuffix(" (fine-tuned)")
+    is_significant = not largest[TUNING_GAIN.low] <= 0 <= largest[TUNING_GAIN.high]
+    doubt = "" if is_significant else ", which may be nothing"
+    gain = f"{small.interval(largest, TUNING_GAIN)} on {largest[N_TEST]:.0f} test images{doubt}"
+    accuracies = f"{100 * largest[TUNED_TOP1]:.1f} %, its linear probe {100 * largest[PROBE_TOP1]:.1f} %"
+
+    hover = (CANDIDATE, *with_interval(TUNING_GAIN), TRAIN_S)
+    chart = small.dots(gains, CANDIDATE, TUNING_GAIN, hover, line=0.0)
+    return [Statement(f"Fine-tuning {name} brought {gain}: {accuracies}.", chart)]

@@ -200,10 +200,10 @@ def reach(n: float | int, classes: int) -> float:
 def forecast(hyperparameters: Hyperparameters, measured: Measured, n: float | int) -> Forecast:
     """The curve of a job with n training images, from accuracies with these and with parts of them.
 
-    >>> usual = Hyperparameters(np.array([1.3, 0.2, 0.0]), np.diag([0.4, 0.01, 0.001]), 0.07)
+    >>> prior = Hyperparameters(np.array([1.3, 0.2, 0.0]), np.diag([0.4, 0.01, 0.001]), 0.07)
     >>> sizes, accuracy = np.array([80, 40, 20]), np.array([0.85, 0.8, 0.75])
     >>> noise = 0.1 * np.eye(3) + 0.05
-    >>> curve = forecast(usual, Measured(sizes, np.array([1, 8, 16]), accuracy, noise, 100), n=80)
+    >>> curve = forecast(prior, Measured(sizes, np.array([1, 8, 16]), accuracy, noise, 100), n=80)
     >>> curve.accuracy(np.array([80, 160])).round(2)
     array([0.85, 0.89])
     """
@@ -237,41 +237,54 @@ def _update(
 
 
 def fit(jobs: Sequence[Job]) -> Hyperparameters:
-    """The hyperparameters that make earlier jobs likeliest, by expectation and maximisation.
+    """The most likely hyperparameters given earlier jobs, by expectation and maximisation.
 
-    Every data set counts alike. What judged a job and what tested it are both seen here. Raises FcaError without jobs.
+    Expectation: for each job j the posterior mean m_j and covariance C_j of its (η, b, c), and the expected square of
+    each probe's deviation from its size's mean. Maximisation, with weights w_j that give every data set the same sum:
+
+        mean = Σ_j w_j m_j,   covariance = Σ_j w_j ((m_j - mean) (m_j - mean)' + C_j),   fit_sd² = Σ_j w_j E[deviation²]
+
+    Accuracies on judging images and on test images both count here. Raises FcaError without jobs.
     """
     if not jobs:
         raise FcaError("earlier jobs", 0, "1 or more", "measure some")
     names = [job.dataset for job in jobs]
     weights = np.array([1 / names.count(name) for name in names])
     weights /= weights.sum()
-    observations = [_both(job) for job in jobs]
+    observations = [_observations(job) for job in jobs]
 
-    now = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)
+    current = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)
     for _ in range(ITERATIONS):
         means, covariances, fit_variances = [], [], []
         for value, noise, matrix, fits in observations:
-            fit_noise = np.diag(now.fit_sd**2 / fits)
-            posterior = _update(now, value, noise + fit_noise, matrix)
-            share = np.linalg.solve(posterior.total, fit_noise).T
-            deviation, spread = share @ posterior.residual, fit_noise - share @ fit_noise
+            fit_noise = np.diag(current.fit_sd**2 / fits)
+            posterior = _update(current, value, noise + fit_noise, matrix)
             means.append(posterior.mean)
             covariances.append(posterior.covariance)
+
+            # the part of each residual that is due to the fits: its mean and covariance
+            share = np.linalg.solve(posterior.total, fit_noise).T
+            deviation = share @ posterior.residual
+            spread = fit_noise - share @ fit_noise
             fit_variances.append(((deviation**2 + np.diag(spread)) * fits).mean())
+
         mean = weights @ np.array(means)
         deviations = np.array(means) - mean
+        # j: jobs; a, b: the three numbers of a curve
         covariance = np.einsum("j,ja,jb->ab", weights, deviations, deviations)
         covariance += np.einsum("j,jab->ab", weights, np.array(covariances))
-        now = Hyperparameters(mean, covariance, float(np.sqrt(weights @ np.array(fit_variances))))
-    return now
+        current = Hyperparameters(mean, covariance, float(np.sqrt(weights @ np.array(fit_variances))))
+    return current
 
 
-def _both(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Values, their noise, design and number of fits of what judged and what tested a job, which share no image."""
+def _observations(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Values, their noise, design and number of fits of both accuracies of a job, which share no image."""
     judged, judged_noise = observed(job.judged)
     tested, tested_noise = observed(job.tested)
-    apart = np.zeros((len(judged), len(tested)))
-    noise = np.block([[judged_noise, apart], [apart.T, tested_noise]])
+    value = np.concatenate([judged, tested])
+
+    no_covariance = np.zeros((len(judged), len(tested)))
+    noise = np.block([[judged_noise, no_covariance], [no_covariance.T, tested_noise]])
     matrix = design(np.concatenate([job.judged.sizes, job.tested.sizes]), job.n)
-    return np.concatenate([judged, tested]), noise, matrix, np.concatenate([job.judged.fits, job.tested.fits])
+    fits = np.concatenate([job.judged.fits, job.tested.fits])
+    return value, noise, matrix, fits

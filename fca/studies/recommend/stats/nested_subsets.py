@@ -1,4 +1,4 @@
-"""How accurate a linear probe is with a half, a quarter and an eighth of its training images: its learning curve."""
+"""The learning curve of a linear probe: its accuracy with a half, a quarter and an eighth of its training images."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fca.types import FcaError
 
 HALVINGS = 3  # down to an eighth of the images
 FEWEST = 2  # groups of a class in every part
-SHUFFLED_IMAGES = 500  # so many images are fitted at each size, in as many shuffles as that takes
+SHUFFLED_IMAGES = 500  # images fitted at each size, over all shuffles
 MOST_SHUFFLES = 4
-DIVIDED_IMAGES = 8000  # of more images than a part of these, not every part is fitted
+DIVIDED_IMAGES = 8000  # images fitted at each size; with more images, some parts are not fitted (but at least two are)
 
 Groups = Integer[np.ndarray, " images"]
 
 
 @dataclass(frozen=True)
 class Subsets:
-    """What probes of several sizes predict for the same images, each image by probes that were fitted without it.
+    """Predictions of probes of several sizes for the same images, each image by probes that were fitted without it.
 
     sizes:  images that a probe is fitted to, the mean over its predictions; the first is that of all images.
     fits:   probes of each size.
@@ -92,58 +92,67 @@ def measure(
     >>> subsets.fits.tolist(), subsets.right.shape
     ([1, 8, 16, 32], (4, 80))
     """
-    groups = np.arange(len(labels)) if groups is None else groups
+    if groups is None:
+        groups = np.arange(len(labels))
     halvings = possible_halvings(labels, groups)
     shuffles = int(np.clip(SHUFFLED_IMAGES // len(labels), 1, MOST_SHUFFLES))
-    whole = fit_probe(features, labels, groups)
-    judged = np.concatenate([whole.judged, len(labels) + np.arange(len(val_labels))])
+    probe_of_all = fit_probe(features, labels, groups)
 
-    right_sums = np.zeros((halvings + 1, len(judged)))
-    counts = np.zeros_like(right_sums)
-    size_sums = np.zeros(halvings + 1)
+    # training images first, then validation images
+    all_features = np.concatenate([features, val_features])
+    all_labels = np.concatenate([labels, val_labels])
+    judged = np.concatenate([probe_of_all.judged, len(labels) + np.arange(len(val_labels))])
+
+    n_right = np.zeros((halvings + 1, len(judged)))
+    n_predicted = np.zeros_like(n_right)
+    sum_of_sizes = np.zeros(halvings + 1)
     fits = np.zeros(halvings + 1, np.int64)
-    everything = np.concatenate([features, val_features])
-    every_label = np.concatenate([labels, val_labels])
-    for division, rows in _parts(labels, groups, halvings, shuffles, seed):
-        probe = whole if len(rows) == len(labels) else fit_probe(features[rows], labels[rows], groups[rows])
-        predicted, fitted = _predictions(probe, rows, everything, judged)
-        is_judged = predicted >= 0
-        right_sums[division] += is_judged & (predicted == every_label[judged])
-        counts[division] += is_judged
-        size_sums[division] += fitted[is_judged].sum()
-        fits[division] += 1
-    return Subsets(size_sums / counts.sum(axis=1), fits, judged, right_sums / counts)
+    for halving, rows in _parts(labels, groups, halvings, shuffles, seed):
+        is_all = len(rows) == len(labels)
+        probe = probe_of_all if is_all else fit_probe(features[rows], labels[rows], groups[rows])
+
+        predicted, fitted_images = _predictions(probe, rows, all_features, judged)
+        is_predicted = predicted >= 0
+        n_right[halving] += is_predicted & (predicted == all_labels[judged])
+        n_predicted[halving] += is_predicted
+        sum_of_sizes[halving] += fitted_images[is_predicted].sum()
+        fits[halving] += 1
+    return Subsets(sum_of_sizes / n_predicted.sum(axis=1), fits, judged, n_right / n_predicted)
 
 
 def _parts(
     labels: Labels, groups: Groups, halvings: int, shuffles: int, seed: int
 ) -> Iterator[tuple[int, Int[np.ndarray, " rows"]]]:
-    """Number of halvings and positions of every part; all images are one part, whatever the shuffle.
+    """Number of halvings and positions of every part; all images together are one part, the same in every shuffle.
 
-    Of many images two parts of a size are enough: each image is outside of one of them, and a fit takes seconds.
+    With many images, two parts of a size are enough: each image is outside of one of them, and a fit takes seconds.
     """
     yield 0, np.arange(len(labels))
+
+    most_parts = max(2, DIVIDED_IMAGES // len(labels))
     for shuffle in range(shuffles):
-        divisions = nested_parts(labels, groups, halvings, np.random.default_rng([seed, shuffle]))
-        for halving, part_of_image in list(enumerate(divisions))[1:]:
-            for part in range(min(2**halving, max(2, DIVIDED_IMAGES // len(labels)))):
-                yield halving, np.flatnonzero(part_of_image == part)
+        part_by_halving = nested_parts(labels, groups, halvings, np.random.default_rng([seed, shuffle]))
+        for halving in range(1, halvings + 1):
+            for part in range(min(2**halving, most_parts)):
+                yield halving, np.flatnonzero(part_by_halving[halving] == part)
 
 
 def _predictions(
     probe: Probe,
     rows: Int[np.ndarray, " rows"],
-    features: Num[np.ndarray, "everything features"],
+    features: Num[np.ndarray, "all_images features"],
     judged: Int[np.ndarray, " judged"],
 ) -> tuple[Int[np.ndarray, " judged"], Float[np.ndarray, " judged"]]:
-    """Class of each judged image, -1 where the probe has seen it, and how many images that prediction rests on."""
-    predicted = probe.logits(features[judged]).argmax(axis=1)
-    fitted = np.full(len(judged), float(len(rows)))
-    is_inside: Bool[np.ndarray, " judged"] = np.isin(judged, rows)
-    predicted[is_inside] = -1
-    fitted[is_inside] *= 1 - 1 / min(FOLDS, len(rows))
+    """Predicted class of each judged image, and the number of images to which the probe was fitted for it.
 
-    left_out = np.full(len(features), -1)
-    left_out[rows[probe.judged]] = probe.left_out.argmax(axis=1)
-    predicted[is_inside] = left_out[judged[is_inside]]
-    return predicted, fitted
+    Images of the probe's own part are predicted by fits without them; -1 for those that were not left out.
+    """
+    predicted = probe.logits(features[judged]).argmax(axis=1)
+    n_fitted = np.full(len(judged), float(len(rows)))
+
+    is_in_part: Bool[np.ndarray, " judged"] = np.isin(judged, rows)
+    left_out_class = np.full(len(features), -1)
+    left_out_class[rows[probe.judged]] = probe.left_out.argmax(axis=1)
+    predicted[is_in_part] = left_out_class[judged[is_in_part]]
+    n_fitted[is_in_part] *= 1 - 1 / min(FOLDS, len(rows))
+    return predicted, n_fitted

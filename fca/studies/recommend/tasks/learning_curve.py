@@ -1,4 +1,4 @@
-"""`task=learning_curve`: a linear probe on nested parts of the training images, to see what more images would bring."""
+"""`task=learning_curve`: a linear probe on nested parts of the training images, to predict the gain from more."""
 
 from __future__ import annotations
 
@@ -45,28 +45,35 @@ class LearningCurve:
         setup.clean_only("learning_curve")
         data = for_training(setup.data)
         features, work = probing(setup, data)
+
         train = data.rows("train", setup.subset.classes)
-        possible_halvings(
-            setup.subset.new_labels(data.labels[train]), kept_together(data.items.iloc[train], data.group)
-        )
+        labels = setup.subset.new_labels(data.labels[train])
+        possible_halvings(labels, kept_together(data.items.iloc[train], data.group))  # refuses too few images
         about = about_training(setup, data, "probe")
         return [features, Run("learning_curve", identity_of_probe(setup, data), about, features.run_id, work=work)]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Embed where that was not done, then fit and judge all probes."""
+        """Embed the images, then fit and evaluate all probes."""
         for run in runs:
             yield embedded(run, setup) if run.task == "embed" else _measured(run, setup)
 
 
 def _measured(run: Run[Probing], setup: Setup) -> Finished:
-    data, subset = run.work.data, setup.subset
-    values = run.work.values(setup.store)
-    train, val = (data.rows(split, subset.classes) for split in ("train", "val"))
-    labels, val_labels = (subset.new_labels(data.labels[rows]) for rows in (train, val))
+    data = run.work.data
+    subset = setup.subset
+    features = run.work.values(setup.store)
+    train = data.rows("train", subset.classes)
+    val = data.rows("val", subset.classes)
+    groups = kept_together(data.items.iloc[train], data.group)
 
     start = time.perf_counter()
-    together = kept_together(data.items.iloc[train], data.group)
-    subsets = measure(values[train], labels, values[val], val_labels, together)
+    subsets = measure(
+        features[train],
+        subset.new_labels(data.labels[train]),
+        features[val],
+        subset.new_labels(data.labels[val]),
+        groups,
+    )
     seconds = time.perf_counter() - start
 
     columns: dict[str, Any] = {

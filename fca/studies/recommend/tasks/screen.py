@@ -51,17 +51,19 @@ class Screen:
         return [features, Run("screen", identity, about, features.run_id, work=work)]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Embed where that was not done, then fit the probe and leave its images out in turn."""
+        """Embed the images, then fit the probe and leave its images out in turn."""
         for run in runs:
             yield embedded(run, setup) if run.task == "embed" else self._probed(run, setup)
 
     def _probed(self, run: Run[Probing], setup: Setup) -> Finished:
-        few, subset = run.work.data, setup.subset
-        labels = subset.new_labels(few.labels)
+        few = run.work.data
+        labels = setup.subset.new_labels(few.labels)
         probe = fit_probe(run.work.values(setup.store), labels, kept_together(few.items, few.group))
+
+        # arrays refer to all images of the data, not to the few of the features
         data = for_training(setup.data)
         setup.store.keep_items(data)
-        rows = few_rows(data, subset.classes, self.images)
+        rows = few_rows(data, setup.subset.classes, self.images)
         columns: dict[str, Any] = {
             N_TRAIN: len(labels),
             N_JUDGED: len(probe.judged),
@@ -75,12 +77,12 @@ class Screen:
 
 
 def few_images(data: ImageData, rows: Int[np.ndarray, " rows"]) -> ImageData:
-    """These images alone, with a fingerprint of their own."""
+    """A data set of only these images, with its own fingerprint."""
     few = at_rows(data, rows)
     return replace(few, fingerprint=fingerprint(few.items, f"{data.fingerprint} screened"))
 
 
 def few_rows(data: ImageData, classes: Sequence[int], images: int) -> Int[np.ndarray, " rows"]:
-    """Positions of so many training images of these classes, each by its share, the same whatever the network."""
+    """Positions of about so many training images of these classes, by class shares, equal for all networks."""
     train = data.rows("train", classes)
     return train[representative_rows(data.labels[train], images)]

@@ -1,4 +1,4 @@
-"""Candidates of a job, what makes two of them alike, and the results that earlier jobs left."""
+"""Candidates of a job, the attributes that make two of them similar, and the results of earlier jobs."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ def _of_keys(keys: Sequence[tuple[str, float, str, str, str]]) -> Candidates:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """What the candidates of one earlier job reached.
+    """Results of the candidates of one earlier job.
 
     job:            name of the job, unique within its data set.    ncl: number of its classes.
     images_a_class: training images a class, their mean.
-    candidate:      position of each candidate among the `Candidates` beside which the record stands.
+    candidate:      position of each candidate among the `Candidates` that come with the record.
     n_judged, right_judged: the job's own images (training images, each left out once, and validation images) and how
                     many of them each candidate had right. n_judged = 0: not judged.
     n_test, right_test:     the same of the images of the test split.
@@ -127,16 +127,16 @@ class JobRecord:
 
 
 def covariates_of(ncl: float, images_a_class: float) -> Float[np.ndarray, " covariates"]:
-    """What is known of a job before any image is classified: log number of classes, log training images a class.
+    """Covariates of a job, known before any image is classified: log number of classes, log training images per class.
 
     Both are 0 for a job of USUAL_CLASSES and USUAL_IMAGES. Raises FcaError where a logarithm does not exist.
 
     >>> covariates_of(5.0, 30.0).tolist()
     [0.0, 0.0]
     """
-    for what, value in (("ncl", ncl), ("images_a_class", images_a_class)):
+    for name, value in (("ncl", ncl), ("images_a_class", images_a_class)):
         if not (0 < value < np.inf):
-            raise FcaError(what, value, "above 0", "give the mean over the job's classes")
+            raise FcaError(name, value, "above 0", "give the mean over the job's classes")
     return np.log(np.array([ncl / USUAL_CLASSES, images_a_class / USUAL_IMAGES]))
 
 
@@ -171,10 +171,18 @@ def records_of(frame: pd.DataFrame) -> tuple[Candidates, tuple[JobRecord, ...]]:
         if len(set(candidate)) < len(candidate):
             step = "give one line a job and candidate"
             raise FcaError("lines of a candidate", f"several in job {job} of {dataset}", "one", step)
-        first = lines.iloc[0]
-        counts = (lines[column].fillna(0).to_numpy(float) for column in COUNTS)
-        about = (str(dataset), str(job), float(first["ncl"]), float(first["images_a_class"]))
-        records.append(JobRecord(*about, candidate, *counts))
+
+        first_line = lines.iloc[0]
+        counts = {column: lines[column].fillna(0).to_numpy(float) for column in COUNTS}
+        record = JobRecord(
+            dataset=str(dataset),
+            job=str(job),
+            ncl=float(first_line["ncl"]),
+            images_a_class=float(first_line["images_a_class"]),
+            candidate=candidate,
+            **counts,
+        )
+        records.append(record)
     return candidates, tuple(records)
 
 

@@ -116,9 +116,9 @@ class JobForecast:
         unknown += np.tile(OWN_SHARE**2 * variance * np.eye(count), (2, 2))
 
         accuracies = expit(self.mixture.means)
-        kept = 1 - (1 - accuracies) * mean
-        slopes = accuracies / kept
-        means = self.mixture.means + np.log(kept / (accuracies * mean))  # the logit of what is kept
+        scores = 1 - (1 - accuracies) * mean  # 1 - loss
+        slopes = accuracies / scores
+        means = self.mixture.means + np.log(scores / (accuracies * mean))  # logit of the score
         covariances = slopes[:, :, None] * self.mixture.covariances * slopes[:, None, :] + unknown
         mixture = Mixture(self.mixture.log_weights, means, covariances)
         return JobForecast(self.candidates, mixture, self.paired, losses)
@@ -222,55 +222,61 @@ def prior(
     images_a_class: float,
     dataset: str | None = None,
 ) -> JobForecast:
-    """What earlier jobs expect of the candidates of a new one, before any of its images is classified.
+    """The forecast for the candidates of a new job from earlier jobs, before any of its images is classified.
 
-    recorded:   the candidates that the records' positions mean.    candidates: of the new job, known or not.
-    dataset:    name of its data set where the records may have other jobs of it; None: a new one. How far a new one is
+    recorded:   the candidates to which the records' positions refer.    candidates: of the new job, recorded or not.
+    dataset:    name of its data set if the records may have other jobs of it; None: a new one. How far a new one is
                 from the others is itself uncertain: a t distribution with one degree of freedom fewer than there are
                 data sets, as a mixture of normals, whose weights the job's own images change.
     """
-    everything = recorded.joined(candidates)
-    parts = covariances(hyperparameters, everything)
-    result, _ = settled(records, batches_of(records), everything, parts)
+    # what the records show of all candidates, theirs and this job's
+    all_candidates = recorded.joined(candidates)
+    effects = covariances(hyperparameters, all_candidates)
+    result, _ = settled(records, batches_of(records), all_candidates, effects)
+    has_dataset = dataset in result.by_dataset
 
-    position = everything.positions(candidates)
-    matrix = design(everything, position, position, covariates_of(ncl, images_a_class)[None])[0]
+    position = all_candidates.positions(candidates)
     block = np.ix_(position, position)
+    matrix = design(all_candidates, position, position, covariates_of(ncl, images_a_class)[None])[0]
+    unrecorded = np.tile(covariance_of_unrecorded(recorded, candidates), (2, 2))
     count = len(candidates)
-    is_known = dataset in result.by_dataset
 
-    strangers = np.tile(of_strangers(recorded, candidates), (2, 2))
-
-    def of_scales(dataset_scale: float, shift_scale: float) -> Normal:
-        if is_known:
-            state = dataset_posterior(result, str(dataset), dataset_effects(parts))
+    def normal_at(dataset_scale: float, shift_scale: float) -> Normal:
+        """Logits on judging images, then on test images, if the variances between data sets had these factors."""
+        if has_dataset:
+            state = dataset_posterior(result, str(dataset), dataset_effects(effects))
         else:
-            scaled = parts._replace(
-                dataset=dataset_scale * parts.dataset, dataset_shift=shift_scale * parts.dataset_shift
+            scaled = effects._replace(
+                dataset=dataset_scale * effects.dataset,
+                dataset_shift=shift_scale * effects.dataset_shift,
             )
             state = Normal(result.shared.mean, result.shared.covariance + dataset_effects(scaled))
         covariance = matrix @ state.covariance @ matrix.T
-        covariance += np.tile(dataset_scale * parts.job[block], (2, 2)) + strangers
-        covariance[count:, count:] += shift_scale * parts.shift[block]
+        covariance += np.tile(dataset_scale * effects.job[block], (2, 2)) + unrecorded
+        covariance[count:, count:] += shift_scale * effects.shift[block]
         return Normal(matrix @ state.mean, covariance)
 
-    scales = np.ones(1) if is_known else uncertain_scales(hyperparameters.datasets)
-    components = [of_scales(of_dataset, of_shift) for of_dataset in scales for of_shift in scales]
-    log_weights = np.full(len(components), -np.log(len(components)))
-    means = np.stack([component.mean for component in components])
-    spreads = np.stack([component.covariance for component in components])
-    return JobForecast(candidates, Mixture(log_weights, means, spreads), parts.paired[block])
+    scales = np.ones(1) if has_dataset else uncertain_scales(hyperparameters.datasets)
+    components = [normal_at(dataset_scale, shift_scale) for dataset_scale in scales for shift_scale in scales]
+    mixture = Mixture(
+        np.full(len(components), -np.log(len(components))),
+        np.stack([component.mean for component in components]),
+        np.stack([component.covariance for component in components]),
+    )
+    return JobForecast(candidates, mixture, effects.paired[block])
 
 
-def of_strangers(recorded: Candidates, candidates: Candidates) -> BetweenCandidates:
-    """Covariance of what is not known of a network, or of a way to adapt one, that no earlier job has.
+def covariance_of_unrecorded(recorded: Candidates, candidates: Candidates) -> BetweenCandidates:
+    """Additional covariance of candidates whose network, or whose adaptation of it, no earlier job has.
 
-    The networks of the earlier jobs may be of one family, and alike; others are not (STRANGER_SD, shared by all sizes,
-    depths and precisions of one network).
+    The networks of the earlier jobs may be similar, as of one family; others need not be (STRANGER_SD, shared by all
+    sizes, depths and precisions of one network).
     """
     names = list(zip(candidates.network, candidates.adaptation, strict=True))
-    known = set(zip(recorded.network, recorded.adaptation, strict=True))
-    return np.array([[STRANGER_SD**2 * (one == other and one not in known) for other in names] for one in names])
+    recorded_names = set(zip(recorded.network, recorded.adaptation, strict=True))
+    is_unrecorded = np.array([name not in recorded_names for name in names])
+    is_same = np.array([[name == other_name for other_name in names] for name in names])
+    return STRANGER_SD**2 * (is_same & is_unrecorded[:, None])
 
 
 def uncertain_scales(datasets: int) -> Float[np.ndarray, " scales"]:
@@ -316,36 +322,37 @@ def observe(
     Raises FcaError for values outside [0, 1], for others than 1, 0 and NaN where every mistake loses 1, and for weights
     that are not above 0.
     """
-    is_seen = ~np.isnan(correct)
+    is_observed = ~np.isnan(correct)
     is_allowed = (correct >= 0) & (correct <= 1) if losses.min() < 1 else np.isin(correct, (0, 1))
-    wrong = correct[is_seen & ~is_allowed]
-    if len(wrong):
+    refused_values = correct[is_observed & ~is_allowed]
+    if len(refused_values):
         allowed = "1 (right), 0 (wrong), between them where mistakes lose a part of 1, or NaN (not judged)"
-        raise FcaError("correct", wrong[0], allowed, "mend the matrix")
+        raise FcaError("correct", refused_values[0], allowed, "mend the matrix")
     image_weights = np.ones(correct.shape[1]) if weights is None else np.asarray(weights, float)
     if not (np.isfinite(image_weights) & (image_weights > 0)).all():
         raise FcaError("weights", image_weights.min(), "finite and above 0", "leave out images that do not count")
 
-    is_judged = is_seen.any(axis=1)
-    seen = is_seen[is_judged].astype(float)
+    # accuracies and effective numbers of images of the judged candidates
+    is_judged = is_observed.any(axis=1)
+    observed = is_observed[is_judged].astype(float)  # judged candidates x images, as are `right` and `deviations`
     right = np.nan_to_num(correct[is_judged])
-    squares = (seen * image_weights**2) @ seen.T
-    totals = seen @ image_weights
-    images = totals**2 / np.diag(squares)
-    accuracy = (right @ image_weights) / totals
+    squared_weights = (observed * image_weights**2) @ observed.T  # summed over shared images
+    total_weights = observed @ image_weights
+    images = total_weights**2 / np.diag(squared_weights)
+    accuracy = (right @ image_weights) / total_weights
     dispersion = dispersion_of(correct[is_judged], losses)
 
-    deviations = seen * (right - accuracy[:, None])
+    # r: covariance over shared images, with pseudo-images of the typical correlation
+    deviations = observed * (right - accuracy[:, None])
     products = deviations @ deviations.T
     smooth = (accuracy * images + 0.5) / (images + 1)
     typical_sd = np.sqrt(dispersion * smooth * (1 - smooth))
     products += PAIRED_PRIOR_IMAGES * paired[np.ix_(is_judged, is_judged)] * np.outer(typical_sd, typical_sd)
-    shared = seen @ seen.T + PAIRED_PRIOR_IMAGES
-    deviation_product = products / shared
-    sds = np.sqrt(np.diag(deviation_product))
-    correlation = deviation_product / np.outer(sds, sds)
+    covariance = products / (observed @ observed.T + PAIRED_PRIOR_IMAGES)
+    sds = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(sds, sds)
 
-    overlap = squares / np.sqrt(np.outer(np.diag(squares), np.diag(squares)))
+    overlap = squared_weights / np.sqrt(np.outer(np.diag(squared_weights), np.diag(squared_weights)))
     judged = np.flatnonzero(is_judged)
     return Observed(judged, accuracy, images / dispersion, positive_definite(correlation * overlap))
 
