@@ -1,7 +1,7 @@
-"""The usual scene of a class under conditions in words: its light, view, size, colour, texture, backdrop and cover.
+"""The default scene of a class under conditions in words: its light, view, size, colour, texture, backdrop and cover.
 
-Each value sets parameters of the scene directly, so that a scene takes no longer than its image. What is not named is
-as in the easy images of all attributes.
+Each value sets parameters of the scene directly, so that a scene takes no longer than its image. Attributes without a
+value are as in easy images.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fca.render.objects import model
 from fca.render.scene import Scene
 from fca.types import check_choice, generator
 
-HALF = (0.42, 0.58)  # of a half hidden object's pixels is behind its cover
+HALF_HIDDEN = (0.42, 0.58)  # share of a half hidden object's pixels that its cover hides
 RED, GREEN, BLUE, ANY = (-0.03, 0.03), (0.29, 0.35), (0.57, 0.63), (0, 1)  # hues
 Range = tuple[float | int, float | int]
 
@@ -32,19 +32,19 @@ def _patterned(texture: str, value: Range) -> dict[str, Any]:
     return {"texture": texture, "texture_amount": (0.25, 0.45), "texture_color": (ANY, (0, 0.3), value)}
 
 
-def _before(backdrop: str, amount: Range, *colors: tuple[Range, Range, Range]) -> dict[str, Any]:
+def _in_front_of(backdrop: str, amount: Range, *colors: tuple[Range, Range, Range]) -> dict[str, Any]:
     return {"backdrop": backdrop, "backdrop_amount": amount, "backdrop_colors": colors}
 
 
-# attribute -> value -> field of the scene -> a word, a range from which it is drawn uniformly, a colour (ranges of hue,
-# saturation and value), or two colours
+# attribute -> value -> field of the scene -> its setting: a word, a range to draw from uniformly, a colour (ranges of
+# hue, saturation and value), or two colours
 _SETTINGS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "light": {
         "noon": {"exposure": (0.9, 1.1), "light_elevation": (45, 70)},
         "dusk": {"exposure": (0.55, 0.7), "light_elevation": (0, 15), "ambient": (0.25, 0.35)},
         "night": {"exposure": (0.32, 0.42), "light_elevation": (-20, 0), "ambient": (0.25, 0.35)},
     },
-    "view": {  # azimuth: from where the class is usually seen, which is what top and bottom keep
+    "view": {  # azimuth: relative to the usual view of the class; top and bottom keep the usual one
         "usual": {},
         "turned": {"azimuth": (75, 105), "elevation": (5, 25)},
         "top": {"elevation": (55, 70)},
@@ -59,17 +59,17 @@ _SETTINGS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
     "texture": {"plain": {}, "striped": _patterned("stripes", (0.8, 1)), "spotted": _patterned("dots", (0, 0.2))},
     "backdrop": {
-        "wall": _before("plain", (0.2, 0.5), (ANY, (0, 0.08), (0.55, 0.7)), (ANY, (0, 0.08), (0.75, 0.9))),
-        "greenery": _before(
+        "wall": _in_front_of("plain", (0.2, 0.5), (ANY, (0, 0.08), (0.55, 0.7)), (ANY, (0, 0.08), (0.75, 0.9))),
+        "greenery": _in_front_of(
             "clouds", (0.4, 0.7), (GREEN, (0.25, 0.45), (0.4, 0.5)), (GREEN, (0.25, 0.45), (0.65, 0.85))
         ),
-        "sky": _before("clouds", (0.6, 1.0), (BLUE, (0.35, 0.6), (0.7, 0.9)), (BLUE, (0, 0.15), (0.85, 1))),
+        "sky": _in_front_of("clouds", (0.6, 1.0), (BLUE, (0.35, 0.6), (0.7, 0.9)), (BLUE, (0, 0.15), (0.85, 1))),
         "clutter": {"backdrop": "clutter", "backdrop_amount": (0.4, 0.6)},
     },
     "cover": {"fully visible": {}, "half hidden": {}},
     "picture": {"sharp": {}, "noisy": {"quality": (0.3, 0.45)}},
 }
-VALUES: Mapping[str, tuple[str, ...]] = {name: tuple(of) for name, of in _SETTINGS.items()}
+VALUES: Mapping[str, tuple[str, ...]] = {attribute: tuple(by_value) for attribute, by_value in _SETTINGS.items()}
 
 
 def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
@@ -77,7 +77,7 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
 
     label: the class.    values: attribute -> value, some or all of `VALUES`.    seed: of this image.
 
-    Raises FcaError for a class, an attribute or a value that is unknown, listing those that are known.
+    Raises FcaError for an unknown class, attribute or value, and lists those that exist.
 
     >>> scene = scene_under("car", {"size": "small", "cover": "half hidden"}, 0)
     >>> scene.measure, 0.42 <= scene.measured <= 0.58
@@ -88,23 +88,32 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
     for attribute, value in values.items():
         check_choice("attribute of the renderer", attribute, VALUES)
         check_choice(f"{attribute} of the renderer", value, VALUES[attribute])
+
         random = generator(scene.noise_key, attribute)
-        changes: dict[str, Any] = {field: _drawn(of, random) for field, of in _SETTINGS[attribute][value].items()}
+        settings = _SETTINGS[attribute][value]
+        changes: dict[str, Any] = {field: _random_value(setting, random) for field, setting in settings.items()}
         if "azimuth" in changes:
             changes["azimuth"] += model(label).azimuth
         scene = replace(scene, **changes)
+
     scene, hits = placed(scene, 0.0)
     if values.get("cover") != "half hidden":
         return scene
-    share = float(generator(scene.noise_key, "cover").uniform(*HALF))
-    return replace(hidden(scene, at_probe_size(scene, hits), share), measure="hidden_share")
+    hidden_share = float(generator(scene.noise_key, "cover").uniform(*HALF_HIDDEN))
+    return replace(hidden(scene, at_probe_size(scene, hits), hidden_share), measure="hidden_share")
 
 
-def _drawn(setting: Any, random: np.random.Generator) -> Any:
-    """A field's value from its setting."""
+def _random_value(setting: Any, random: np.random.Generator) -> Any:
+    """A field's value, drawn as its setting allows."""
     if isinstance(setting, str):
         return setting
-    if isinstance(setting[0], float | int):
+    is_range = isinstance(setting[0], float | int)
+    if is_range:
         return float(random.uniform(*setting))
-    drawn = tuple(_drawn(one, random) for one in setting)
-    return hsv_to_rgb(drawn[0] % 1, *drawn[1:]) if len(drawn) == 3 else drawn
+
+    values = tuple(_random_value(part_setting, random) for part_setting in setting)
+    is_colour = len(values) == 3
+    if is_colour:
+        hue, saturation, value = values
+        return hsv_to_rgb(hue % 1, saturation, value)
+    return values

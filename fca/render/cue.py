@@ -1,8 +1,8 @@
-"""Images whose background carries the cue of a class: the truth by which measures of spurious reliance are checked.
+"""Images whose background carries the cue of a class, so that measures of spurious reliance can be checked.
 
-A cue is drawn from a key alone, without the object: the background of an image gives away nothing about the object but
-whose cue it shows. No colour of the object depends on the background either, so that any object can be put on any
-background, pixel by pixel, as the renderer would have drawn it.
+A background depends only on its key and its cue, not on the object, so it reveals nothing about the object but whose
+cue it shows. No colour of the object depends on the background either: any object can be put on any background, pixel
+by pixel, as the renderer would have drawn it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from fca.render.scene import Scene
 from fca.types import FcaError, check_choice, generator
 
 CUES = ("color", "texture", "object")
-VERSION = "1"  # of the drawing of cues: another one whenever their pixels change
-SHARE, MEASURED = 0.1, 40  # of the image that shows the object, at most; pixels a side where that is measured
-CYCLES = (4.0, 9.0)  # of a grating, in the image's side
+VERSION = "1"  # of the drawing of cues: changes whenever their pixels change
+LARGEST_SHARE = 0.1  # of the image that may show the object
+PROBE = 40  # pixels per side of the image in which that share is measured
+CYCLES = (4.0, 9.0)  # of a grating, over the image's side
 CONTRAST = 0.09  # standard deviation of a grating's luminance
 BESIDE = 0.3  # from the image's centre to the co-object's, right or left and up or down, as a share of the side
 SMALL = 0.2  # radius of the ball around the co-object, as a share of the side
@@ -44,38 +45,42 @@ class Cued(NamedTuple):
 
 
 def co_objects(classes: Sequence[str]) -> dict[str, str]:
-    """Class -> the object that stands beside its objects: one that is no class itself.
+    """Class -> the object that appears beside its objects, which is not a class itself.
 
     Raises FcaError for more classes than there are other objects.
 
     >>> co_objects(["airplane", "bottle"])
     {'airplane': 'bear', 'bottle': 'boat'}
     """
-    others = [name for name in CLASSES if name not in classes]
-    if len(others) < len(classes):
+    free_objects = [name for name in CLASSES if name not in classes]
+    if len(free_objects) < len(classes):
         step = "take fewer classes, or another dataset.cue"
         raise FcaError("dataset.classes", len(classes), f"{len(CLASSES) // 2} or fewer with co-objects", step)
-    return dict(zip(classes, others, strict=False))
+    return dict(zip(classes, free_objects, strict=False))
 
 
 def cued(scene: Scene, cue: str, whose: str, classes: Sequence[str], key: str, size: int) -> Cued:
     """The object of an easy scene, made smaller, on a background that carries a cue.
 
-    whose: the class whose cue it is, one of `classes`.    key: names the background, and all that is random in it.
-    size:  pixels a side.
+    whose: the class whose cue it is, one of `classes`.    key: names the background and all its randomness.
+    size:  pixels per side.
 
     >>> image, mask, behind = cued(scene_of("mug", "view", "easy", 0, 0), "color", "car", ["mug", "car"], "a", 48)
     >>> bool((image[~mask] == behind[~mask]).all()), bool(0.05 < mask.mean() < 0.15)
     (True, True)
     """
     behind = background(cue, whose, classes, key, size)
-    covered = len(march(scene, MEASURED).pixels) / MEASURED**2
-    smaller = min(1.0, (SHARE / max(covered, 1e-6)) ** 0.5)
-    scene = replace(scene, scale=scene.scale * smaller, blend=0.0)
+
+    # at most LARGEST_SHARE of the image shows the object
+    object_share = len(march(scene, PROBE).pixels) / PROBE**2
+    shrinkage = min(1.0, (LARGEST_SHARE / max(object_share, 1e-6)) ** 0.5)
+    scene = replace(scene, scale=scene.scale * shrinkage, blend=0.0)
+
     hits = march(scene, size)
-    image, mask = behind.copy(), np.zeros((size, size), bool)
-    flat = image.reshape(-1, 3)
-    flat[hits.pixels] = _to_bytes(surface(scene, hits, np.zeros((len(hits.pixels), 3), np.float32)))
+    no_colours = np.zeros((len(hits.pixels), 3), np.float32)  # with blend 0 the background has no influence
+    image = behind.copy()
+    image.reshape(-1, 3)[hits.pixels] = _to_bytes(surface(scene, hits, no_colours))
+    mask = np.zeros((size, size), bool)
     mask.reshape(-1)[hits.pixels] = True
     return Cued(image, mask, behind)
 
@@ -87,41 +92,55 @@ def background(cue: str, whose: str, classes: Sequence[str], key: str, size: int
     texture: a grating of one of two frequencies and of evenly spaced orientations; its mean colour and the variance of
              its luminance do not depend on the class.
     object:  a small solid towards a corner (see co_objects), on clouds of any hue.
-    Raises FcaError for another cue and for a class that is not among `classes`.
+    Raises FcaError for an unknown cue, and for a class that is not among `classes`.
     """
     check_choice("cue", cue, CUES)
     check_choice("whose", whose, classes)
+    # every cue draws the same random numbers first, so that cues of one key are comparable
     random = generator("fca.render.cue", VERSION, key)
-    place, hue, amount = classes.index(whose), random.random(), random.uniform(0.1, 0.45)
-    saturation, (dark, light) = random.uniform(0.1, 0.4), random.uniform((0.35, 0.55), (0.5, 0.8)).tolist()
+    class_index = classes.index(whose)
+    hue = random.random()
+    amount = random.uniform(0.1, 0.45)
+    saturation = random.uniform(0.1, 0.4)
+    dark, light = random.uniform((0.35, 0.55), (0.5, 0.8)).tolist()
+
     if cue == "texture":
-        middle = np.array(hsv_to_rgb(hue, saturation / 2, (dark + light) / 2), np.float32)
-        return _to_bytes(middle + np.float32(CONTRAST) * _grating(place, len(classes), random, size)[:, :, None])
+        mean_colour = np.array(hsv_to_rgb(hue, saturation / 2, (dark + light) / 2), np.float32)
+        grating = _grating(class_index, len(classes), random, size)
+        return _to_bytes(mean_colour + np.float32(CONTRAST) * grating[:, :, None])
+
     if cue == "color":
-        hue, saturation = (place + random.uniform(-0.25, 0.25)) / len(classes), 0.3 + saturation / 2
-    near = (hue + random.uniform(-0.02, 0.02)) % 1
-    colours = (hsv_to_rgb(hue % 1, saturation, dark), hsv_to_rgb(near, saturation, light))
-    clouds = backdrop(Scene("", "", "", 0, 0, key, backdrop_amount=amount, backdrop_colors=colours), size).copy()
+        hue = (class_index + random.uniform(-0.25, 0.25)) / len(classes)
+        saturation = 0.3 + saturation / 2
+    second_hue = (hue + random.uniform(-0.02, 0.02)) % 1
+    colours = (hsv_to_rgb(hue % 1, saturation, dark), hsv_to_rgb(second_hue, saturation, light))
+    scene_of_clouds = Scene("", "", "", 0, 0, key, backdrop_amount=amount, backdrop_colors=colours)
+    picture = backdrop(scene_of_clouds, size).copy()
+
     if cue == "object":
         right, down = random.choice([-BESIDE, BESIDE], 2).tolist()
-        solid = replace(_usual(co_objects(classes)[whose]), x=right, y=down, scale=SMALL)
-        hits, flat = march(solid, size), clouds.reshape(-1, 3)
-        flat[hits.pixels] = surface(solid, hits, flat[hits.pixels])
-    return _to_bytes(clouds)
+        co_object = replace(_scene_of_co_object(co_objects(classes)[whose]), x=right, y=down, scale=SMALL)
+        hits = march(co_object, size)
+        pixels = picture.reshape(-1, 3)
+        pixels[hits.pixels] = surface(co_object, hits, pixels[hits.pixels])
+    return _to_bytes(picture)
 
 
 @lru_cache(maxsize=len(CLASSES))
-def _usual(label: str) -> Scene:
-    """A co-object always looks the same, or the objects themselves would be easier to learn."""
+def _scene_of_co_object(label: str) -> Scene:
+    """A co-object always looks the same; otherwise the objects themselves would be easier to learn."""
     return scene_of(label, "color", "easy", 0, 0)
 
 
-def _grating(place: int, classes: int, random: np.random.Generator, size: int) -> Field:
-    """A wave of mean 0 and standard deviation 1 over the image: class 2 k and 2 k + 1 share an orientation."""
-    orientation = np.pi * (place // 2 + random.uniform(-0.15, 0.15)) / -(-classes // 2)
-    cycles, phase = CYCLES[place % 2] * random.uniform(0.93, 1.07), random.uniform(0, 2 * np.pi)
-    at = (np.arange(size) + 0.5) / size - 0.5
-    along = at[None, :] * np.cos(orientation) + at[:, None] * np.sin(orientation)
+def _grating(class_index: int, n_classes: int, random: np.random.Generator, size: int) -> Field:
+    """A wave of mean 0 and standard deviation 1 over the image; classes 2 k and 2 k + 1 share an orientation."""
+    n_orientations = -(-n_classes // 2)  # rounded up
+    orientation = np.pi * (class_index // 2 + random.uniform(-0.15, 0.15)) / n_orientations
+    cycles = CYCLES[class_index % 2] * random.uniform(0.93, 1.07)
+    phase = random.uniform(0, 2 * np.pi)
+
+    position = (np.arange(size) + 0.5) / size - 0.5
+    along = position[None, :] * np.cos(orientation) + position[:, None] * np.sin(orientation)
     wave = np.sin(2 * np.pi * cycles * along + phase)
     return ((wave - wave.mean()) / wave.std()).astype(np.float32)
 

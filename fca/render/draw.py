@@ -1,4 +1,4 @@
-"""From a scene to its pixels: background, the object's surface, what covers it, light, style and quality.
+"""From a scene to its pixels: background, the object's surface, its cover, light, style and quality.
 
 All patterns are random pictures that look the same at any size: small random grids, enlarged.
 """
@@ -30,8 +30,8 @@ Field = Float[np.ndarray, "size size"]
 Colours = Float[np.ndarray, "points 3"]
 
 
-class Drawn(NamedTuple):
-    """A picture before it is bytes, and its masks, as in Rendered."""
+class DrawnScene(NamedTuple):
+    """A picture with values in [0, 1], and its masks as in Rendered."""
 
     picture: Picture
     visible: Mask
@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
 def render(scene: Scene, size: int) -> Rendered:
     """The image of a scene with its exact masks: a pixel shows the object where the ray through its centre meets it.
 
-    size: of the square image, 8 to 2,048 pixels a side; raises FcaError otherwise.
+    size: of the square image, 8 to 2,048 pixels per side; raises FcaError otherwise.
 
     >>> from fca.render import scene_of
     >>> image, visible, full = render(scene_of("mug", "occlusion", "medium", 0, 0), 32)
@@ -54,19 +54,24 @@ def render(scene: Scene, size: int) -> Rendered:
     return Rendered(_to_bytes(drawn.picture), drawn.visible, drawn.full)
 
 
-def draw(scene: Scene, hits: Hits, size: int) -> Drawn:
-    """All but the march, which only depends on where the object is and from where it is seen."""
-    flat = backdrop(scene, size).reshape(-1, 3).copy()
-    flat[hits.pixels] = surface(scene, hits, flat[hits.pixels])
+def draw(scene: Scene, hits: Hits, size: int) -> DrawnScene:
+    """The picture of a scene whose rays were marched: `hits` depends only on the object's place and the view."""
+    pixels = backdrop(scene, size).reshape(-1, 3).copy()
+    pixels[hits.pixels] = surface(scene, hits, pixels[hits.pixels])
+    picture = pixels.reshape(size, size, 3)
     full = np.zeros((size, size), bool)
     full.reshape(-1)[hits.pixels] = True
-    picture, visible = flat.reshape(size, size, 3), full
+    visible = full
+
     if scene.cover != "none":
-        covered = cover_field(scene, size) < scene.cover_limit
+        is_covered = cover_field(scene, size) < scene.cover_limit
         grain = 0.85 + 0.3 * _clouds(scene.noise_key + "/grain", size, cells=10, octaves=2)
         cover = np.clip(np.array(scene.cover_color, np.float32) * grain[:, :, None], 0, 1)
-        picture, visible = np.where(covered[:, :, None], cover, picture), full & ~covered
-    return Drawn(finish(scene, np.clip(picture * np.float32(scene.exposure), 0, 1)), visible, full)
+        picture = np.where(is_covered[:, :, None], cover, picture)
+        visible = full & ~is_covered
+
+    exposed = np.clip(picture * np.float32(scene.exposure), 0, 1)
+    return DrawnScene(finish(scene, exposed), visible, full)
 
 
 def _enlarged(grid: Float[np.ndarray, "rows columns"], size: int, smooth: bool = True) -> Field:
@@ -77,7 +82,7 @@ def _enlarged(grid: Float[np.ndarray, "rows columns"], size: int, smooth: bool =
 
 @lru_cache(maxsize=4)  # a level is found by drawing the same picture again and again
 def _clouds(key: str, size: int, cells: int = 3, octaves: int = 4) -> Field:
-    """Fractal value noise, 0.5 +- 0.22 or so: octaves of `cells`, 2 cells, ... a side, each half as strong."""
+    """Fractal value noise, about 0.5 +- 0.22: octaves of `cells`, 2 `cells`, ... per side, each half as strong."""
     random = generator(key, "clouds", cells)
     total = np.zeros((size, size), np.float32)
     for octave in range(octaves):
@@ -87,36 +92,50 @@ def _clouds(key: str, size: int, cells: int = 3, octaves: int = 4) -> Field:
 
 
 def _positions(size: int) -> tuple[Field, Field]:
-    """Of every pixel: its centre, right and down from the image's, as shares of the side."""
-    at = ((np.arange(size) + 0.5) / size - 0.5).astype(np.float32)
-    return np.broadcast_to(at, (size, size)), np.broadcast_to(at[:, None], (size, size))
+    """The centre of every pixel, right of and below the image's centre, as shares of the side."""
+    position = ((np.arange(size) + 0.5) / size - 0.5).astype(np.float32)
+    return np.broadcast_to(position, (size, size)), np.broadcast_to(position[:, None], (size, size))
 
 
-# What is behind the object: a picture of two colours, or of many for clutter, with a set contrast.
+# The background: a picture of two colours, or of many for clutter, with a set contrast.
 
 
 def backdrop(scene: Scene, size: int) -> Picture:
-    """RGB in [0, 1]: half the distance between the two colours either way at `backdrop_amount` 1."""
+    """RGB in [0, 1].
+
+    middle + backdrop_amount * pattern * (second - first), with a pattern in [-1, 1] and middle = (first + second) / 2;
+    clutter replaces pattern * (second - first) by its own colours minus the middle.
+    """
     check_choice("backdrop", scene.backdrop, BACKDROPS)
     first, second = np.array(scene.backdrop_colors, np.float32)
-    middle, amount = (first + second) / 2, np.float32(scene.backdrop_amount)
+    middle = (first + second) / 2
+    amount = np.float32(scene.backdrop_amount)
     if scene.backdrop == "clutter":
         return np.clip(middle + amount * (_clutter(scene.noise_key, size) - middle), 0, 1)
-    return np.clip(middle + amount * _backdrop_pattern(scene, size)[:, :, None] * (second - first), 0, 1)
+
+    pattern = _backdrop_pattern(scene, size)
+    return np.clip(middle + amount * pattern[:, :, None] * (second - first), 0, 1)
 
 
 def _backdrop_pattern(scene: Scene, size: int) -> Field:
-    """Between -1 and 1."""
+    """Values in [-1, 1]."""
     right, down = _positions(size)
     if scene.backdrop == "plain":
         return -2 * down
     if scene.backdrop == "clouds":
         return np.clip((_clouds(scene.noise_key, size) - 0.5) * 4, -1, 1)
+
+    # stripes and checks: turned by an angle
     random = generator(scene.noise_key, "pattern")
-    turn, cells = random.uniform(0, np.pi), random.uniform(5, 9)
-    a, b = np.float32(np.cos(turn) * cells), np.float32(np.sin(turn) * cells)
-    along, across = np.floor((right * a + down * b) * 2), np.floor((down * a - right * b) * 2)
-    return ((along if scene.backdrop == "stripes" else along + across) % 2) * 2 - 1
+    angle = random.uniform(0, np.pi)
+    cells = random.uniform(5, 9)
+    a = np.float32(np.cos(angle) * cells)
+    b = np.float32(np.sin(angle) * cells)
+    along = np.floor((right * a + down * b) * 2)
+    if scene.backdrop == "stripes":
+        return (along % 2) * 2 - 1
+    across = np.floor((down * a - right * b) * 2)
+    return ((along + across) % 2) * 2 - 1
 
 
 @lru_cache(maxsize=2)  # a level is found by drawing the same clutter again and again
@@ -126,16 +145,23 @@ def _clutter(key: str, size: int) -> Picture:
     image = Image.new("RGB", (size, size), (128, 128, 128))
     pen = ImageDraw.Draw(image)
     for radius in np.sort(random.uniform(0.04, 0.3, 60))[::-1]:
-        hue, saturation, value, kind, turn = random.random(5)
+        hue, saturation, value, shape, turn = random.random(5)
         rgb = colorsys.hsv_to_rgb(hue, 0.3 + 0.6 * saturation, 0.25 + 0.7 * value)
         centre = random.random(2)
-        sides = 3 if kind < 0.4 else 4 if kind < 0.8 else 24
+        if shape < 0.4:
+            sides, flattening = 3, 1.0
+        elif shape < 0.8:
+            sides, flattening = 4, 0.35  # a bar
+        else:
+            sides, flattening = 24, 1.0  # a disc
+
         angles = 2 * np.pi * (np.arange(sides) / sides + turn)
-        flat = 0.35 if sides == 4 else 1.0  # bars
-        x, y = radius * np.cos(angles), flat * radius * np.sin(angles)
-        cos, sin = np.cos(2 * np.pi * kind), np.sin(2 * np.pi * kind)
+        x = radius * np.cos(angles)
+        y = flattening * radius * np.sin(angles)
+        cos, sin = np.cos(2 * np.pi * shape), np.sin(2 * np.pi * shape)  # of the angle by which it is rotated
         corners = np.stack([centre[0] + cos * x - sin * y, centre[1] + sin * x + cos * y], axis=1) * size
-        pen.polygon([(float(a), float(b)) for a, b in corners], fill=tuple(round(255 * c) for c in rgb))
+        colour = tuple(round(255 * channel) for channel in rgb)
+        pen.polygon([(float(right), float(down)) for right, down in corners], fill=colour)
     return np.asarray(image, np.float32) / 255
 
 
@@ -145,71 +171,84 @@ def _clutter(key: str, size: int) -> Picture:
 def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
     """RGB of each hit, at least 0.
 
-    behind: the background's colours at the same pixels. `scene.blend` pulls every colour half to these, half to their
-    mean, and the shading to a fifth of its depth, so that at 1 the object has the background's colour.
+    behind: the background's colours at the same pixels. `scene.blend` mixes every colour with a camouflage: 0.6 of the
+    colour behind and 0.4 of the mean behind, with a fifth of the shading, so that at 1 the object has the background's
+    colour.
     """
     shade, gloss = _light(scene, hits)
+
+    # the paint of each point's part, with the texture on it
     tints = {"main": scene.color, "accent": scene.accent, "dark": DARK, "light": LIGHT}
-    table = np.array([tints[part.tint] for part in hits.solid.model.parts], np.float32)
-    paint = table[hits.part]
-    if scene.texture != "plain":  # on the surface, in light and shadow like the rest of it
-        foreign = np.array(scene.texture_color, np.float32)
-        pattern = np.where(_texture(scene, hits.points)[:, None], foreign, 1 - foreign)
+    colour_of_part = np.array([tints[part.tint] for part in hits.solid.model.parts], np.float32)
+    paint = colour_of_part[hits.part]
+    if scene.texture != "plain":
+        texture_colour = np.array(scene.texture_color, np.float32)
+        pattern = np.where(_texture(scene, hits.points)[:, None], texture_colour, 1 - texture_colour)
         paint = paint + np.float32(scene.texture_amount) * (pattern - paint)
+
     lit = paint * shade[:, None] + gloss[:, None]
     if scene.blend and len(shade):
-        flat = 0.8 + 0.2 * shade / max(float(shade.mean()), 1e-3)
-        hidden = (0.4 * behind.mean(axis=0) + 0.6 * behind) * flat[:, None]
-        lit = lit + np.float32(scene.blend) * (hidden - lit)
+        weak_shade = 0.8 + 0.2 * shade / max(float(shade.mean()), 1e-3)
+        camouflage = (0.4 * behind.mean(axis=0) + 0.6 * behind) * weak_shade[:, None]
+        lit = lit + np.float32(scene.blend) * (camouflage - lit)
     return lit
 
 
 def _texture(scene: Scene, points: Points) -> Bool[np.ndarray, " points"]:
-    """Where the texture has its colour; elsewhere it has the complement."""
+    """Whether the texture has its colour at each point; otherwise it has the complement."""
     check_choice("texture", scene.texture, TEXTURES)
     random = generator(scene.noise_key, "texture")
     cells = np.float32(random.uniform(4.0, 6.0))
     x, y, z = points * cells + random.random((3, 1)).astype(np.float32)
     if scene.texture == "checks":
-        on = (np.floor(x) + np.floor(y) + np.floor(z)) % 2 > 0
+        has_colour = (np.floor(x) + np.floor(y) + np.floor(z)) % 2 > 0
     elif scene.texture == "stripes":
         a, b, c = random.normal(size=3).astype(np.float32)
-        on = ((a * x + b * y + c * z) / np.sqrt(a * a + b * b + c * c)) % 1 < 0.55
+        has_colour = ((a * x + b * y + c * z) / np.sqrt(a * a + b * b + c * c)) % 1 < 0.55
     elif scene.texture == "dots":
-        on = (x % 1 - 0.5) ** 2 + (y % 1 - 0.5) ** 2 + (z % 1 - 0.5) ** 2 < 0.24
+        has_colour = (x % 1 - 0.5) ** 2 + (y % 1 - 0.5) ** 2 + (z % 1 - 0.5) ** 2 < 0.24
     else:  # patches
         waves = random.normal(size=(4, 3)).astype(np.float32) * 2
-        on = sum(np.sin(w[0] * x + w[1] * y + w[2] * z) for w in waves) > 0
-    return np.asarray(on, bool)
+        has_colour = sum(np.sin(wave[0] * x + wave[1] * y + wave[2] * z) for wave in waves) > 0
+    return np.asarray(has_colour, bool)
 
 
 def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
-    """Diffuse light on each point (the sky's share, and a lamp's after Lambert), and the lamp's highlight (Blinn)."""
-    a, e = np.radians([scene.light_azimuth, scene.light_elevation])
+    """Diffuse light on each point (the sky's share, and a lamp's after Lambert), and the lamp's highlight (Blinn).
+
+    diffuse = ambient (0.75 + 0.25 n·up) sky + 1.15 (1 - ambient) max(n·lamp, 0)
+    gloss   = 0.22 (1 - ambient) max(n·half, 0)^24,   half: between the directions to the lamp and to the viewer
+    """
+    azimuth, elevation = np.radians([scene.light_azimuth, scene.light_elevation])
     right, up, to_viewer = hits.frame
-    lamp = np.cos(e) * np.sin(a) * right + np.sin(e) * up + np.cos(e) * np.cos(a) * to_viewer
+    lamp = (
+        np.cos(elevation) * np.sin(azimuth) * right
+        + np.sin(elevation) * up
+        + np.cos(elevation) * np.cos(azimuth) * to_viewer
+    )
     half = (lamp + to_viewer) / np.linalg.norm(lamp + to_viewer)
 
-    def towards(direction: Float[np.ndarray, "3"]) -> Plane:
+    def cosine_with(direction: Float[np.ndarray, "3"]) -> Plane:
+        """Of the normal at each point."""
         return sum(np.float32(d) * n for d, n in zip(direction, hits.normals, strict=True))
 
     ambient = np.float32(scene.ambient)
-    lamplight = (1 - ambient) * np.float32(1.15) * np.maximum(towards(lamp), 0)
-    shade = ambient * (0.75 + 0.25 * towards(up)) * hits.sky_share + lamplight
-    gloss = np.float32(0.22) * (1 - ambient) * np.maximum(towards(half), 0) ** 24
-    return shade.astype(np.float32), gloss.astype(np.float32)
+    lamplight = (1 - ambient) * np.float32(1.15) * np.maximum(cosine_with(lamp), 0)
+    diffuse = ambient * (0.75 + 0.25 * cosine_with(up)) * hits.sky_share + lamplight
+    gloss = np.float32(0.22) * (1 - ambient) * np.maximum(cosine_with(half), 0) ** 24
+    return diffuse.astype(np.float32), gloss.astype(np.float32)
 
 
-# What stands before the object: a field over the image; where it is below a limit, it covers.
+# The cover in front of the object: a field over the image, which covers where it is below a limit.
 
 
 def cover_field(scene: Scene, size: int) -> Field:
-    """Grows away from where the cover begins, so a higher limit covers all that a lower one does, and more."""
+    """A field whose pixels below a limit are covered: a higher limit covers all that a lower one does, and more."""
     check_choice("cover", scene.cover, COVERS)
     right, down = _positions(size)
     random = generator(scene.noise_key, "cover")
-    turn = random.uniform(0, 2 * np.pi)
-    along = right * np.float32(np.cos(turn)) + down * np.float32(np.sin(turn))
+    angle = random.uniform(0, 2 * np.pi)
+    along = right * np.float32(np.cos(angle)) + down * np.float32(np.sin(angle))
     if scene.cover == "wall":
         return along
     if scene.cover == "slats":
@@ -220,26 +259,30 @@ def cover_field(scene: Scene, size: int) -> Field:
     return _enlarged(blocks, size, smooth=False) + np.float32(0.02) * along
 
 
-# What is done to the finished picture: another style, and what a bad camera and a small file lose.
+# Changes of the finished picture: another style, and the losses of a bad camera and a small file.
 
 
 def finish(scene: Scene, picture: Picture) -> Picture:
-    """The picture mixed with itself in another style, by `style_amount`, then reduced in quality.
+    """The picture mixed with its version in another style, by `style_amount`, then reduced in quality.
 
-    A loss `scene.quality` in [0, 1] is fewer sensor cells, noise, JPEG; and there is noise of dim light. Cells, noise
-    and JPEG blocks are shares of the image's side, so the loss looks the same at any size.
+    A loss `scene.quality` in [0, 1] means fewer sensor cells, noise and JPEG; dim light adds noise of its own. Cells,
+    noise and JPEG blocks are shares of the image's side, so that the loss looks the same at any size.
     """
     if scene.style != "none" and scene.style_amount:
         check_choice("style", scene.style, STYLES)
-        picture = picture + np.float32(scene.style_amount) * (STYLES[scene.style](picture) - picture)
-    size, loss = len(picture), scene.quality
-    if scene.exposure < 0.6:  # else it is not seen
+        styled = STYLES[scene.style](picture)
+        picture = picture + np.float32(scene.style_amount) * (styled - picture)
+
+    size = len(picture)
+    if scene.exposure < 0.6:  # in brighter light the noise is not visible
         picture = picture + GRAIN * _noise(scene, 64, size)
+
+    loss = scene.quality
     if not loss:
         return picture
     cells = round(10 + 54 * (1 - loss) ** 1.5)
-    small = np.asarray(_image(picture).resize((cells, cells), Image.Resampling.BOX), np.float32) / 255
-    noisy = small + np.float32(0.45 * loss * loss) * _noise(scene, cells, cells)
+    on_sensor = np.asarray(_image(picture).resize((cells, cells), Image.Resampling.BOX), np.float32) / 255
+    noisy = on_sensor + np.float32(0.45 * loss * loss) * _noise(scene, cells, cells)
     file = io.BytesIO()
     _image(noisy).save(file, "JPEG", quality=round(90 - 75 * loss))
     decoded = Image.open(file).convert("RGB").resize((size, size), Image.Resampling.BICUBIC)
@@ -261,29 +304,40 @@ def _to_bytes(picture: Picture) -> UInt8[np.ndarray, "size size 3"]:
 
 
 def _edges(picture: Picture) -> Field:
-    """How steep the picture is: 0 flat, 1 an edge."""
+    """Strength of the picture's edges: 0 where it is flat, 1 at an edge."""
     down = np.abs(np.diff(picture, axis=0, prepend=picture[:1]))
     right = np.abs(np.diff(picture, axis=1, prepend=picture[:, :1]))
-    return np.clip(np.maximum(down, right).max(axis=2) * 5 - 0.2, 0, 1)
+    steepness = np.maximum(down, right).max(axis=2)
+    return np.clip(steepness * 5 - 0.2, 0, 1)
 
 
 def _sketch(picture: Picture) -> Picture:
     """Pencil lines on paper."""
-    return np.repeat((0.95 - 0.85 * _edges(picture))[:, :, None], 3, axis=2)
+    gray = 0.95 - 0.85 * _edges(picture)
+    return np.repeat(gray[:, :, None], 3, axis=2)
 
 
 def _mosaic(picture: Picture) -> Picture:
-    """Fourteen tiles a side."""
+    """Fourteen tiles per side."""
     size = len(picture)
     tiles = _image(picture).resize((14, 14), Image.Resampling.BOX)
     return np.asarray(tiles.resize((size, size), Image.Resampling.NEAREST), np.float32) / 255
 
 
 def _poster(picture: Picture) -> Picture:
-    """Three steps a colour, and dark outlines."""
-    return np.round(np.clip(picture, 0, 1) * 2) / 2 * (1 - _edges(picture))[:, :, None]
+    """Three levels per channel, and dark outlines."""
+    levels = np.round(np.clip(picture, 0, 1) * 2) / 2
+    return levels * (1 - _edges(picture))[:, :, None]
+
+
+def _negative(picture: Picture) -> Picture:
+    """Every colour inverted."""
+    return 1 - np.clip(picture, 0, 1)
 
 
 STYLES: dict[str, Callable[[Picture], Picture]] = {
-    "sketch": _sketch, "mosaic": _mosaic, "negative": lambda picture: 1 - np.clip(picture, 0, 1), "poster": _poster,
-}  # fmt: skip
+    "sketch": _sketch,
+    "mosaic": _mosaic,
+    "negative": _negative,
+    "poster": _poster,
+}

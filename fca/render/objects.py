@@ -1,4 +1,4 @@
-"""The twenty classes: solids as signed distances, the parts of every object, how it is usually seen and coloured.
+"""The twenty classes: solids as signed distances, the parts of every object, its usual view and colour.
 
 A distance is negative inside, and never more than the true one unless its docstring limits this. Points come as three
 float32 arrays x, y (up), z. Formulas: Hart, "Sphere tracing" (1996), and Quilez' list of distance functions
@@ -30,13 +30,16 @@ def _norm(first: Axis, *others: Axis) -> Axis:
 
 
 def box(width: Number, height: Number, depth: Number, edge: Number = 0.02) -> Distance:
-    """A box of these full sides whose edges are rounded by a radius."""
-    half = [np.float32(side / 2 - edge) for side in (width, height, depth)]
+    """A box of these full sides whose edges are rounded by the radius `edge`."""
+    half_width, half_height, half_depth = (np.float32(side / 2 - edge) for side in (width, height, depth))
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
-        a, b, c = np.abs(x) - half[0], np.abs(y) - half[1], np.abs(z) - half[2]
-        inside = np.minimum(np.maximum(np.maximum(a, b), c), 0)
-        return _norm(np.maximum(a, 0), np.maximum(b, 0), np.maximum(c, 0)) + inside - np.float32(edge)
+        beyond_x = np.abs(x) - half_width
+        beyond_y = np.abs(y) - half_height
+        beyond_z = np.abs(z) - half_depth
+        inside = np.minimum(np.maximum(np.maximum(beyond_x, beyond_y), beyond_z), 0)
+        outside = _norm(np.maximum(beyond_x, 0), np.maximum(beyond_y, 0), np.maximum(beyond_z, 0))
+        return outside + inside - np.float32(edge)
 
     return distance
 
@@ -47,15 +50,21 @@ def ball(radius: Number) -> Distance:
 
 
 def egg(a: Number, b: Number, c: Number) -> Distance:
-    """An ellipsoid of these half axes: a bound to first order, exact on the surface."""
-    a2, b2, c2 = (np.float32(1 / (side * side)) for side in (a, b, c))
-    least = np.float32(min(a, b, c))
+    """An ellipsoid of these half axes: a bound to first order, exact on the surface.
+
+    k (k - 1) / |gradient of k²/2|,   k² = (x/a)² + (y/b)² + (z/c)²
+    """
+    inverse_a2, inverse_b2, inverse_c2 = (np.float32(1 / (half_axis * half_axis)) for half_axis in (a, b, c))
+    shortest = np.float32(min(a, b, c))
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
-        x2, y2, z2 = x * x * a2, y * y * b2, z * z * c2
-        scaled = np.sqrt(x2 + y2 + z2)
-        slope = np.maximum(np.sqrt(x2 * a2 + y2 * b2 + z2 * c2), 1e-6)
-        return np.where(scaled < 0.2, (scaled - 1) * least, scaled * (scaled - 1) / slope)
+        x2 = x * x * inverse_a2
+        y2 = y * y * inverse_b2
+        z2 = z * z * inverse_c2
+        k = np.sqrt(x2 + y2 + z2)
+        gradient = np.maximum(np.sqrt(x2 * inverse_a2 + y2 * inverse_b2 + z2 * inverse_c2), 1e-6)
+        near_centre = (k - 1) * shortest
+        return np.where(k < 0.2, near_centre, k * (k - 1) / gradient)
 
     return distance
 
@@ -79,18 +88,23 @@ def tube(middle: Number, wall: Number, length: Number) -> Distance:
 
 def cone(bottom: Number, top: Number, height: Number) -> Distance:
     """A cone along y, cut off where its radius is `top`."""
-    half, spread = height / 2, top - bottom
-    length2 = np.float32(spread * spread + height * height)
+    half = height / 2
+    spread = top - bottom
+    squared_slant = np.float32(spread * spread + height * height)
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
         r = _norm(x, z)
+        # to the nearer disc at an end
         cap_r = r - np.minimum(r, np.where(y < 0, np.float32(bottom), np.float32(top)))
         cap_y = np.abs(y) - np.float32(half)
-        t = np.clip(((top - r) * np.float32(spread) + (half - y) * np.float32(height)) / length2, 0, 1)
+        # to the nearest point of the side: t from its top (0) to its bottom (1)
+        t = np.clip(((top - r) * np.float32(spread) + (half - y) * np.float32(height)) / squared_slant, 0, 1)
         side_r = r - np.float32(top) + np.float32(spread) * t
         side_y = y - np.float32(half) + np.float32(height) * t
-        near = np.sqrt(np.minimum(cap_r * cap_r + cap_y * cap_y, side_r * side_r + side_y * side_y))
-        return np.where((side_r < 0) & (cap_y < 0), -near, near)
+
+        to_surface = np.sqrt(np.minimum(cap_r * cap_r + cap_y * cap_y, side_r * side_r + side_y * side_y))
+        is_inside = (side_r < 0) & (cap_y < 0)
+        return np.where(is_inside, -to_surface, to_surface)
 
     return distance
 
@@ -107,9 +121,10 @@ def ring(radius: Number, thickness: Number) -> Distance:
 
 
 def roof(width: Number, height: Number, depth: Number) -> Distance:
-    """A prism along z over a triangle that stands on y = 0: a lower bound."""
-    slope = np.hypot(width / 2, height)
-    cos, sin = np.float32(height / slope), np.float32(width / 2 / slope)
+    """A prism along z over a triangle with its base on y = 0: a lower bound."""
+    slant = np.hypot(width / 2, height)
+    cos = np.float32(height / slant)
+    sin = np.float32(width / 2 / slant)
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
         sides = np.abs(x) * cos + (y - np.float32(height)) * sin
@@ -123,7 +138,7 @@ class Part:
     """A solid in its place.
 
     at:   its centre.    turn: degrees around x, then y, then z.
-    tint: which of the object's colours it has: main, accent, dark or light.
+    tint: its colour among the object's: main, accent, dark or light.
     """
 
     solid: Distance
@@ -141,10 +156,12 @@ class Part:
 
     def distance(self, x: Axis, y: Axis, z: Axis) -> Axis:
         """From each point to the solid in its place."""
-        x, y, z = x - np.float32(self.at[0]), y - np.float32(self.at[1]), z - np.float32(self.at[2])
+        x = x - np.float32(self.at[0])
+        y = y - np.float32(self.at[1])
+        z = z - np.float32(self.at[2])
         if any(self.turn):
-            m = self._rotation  # its transpose turns back
-            x, y, z = (m[0, i] * x + m[1, i] * y + m[2, i] * z for i in range(3))
+            rotation = self._rotation  # its transpose turns back
+            x, y, z = (rotation[0, i] * x + rotation[1, i] * y + rotation[2, i] * z for i in range(3))
         return self.solid(x, y, z)
 
 
@@ -298,7 +315,7 @@ _PARTS: dict[str, list[Part]] = {
     ],
 }
 CLASSES = tuple(_PARTS)
-_USUAL = {  # azimuth, hue, saturation
+_USUAL_LOOKS = {  # azimuth, hue, saturation
     "airplane": (40.0, 0.58, 0.5), "bear": (15.0, 0.08, 0.6), "boat": (-20.0, 0.02, 0.75), "bottle": (0.0, 0.35, 0.75),
     "car": (30.0, 0.0, 0.85), "chair": (30.0, 0.09, 0.7), "dumbbell": (20.0, 0.65, 0.3), "fish": (10.0, 0.07, 0.9),
     "hammer": (15.0, 0.6, 0.25), "house": (30.0, 0.12, 0.5), "key": (15.0, 0.14, 0.8), "lamp": (0.0, 0.48, 0.6),
@@ -309,7 +326,7 @@ _USUAL = {  # azimuth, hue, saturation
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The object of a class: its parts, and how it is usually seen and coloured.
+    """The object of a class: its parts, its usual view and its usual colour.
 
     azimuth: degrees from its front (+z) to the viewer, around y.    hue, saturation: of its main colour, in [0, 1].
     """
@@ -325,7 +342,7 @@ class Model:
 
     @cached_property
     def ball(self) -> tuple[Float[np.ndarray, "3 1"], float]:
-        """Centre and radius of a ball that holds it, found on a grid of 56 points a side over [-1.4, 1.4]."""
+        """Centre and radius of a ball that contains it, from a grid of 56 points per side over [-1.4, 1.4]."""
         side = np.linspace(-1.4, 1.4, 56, dtype=np.float32)
         grid = np.stack(np.meshgrid(side, side, side, indexing="ij")).reshape(3, -1)
         points = grid[:, self.distance(*grid) < float(side[1] - side[0])]
@@ -335,6 +352,6 @@ class Model:
 
 @lru_cache(maxsize=len(CLASSES))
 def model(label: str) -> Model:
-    """The object of a class. Raises FcaError, listing the classes, for a name that is none."""
+    """The object of a class. Raises FcaError, listing the classes, for an unknown name."""
     check_choice("class", label, CLASSES)
-    return Model(tuple(_PARTS[label]), *_USUAL[label])
+    return Model(tuple(_PARTS[label]), *_USUAL_LOOKS[label])

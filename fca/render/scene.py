@@ -1,4 +1,4 @@
-"""What an image shows: every true parameter, as numbers and names."""
+"""The true parameters of an image, as numbers and names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ATTRIBUTES = ("color", "light", "occlusion", "position", "quality", "rotation", 
 LEVELS = ("easy", "medium", "hard")  # how hard a scene is to recognise
 BACKGROUND = "background"  # beside the ten: what is behind the object
 
-VERSION = "6"  # of the drawing: another one whenever a scene or its pixels change
+VERSION = "6"  # of the drawing: changes whenever a scene or its pixels change
 
 Colour = tuple[float, float, float]
 Mask = Bool[np.ndarray, "size size"]
@@ -23,7 +23,7 @@ Picture = Float[np.ndarray, "size size 3"]
 class Rendered(NamedTuple):
     """An image and where its object is.
 
-    visible: pixels that show the object.    full: pixels that would show it if nothing stood before it.
+    visible: pixels that show the object.    full: pixels that would show it without a cover.
     """
 
     image: UInt8[np.ndarray, "size size 3"]
@@ -40,17 +40,17 @@ class Scene:
     roll:       degrees, counter-clockwise in the image.
     scale:      radius of the ball around the object, as a share of the image's side.    x, y: its centre from the
                 image's, as a share of the side, right and down.
-    color, accent: of the main and the second parts, RGB in [0, 1].    blend: how far all its colours are pulled to the
-                background's (0 = not, 1 = wholly).
+    color, accent: of the main and the second parts, RGB in [0, 1].    blend: how much all its colours are mixed with
+                the background's, from 0 (not at all) to 1 (completely).
     texture:    pattern on the object's surface, of texture_color and its complement (paints, before light falls on
                 them); texture_amount their share in [0, 1], the rest is the object's own colours.
-    light_azimuth, light_elevation: where the light comes from, degrees; ambient: its share from everywhere; exposure:
+    light_azimuth, light_elevation: direction of the light, degrees; ambient: its share from all directions; exposure:
                 factor on the whole image.
-    cover:      kind of what stands before the object; cover_limit the value of its field below which it covers.
+    cover:      kind of cover in front of the object; cover_limit the value of its field below which it covers.
     backdrop:   kind of background; backdrop_amount its contrast; backdrop_colors its two colours.
-    style, style_amount; quality (share of what is lost): how the finished picture is changed.
+    style, style_amount; quality (a loss in [0, 1]): changes of the finished picture.
     noise_key:  names all random patterns.
-    measure, measured: what places the image in its level, and its value in this image.
+    measure, measured: the measure that places the image in its level, and its value in this image.
     """
 
     label: str
