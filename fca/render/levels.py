@@ -278,9 +278,8 @@ def at_probe_size(scene: Scene, hits: Hits) -> Hits:
 
     Nearest neighbours: exact to half a pixel of that image, which is enough to measure colours.
     """
-    hit_of_filled = np.full(FILLED * FILLED, -1)
-    hit_of_filled[hits.pixels] = np.arange(len(hits.pixels))
-    hit_of_filled = hit_of_filled.reshape(FILLED, FILLED)
+    hit_of_filled = np.full((FILLED, FILLED), -1)
+    hit_of_filled.reshape(-1)[hits.pixels] = np.arange(len(hits.pixels))
 
     # the column and row in the filled image that each column and row of the probe shows
     position = (np.arange(PROBE) + 0.5) / PROBE - 0.5

@@ -1,7 +1,7 @@
-"""Shifts: what is done to images before a model sees them. A configuration names a family, which lists its shifts.
+"""Shifts: changes of images before a model sees them. A configuration names a family, which lists its shifts.
 
-A family is a dataclass with `shifts()` in a file of its own, and a YAML in `conf/shift/`. One more corruption is a
-function in `corruption`, which `KINDS` there lists, and a row of constants: `FURTHER` in `constants`.
+A family is a dataclass with `shifts()` in its own file, and a YAML in `conf/shift/`. A further corruption is a function
+in `corruption`, which is listed in its `KINDS`, and a row of constants in `FURTHER` of `constants`.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ Rows = Int[np.ndarray, " rows"]  # positions in `ImageData.items`
 
 @runtime_checkable
 class Shifts(Protocol):
-    """What `shift=...` configures: one shift or many, each of which is a run of its own."""
+    """The object that `shift=...` configures: one shift or several, each of which is a separate run."""
 
     def shifts(self) -> list[Shift]: ...
 
 
 @runtime_checkable
 class Shown(Protocol):
-    """Images of a data set at a model's input size, and what shifts of them need, as tensors on the model's device."""
+    """Images of a data set at a model's input size, with their masks and noise, as tensors on the model's device."""
 
     data: ImageData
-    rows: Rows  # all that are shown, in any batch
+    rows: Rows  # all images, over all batches
 
     def images(self, rows: Rows) -> Float[Tensor, "rows 3 size size"]: ...  # in [0, 1]
 
     def masks(self, rows: Rows) -> Bool[Tensor, "rows size size"]: ...  # True on the object
 
     def backgrounds(self, rows: Rows) -> Float[Tensor, "rows 3 size size"] | None:
-        """The images as they are without their objects, where the data set knows that (rendered images do)."""
+        """The images without their objects, if the data set has them (rendered images do); otherwise None."""
 
     def noise(self, rows: Rows, seed: int, draw: int) -> Float[Tensor, "rows 3 size size"]:
-        """Standard normal numbers, the same for an image in any batch: keyed by seed, image id and draw."""
+        """Standard normal numbers keyed by seed, image id and draw, so that an image has the same ones in any batch."""
 
     def once(self, kind: str, key: Any, made: Callable[[], Tensor]) -> Tensor:
-        """What was made last of this kind, if its key is the same: for many shifts of one batch."""
+        """The last tensor of this kind if its key is the same, else a new one: many shifts share those of a batch."""
 
 
 @runtime_checkable
 class InputShift(Shift, Protocol):
-    """A shift of stage `input`: of whole batches at the model's input size, where an object's mask is at hand."""
+    """A shift of whole batches at the model's input size, where the objects' masks are available."""
 
     def at_input(self, shown: Shown, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
         """The changed images, in [0, 1]."""

@@ -1,4 +1,4 @@
-"""The constants of every corruption. Those of the 19 published ones are facts of Hendrycks and Dietterich's generators.
+"""The constants of every corruption. Those of the 19 published ones come from Hendrycks and Dietterich's generators.
 
 A further corruption is a row of `FURTHER` here and a function of its name in `fca.shifts.corruption`.
 """
@@ -15,7 +15,7 @@ Number = int | float
 Five = tuple[tuple[Number, ...], ...]
 
 UP_TO = {"cifar": 48, "tiny_imagenet": REFERENCE_ABOVE}
-"""The image's shorter side, in pixels, up to which a set of constants holds; above them all: imagenet."""
+"""The shorter side, in pixels, up to which a set of constants applies to an image; above all of them: imagenet."""
 SEVERITIES = 5
 
 
@@ -28,9 +28,9 @@ def _scaled(side: Number, *lengths: tuple[Number, ...]) -> Five:
     return tuple(tuple(side * length for length in three) for three in lengths)
 
 
-# frost: the last constant is by how much the published textures are shrunk for this size.    spatter: the last is 0 for
-# water and 1 for mud.    elastic_transform: reach of the wobble, its smoothness, jitter of the affine corners; those of
-# imagenet are shares of 244 pixels, not 224: so they were generated.
+# frost: the last constant is the factor by which the published textures are shrunk for this size.    spatter: the last
+# is 0 for water and 1 for mud.    elastic_transform: reach of the wobble, its smoothness, jitter of the affine corners;
+# those of imagenet are shares of 244 pixels, not 224, as in the published generators.
 # fmt: off
 _PUBLISHED_BY_SIZE: dict[str, dict[str, Five]] = {
     "cifar": {
@@ -108,10 +108,10 @@ _PUBLISHED_BY_SIZE: dict[str, dict[str, Five]] = {
 }
 # fmt: on
 PUBLISHED = tuple(_PUBLISHED_BY_SIZE["imagenet"])
-"""The 19 kinds of CIFAR-10-C and ImageNet-C, which `shift=corruption/all` has."""
+"""The 19 kinds of CIFAR-10-C and ImageNet-C: those of `shift=corruption/all`."""
 
 FURTHER: dict[str, Five] = {}
-"""Kinds of our own: kind -> one tuple per severity, for images of any size. No option of several kinds has them."""
+"""Further kinds: kind -> one tuple per severity, for images of any size. Options of several kinds leave them out."""
 
 CONSTANTS = {
     **{kind: {size: fives[kind] for size, fives in _PUBLISHED_BY_SIZE.items()} for kind in PUBLISHED},
@@ -123,10 +123,10 @@ CONSTANTS = {
 def constants(kind: str, severity: int, height: int, width: int) -> tuple[Number, ...]:
     """The arguments of a kind's drawing function at a severity (1 to 5), for an image of this height and width.
 
-    The image's shorter side decides: up to 48 px those of CIFAR-10-C, up to 96 px those of Tiny-ImageNet-C, else those
-    of ImageNet-C. They are taken as published, in pixels where they are lengths: on an image much larger than 224 px a
-    blur of ImageNet-C is the same number of pixels wide, and so weaker to the eye. Runs therefore corrupt larger images
-    at ImageNet-C's own size (see `fca.shifts.corruption.Corruption`).
+    The image's shorter side decides: up to 48 px those of CIFAR-10-C, up to 96 px those of Tiny-ImageNet-C, otherwise
+    those of ImageNet-C. Lengths are in pixels, as published: on an image much larger than 224 px, a blur of ImageNet-C
+    is the same number of pixels wide, and therefore looks weaker. Runs therefore corrupt larger images at ImageNet-C's
+    own size (see `fca.shifts.corruption.Corruption`).
 
     >>> constants("defocus_blur", 3, 32, 32), constants("defocus_blur", 3, 375, 500)
     ((0.5, 0.6), (6, 0.5))
@@ -141,17 +141,21 @@ def each(
 ) -> list[tuple[str, int]]:
     """Kinds in their order, each at every severity.
 
-    keys: what the two are called in messages. Raises FcaError for a kind of corruption that does not exist, listing
-    those that do, for a severity outside 1 to 5, and where there is no kind or no severity at all.
+    keys: the names of both in messages. Raises FcaError for a kind that does not exist, listing those that do, for a
+    severity outside 1 to 5, and for an empty list of kinds or severities.
 
     >>> each(["fog", "frost"], [1, 3])
     [('fog', 1), ('fog', 3), ('frost', 1), ('frost', 3)]
     """
+    kinds_key, severities_key = keys
     unknown = [kind for kind in kinds if kind not in CONSTANTS]
     if unknown or not kinds:
-        raise FcaError(keys[0], unknown[0] if unknown else kinds, ", ".join(CONSTANTS), "take some of these")
+        refused = unknown[0] if unknown else kinds
+        raise FcaError(kinds_key, refused, ", ".join(CONSTANTS), "take some of these")
+
     outside = [severity for severity in severities if not 1 <= severity <= SEVERITIES]
     if outside or not severities:
-        wrong, allowed = outside[0] if outside else severities, f"1 (weakest) to {SEVERITIES}"
-        raise FcaError(keys[1], wrong, allowed, "take some of these; clean is shift=clean")
+        refused_severity = outside[0] if outside else severities
+        step = "take some of these; clean is shift=clean"
+        raise FcaError(severities_key, refused_severity, f"1 (weakest) to {SEVERITIES}", step)
     return list(product(kinds, severities))

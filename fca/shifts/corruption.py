@@ -1,8 +1,8 @@
 """The 19 corruptions of CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich, arXiv:1903.12261): shifts and functions.
 
-Every kind is a function of its name: noise, blur, weather, colours and shapes, encoding. It takes and gives an image,
-float32 in [0, 1], and its constants; `corrupted` clips. Those of `ON_BYTES` take and give bytes: rounding to bytes is
-what they do. `rng` is there where random numbers are drawn. `KINDS`, at the end, lists all of them.
+Every kind is a function of its name: noise, blur, weather, colours and shapes, encoding. It takes an image, float32 in
+[0, 1], and its constants, and returns an image; `corrupted` clips. Those in `ON_BYTES` take and return bytes, since
+rounding to bytes is part of them. Kinds that draw random numbers take `rng`. `KINDS`, at the end, lists all of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fca.shifts.operations import Bytes, Image, Map, Rng
 from fca.types import FcaError, Geometry, ImageData, Shift, check_choice, generator
 
 DRAWING = 1  # raised whenever any corruption's pixels change
-SMALLEST = 8  # pixels of the shorter side: below, kernels are wider than the image
+SMALLEST = 8  # pixels of the shorter side: kernels are wider than smaller images
 ON_BYTES = ("jpeg_compression", "pixelate")
 PLACES = ("reference", "stored")
 
@@ -39,7 +39,7 @@ class Corruptions:
     """`shift=corruption/...`: one shift per kind and severity.
 
     kinds:      names of corruptions (see `KINDS`).    severities: 1 (weakest) to 5.
-    seed:       of whatever is drawn: noise, angles, flakes. The same image gets the same under the same seed.
+    seed:       of all random numbers: noise, angles, flakes. An image gets the same ones under the same seed.
     at:         where an image with a shorter side above 96 pixels is corrupted; see `Corruption`.
     """
 
@@ -60,11 +60,11 @@ class Corruption:
     """One corruption at one severity, applied before the model's resize and crop.
 
     at: where an image with a shorter side above 96 pixels is corrupted. `reference`: at the size that ImageNet-C's
-        constants were chosen for (shorter side to 256 pixels, then the middle 224 x 224); the model's geometry then
-        cuts no margin that is already gone. `stored`: as it is stored, whatever its size; the model's resize averages
-        much of the change away. None: no image is above.
+        constants were chosen for (shorter side to 256 pixels, then the central 224 x 224); the model's geometry then
+        does not cut that margin again. `stored`: as it is stored, whatever its size; the model's resize averages
+        much of the change away. None: no image is above 96 pixels.
 
-    Each image is decided by its own size. Up to 96 pixels it is corrupted as it is stored.
+    The size of each image decides. Up to 96 pixels it is corrupted as it is stored.
     """
 
     kind: str
@@ -74,15 +74,15 @@ class Corruption:
 
     @property
     def corrupted_at(self) -> str | None:
-        """As in the column of that name."""
+        """The value of the column of that name."""
         return self.at
 
     def for_images(self, any_above: bool) -> Corruption:
-        """The shift of images some of which are above 96 pixels, or of which none is."""
+        """This shift for images of which some, or none, are above 96 pixels."""
         return self if any_above else replace(self, at=None)
 
     def label(self) -> str:
-        """As in tables.
+        """The name of the shift in tables.
 
         >>> Corruption("fog", 2).label()
         'corruption/fog/2'
@@ -90,10 +90,10 @@ class Corruption:
         return f"corruption/{self.kind}/{self.severity}"
 
     def identity(self) -> dict[str, Any]:
-        """Kind, severity, the version of the drawing code; the seed where something is drawn; what the ice of frost is.
+        """Kind, severity and version of the drawing code; the seed if random numbers are drawn; the ice of frost.
 
-        Also that images were brought to the reference size. The other places have no key: rows that were made before
-        there was a reference size answer for `stored`, and for images up to 96 pixels.
+        Also `at` for the reference size. Other places have no key, so that rows from before there was a reference size
+        count as `stored`, and for images up to 96 pixels.
 
         >>> Corruption("contrast", 1, seed=7).identity()
         {'corruption': 'contrast', 'severity': 1, 'drawing': 1, 'at': 'reference'}
@@ -109,42 +109,46 @@ class Corruption:
             identity["at"] = "reference"
         return identity
 
-    def geometry(self, usual: Geometry) -> Geometry:
+    def geometry(self, network_geometry: Geometry) -> Geometry:
         """A network's geometry for the corrupted images."""
-        return AfterReference(usual) if self.at == "reference" else usual
+        return AfterReference(network_geometry) if self.at == "reference" else network_geometry
 
     def reader(self, data: ImageData) -> Callable[[int], Bytes]:
         """The corrupted pixels of the image at a position; the same in any order, worker or batch.
 
-        Each image has random numbers of its own. Raises FcaError for an image that is too small.
+        Each image has its own random numbers. Raises FcaError for an image that is too small.
         """
-        ids = data.items["image_id"].tolist()
+        image_ids = data.items["image_id"].tolist()
 
         def read(index: int) -> Bytes:
-            image, image_id = data.read(index), ids[index]
-            if min(image.shape[:2]) < SMALLEST:
-                size, allowed = "{} x {} pixels".format(*image.shape), f"{SMALLEST} pixels or more a side"
-                raise FcaError(f"size of {image_id}", size, allowed, "leave it out, or enlarge")
-            if self._moves(image):
+            image = data.read(index)
+            image_id = image_ids[index]
+            height, width = image.shape[:2]
+            if min(height, width) < SMALLEST:
+                allowed = f"{SMALLEST} pixels or more a side"
+                raise FcaError(f"size of {image_id}", f"{height} x {width} pixels", allowed, "leave it out, or enlarge")
+
+            if self._is_resized(image):
                 image, _ = REFERENCE(image)
-            return corrupted(image, self.kind, self.severity, generator(self.seed, image_id, self.label()))
+            rng = generator(self.seed, image_id, self.label())
+            return corrupted(image, self.kind, self.severity, rng)
 
         return read
 
     def masks(self, data: ImageData) -> Callable[[int], Mask | None]:
-        """The object mask of the image at a position, cut as the image is; no corruption moves it otherwise."""
+        """The object mask of the image at a position, resized and cut like the image; corruptions do not move it."""
 
         def mask_of(index: int) -> Mask | None:
             mask = data.mask(index)
-            if mask is None or not self._moves(mask):
+            if mask is None or not self._is_resized(mask):
                 return mask
             no_pixels = np.zeros((*mask.shape, 3), np.uint8)
             return REFERENCE(no_pixels, mask)[1]
 
         return mask_of
 
-    def _moves(self, image: Bytes | Mask) -> bool:
-        """Whether an image of this size is brought to the reference size."""
+    def _is_resized(self, image: Bytes | Mask) -> bool:
+        """Whether an image of this size is resized to the reference size."""
         return self.at == "reference" and is_above_reference(*image.shape[:2])
 
 
@@ -152,7 +156,7 @@ def corrupted(image: Bytes, kind: str, severity: int, rng: Rng) -> Bytes:
     """An image after a corruption, with the published constants for its size (see `constants`).
 
     The published ImageNet-C was made from crops of 224 pixels, and so are runs on larger images (see `Corruption`);
-    this function takes an image of any size as it is.
+    this function corrupts an image of any size as it is.
     Raises FcaError for a kind or severity that does not exist.
 
     >>> image = np.full((32, 48, 3), 100, np.uint8)
@@ -180,11 +184,11 @@ def draws(kind: str) -> bool:
     return "rng" in inspect.signature(KINDS[kind].draw).parameters
 
 
-# Noise: every colour of every pixel is changed independently.
+# Noise: every value of every pixel is changed independently.
 
 
 def gaussian_noise(image: Image, spread: Number, *, rng: Rng) -> Image:
-    """Low light: x + N(0, spread^2), the same spread in the dark and in the bright.
+    """Low light: x + N(0, spread^2), with the same spread in dark and bright regions.
 
     >>> gaussian_noise(np.zeros((2, 2, 3), np.float32), 0.1, rng=np.random.default_rng(0)).dtype
     dtype('float32')
@@ -212,14 +216,14 @@ def impulse_noise(image: Image, share: Number, *, rng: Rng) -> Image:
     >>> impulse_noise(np.full((1, 2, 3), 0.5, np.float32), 0.9, rng=np.random.default_rng(0)).tolist()
     [[[1.0, 1.0, 0.5], [0.0, 0.0, 0.0]]]
     """
-    drawn = rng.random(image.shape, dtype=np.float32)
-    salted = np.where(drawn > np.float32(1 - share / 2), np.float32(1), image)
-    salted[drawn < np.float32(share / 2)] = 0
-    return salted
+    random = rng.random(image.shape, dtype=np.float32)
+    noisy = np.where(random > np.float32(1 - share / 2), np.float32(1), image)
+    noisy[random < np.float32(share / 2)] = 0
+    return noisy
 
 
 def speckle_noise(image: Image, spread: Number, *, rng: Rng) -> Image:
-    """Noise in proportion to the light: x + x N(0, spread^2).
+    """Noise proportional to the light: x + x N(0, spread^2).
 
     >>> float(speckle_noise(np.zeros((2, 2, 3), np.float32), 0.1, rng=np.random.default_rng(0)).max())
     0.0
@@ -231,13 +235,13 @@ def speckle_noise(image: Image, spread: Number, *, rng: Rng) -> Image:
     return noise
 
 
-# Blur: light of neighbours is mixed.
+# Blur: the light of neighbours is mixed.
 
-DIRECT = 25  # a kernel of more weights than these is faster through the Fourier transform
+DIRECT = 25  # most weights of a kernel for which a direct sum is faster than the Fourier transform
 
 
 def gaussian_blur(image: Image, spread: Number) -> Image:
-    """A Gaussian of this spread in pixels, cut at 4 spreads; the edge pixel goes on beyond the edge.
+    """A Gaussian of this spread in pixels, cut at 4 spreads; beyond the edge, the edge pixel is repeated.
 
     >>> gaussian_blur(np.ones((4, 4, 3), np.float32), 1).round(3).max()
     np.float32(1.0)
@@ -260,39 +264,46 @@ def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
         for row, column in np.argwhere(kernel):
             total += padded[row : row + height, column : column + width] * kernel[row, column]
         return total
+
     shape = [fft.next_fast_len(side, real=True) for side in padded.shape[:2]]
-    spectrum = fft.rfft2(np.ascontiguousarray(padded.transpose(2, 0, 1)), shape)
+    channels = np.ascontiguousarray(padded.transpose(2, 0, 1))
+    spectrum = fft.rfft2(channels, shape)
     spectrum *= fft.rfft2(kernel, shape)
-    found = fft.irfft2(spectrum, shape)[:, 2 * reach : padded.shape[0], 2 * reach : padded.shape[1]]
-    return np.ascontiguousarray(found.transpose(1, 2, 0))
+    blurred = fft.irfft2(spectrum, shape)[:, 2 * reach : padded.shape[0], 2 * reach : padded.shape[1]]
+    return np.ascontiguousarray(blurred.transpose(1, 2, 0))
 
 
 @lru_cache(maxsize=32)
 def _disk(radius: Number, softness: Number) -> Float[np.ndarray, "side side"]:
     """The weights of a softened disk, without the zeros around it.
 
-    The disk lies on a grid of 17 pixels (or just its own size, above radius 8), and so does its Gaussian of 3 (5) taps.
+    Up to a radius of 8 the disk is drawn on a grid of 17 pixels and softened by a Gaussian of 3 taps; above, on a grid
+    of its own size, by 5 taps.
     """
     reach, taps = (8, 1) if radius <= 8 else (int(radius), 2)
     x = np.arange(-reach, reach + 1)
     disk = (x[:, None] ** 2 + x**2 <= radius**2).astype(np.float32)
     disk /= disk.sum()
-    gauss = np.exp(-(np.arange(-taps, taps + 1) ** 2) / (2 * softness**2))
-    for axis in (0, 1):
-        disk = ndimage.correlate1d(disk, gauss / gauss.sum(), axis=axis, mode="mirror")
+
+    gaussian = np.exp(-(np.arange(-taps, taps + 1) ** 2) / (2 * softness**2))
+    gaussian /= gaussian.sum()
+    disk = ndimage.correlate1d(disk, gaussian, axis=0, mode="mirror")
+    disk = ndimage.correlate1d(disk, gaussian, axis=1, mode="mirror")
+
     disk[disk < 1e-7 * disk.max()] = 0
-    used = int(np.abs(x[disk.any(axis=0)]).max())
-    return disk[reach - used : reach + used + 1, reach - used : reach + used + 1]
+    used_reach = int(np.abs(x[disk.any(axis=0)]).max())
+    used = slice(reach - used_reach, reach + used_reach + 1)
+    return disk[used, used]
 
 
 def glass_blur(image: Image, spread: Number, reach: Number, times: Number, *, rng: Rng) -> Image:
     """Frosted glass: blurred, then pixels copied from near neighbours at random, then blurred again.
 
-    reach: of the neighbours, -reach to reach - 1 pixels in each direction; the frame of that width stays.
+    reach: neighbours are -reach to reach - 1 pixels away in each direction; a frame of that width is unchanged.
 
-    The pixels are visited from the bottom right to the top left, and each takes the colour that its neighbour has then
-    (the published images were made so: the exchange of the paper's text is a copy). A chain of copies is a path through
-    a table of sources, so all pixels find theirs at once by doubling the path.
+    The pixels are visited from the bottom right to the top left, and each takes the colour that its neighbour has at
+    that time (this is how the published images were made; the paper's text calls it an exchange). A chain of copies is
+    a path through a table of sources, so all pixels find their colour at once by doubling the path.
 
     >>> glass_blur(np.ones((9, 9, 3), np.float32), 0.4, 1, 2, rng=np.random.default_rng(0)).round(3).min()
     np.float32(1.0)
@@ -305,21 +316,24 @@ def glass_blur(image: Image, spread: Number, reach: Number, times: Number, *, rn
 
 
 def _sources(height: int, width: int, reach: int, rng: Rng) -> Int[np.ndarray, " pixels"]:
-    """Where the colour of every pixel (row by row) comes from after one round of copies."""
-    pixels = height * width
-    place = np.arange(pixels).reshape(height, width)
-    within = np.zeros((height, width), bool)
-    within[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = True
-    inside = place[within]
-    down, right = rng.integers(-reach, reach, (2, len(inside)))
-    chosen = inside + down * width + right
-    old = place.ravel() + pixels  # a source at `pixels` and above: the colour before this round
-    done = within.ravel()[chosen] & (chosen > inside)
-    path = np.concatenate([old, old])
-    path[inside] = np.where(done, chosen, chosen + pixels)
-    while (path[:pixels] < pixels).any():
+    """The pixel from which the colour of every pixel (row by row) comes after one round of copies."""
+    n_pixels = height * width
+    pixel = np.arange(n_pixels).reshape(height, width)
+    is_copying = np.zeros((height, width), bool)
+    is_copying[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = True
+    copying = pixel[is_copying]
+
+    down, right = rng.integers(-reach, reach, (2, len(copying)))
+    neighbour = copying + down * width + right
+    was_visited = is_copying.ravel()[neighbour] & (neighbour > copying)  # then it has a new colour already
+
+    # next source on the path of each pixel; entries from n_pixels on are colours before this round, where paths end
+    old_colour = pixel.ravel() + n_pixels
+    path = np.concatenate([old_colour, old_colour])
+    path[copying] = np.where(was_visited, neighbour, neighbour + n_pixels)
+    while (path[:n_pixels] < n_pixels).any():
         path = path[path]
-    return path[:pixels] - pixels
+    return path[:n_pixels] - n_pixels
 
 
 def motion_blur(image: Image, radius: Number, spread: Number, *, rng: Rng) -> Image:
@@ -332,18 +346,21 @@ def motion_blur(image: Image, radius: Number, spread: Number, *, rng: Rng) -> Im
 
 
 def zoom_blur(image: Image, stop: Number, step: Number) -> Image:
-    """A camera that moves towards its object: the mean of the image and of its enlargements 1, 1 + step, .. < stop.
+    """A camera that moves towards its object: the mean of the image and of its enlargements by 1, 1 + step, .. < stop.
 
     >>> zoom_blur(np.ones((9, 9, 3), np.float32), 1.06, 0.01).round(3).max()
     np.float32(1.0)
     """
     height, width = image.shape[:2]
     factors = np.arange(1, stop, step)
-    total = image + image  # itself, and enlarged by 1
+    total = image + image  # the image itself, and its enlargement by 1
     for factor in factors[1:]:
-        tall, wide = int(np.ceil(height / factor)), int(np.ceil(width / factor))
-        top, left = (height - tall) // 2, (width - wide) // 2
-        total += ops.enlarged(image[top : top + tall, left : left + wide], float(factor), height, width)
+        crop_height = int(np.ceil(height / factor))
+        crop_width = int(np.ceil(width / factor))
+        top = (height - crop_height) // 2
+        left = (width - crop_width) // 2
+        crop = image[top : top + crop_height, left : left + crop_width]
+        total += ops.enlarged(crop, float(factor), height, width)
     total /= np.float32(len(factors) + 1)
     return total
 
@@ -368,7 +385,7 @@ def snow(
     *,
     rng: Rng,
 ) -> Image:
-    """Falling flakes before a whitened scene.
+    """Falling flakes in front of a whitened scene.
 
     Flakes are normal noise (mean, spread), enlarged by `size`, dark below `threshold`, smeared downwards (radius, blur)
     at an angle between -135 and -45 degrees; they are added twice, once turned by 180 degrees. The scene becomes
@@ -378,11 +395,12 @@ def snow(
     (9, 9, 3)
     """
     height, width = image.shape[:2]
-    small = (int(np.ceil(height / size)), int(np.ceil(width / size)), 1)
-    flakes = rng.standard_normal(small, dtype=np.float32) * np.float32(spread) + np.float32(mean)
+    small_shape = (int(np.ceil(height / size)), int(np.ceil(width / size)), 1)
+    flakes = rng.standard_normal(small_shape, dtype=np.float32) * np.float32(spread) + np.float32(mean)
     flakes = ops.enlarged(flakes, size, height, width)
     flakes[flakes < threshold] = 0
     flakes = ops.smeared(np.minimum(flakes, 1), radius, blur, rng.uniform(-135, -45))
+
     grey = (image @ LUMA)[..., None]
     scene = np.maximum(image, grey * np.float32(1.5) + np.float32(0.5)) * np.float32(1 - keep)
     scene += image * np.float32(keep)
@@ -391,10 +409,10 @@ def snow(
 
 
 def frost(image: Image, keep: Number, cover: Number, shrink: Number, *, rng: Rng) -> Image:
-    """Ice on the lens: keep x + cover ice, with the published `keep` and `cover` but an ice of our own.
+    """Ice on the lens: keep x + cover ice, with the published `keep` and `cover`, but with procedural ice.
 
-    NOT comparable to the published frost, which lays six photographs of ice over the image. Ours is drawn anew for
-    every image (see `ice`), bluish, and of the photographs' mean brightness (0.64) and spread.
+    NOT comparable to the published frost, which lays six photographs of ice over the image. This ice is drawn for each
+    image (see `ice`); it is bluish, and has the photographs' mean brightness (0.64) and spread.
 
     >>> frost(np.zeros((9, 9, 3), np.float32), 1, 0.2, 0.2, rng=np.random.default_rng(0)).shape
     (9, 9, 3)
@@ -405,15 +423,15 @@ def frost(image: Image, keep: Number, cover: Number, shrink: Number, *, rng: Rng
 
 
 def fog(image: Image, thickness: Number, decay: Number, *, rng: Rng) -> Image:
-    """A cloudy layer of light, scaled back so that the brightest stays: (x + t cloud) max(x) / (max(x) + t).
+    """A cloudy layer of light, scaled so that the brightest value stays: (x + t cloud) max(x) / (max(x) + t).
 
     >>> float(fog(np.zeros((9, 9, 3), np.float32), 0.2, 3, rng=np.random.default_rng(0)).max())
     0.0
     """
-    bright = float(image.max())
+    brightest = float(image.max())
     cloud = ops.plasma(image.shape[0], image.shape[1], decay, rng=rng) * np.float32(thickness)
     foggy = image + cloud[..., None]
-    foggy *= np.float32(bright / (bright + thickness))
+    foggy *= np.float32(brightest / (brightest + thickness))
     return foggy
 
 
@@ -447,50 +465,58 @@ def spatter(
 
 
 def _drops(liquid: np.ndarray) -> Map:
-    """How much light the water throws at each pixel, 0 to 1: lit from one side, brighter away from its edges."""
-    found = ops.edges(liquid, 50.0, 150.0)
-    deep = ndimage.distance_transform_edt(~found) if found.any() else np.full(liquid.shape, 20.0)
-    deep = ndimage.uniform_filter(np.minimum(deep, 20).astype(np.float32), 3, mode="mirror")
-    relief = ops.equalised(deep.astype(np.uint8)).astype(np.float32)
-    lit = ndimage.correlate(relief, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32), mode="mirror")
+    """The light that the water reflects at each pixel, 0 to 1: lit from one side, brighter away from its edges."""
+    is_edge = ops.edges(liquid, 50.0, 150.0)
+    if is_edge.any():
+        depth = ndimage.distance_transform_edt(~is_edge)  # distance from the edges
+    else:
+        depth = np.full(liquid.shape, 20.0)
+    depth = ndimage.uniform_filter(np.minimum(depth, 20).astype(np.float32), 3, mode="mirror")
+
+    relief = ops.equalised(depth.astype(np.uint8)).astype(np.float32)
+    emboss = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)
+    lit = ndimage.correlate(relief, emboss, mode="mirror")
     light = ndimage.uniform_filter(np.clip(lit, 0, 255), 3, mode="mirror") * liquid
     brightest = light.max()
     return light / brightest if brightest > 0 else light
 
 
-# What cameras and screens do to colours and shapes.
+# Changes of colours and shapes by cameras and screens.
 
 
-def brightness(image: Image, more: Number) -> Image:
-    """The value of HSV (the largest of the three colours) raised by `more`, up to 1; hue and saturation stay.
+def brightness(image: Image, increase: Number) -> Image:
+    """The value of HSV (the largest of the three channels) increased, up to 1; hue and saturation stay.
 
     >>> brightness(np.array([[[0.2, 0.4, 0.0]]], np.float32), 0.4).round(2)
     array([[[0.4, 0.8, 0. ]]], dtype=float32)
     """
     value = image.max(axis=2, keepdims=True)
-    raised = np.minimum(value + np.float32(more), np.float32(1))
-    black = value == 0
-    return np.where(black, raised, image * (raised / np.where(black, 1, value)))
+    raised = np.minimum(value + np.float32(increase), np.float32(1))
+    is_black = value == 0
+    return np.where(is_black, raised, image * (raised / np.where(is_black, 1, value)))
 
 
-def saturate(image: Image, factor: Number, more: Number) -> Image:
-    """The saturation s of HSV becomes factor s + more, in [0, 1]; value and hue stay. The hue of grey counts as red.
+def saturate(image: Image, factor: Number, increase: Number) -> Image:
+    """The saturation s of HSV becomes factor s + increase, in [0, 1]; value and hue stay. Grey counts as red.
 
     >>> saturate(np.array([[[0.2, 0.4, 0.4]]], np.float32), 0.1, 0).round(2)
     array([[[0.38, 0.4 , 0.4 ]]], dtype=float32)
     """
     value = image.max(axis=2, keepdims=True)
-    below = value - image
-    reach = below.max(axis=2, keepdims=True)  # s = reach / value
-    grey = reach == 0
-    saturation = reach / np.where(value == 0, 1, value)
-    wanted = np.clip(saturation * np.float32(factor) + np.float32(more), 0, 1)
+    below_value = value - image
+    chroma = below_value.max(axis=2, keepdims=True)  # largest minus smallest channel
+    saturation = chroma / np.where(value == 0, 1, value)
+    new_saturation = np.clip(saturation * np.float32(factor) + np.float32(increase), 0, 1)
+
+    # each channel's distance below the value, as a share of the chroma
+    is_grey = chroma == 0
     red = np.array([0, 1, 1], np.float32)
-    return value - np.where(grey, red, below / np.where(grey, 1, reach)) * (wanted * value)
+    share_of_chroma = np.where(is_grey, red, below_value / np.where(is_grey, 1, chroma))
+    return value - share_of_chroma * (new_saturation * value)
 
 
 def contrast(image: Image, factor: Number) -> Image:
-    """Every colour drawn towards its mean over the image: (x - mean) factor + mean.
+    """Every channel moved towards its mean over the image: (x - mean) factor + mean.
 
     >>> contrast(np.array([[[0.0] * 3, [1.0] * 3]], np.float32), 0.5)[0, :, 0].tolist()
     [0.25, 0.75]
@@ -508,21 +534,24 @@ def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Numbe
     np.float32(1.0)
     """
     height, width = image.shape[:2]
-    middle, arm = np.array([height // 2, width // 2]), min(height, width) // 3
-    corners = middle + arm * np.array([[1, 1], [-1, 1], [-1, -1]])
-    moved = corners + rng.uniform(-jitter, jitter, corners.shape)
-    # from places of the changed image back to the image's: row and column as (row, column, 1) times a line each
-    backward = np.linalg.solve(np.c_[moved, np.ones(3)], corners).T
+    middle = np.array([height // 2, width // 2])
+    side = min(height, width) // 3
+    corners = middle + side * np.array([[1, 1], [-1, 1], [-1, -1]])
+    moved_corners = corners + rng.uniform(-jitter, jitter, corners.shape)
+
+    # the inverse map, from positions of the changed image to the original: (row, column) = A (row', column', 1)
+    inverse = np.linalg.solve(np.c_[moved_corners, np.ones(3)], corners).T
     y, x = np.mgrid[:height, :width].astype(np.float64)
-    rows, columns = (a * y + b * x + c for a, b, c in backward)
-    changed = ops.warped(image, rows, columns, "mirror")
+    rows, columns = (a * y + b * x + c for a, b, c in inverse)
+    stretched = ops.warped(image, rows, columns, "mirror")
     if not reach:
-        return changed
+        return stretched
+
     down, right = ops.wobble(height, width, reach, spread, rng=rng)
-    return ops.warped(changed, y + down, x + right, "reflect")
+    return ops.warped(stretched, y + down, x + right, "reflect")
 
 
-# What is lost when an image is stored small.
+# Losses of storing an image small.
 
 
 def jpeg_compression(image: Bytes, quality: Number) -> Bytes:
@@ -548,7 +577,7 @@ def pixelate(image: Bytes, share: Number) -> Bytes:
 
 
 class Kind(NamedTuple):
-    """A kind of corruption: the function that draws it, and what costs accuracy there, in words for the help."""
+    """A kind of corruption: the function that draws it, and its cause in words, for the help."""
 
     draw: Callable[..., Any]
     cause: str
@@ -560,10 +589,10 @@ KINDS = {
         Kind(gaussian_noise, "sensor noise as in low light"),
         Kind(shot_noise, "the noise of counted light, stronger in the bright"),
         Kind(impulse_noise, "values flipped to black or white, as by bit errors"),
-        Kind(speckle_noise, "noise in proportion to the light"),
+        Kind(speckle_noise, "noise proportional to the light"),
         Kind(gaussian_blur, "a Gaussian blur"),
         Kind(defocus_blur, "a lens out of focus"),
-        Kind(glass_blur, "frosted glass before the lens"),
+        Kind(glass_blur, "frosted glass in front of the lens"),
         Kind(motion_blur, "a camera that moves"),
         Kind(zoom_blur, "a camera that moves towards its object"),
         Kind(snow, "falling snow"),

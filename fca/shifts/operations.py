@@ -1,4 +1,4 @@
-"""Image operations that several corruptions share, and the maps that weather is made of.
+"""Image operations that several corruptions share, and the random maps of weather.
 
 Images are float32 in [0, 1] unless they are bytes.
 """
@@ -32,9 +32,10 @@ def to_unit(image: Bytes) -> Image:
 
 
 def to_bytes(image: Image) -> Bytes:
-    """float32 -> bytes: clipped to [0, 1], then cut off, not rounded, as the published images were.
+    """float32 -> bytes: clipped to [0, 1], then truncated, not rounded, as the published images were.
 
-    A thousandth of a level is added first, so that a whole level does not fall to the one below by float32's rounding.
+    A thousandth of a level is added first, so that a whole level does not fall to the next lower one by float32's
+    rounding.
 
     >>> to_bytes(np.array([[[-0.1, 0.999, 1.2]]], np.float32)).tolist()
     [[[0, 254, 255]]]
@@ -44,34 +45,36 @@ def to_bytes(image: Image) -> Bytes:
     return np.clip(levels, 0, 255, out=levels).astype(np.uint8)
 
 
-# Reading an image between and beside its pixels: enlarging, smearing, warping.
+# Reading an image between and beyond its pixels: enlarging, smearing, warping.
 
 
-def enlarged(part: Float[np.ndarray, "_ _ channels"], factor: Number, height: int, width: int) -> Channels:
-    """The middle of an enlargement by `factor`, linear between pixels; corners stay corners of the whole enlargement.
+def enlarged(image: Float[np.ndarray, "_ _ channels"], factor: Number, height: int, width: int) -> Channels:
+    """The middle (height x width) of an enlargement by `factor`, linear between pixels; corner pixels stay corners.
 
     >>> enlarged(np.array([[[0.0], [1.0]]] * 2, np.float32), 2, 2, 3)[0, :, 0].round(2)
     array([0.  , 0.33, 0.67], dtype=float32)
     """
-    rows, row_share = _between(part.shape[0], factor, height)
-    columns, column_share = _between(part.shape[1], factor, width)
-    tall = _lerp(part[rows], part[rows + 1], row_share[:, None, None])
-    return _lerp(np.take(tall, columns, axis=1), np.take(tall, columns + 1, axis=1), column_share[:, None])
+    rows, row_fraction = _source_pixels(image.shape[0], factor, height)
+    columns, column_fraction = _source_pixels(image.shape[1], factor, width)
+    tall = _lerp(image[rows], image[rows + 1], row_fraction[:, None, None])
+    left = np.take(tall, columns, axis=1)
+    right = np.take(tall, columns + 1, axis=1)
+    return _lerp(left, right, column_fraction[:, None])
 
 
-def _between(length: int, factor: Number, wanted: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each wanted pixel the one before it, and how far it lies towards the next."""
-    enlarged_to = round(length * factor)
-    first = (enlarged_to - wanted) // 2
-    places = np.arange(first, first + wanted) * ((length - 1) / (enlarged_to - 1))
-    before = np.minimum(places.astype(np.int64), length - 2)
-    return before, (places - before).astype(np.float32)
+def _source_pixels(length: int, factor: Number, output_length: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each output pixel the source pixel before it, and its distance from that one towards the next, in [0, 1]."""
+    enlarged_length = round(length * factor)
+    first = (enlarged_length - output_length) // 2
+    positions = np.arange(first, first + output_length) * ((length - 1) / (enlarged_length - 1))
+    pixel_before = np.minimum(positions.astype(np.int64), length - 2)
+    return pixel_before, (positions - pixel_before).astype(np.float32)
 
 
-def _lerp(start: np.ndarray, end: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """start + share (end - start), in the memory of `end`."""
+def _lerp(start: np.ndarray, end: np.ndarray, fraction: np.ndarray) -> np.ndarray:
+    """start + fraction (end - start), in the memory of `end`."""
     end -= start
-    end *= share
+    end *= fraction
     end += start
     return end
 
@@ -79,8 +82,8 @@ def _lerp(start: np.ndarray, end: np.ndarray, share: np.ndarray) -> np.ndarray:
 def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Channels:
     """Motion to one side: the sum over i of w_i x(p + i d), w_i ~ exp(-i^2 / (2 spread^2)), i = 0 .. 2 radius.
 
-    angle: of the direction d, in degrees from rightwards to downwards; offsets are whole pixels. Beyond its edge the
-    image goes on as its last pixel. Weights under a millionth are left out.
+    angle: of the direction d, in degrees from rightwards to downwards; offsets are whole pixels. Beyond the image's
+    edge its last pixel is repeated. Weights below a millionth are left out.
 
     >>> smeared(np.array([[[0.0], [0.0], [1.0]]], np.float32), 1, 1.0, 0.0)[0, :, 0].round(2)
     array([0.08, 0.43, 1.  ], dtype=float32)
@@ -88,11 +91,16 @@ def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Ch
     steps = np.arange(2 * int(radius) + 1)
     weights = np.exp(-(steps**2) / (2 * spread**2))
     weights /= weights.sum()
-    steps, weights = steps[weights > 1e-6], weights[weights > 1e-6].astype(np.float32)
+    is_used = weights > 1e-6
+    steps = steps[is_used]
+    weights = weights[is_used].astype(np.float32)
+
     right = np.ceil(steps * np.cos(np.deg2rad(angle)) - 0.5).astype(int)
     down = np.ceil(steps * np.sin(np.deg2rad(angle)) - 0.5).astype(int)
-    top, left = -down.min(), -right.min()
+    top = -down.min()
+    left = -right.min()
     padded = np.pad(image, ((top, down.max()), (left, right.max()), (0, 0)), "edge")
+
     height, width = image.shape[:2]
     total = np.zeros(image.shape, np.float32)
     term = np.empty_like(total)
@@ -103,9 +111,9 @@ def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Ch
 
 
 def warped(image: Image, rows: Map, columns: Map, mode: str) -> Image:
-    """The image read at these places (in pixels), linear between pixels.
+    """The image read at these positions (in pixels), linear between pixels.
 
-    mode: how the image goes on beyond its edge, as scipy calls it: reflect (c b a | a b c | c b a) or mirror
+    mode: how the image continues beyond its edge, by scipy's names: reflect (c b a | a b c | c b a) or mirror
           (c b | a b c | b a).
 
     >>> image = np.arange(4, dtype=np.float32)[None, :, None].repeat(3, 2).repeat(2, 0)
@@ -113,22 +121,38 @@ def warped(image: Image, rows: Map, columns: Map, mode: str) -> Image:
     [0.5, 1.5, 2.5, 3.0]
     """
     height, width = image.shape[:2]
-    above, left = np.floor(rows).astype(np.int64), np.floor(columns).astype(np.int64)
-    down = (rows - above).astype(np.float32).reshape(-1, 1)
-    right = (columns - left).astype(np.float32).reshape(-1, 1)
-    lines = [(_folded(above + i, height, mode) * width).ravel() for i in (0, 1)]
-    before, after = (_folded(left + i, width, mode).ravel() for i in (0, 1))
+    above = np.floor(rows).astype(np.int64)
+    left = np.floor(columns).astype(np.int64)
+    down_fraction = (rows - above).astype(np.float32).reshape(-1, 1)
+    right_fraction = (columns - left).astype(np.float32).reshape(-1, 1)
+
+    # positions of the four neighbours in the flattened image
+    upper_row = (_folded(above, height, mode) * width).ravel()
+    lower_row = (_folded(above + 1, height, mode) * width).ravel()
+    left_column = _folded(left, width, mode).ravel()
+    right_column = _folded(left + 1, width, mode).ravel()
+
     pixels = image.reshape(-1, 3)
-    upper, lower = (
-        _lerp(pixels.take(line + before, axis=0), pixels.take(line + after, axis=0), right) for line in lines
+    upper = _lerp(
+        pixels.take(upper_row + left_column, axis=0), pixels.take(upper_row + right_column, axis=0), right_fraction
     )
-    return _lerp(upper, lower, down).reshape(image.shape)
+    lower = _lerp(
+        pixels.take(lower_row + left_column, axis=0), pixels.take(lower_row + right_column, axis=0), right_fraction
+    )
+    return _lerp(upper, lower, down_fraction).reshape(image.shape)
 
 
 def _folded(index: Indices, length: int, mode: str) -> Indices:
-    """Indices beside the image brought into it: mirrored at the edge of its last pixel, or at that pixel's centre."""
-    last = 2 * length - 1 if mode == "reflect" else 2 * length - 2
-    index = index % (last + (mode == "reflect"))
+    """Indices beyond the image folded into it.
+
+    `reflect` mirrors at the outer edge of the last pixel, with a period of 2 length; `mirror` at its centre, 2 length -
+    2.
+    """
+    if mode == "reflect":
+        period, last = 2 * length, 2 * length - 1
+    else:
+        period, last = 2 * length - 2, 2 * length - 2
+    index = index % period
     return np.minimum(index, last - index)
 
 
@@ -138,8 +162,8 @@ def _folded(index: Indices, length: int, mode: str) -> Indices:
 def plasma(height: int, width: int, decay: Number, *, rng: Rng) -> Map:
     """A cloudy height map in [0, 1] by midpoint displacement on a torus (diamond-square).
 
-    decay: by how much the displacement shrinks from one scale to the next, squared; small = rough. The map is made on
-    the next power of two that holds the longer side, scaled there, then cut.
+    decay: the square is the factor by which the displacement shrinks from one scale to the next; small = rough. The map
+    is made on the next power of two that is at least the longer side, scaled there, then cut.
 
     >>> plasma(8, 5, 2.0, rng=np.random.default_rng(0)).shape
     (8, 5)
@@ -158,97 +182,124 @@ def _finer(heights: np.ndarray, amplitude: float, rng: Rng) -> np.ndarray:
     """Twice the resolution: each new point is the mean of its four neighbours, displaced."""
     side = len(heights)
     noise = rng.random((3, side, side), dtype=np.float32) * np.float32(2 * amplitude) - np.float32(amplitude)
-    below, right = np.roll(heights, -1, axis=0), np.roll(heights, -1, axis=1)
-    centres = (heights + below + right + np.roll(below, -1, axis=1)) / 4 + noise[0]
+    below = np.roll(heights, -1, axis=0)
+    right = np.roll(heights, -1, axis=1)
+    below_right = np.roll(below, -1, axis=1)
+
+    # the square's centre, then the middles of its upper and left sides
+    centres = (heights + below + right + below_right) / 4 + noise[0]
+    upper_middles = (heights + right + centres + np.roll(centres, 1, axis=0)) / 4 + noise[1]
+    left_middles = (heights + below + centres + np.roll(centres, 1, axis=1)) / 4 + noise[2]
+
     finer = np.empty((2 * side, 2 * side), np.float32)
     finer[::2, ::2] = heights
     finer[1::2, 1::2] = centres
-    finer[::2, 1::2] = (heights + right + centres + np.roll(centres, 1, axis=0)) / 4 + noise[1]
-    finer[1::2, ::2] = (heights + below + centres + np.roll(centres, 1, axis=1)) / 4 + noise[2]
+    finer[::2, 1::2] = upper_middles
+    finer[1::2, ::2] = left_middles
     return finer
 
 
 def wobble(height: int, width: int, reach: Number, spread: Number, *, rng: Rng) -> Float[np.ndarray, "2 height width"]:
-    """Two smooth maps: uniform noise in -1..1, blurred by a Gaussian of this spread (cut at 3), times `reach`.
+    """Two smooth maps: uniform noise in -1..1, blurred by a Gaussian of this spread (cut at 3 spreads), times `reach`.
 
-    The image is mirrored at its edges; there a symmetric filter is a product in the cosine transform, so that a spread
-    of hundreds of pixels costs what one of two does.
+    The maps are mirrored at their edges, where a symmetric filter is a product in the cosine transform: a spread of
+    hundreds of pixels costs as much as one of two.
 
     >>> wobble(4, 6, 2.0, 50.0, rng=np.random.default_rng(0)).std(axis=(1, 2)).round(2).tolist()
     [0.0, 0.0]
     """
     noise = rng.random((2, height, width), dtype=np.float32) * np.float32(2) - np.float32(1)
-    waves = fft.dctn(noise, axes=(1, 2))
-    waves *= _transfer(height, spread)[:, None]
-    waves *= _transfer(width, spread)
-    return fft.idctn(waves, axes=(1, 2)) * np.float32(reach)
+    spectrum = fft.dctn(noise, axes=(1, 2))
+    spectrum *= _transfer(height, spread)[:, None]
+    spectrum *= _transfer(width, spread)
+    return fft.idctn(spectrum, axes=(1, 2)) * np.float32(reach)
 
 
 @lru_cache(maxsize=64)
 def _transfer(length: int, spread: Number) -> Float[np.ndarray, " length"]:
-    """The factor by which the cut Gaussian multiplies each cosine of this length."""
+    """The factor by which the cut Gaussian multiplies each cosine of a signal of this length."""
     steps = np.arange(1, int(3 * spread + 0.5) + 1)
     weights = np.exp(-(steps**2) / (2 * spread**2))
-    waves = np.cos(np.pi / length * np.outer(np.arange(length), steps))
-    return ((1 + 2 * waves @ weights) / (1 + 2 * weights.sum())).astype(np.float32)
+    cosines = np.cos(np.pi / length * np.outer(np.arange(length), steps))  # frequencies x steps
+    return ((1 + 2 * cosines @ weights) / (1 + 2 * weights.sum())).astype(np.float32)
 
 
 CELL = 72  # mean distance of two ice crystals, in pixels of an unshrunk texture
-BARB = 7.0  # distance of two barbs of an arm
-BENT = 30  # by how many pixels straight lines are bent
-MEAN, SPREAD = 0.64, 0.12  # of the six photographs that the published frost lays over images
+BARB = 7.0  # distance of two barbs of an arm, in the same pixels
+BEND = 30  # largest displacement of straight lines, in the same pixels
+MEAN, SPREAD = 0.64, 0.12  # brightness of the six photographs that the published frost lays over images
 
 
 def ice(height: int, width: int, shrink: Number, *, rng: Rng) -> Map:
-    """Ice on a window pane, from random numbers alone: its brightness at every pixel, 0 to 1, about 0.64 in the mean.
+    """Ice on a window pane, from random numbers alone: its brightness at every pixel, 0 to 1, 0.64 on average.
 
-    shrink: pixels per pixel of the unshrunk texture. On rough ice lie six-armed crystals with barbs. A pixel belongs to
-    its nearest crystal (one in every cell of a grid, anywhere within it, at any angle). In the frame of the nearest of
-    its six arms, the arm is the axis, and barbs leave it at 60 degrees.
+    Six-armed crystals with barbs on rough ice. Each cell of a grid has one crystal, anywhere within it and at any
+    angle; a pixel belongs to its nearest crystal. Along the nearest of the six arms, barbs leave at 60 degrees.
+
+    shrink: pixels per pixel of the unshrunk texture.
 
     >>> ice(16, 16, 0.2, rng=np.random.default_rng(0)).shape
     (16, 16)
     """
     rough = plasma(height, width, 1.3, rng=rng)
     bend = plasma(height, width, 1.9, rng=rng)
-    rows = np.arange(height, dtype=np.float32)[:, None] / np.float32(shrink) + BENT * bend
-    columns = np.arange(width, dtype=np.float32) / np.float32(shrink) + BENT * (bend[::-1, ::-1] + 0.3 * rough)
-    along, beside = _on_arm(*_to_nearest(rows, columns, rng))
-    barb = (along - beside * np.float32(0.577)) * np.float32(1 / BARB)
-    barb = np.abs(barb - np.floor(barb) - np.float32(0.5)) * 2
+    rows = np.arange(height, dtype=np.float32)[:, None] / np.float32(shrink) + BEND * bend
+    columns = np.arange(width, dtype=np.float32) / np.float32(shrink) + BEND * (bend[::-1, ::-1] + 0.3 * rough)
+    down, right, turn = _from_nearest_crystal(rows, columns, rng)
+    along, beside = _on_arm(down, right, turn)
+
+    # brightness of the barbs (a triangle wave along the arm) and of the arm itself, both fading beside it
+    phase = (along - beside * np.float32(0.577)) * np.float32(1 / BARB)  # tan 30 degrees: barbs leave at 60
+    barb = np.abs(phase - np.floor(phase) - np.float32(0.5)) * 2
     feather = barb * barb * np.exp(beside * np.float32(-1 / 14)) + np.exp(np.square(beside) * np.float32(-0.44))
-    bright = (feather * (np.float32(0.3) + bend)) * np.float32(0.6) + rough
-    bright -= bright.mean()
-    bright *= np.float32(SPREAD) / max(float(bright.std()), 1e-6)
-    bright += np.float32(MEAN)
-    return bright.clip(0, 1)
+
+    brightness = (feather * (np.float32(0.3) + bend)) * np.float32(0.6) + rough
+    brightness -= brightness.mean()
+    brightness *= np.float32(SPREAD) / max(float(brightness.std()), 1e-6)
+    brightness += np.float32(MEAN)
+    return brightness.clip(0, 1)
 
 
-def _to_nearest(rows: np.ndarray, columns: np.ndarray, rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For every place the way down and right from its nearest crystal, and how that crystal is turned (0 to 1)."""
-    line, place = (rows * np.float32(1 / CELL)).astype(np.intp), (columns * np.float32(1 / CELL)).astype(np.intp)
-    high, wide = int(line.max()) + 3, int(place.max()) + 3
-    drawn = rng.random((3, high * wide), dtype=np.float32)
-    centre_row = ((drawn[0].reshape(high, wide) + np.arange(-1, high - 1)[:, None]) * CELL).astype(np.float32).ravel()
-    centre_column = ((drawn[1].reshape(high, wide) + np.arange(-1, wide - 1)) * CELL).astype(np.float32).ravel()
-    cell = line * wide + place
-    nearest, least = cell.copy(), np.full(cell.shape, np.inf, np.float32)
-    for step in [i * wide + j for i in range(3) for j in range(3)]:
-        candidate = cell + step
-        away = np.square(rows - centre_row.take(candidate))
-        away += np.square(columns - centre_column.take(candidate))
-        np.copyto(nearest, candidate, where=away < least)
-        np.minimum(least, away, out=least)
-    return rows - centre_row.take(nearest), columns - centre_column.take(nearest), drawn[2].take(nearest)
+def _from_nearest_crystal(rows: np.ndarray, columns: np.ndarray, rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For every position its distances down and right from the nearest crystal, and that crystal's turn (0 to 1)."""
+    # one crystal per cell, also in a frame of cells around those of the positions
+    cell_row = (rows * np.float32(1 / CELL)).astype(np.intp)
+    cell_column = (columns * np.float32(1 / CELL)).astype(np.intp)
+    n_rows = int(cell_row.max()) + 3
+    n_columns = int(cell_column.max()) + 3
+    random = rng.random((3, n_rows * n_columns), dtype=np.float32)
+    row_in_cell = random[0].reshape(n_rows, n_columns)
+    column_in_cell = random[1].reshape(n_rows, n_columns)
+    turn = random[2]
+    crystal_row = ((row_in_cell + np.arange(-1, n_rows - 1)[:, None]) * CELL).astype(np.float32).ravel()
+    crystal_column = ((column_in_cell + np.arange(-1, n_columns - 1)) * CELL).astype(np.float32).ravel()
+
+    # the nearest crystal among those of the nine cells around each position
+    upper_left = cell_row * n_columns + cell_column
+    nearest = upper_left.copy()
+    least = np.full(upper_left.shape, np.inf, np.float32)
+    for cells_down in range(3):
+        for cells_right in range(3):
+            candidate = upper_left + (cells_down * n_columns + cells_right)
+            squared_distance = np.square(rows - crystal_row.take(candidate))
+            squared_distance += np.square(columns - crystal_column.take(candidate))
+            np.copyto(nearest, candidate, where=squared_distance < least)
+            np.minimum(least, squared_distance, out=least)
+    return rows - crystal_row.take(nearest), columns - crystal_column.take(nearest), turn.take(nearest)
 
 
-def _on_arm(down: np.ndarray, right: np.ndarray, lean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Length along the nearest of six arms, and distance from it, all in the frame of a crystal turned by `lean`."""
-    angle = lean * np.float32(np.pi / 3)
-    cosine, sine = np.cos(angle), np.sin(angle)
-    x, y = np.abs(cosine * right + sine * down), np.abs(cosine * down - sine * right)
+def _on_arm(down: np.ndarray, right: np.ndarray, turn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Length along the nearest of six arms of a turned crystal, and distance from that arm."""
+    angle = turn * np.float32(np.pi / 3)
+    cosine = np.cos(angle)
+    sine = np.sin(angle)
+    x = np.abs(cosine * right + sine * down)
+    y = np.abs(cosine * down - sine * right)
+
+    # by symmetry the nearest arm is at 0 or at 60 degrees
     along = np.maximum(x, np.float32(0.5) * x + np.float32(np.sqrt(0.75)) * y)
-    return along, np.sqrt(np.maximum(x * x + y * y - along * along, 0))
+    beside = np.sqrt(np.maximum(x * x + y * y - along * along, 0))
+    return along, beside
 
 
 # Edges and levels of an 8-bit map, as the drops of `spatter` need them.
@@ -260,43 +311,55 @@ def edges(levels: Levels, weak: float, strong: float) -> Bool[np.ndarray, "heigh
     >>> edges(np.array([[0, 0, 9, 9]] * 3, np.uint8), 1.0, 2.0)[1].tolist()
     [False, True, False, False]
     """
-    across, down = (ndimage.sobel(levels.astype(np.float32), axis=axis, mode="nearest") for axis in (1, 0))
-    steep = np.abs(across) + np.abs(down)
-    crest = _crest(steep, across, down) & (steep > weak)
-    parts, count = ndimage.label(crest, structure=np.ones((3, 3)))
-    kept = np.zeros(count + 1, bool)
-    kept[parts[crest & (steep > strong)]] = True
-    return kept[parts]
+    float_levels = levels.astype(np.float32)
+    dx = ndimage.sobel(float_levels, axis=1, mode="nearest")
+    dy = ndimage.sobel(float_levels, axis=0, mode="nearest")
+    steepness = np.abs(dx) + np.abs(dy)
+    is_weak = _is_crest(steepness, dx, dy) & (steepness > weak)
+
+    # connected weak edges count if one of their pixels is strong
+    component_of_pixel, n_components = ndimage.label(is_weak, structure=np.ones((3, 3)))
+    has_strong_pixel = np.zeros(n_components + 1, bool)
+    has_strong_pixel[component_of_pixel[is_weak & (steepness > strong)]] = True
+    return has_strong_pixel[component_of_pixel]
 
 
-def _crest(steep: Map, across: Map, down: Map) -> Bool[np.ndarray, "height width"]:
+def _is_crest(steepness: Map, dx: Map, dy: Map) -> Bool[np.ndarray, "height width"]:
     """Whether a pixel is steeper than both neighbours along its gradient, to the nearest of four directions."""
-    height, width = steep.shape
-    around = np.pad(steep, 1)
+    height, width = steepness.shape
+    padded = np.pad(steepness, 1)
 
-    def beside(rows: int, columns: int) -> np.ndarray:
-        return around[1 + rows : 1 + rows + height, 1 + columns : 1 + columns + width]
+    def neighbour(rows: int, columns: int) -> np.ndarray:
+        """The steepness so many rows below and columns to the right."""
+        return padded[1 + rows : 1 + rows + height, 1 + columns : 1 + columns + width]
 
-    flat = np.abs(down) < np.tan(np.pi / 8) * np.abs(across)
-    upright = np.abs(down) > np.tan(3 * np.pi / 8) * np.abs(across)
-    falling = across * down >= 0
-    before = np.where(falling, beside(-1, -1), beside(-1, 1))
-    after = np.where(falling, beside(1, 1), beside(1, -1))
-    before = np.where(flat, beside(0, -1), np.where(upright, beside(-1, 0), before))
-    after = np.where(flat, beside(0, 1), np.where(upright, beside(1, 0), after))
-    return (steep > before) & (steep >= after)
+    # the neighbours on a diagonal, unless the gradient is nearer to an axis
+    is_falling = dx * dy >= 0
+    before = np.where(is_falling, neighbour(-1, -1), neighbour(-1, 1))
+    after = np.where(is_falling, neighbour(1, 1), neighbour(1, -1))
+
+    is_vertical = np.abs(dy) > np.tan(3 * np.pi / 8) * np.abs(dx)
+    before = np.where(is_vertical, neighbour(-1, 0), before)
+    after = np.where(is_vertical, neighbour(1, 0), after)
+
+    is_horizontal = np.abs(dy) < np.tan(np.pi / 8) * np.abs(dx)
+    before = np.where(is_horizontal, neighbour(0, -1), before)
+    after = np.where(is_horizontal, neighbour(0, 1), after)
+    return (steepness > before) & (steepness >= after)
 
 
 def equalised(levels: Levels) -> Levels:
-    """Levels spread so that each is as common as possible: the darkest becomes 0, the brightest 255.
+    """Histogram equalisation: each level becomes 255 times the share of pixels, except the darkest, up to it.
 
     >>> equalised(np.array([[3, 3, 7, 9]], np.uint8)).tolist()
     [[0, 0, 128, 255]]
     """
     counts = np.bincount(levels.ravel(), minlength=256)
-    darkest = int(levels.min())
-    rest = levels.size - counts[darkest]
-    if rest == 0:
+    n_darkest = counts[int(levels.min())]
+    n_brighter = levels.size - n_darkest
+    if n_brighter == 0:
         return levels
-    upto = np.cumsum(counts) - counts[darkest]
-    return np.rint(np.maximum(upto, 0) * (255 / rest)).astype(np.uint8)[levels]
+
+    n_up_to = np.maximum(np.cumsum(counts) - n_darkest, 0)
+    new_level = np.rint(n_up_to * (255 / n_brighter)).astype(np.uint8)
+    return new_level[levels]

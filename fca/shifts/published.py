@@ -1,4 +1,4 @@
-"""CIFAR-10-C, CIFAR-100-C and ImageNet-C as their authors published them: readers, nothing is drawn."""
+"""CIFAR-10-C, CIFAR-100-C and ImageNet-C as their authors published them: readers of stored images."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ SHAPE = (SEVERITIES * TEST_IMAGES, 32, 32, 3)
 CIFAR_ID = re.compile(r"test/(\d{5})")
 
 
-def _published(read: Callable[[Any], Bytes], places: Mapping[int, Any], ids: Sequence[str]) -> Callable[[int], Bytes]:
-    """Reads published images by position in the data; places: position -> what `read` takes, test images only."""
+def _published(
+    read: Callable[[Any], Bytes], source_of_position: Mapping[int, Any], image_ids: Sequence[str]
+) -> Callable[[int], Bytes]:
+    """A reader of published images by position in the data; only test images have a source, the argument of `read`."""
 
-    def at(index: int) -> Bytes:
-        if index not in places:
+    def read_at(index: int) -> Bytes:
+        if index not in source_of_position:
             allowed = "images of the test split, the only ones published"
-            raise FcaError("image", ids[index], allowed, "set task.split=test")
-        return read(places[index])
+            raise FcaError("image", image_ids[index], allowed, "set task.split=test")
+        return read(source_of_position[index])
 
-    return at
+    return read_at
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,15 @@ class CifarC:
     severities: list[int]
 
     def shifts(self) -> list[Shift]:
-        """Kinds in their order, each at every severity. Raises FcaError when a file is not there."""
-        chosen, root = each(self.kinds, self.severities), Path(self.root).expanduser()
-        there = sorted(path.stem for path in root.glob("*.npy"))
+        """Kinds in their order, each at every severity. Raises FcaError for a missing file."""
+        chosen = each(self.kinds, self.severities)
+        root = Path(self.root).expanduser()
+        arrays = sorted(path.stem for path in root.glob("*.npy"))
         for name in (*self.kinds, "labels"):
-            if name not in there:
+            if name not in arrays:
+                allowed = f"there are {', '.join(arrays) or 'no arrays'}"
                 step = "set shift.root to the extracted folder, or shift.kinds to what it holds"
-                raise FcaError(f"{name}.npy in shift.root", root, f"there are {', '.join(there) or 'no arrays'}", step)
+                raise FcaError(f"{name}.npy in shift.root", root, allowed, step)
         return [CifarCArray(root, kind, severity) for kind, severity in chosen]
 
 
@@ -68,7 +72,7 @@ class CifarCArray:
     severity: int
 
     def label(self) -> str:
-        """As in tables: `cifar_c/fog/2`."""
+        """The name in tables: `cifar_c/fog/2`."""
         return f"cifar_c/{self.kind}/{self.severity}"
 
     def identity(self) -> dict[str, Any]:
@@ -80,25 +84,39 @@ class CifarCArray:
         """The row of every test image. Raises FcaError unless ids and labels are those of the published test images."""
         images = np.load(self.root / f"{self.kind}.npy", mmap_mode="r", allow_pickle=False)
         labels = np.load(self.root / "labels.npy", allow_pickle=False)
-        for file, found, allowed in (
+        self._check_shapes(images, labels)
+
+        image_ids = data.items["image_id"].astype(str).tolist()
+        row_of_position: dict[int, int] = {}
+        for position in data.rows("test").tolist():
+            number = self._number_of(image_ids[position], data)
+            row = (self.severity - 1) * TEST_IMAGES + number
+            if data.labels[position] != labels[row]:  # CIFAR-100-C beside CIFAR-10 would give nonsense quietly
+                label = f"{data.labels[position]} for {image_ids[position]}"
+                allowed = f"{labels[row]}, as in {self.root}/labels.npy"
+                step = "take the data set that these files were made from, or the other files"
+                raise FcaError(f"label in {data.name}", label, allowed, step)
+            row_of_position[position] = row
+        return _published(lambda row: np.array(images[row]), row_of_position, image_ids)
+
+    def _check_shapes(self, images: np.ndarray, labels: np.ndarray) -> None:
+        for file, shape, published_shape in (
             (self.kind, f"{images.shape} {images.dtype}", f"{SHAPE} uint8"),
             ("labels", f"{labels.shape}", f"{SHAPE[:1]}"),
         ):
-            if found != allowed:
-                what = f"shape of {self.root / file}.npy"
-                raise FcaError(what, found, f"{allowed}, as published", "bring the file again")
-        ids = data.items["image_id"].astype(str).tolist()
-        places: dict[int, int] = {}
-        for position in data.rows("test").tolist():
-            if (match := CIFAR_ID.fullmatch(ids[position])) is None or int(match[1]) >= TEST_IMAGES:
-                allowed, step = f"test/00000 to test/{TEST_IMAGES - 1:05d}", "take dataset=cifar10 or dataset=cifar100"
-                raise FcaError(f"image id in {data.name}", ids[position], allowed, step)
-            places[position] = row = (self.severity - 1) * TEST_IMAGES + int(match[1])
-            if data.labels[position] != labels[row]:  # CIFAR-100-C beside CIFAR-10 would give nonsense quietly
-                found, allowed = f"{data.labels[position]} for {ids[position]}", f"{labels[row]}, as in {self.root}"
-                step = "take the data set that these files were made from, or the other files"
-                raise FcaError(f"label in {data.name}", found, f"{allowed}/labels.npy", step)
-        return _published(lambda row: np.array(images[row]), places, ids)
+            if shape != published_shape:
+                name = f"shape of {self.root / file}.npy"
+                raise FcaError(name, shape, f"{published_shape}, as published", "bring the file again")
+
+    @staticmethod
+    def _number_of(image_id: str, data: ImageData) -> int:
+        """The number of a test image, 0 to 9,999, from its id."""
+        match = CIFAR_ID.fullmatch(image_id)
+        if match is None or int(match[1]) >= TEST_IMAGES:
+            allowed = f"test/00000 to test/{TEST_IMAGES - 1:05d}"
+            step = "take dataset=cifar10 or dataset=cifar100"
+            raise FcaError(f"image id in {data.name}", image_id, allowed, step)
+        return int(match[1])
 
 
 @dataclass(frozen=True)
@@ -114,24 +132,27 @@ class ImageNetC:
     severities: list[int]
 
     def shifts(self) -> list[Shift]:
-        """Kinds in their order, each at every severity. Raises FcaError when a folder is not there."""
-        return [ImageNetCFolder(self._folder(kind, s), kind, s) for kind, s in each(self.kinds, self.severities)]
+        """Kinds in their order, each at every severity. Raises FcaError for a missing folder."""
+        chosen = each(self.kinds, self.severities)
+        return [ImageNetCFolder(self._folder(kind, severity), kind, severity) for kind, severity in chosen]
 
     def _folder(self, kind: str, severity: int) -> Path:
         root = Path(self.root).expanduser()
         for folder in (root / kind, *sorted(root.glob(f"*/{kind}"))):
             if (folder / str(severity)).is_dir():
                 return folder / str(severity)
-        found = sorted({path.parent.name for path in (*root.glob("*/[1-5]"), *root.glob("*/*/[1-5]"))})
+
+        folders_of_severities = [*root.glob("*/[1-5]"), *root.glob("*/*/[1-5]")]
+        kinds = sorted({folder.parent.name for folder in folders_of_severities})
         step = "set shift.root to the extracted folder, or shift.kinds and shift.severities to what it holds"
-        raise FcaError(f"{kind}/{severity} in shift.root", root, f"there are {', '.join(found) or 'no kinds'}", step)
+        raise FcaError(f"{kind}/{severity} in shift.root", root, f"there are {', '.join(kinds) or 'no kinds'}", step)
 
 
 @dataclass(frozen=True)
 class ImageNetCFolder:
     """One kind at one severity: a folder of wnids.
 
-    The images were cut to the middle of the photographs before they were published, so no margin is cut again.
+    The published images are already the middle of the photographs, so no margin is cut again.
     """
 
     folder: Path
@@ -140,31 +161,33 @@ class ImageNetCFolder:
     corrupted_at: ClassVar[str | None] = "reference"
 
     def label(self) -> str:
-        """As in tables: `imagenet_c/fog/2`."""
+        """The name in tables: `imagenet_c/fog/2`."""
         return f"imagenet_c/{self.kind}/{self.severity}"
 
     def identity(self) -> dict[str, Any]:
-        """Kind, severity and which files there are (their names; reading 50,000 to plan a run would take too long).
+        """Kind, severity and the names of the files (reading 50,000 files to plan a run would take too long).
 
         Earlier rows, for which the network's margin was cut a second time, lack the key `margin`.
         """
         files = _listing(self.folder)
         return {"imagenet_c": self.kind, "severity": self.severity, "files": files, "margin": "cut once"}
 
-    def geometry(self, usual: Geometry) -> Geometry:
+    def geometry(self, network_geometry: Geometry) -> Geometry:
         """A network's geometry for the published images."""
-        return AfterReference(usual)
+        return AfterReference(network_geometry)
 
     def reader(self, data: ImageData) -> Callable[[int], Bytes]:
-        """The file of the same wnid and name as every test image. Raises FcaError when some are not there."""
-        ids = data.items["image_id"].astype(str).tolist()
-        files = {int(i): "/".join(ids[i].split("/")[-2:]) for i in data.rows("test")}
-        there = set(_files(self.folder))
-        if missing := [name for name in files.values() if name not in there]:
-            found, allowed = f"{len(missing)} of {len(files)}, as {missing[0]}", "<wnid>/<file> of every test image in"
+        """The file of the same wnid and name as every test image. Raises FcaError if some are missing."""
+        image_ids = data.items["image_id"].astype(str).tolist()
+        file_of_position = {int(i): "/".join(image_ids[i].split("/")[-2:]) for i in data.rows("test")}
+        existing = set(_files(self.folder))
+        missing = [name for name in file_of_position.values() if name not in existing]
+        if missing:
+            number = f"{len(missing)} of {len(file_of_position)}, as {missing[0]}"
+            allowed = f"<wnid>/<file> of every test image in {self.folder}"
             step = "take dataset=imagenet, or extract all"
-            raise FcaError(f"missing images of {data.name}", found, f"{allowed} {self.folder}", step)
-        return _published(lambda name: _decoded(self.folder / name), files, ids)
+            raise FcaError(f"missing images of {data.name}", number, allowed, step)
+        return _published(lambda name: _decoded(self.folder / name), file_of_position, image_ids)
 
 
 def _decoded(path: Path) -> Bytes:
@@ -177,11 +200,12 @@ def _decoded(path: Path) -> Bytes:
 
 def _files(folder: Path) -> Iterator[str]:
     """wnid/file of all files in a folder of wnids."""
-    for wnid in sorted(path for path in folder.iterdir() if path.is_dir()):
-        yield from (f"{wnid.name}/{name}" for name in sorted(path.name for path in wnid.iterdir()))
+    for wnid_folder in sorted(path for path in folder.iterdir() if path.is_dir()):
+        for name in sorted(path.name for path in wnid_folder.iterdir()):
+            yield f"{wnid_folder.name}/{name}"
 
 
 @cache
 def _listing(folder: Path) -> str:
-    """Which files are in a folder, in 12 hex digits."""
+    """A digest of the names of all files in a folder, 12 hex digits."""
     return hashlib.sha256("\n".join(_files(folder)).encode()).hexdigest()[:12]
