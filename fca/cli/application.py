@@ -1,6 +1,6 @@
-"""What every configuring sub-command shares: the typed root of its configuration, and how Hydra composes and runs it.
+"""Shared by all commands with a configuration: its typed root, and how Hydra composes and runs it.
 
-A key that is declared neither here nor by a component's class is refused; errors are short and end with exit code 2.
+A key that neither this module nor a component's class declares is refused; errors are one line and exit with code 2.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from fca.subset import SAMPLERS
 from fca.types import FcaError, listed
 
 COMPATS = ("fca",)
-# one id in 300, of a run or table
+# one in 300 ids of runs and tables looks like a number to Hydra
 NUMBER_LIKE_ID = re.compile(r"(?<![\w.'\"/-])(?=\w{12}(?!\w))[1-9]\d*e\d+(?![\w.'\"/-])")
-_STEPS = {
+_STEP_OF_ERROR = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, then repeat the command"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a folder that may be written: outputs=PATH"),
     **dict.fromkeys(
@@ -69,7 +69,7 @@ _STEPS = {
 
 @dataclass
 class SubsetConfig:
-    """Which classes: `ncl` (a share below 1) drawn by `seed`, or `classes` by their keys; neither = all."""
+    """The classes: `ncl` of them (below 1 a share) drawn by `seed`, or `classes` by their keys; without both, all."""
 
     ncl: int | float | None = None
     seed: Seed = 0
@@ -79,7 +79,7 @@ class SubsetConfig:
 
 @dataclass
 class SweepConfig:
-    """How a multirun goes about its runs; no part of their meaning."""
+    """How a multirun does its runs; not part of their identity."""
 
     print: bool = False
     retry: bool = False
@@ -91,7 +91,7 @@ class SweepConfig:
 class RunConfig:
     """`fca run`. Each group is checked against the fields of the class that its `_target_` names.
 
-    A task's YAML may bring further groups: `/domain@_global_.domain: name` in its defaults.
+    A task's YAML may add further groups: `/domain@_global_.domain: name` in its defaults.
     """
 
     dataset: Any
@@ -144,13 +144,13 @@ ROOTS = {
 }
 """The schemas of the core's roots; those of a study are in its module `roots`."""
 
-USERS = (HydraException, OmegaConfBaseException, FcaError, DamagedFile, OSError)  # what may come of what was typed
-FIXED = ("--config-path", "--config-name", "--experimental-rerun")  # not ours: roots are fixed, and pickles run code
+USER_ERRORS = (HydraException, OmegaConfBaseException, FcaError, DamagedFile, OSError)  # that a command line may cause
+REFUSED_FLAGS = ("--config-path", "--config-name", "--experimental-rerun")  # roots are fixed, and pickles run code
 
 
 @cache
 def schema_of(root: str) -> type:
-    """The dataclass with the keys of a root and their types, of the core or of the study that brings the command."""
+    """The dataclass with the keys of a root and their types, from the core or from the study that has the command."""
     if root in ROOTS:
         return ROOTS[root]
     package = commands(plugins())[root].package
@@ -159,11 +159,11 @@ def schema_of(root: str) -> type:
 
 @cache
 def register(root: str = "run") -> None:
-    """Make a root's schema known to Hydra under the name that its YAML starts from; look at every file Hydra loads."""
+    """Register a root's schema with Hydra under the name from which its YAML starts; check every file Hydra loads."""
     _register_shared()
-    kind = schema_of(root)
-    schema = OmegaConf.structured(kind)
-    if kind is RunConfig:  # a node that takes keys beside the typed ones; `check_root` refuses what is no group
+    schema_class = schema_of(root)
+    schema = OmegaConf.structured(schema_class)
+    if schema_class is RunConfig:  # a node that allows further keys; `check_root` refuses those that are not groups
         schema = DictConfig({key: schema._get_node(key) for key in schema})
     ConfigStore.instance().store(name=f"{root}_schema", node=schema)
 
@@ -176,82 +176,107 @@ def _register_shared() -> None:
 
 
 def check_root(root: str, config: Mapping[str, Any]) -> None:
-    """Raise FcaError for a key that is neither declared above nor a group that the task brought, and for a value.
+    """Raise FcaError for a key that is neither declared above nor a group added by the task, and for a wrong value.
 
     config: resolved, or with Hydra's nodes. Groups are checked when they are made, by `component`.
     """
-    known = declared(schema_of(root))
+    declared_keys = declared(schema_of(root))
     values: Any = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
-    for key in values:
-        if key not in known and not (isinstance(values[key], dict) and "_target_" in values[key]):
-            others = {name: value for name, value in values.items() if name != key}
-            raise unknown_key(root, str(key), str(values[key]), known, others, CONF)
-    for name, (hint, _) in known.items():
+
+    for key, value in values.items():
+        is_group = isinstance(value, dict) and "_target_" in value
+        if key not in declared_keys and not is_group:
+            raise unknown_key(root, str(key), str(value), declared_keys, _without(values, key), CONF)
+
+    for name, (hint, _) in declared_keys.items():
         if values.get(name, MISSING) == MISSING:
             typed = "model@encoder" if name == "encoder" else name
             raise FcaError(typed, "null", "a value: it is needed", f"leave out ~{typed} or {typed}=null")
-        inner = {known.name for known in fields(hint)} if is_dataclass(hint) else None
-        if inner and (odd := [key for key in values[name] if key not in inner]):
-            others = {key: value for key, value in values.items() if key != name}
-            raise unknown_key(root, f"{name}.{odd[0]}", str(values[name][odd[0]]), sorted(inner), others, CONF)
-    check_values(schema_of(root), {name: values[name] for name, (hint, _) in known.items() if hint is not Any})
+        if is_dataclass(hint):
+            _check_inner_keys(root, name, hint, values)
+
+    typed_values = {name: values[name] for name, (hint, _) in declared_keys.items() if hint is not Any}
+    check_values(schema_of(root), typed_values)
     check_folder("outputs", values["outputs"])
 
 
+def _check_inner_keys(root: str, name: str, schema: Any, values: Mapping[str, Any]) -> None:
+    """Raise FcaError for a key such as subset.nlc."""
+    allowed = {inner_field.name for inner_field in fields(schema)}
+    for key, value in values[name].items():
+        if key not in allowed:
+            raise unknown_key(root, f"{name}.{key}", str(value), sorted(allowed), _without(values, name), CONF)
+
+
+def _without(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != key}
+
+
 def check_folder(key: str, folder: str) -> None:
-    """Raise FcaError unless this is a folder that can be written to, or one that can be made. Makes nothing."""
+    """Raise FcaError unless this folder can be written to, or can be made. Makes nothing."""
     path = Path(folder)
-    at = next(part for part in (path, *path.parents) if os.path.lexists(part))
-    if at.is_dir() and os.access(at, os.W_OK | os.X_OK):
+    existing = next(part for part in (path, *path.parents) if os.path.lexists(part))
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return
-    reason = "cannot be written to" if at.is_dir() else "is a link to nothing" if not at.exists() else "is no folder"
-    raise FcaError(key, folder, f"a folder that exists or can be made; {at} {reason}", f"give another {key}=FOLDER")
+
+    if existing.is_dir():
+        reason = "cannot be written to"
+    elif existing.exists():
+        reason = "is no folder"
+    else:
+        reason = "is a link to nothing"
+    allowed = f"a folder that exists or can be made; {existing} {reason}"
+    raise FcaError(key, folder, allowed, f"give another {key}=FOLDER")
 
 
 def application(root: str, work: Callable[[DictConfig], object], arguments: Sequence[str]) -> int:
-    """Compose conf/<root>.yaml with the command line's overrides and hand it to `work`; returns the exit code."""
+    """Compose conf/<root>.yaml with the command line's overrides and pass it to `work`; returns the exit code."""
     register(root)
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra's errors through to us: it would print tracebacks and exit with 1
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing tracebacks and exiting
     words = list(arguments)
 
     def job(config: DictConfig) -> None:
         try:
             use_plugins(config.plugins)
             work(config)
-        except BrokenPipeError as error:  # the reader, such as head, has seen enough
+        except BrokenPipeError as error:  # the reader, such as `head`, has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(0) from error
-        except USERS as error:
-            if HydraConfig.get().mode is RunMode.MULTIRUN or not (refusal := as_line(error, root, words)):
+        except USER_ERRORS as error:
+            refusal = as_line(error, root, words)
+            if HydraConfig.get().mode is RunMode.MULTIRUN or refusal is None:
                 raise
-            raise SystemExit(refused(refusal)) from error  # passes Hydra silently, where an Exception is announced
+            raise SystemExit(refused(refusal)) from error  # Hydra passes it on silently, but announces an Exception
 
     try:
         flags, overrides = split_words(root, for_hydra(root, schema_of(root), arguments))
         check_words(overrides)
         options.use_search_path(())
         look_in_folders(overrides)
-        words = [part for word in overrides for part in hydra_words(word)]
-        program = "fca" if {"-sc", "--shell-completion"} & set(flags) else f"fca {root}"  # tab completion is for `fca`
+        words = [hydra_word for word in overrides for hydra_word in hydra_words(word)]
+        is_completion = {"-sc", "--shell-completion"} & set(flags)
+        program = "fca" if is_completion else f"fca {root}"
         sys.argv = [program, *flags, *_without_folders(root), *with_free_keys(words)]
-        _to_hydra(root, job, get_args_parser().parse_known_args(flags)[0].package)
-    except USERS as error:
-        if not (refusal := as_line(error, root, words)):
+        package = get_args_parser().parse_known_args(flags)[0].package
+        _call_hydra(root, job, package)
+    except USER_ERRORS as error:
+        refusal = as_line(error, root, words)
+        if refusal is None:
             raise
         return refused(refusal)
     return 0
 
 
 def _without_folders(root: str) -> list[str]:
-    """For a root of a package, which may set nothing of Hydra's: words by which it makes no folder and logs nothing."""
+    """Words with which a package's root makes no folder and logs nothing, since it may set no key of Hydra's."""
     if options.root_file(root).parent == CONF:
         return []
     groups = ("hydra/job_logging", "hydra/hydra_logging")
     return ["hydra.run.dir=.", "hydra.output_subdir=null", *(f"{group}=none" for group in groups)]
 
 
-def _to_hydra(root: str, job: Callable[[DictConfig], None], package: str | None) -> None:
-    """Compose and run.    package: to be shown by --cfg; FcaError for an unknown one, where Hydra exits with 1."""
+def _call_hydra(root: str, job: Callable[[DictConfig], None], package: str | None) -> None:
+    """Compose and run.    package: of --cfg --package; raises FcaError for an unknown one, where Hydra exits with 1."""
     try:
         with redirect_stderr(io.StringIO()) if package else nullcontext():
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(job)()
@@ -263,9 +288,9 @@ def _to_hydra(root: str, job: Callable[[DictConfig], None], package: str | None)
 
 
 def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
-    """What a user reads of an error: what was typed, or the path, what is wrong with it, the next step.
+    """The line that a user reads of an error: the typed word or the path, what is wrong with it, and the next step.
 
-    None for an OSError that is not about a file, which is a defect.
+    None for an OSError that is not about a file, which is a defect of fca.
     """
     if isinstance(error, DamagedFile):
         return f"{error}; next: repeat the command that made it, see fca status"
@@ -273,10 +298,12 @@ def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
         return str(_as_fca_error(error, root, words))
     if error.errno is None or error.filename is None or isinstance(error, BrokenPipeError):
         return None
+
     path = Path(os.fsdecode(error.filename))
-    dangles = os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114  # Path's raise for long names
-    problem = "a link to nothing" if dangles else error.strerror
-    step = _STEPS.get(error.errno, "look at the path and its permissions")
+    # by os.path, as the methods of Path raise for long names
+    is_dangling = os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114
+    problem = "a link to nothing" if is_dangling else error.strerror
+    step = _STEP_OF_ERROR.get(error.errno, "look at the path and its permissions")
     for word in words:
         key, _, value = word.lstrip("+").partition("=")
         if value and path.is_relative_to(Path(value).expanduser()):
@@ -286,47 +313,59 @@ def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
 
 
 def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Hydra's flags and the overrides, which may stand in any order. Raises FcaError for what Hydra would stumble over.
+    """Hydra's flags and the overrides, in any order. Raises FcaError for words that Hydra would not understand.
 
     >>> split_words("run", ["seed=1,2", "-m", "limit=8"])
     (['-m'], ['seed=1,2', 'limit=8'])
     """
     parser = Words(prog=f"fca {root}", parents=[get_args_parser()], add_help=False)
     _check_flags(root, parser, arguments)
-    found = parser.parse_intermixed_args(arguments)
-    modes = {"--multirun": found.multirun, "--run": found.run, "--cfg": found.cfg, "--info": found.info}
-    if len(given := [flag for flag, value in modes.items() if value]) > 1:
-        raise FcaError("options", " ".join(given), "one of them", f"leave out {given[-1]}")
-    if (found.resolve or found.package) and not (found.cfg or found.help):
-        flag = "--resolve" if found.resolve else f"--package {found.package}"
-        raise FcaError("option", flag, "beside --cfg job, --cfg hydra or --cfg all", f"fca {root} --cfg job {flag}")
-    if found.multirun and root != "run":
-        raise FcaError("option", "-m", "fca run -m: no other command sweeps", "leave it out")
-    typed = " ".join(found.overrides)
-    if found.shell_completion and not re.fullmatch(r"(install|uninstall|query)=(bash|fish|zsh)", typed):
+    parsed = parser.parse_intermixed_args(arguments)
+    _check_modes(root, parsed)
+
+    typed = " ".join(parsed.overrides)
+    if parsed.shell_completion and not re.fullmatch(r"(install|uninstall|query)=(bash|fish|zsh)", typed):
         raise FcaError("-sc", typed, "install=bash, install=fish, install=zsh, uninstall=...", "fca -sc install=bash")
-    if other := [flag for flag in FIXED if getattr(found, flag[2:].replace("-", "_"))]:
-        raise FcaError("option", other[0], "what fca --help and fca run --help show", "leave it out")
-    for word in found.overrides:
+    for flag in REFUSED_FLAGS:
+        if getattr(parsed, flag[2:].replace("-", "_")):
+            raise FcaError("option", flag, "what fca --help and fca run --help show", "leave it out")
+    for word in parsed.overrides:
         check_word(root, word)
-    return [word for word in arguments if word not in found.overrides], found.overrides
+
+    flags = [word for word in arguments if word not in parsed.overrides]
+    return flags, parsed.overrides
+
+
+def _check_modes(root: str, parsed: Any) -> None:
+    """Raise FcaError for flags that exclude each other, that need another one, or that this command does not have."""
+    modes = {"--multirun": parsed.multirun, "--run": parsed.run, "--cfg": parsed.cfg, "--info": parsed.info}
+    typed_modes = [flag for flag, value in modes.items() if value]
+    if len(typed_modes) > 1:
+        raise FcaError("options", " ".join(typed_modes), "one of them", f"leave out {typed_modes[-1]}")
+    if (parsed.resolve or parsed.package) and not (parsed.cfg or parsed.help):
+        flag = "--resolve" if parsed.resolve else f"--package {parsed.package}"
+        raise FcaError("option", flag, "beside --cfg job, --cfg hydra or --cfg all", f"fca {root} --cfg job {flag}")
+    if parsed.multirun and root != "run":
+        raise FcaError("option", "-m", "fca run -m: no other command sweeps", "leave it out")
 
 
 def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
-    """Raise FcaError for --KEY VALUE, as other tools have it, with what to type."""
+    """Raise FcaError for --KEY VALUE, as other tools have it, with what to type instead."""
     keys = keys_of_root(schema_of(root))
-    for place, flag in enumerate(arguments):
+    for i, flag in enumerate(arguments):
         name, equals, value = flag.lstrip("-").partition("=")
-        is_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None
-        if not is_key or len(name) < 2 or flag in parser._option_string_actions:
+        looks_like_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None
+        if not looks_like_key or len(name) < 2 or flag in parser._option_string_actions:
             continue
         is_short = not flag.startswith("--")  # short flags may be joined: -mr
         may_be_joined = is_short and not equals and flag[:2] in parser._option_string_actions
         is_flag = bool(parser._get_option_tuples(flag)) or may_be_joined
         if is_flag and not (is_short and name in keys):
             continue
-        behind = arguments[place + 1] if place + 1 < len(arguments) else "VALUE"
-        key, value = name.replace("-", "_"), value if equals else behind
+
+        if not equals:  # the value is the next word
+            value = arguments[i + 1] if i + 1 < len(arguments) else "VALUE"
+        key = name.replace("-", "_")
         step = f"did you mean {key}={value}?"
         if key not in keys:
             step = str(unknown_key(root, key, value, keys, composed(root, []), CONF).args[3])
@@ -334,7 +373,7 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
 
 
 def check_word(root: str, word: str) -> None:
-    """Raise FcaError for a word that is no override."""
+    """Raise FcaError for a word that is not an override, and for one that this root cannot have."""
     key, _, value = word.partition("=")
     try:
         override: Override = OverridesParser.create().parse_overrides([word])[0]
@@ -342,19 +381,13 @@ def check_word(root: str, word: str) -> None:
     except HydraException as error:
         if "=" not in word:
             raise unknown_word(root, word, keys_of_root(schema_of(root)), composed(root, [])) from error
-        allowed = f"a value that Hydra can read ({unreadable(key, value)})"
-        quoted = shlex.quote(f'{key}="{value}"') if value and '"' not in value else f"""'{key}="..."'"""
-        step = f"correct it, or quote what has spaces, commas, brackets or odd letters twice: {quoted}"
-        if re.search(rf"\s{KEY}=", value, re.ASCII):
-            step = f"quote every KEY=VALUE alone: {word}"
-        is_key = re.fullmatch(KEY, key, re.ASCII) is not None
-        raise FcaError(key, value, allowed, step if is_key else "correct the key") from error
+        raise _unreadable_word(word) from error
     if not override.key_or_group:
         raise unknown_word(root, word, keys_of_root(schema_of(root)), composed(root, []))
     _check_paths(key, content)
 
     is_number = isinstance(content, int | float) and not isinstance(content, bool)
-    if is_number and content not in (0, 1) and _kind(root, override.key_or_group) == KINDS[bool]:
+    if is_number and content not in (0, 1) and _allowed_in_words(root, override.key_or_group) == KINDS[bool]:
         raise FcaError(key, value, KINDS[bool], f"correct {key}")  # OmegaConf takes any number for true
 
     dotted_group = group_as_key(override.key_or_group, CONF)
@@ -362,80 +395,113 @@ def check_word(root: str, word: str) -> None:
         allowed = f"what {dotted_group}=NAME brings: it is a group"
         raise FcaError(key, value, allowed, f"did you mean {shlex.quote(f'{dotted_group}={value}')}?")
 
-    top, group = override.key_or_group.partition(".")[0], (CONF / override.key_or_group).is_dir()
     if override.is_add() or override.is_force_add():
-        known = [*keys_of_root(schema_of(root)), "hydra"]
-        if top not in known and (top != override.key_or_group or isinstance(content, dict)):
-            raise unknown_key(root, override.key_or_group, value, known, composed(root, []), CONF)
+        _check_added(root, override, content, value)
+
+    is_group = (CONF / override.key_or_group).is_dir()
     is_option = isinstance(content, str | Glob | Sweep | None) or _are_options(override.key_or_group, content)
-    if group and not is_option:
-        each = one_at_a_time(key, value) if root == "run" else None
-        step = each or f"fca {root} --help lists them"
+    if is_group and not is_option:
+        sweep_step = one_at_a_time(key, value) if root == "run" else None
+        step = sweep_step or f"fca {root} --help lists them"
         raise FcaError(key, value, f"an option of conf/{override.key_or_group}", step)
 
 
+def _unreadable_word(word: str) -> FcaError:
+    """The error for KEY=VALUE that Hydra's grammar does not allow."""
+    key, _, value = word.partition("=")
+    allowed = f"a value that Hydra can read ({unreadable(key, value)})"
+    if re.fullmatch(KEY, key, re.ASCII) is None:
+        return FcaError(key, value, allowed, "correct the key")
+    if re.search(rf"\s{KEY}=", value, re.ASCII):
+        return FcaError(key, value, allowed, f"quote every KEY=VALUE alone: {word}")
+
+    quoted = f"""'{key}="..."'"""
+    if value and '"' not in value:
+        quoted = shlex.quote(f'{key}="{value}"')
+    step = f"correct it, or quote what has spaces, commas, brackets or odd letters twice: {quoted}"
+    return FcaError(key, value, allowed, step)
+
+
+def _check_added(root: str, override: Override, content: object, value: str) -> None:
+    """Raise FcaError for +KEY=VALUE whose first part is neither a key of the root nor, alone, a new group."""
+    keys = [*keys_of_root(schema_of(root)), "hydra"]
+    first = override.key_or_group.partition(".")[0]
+    may_be_group = first == override.key_or_group and not isinstance(content, dict)
+    if first not in keys and not may_be_group:
+        raise unknown_key(root, override.key_or_group, value, keys, composed(root, []), CONF)
+
+
 def _are_options(group: str, content: object) -> bool:
-    """Whether this is a list of options that a group takes: of most groups the last one would replace the others."""
-    if not isinstance(content, list) or not all(isinstance(part, str) for part in content):
+    """Whether this is a list of options that a group takes: in most groups, the last one would replace the others."""
+    if not isinstance(content, list) or not all(isinstance(option, str) for option in content):
         return False
     takes_several = group in ("experiment", "debug") or group.startswith("hydra/")
     return takes_several or len(content) == 1
 
 
 def _check_paths(key: str, content: object) -> None:
-    """Raise FcaError for a home folder of nobody, and for folders of configurations that are not there."""
+    """Raise FcaError for the home folder of an unknown user, and for missing folders of configurations."""
     if isinstance(content, str) and content.startswith("~") and os.path.expanduser(content) == content:  # noqa: PTH111
         raise FcaError(key, content, "a path; this user has no home folder here", "correct the path")
     if key == "hydra.searchpath" and isinstance(content, list):
         for folder in map(str, content):
-            kind, _, place = folder.rpartition("://")
-            package = place.replace("/", ".").partition(".")[0]
-            installed = kind == "pkg" and package.isidentifier() and find_spec(package) is not None
-            if not (installed or (kind in ("", "file") and Path(place).is_dir())):
+            scheme, _, path = folder.rpartition("://")
+            package = path.replace("/", ".").partition(".")[0]
+            is_installed = scheme == "pkg" and package.isidentifier() and find_spec(package) is not None
+            is_folder = scheme in ("", "file") and Path(path).is_dir()
+            if not is_installed and not is_folder:
                 raise FcaError(key, folder, "folders of configurations, [file://FOLDER]", "correct the path")
 
 
 def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
     """conf/<root>.yaml with these overrides, for use in Python: errors of the command line are raised as FcaError.
 
-    with_hydra: with the node `hydra`, which has the chosen options.
+    with_hydra: whether the node `hydra`, which has the chosen options, is included.
     """
     look_in_folders(words)
     register(root)
-    before, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None  # a notebook may use Hydra itself
+    overrides = [hydra_word for word in words for hydra_word in hydra_words(word)]
+
+    hydra_of_caller = GlobalHydra.instance().hydra  # a notebook may use Hydra itself
+    GlobalHydra.instance().hydra = None
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            parts = [part for word in words for part in hydra_words(word)]
-            return hydra.compose(root, parts, return_hydra_config=with_hydra)
+            return hydra.compose(root, overrides, return_hydra_config=with_hydra)
     except (HydraException, OmegaConfBaseException) as error:
         raise _as_fca_error(error, root, words) from error
     finally:
-        GlobalHydra.instance().hydra = before
+        GlobalHydra.instance().hydra = hydra_of_caller
 
 
 def look_in_folders(words: Sequence[str]) -> None:
-    """Look for options in the folders and packages that were typed: Hydra asks for them before it composes.
+    """Make the options of typed folders and packages known, as Hydra asks for them before it composes.
 
-    Raises FcaError for modules that are not there.
+    Raises FcaError for a missing module.
     """
     typed = [word for word in words if word.startswith(("hydra.searchpath=", "plugins="))]
-    values = {override.key_or_group: override.value() for override in OverridesParser.create().parse_overrides(typed)}
-    if isinstance(modules := values.get("plugins"), list):
+    overrides = OverridesParser.create().parse_overrides(typed)
+    value_of_key = {override.key_or_group: override.value() for override in overrides}
+
+    modules = value_of_key.get("plugins")
+    if isinstance(modules, list):
         use_plugins(map(str, modules))
-    if isinstance(folders := values.get("hydra.searchpath"), list):
+    folders = value_of_key.get("hydra.searchpath")
+    if isinstance(folders, list):
         options.use_search_path(map(str, folders))
 
 
 def typed_words(config: Any, overrides: Sequence[str] | None = None) -> list[str]:
-    """The overrides of one job and the further folders in which their options were found; config: its node `hydra`."""
+    """The overrides of one job, after the typed folders of options.    config: its node `hydra`."""
     folders = [word for word in config.overrides.hydra if word.startswith("hydra.searchpath=")]
-    return [*folders, *(config.overrides.task if overrides is None else overrides)]
+    if overrides is None:
+        overrides = config.overrides.task
+    return [*folders, *overrides]
 
 
 def hydra_words(word: str) -> list[str]:
-    """A word of the command line as Hydra knows it.
+    """A word of the command line in Hydra's terms.
 
-    A shift may be given as rows spell it, with its severity; a group may be null.
+    A shift may be spelled as in rows, with its severity; a group may be null.
 
     >>> hydra_words("shift=corruption/fog/3")
     ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
@@ -458,83 +524,112 @@ def hydra_words(word: str) -> list[str]:
 
 
 def with_free_keys(overrides: Sequence[str]) -> list[str]:
-    """The overrides, with `++` before the keys of groups that are swept: they may belong to one choice alone.
+    """The overrides, with `++` before the keys of swept groups, since these may belong to only one of the options.
 
-    Hydra first composes what is not swept, here with the usual shift, which has no severities:
+    Hydra first composes the words that are not swept, here with the default shift, which has no severities:
 
     >>> with_free_keys(["shift=a/b,a/c", "shift.severities=[1]", "seed=1"])
     ['shift=a/b,a/c', '++shift.severities=[1]', 'seed=1']
     """
     parsed = dict(zip(overrides, OverridesParser.create().parse_overrides(list(overrides)), strict=True))
-    swept = {override.package or override.key_or_group for override in parsed.values() if override.is_sweep_override()}
-    keys = {
-        word
-        for word, override in parsed.items()
-        if override.type is OverrideType.CHANGE
-        and not override.is_sweep_override()
-        and override.key_or_group.rpartition(".")[0].partition(".")[0] in swept
+    swept_groups = {
+        override.package or override.key_or_group for override in parsed.values() if override.is_sweep_override()
     }
-    return [f"++{word}" if word in keys else word for word in overrides]
+
+    def is_key_of_swept_group(override: Override) -> bool:
+        group = override.key_or_group.rpartition(".")[0].partition(".")[0]
+        is_change = override.type is OverrideType.CHANGE and not override.is_sweep_override()
+        return is_change and group in swept_groups
+
+    return [f"++{word}" if is_key_of_swept_group(parsed[word]) else word for word in overrides]
+
+
+# Errors of Hydra and OmegaConf, as fca's: what was typed, what is allowed, the next step.
 
 
 def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError:
-    """What was typed wrong, as an error of ours."""
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, FcaError):  # raised inside of Hydra, which wraps it
             return inner
         inner = inner.__cause__
 
-    typed = dict(word.lstrip("+~").partition("=")[::2] for word in words)  # the last one counts
+    typed = dict(word.lstrip("+~").partition("=")[::2] for word in words)  # the last word with a key counts
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         return _no_option(error.missing_cfg_file, error.options, root, words)
+
     cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and isinstance(cause.parent_node, DictConfig):
-        siblings = [str(key) for key in cause.parent_node if key not in ("_target_", "hydra")]
-        key = next((key for key in typed if key == cause.full_key or key.startswith(f"{cause.full_key}.")), "")
-        config: Any = cause.parent_node._get_root()
-        return unknown_key(root, str(cause.full_key), typed.get(key), siblings, config, CONF)
+        return _no_key(cause, cause.parent_node, root, typed)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         key = cause.full_key
-        each = one_at_a_time(key, typed.get(key, "")) if root == "run" else None
-        return FcaError(key, typed.get(key), _kind(root, key) or one_line(cause), each or f"correct {key}")
-    if found := re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error)):
-        sweep = "add -m to run each of them, or " if root == "run" else "give one, or "
-        step = f"{sweep}put [ ] around a list"
-        if (CONF / found[1].partition("@")[0]).is_dir():
-            step = f"{sweep}give one" if root == "run" else "give one"
-        return FcaError(found[1], found[2], "one value", step)
-    return _of_defaults(error, root, typed) or _of_word(error, words)
+        allowed = _allowed_in_words(root, key) or one_line(cause)
+        sweep_step = one_at_a_time(key, typed.get(key, "")) if root == "run" else None
+        return FcaError(key, typed.get(key), allowed, sweep_step or f"correct {key}")
+    return _of_several_values(error, root) or _of_defaults(error, root, typed) or _of_word(error, words)
+
+
+def _no_key(cause: Any, siblings_node: DictConfig, root: str, typed: Mapping[str, str]) -> FcaError:
+    """The error for a key that a node does not have."""
+    full_key = str(cause.full_key)
+    siblings = [str(key) for key in siblings_node if key not in ("_target_", "hydra")]
+    typed_key = next((key for key in typed if key == full_key or key.startswith(f"{full_key}.")), "")
+    config: Any = siblings_node._get_root()
+    return unknown_key(root, full_key, typed.get(typed_key), siblings, config, CONF)
+
+
+def _of_several_values(error: Exception, root: str) -> FcaError | None:
+    """The error for A,B where one value is needed."""
+    match = re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error))
+    if match is None:
+        return None
+    key, value = match.groups()
+    is_group = (CONF / key.partition("@")[0]).is_dir()
+    if root == "run":
+        step = (
+            "add -m to run each of them, or give one"
+            if is_group
+            else "add -m to run each of them, or put [ ] around a list"
+        )
+    else:
+        step = "give one" if is_group else "give one, or put [ ] around a list"
+    return FcaError(key, value, "one value", step)
 
 
 def _of_defaults(error: Exception, root: str, typed: Mapping[str, str]) -> FcaError | None:
-    """The error for a group that is not in the list of defaults, or for what cannot be left out or added to it."""
-    text = str(error)
-    if found := re.search(r"Could not override '(.*?)'", text):
-        key = found[1]
-        others = _other_roots_with(key, root)
-        if others and key not in keys_of_root(schema_of(root)):
-            step = f"leave it out; fca {root} --help lists what it has, fca {others[0]} has {key}"
-            return FcaError("key", key, listed(keys_of_root(schema_of(root))), step)
-        return unknown_key(root, key, typed.get(key), keys_of_root(schema_of(root)), composed(root, []), CONF)
-    if found := re.search(r"Multiple values for ([\w/@]+)\.|force-add .*'\++([\w/@]+)=", text):
-        key = found[1] or found[2]
+    """The error for a group that is not in the list of defaults, or that cannot be removed from or added to it."""
+    message = str(error)
+    if match := re.search(r"Could not override '(.*?)'", message):
+        return _no_group(match[1], root, typed)
+    if match := re.search(r"Multiple values for ([\w/@]+)\.|force-add .*'\++([\w/@]+)=", message):
+        key = match[1] or match[2]
         step = f"type it without +: {key}={typed.get(key, 'OPTION')}"
         return FcaError(f"+{key}", typed.get(key), "a group that is not there yet", step)
-    if found := re.search(r"Could not delete.*?'(.*?)'", text):
-        step = f"leave out ~{found[1]}; fca {root} --help lists groups and keys"
-        return FcaError(f"~{found[1]}", typed.get(found[1], ""), "a key or group with that value that is there", step)
-    if found := re.search(r"An item is already at '(.*?)'", text):
-        step = f"type it without +: {found[1]}={typed.get(found[1], 'VALUE')}"
-        return FcaError(f"+{found[1]}", typed.get(found[1]), "a key that is not there yet", step)
+    if match := re.search(r"Could not delete.*?'(.*?)'", message):
+        key = match[1]
+        step = f"leave out ~{key}; fca {root} --help lists groups and keys"
+        return FcaError(f"~{key}", typed.get(key, ""), "a key or group with that value that is there", step)
+    if match := re.search(r"An item is already at '(.*?)'", message):
+        key = match[1]
+        step = f"type it without +: {key}={typed.get(key, 'VALUE')}"
+        return FcaError(f"+{key}", typed.get(key), "a key that is not there yet", step)
     return None
 
 
+def _no_group(key: str, root: str, typed: Mapping[str, str]) -> FcaError:
+    """The error for a group that this root does not have; another command may have it."""
+    keys = keys_of_root(schema_of(root))
+    roots_with_key = _other_roots_with(key, root)
+    if roots_with_key and key not in keys:
+        step = f"leave it out; fca {root} --help lists what it has, fca {roots_with_key[0]} has {key}"
+        return FcaError("key", key, listed(keys), step)
+    return unknown_key(root, key, typed.get(key), keys, composed(root, []), CONF)
+
+
 def _other_roots_with(key: str, root: str) -> list[str]:
-    """The other commands whose configuration has this key or group, by what stands in their files."""
+    """The other commands whose configuration file has this key or group."""
     names = [name for name in commands(plugins()) if name != root and composes(name, plugins())]
-    keys = {name: _top_keys(options.keys_in(options.root_file(name))) for name in names}
-    return [name for name in names if key in keys[name]]
+    return [name for name in names if key in _top_keys(options.keys_in(options.root_file(name)))]
 
 
 def _top_keys(root: Mapping[str, Any]) -> set[str]:
@@ -544,47 +639,59 @@ def _top_keys(root: Mapping[str, Any]) -> set[str]:
 
 
 def _of_word(error: Exception, words: Sequence[str]) -> FcaError:
-    """An error of Hydra's or OmegaConf's with the word that it is about, where there is one."""
+    """The error with the word that caused it, if that can be found: by its value, by ${, or by its key."""
     reason = one_line(error)
-    about = [word for word in words if word.partition("=")[2] and word.partition("=")[2] in str(error)]
-    about += [word for word in words if "${" in word]
-    about += [
-        word for word in words if re.search(rf"(?<!\w){re.escape(word.lstrip('+~').partition('=')[0])}(?!\w)", reason)
-    ]
-    if not about:
+
+    def has_its_value_in_message(word: str) -> bool:
+        value = word.partition("=")[2]
+        return bool(value) and value in str(error)
+
+    def has_its_key_in_reason(word: str) -> bool:
+        key = word.lstrip("+~").partition("=")[0]
+        return re.search(rf"(?<!\w){re.escape(key)}(?!\w)", reason) is not None
+
+    causes = [word for word in words if has_its_value_in_message(word)]
+    causes += [word for word in words if "${" in word]
+    causes += [word for word in words if has_its_key_in_reason(word)]
+    if not causes:
         return FcaError("command line", shlex.join(words), f"words that fit each other ({reason})", "correct it")
-    key, _, value = about[0].partition("=")
+    key, _, value = causes[0].partition("=")
     return FcaError(key, value, f"a value that can be used ({reason})", f"correct {key.lstrip('+~')}")
 
 
 def _no_option(file: str, names: Sequence[str], root: str, words: Sequence[str]) -> FcaError:
-    """A group has no such option; the group as it was typed, where it was."""
-    parts = file.split("/")
-    keys = [word.partition("=")[0].lstrip("+") for word in words]
-    at = 2 if parts[0] == "hydra" or "/".join(parts[:2]) in keys else 1  # recipe/augment is a group, shift/fog is none
-    group, name = "/".join(parts[:at]), "/".join(parts[at:])
-    typed = (key for key, word in zip(keys, words, strict=True) if name in word.partition("=")[2].split(","))
-    key = next((key for key in typed if key.partition("@")[0] == group), group)
+    """The error for an option that a group does not have, with the group as it was typed."""
+    path = file.split("/")
+    typed_keys = [word.partition("=")[0].lstrip("+") for word in words]
+    is_nested_group = path[0] == "hydra" or "/".join(path[:2]) in typed_keys  # recipe/augment is one, shift/fog is not
+    depth = 2 if is_nested_group else 1
+    group = "/".join(path[:depth])
+    name = "/".join(path[depth:])
+
+    keys_with_name = [
+        key for key, word in zip(typed_keys, words, strict=True) if name in word.partition("=")[2].split(",")
+    ]
+    key = next((key for key in keys_with_name if key.partition("@")[0] == group), group)
     return unknown_option(root, key, name, [*names, *options.nested_options(group)], file)
 
 
-def _kind(root: str, key: str) -> str | None:
-    """What a key that is declared above may be, in words."""
-    kind: Any = schema_of(root)
+def _allowed_in_words(root: str, key: str) -> str | None:
+    """The allowed values of a key that is declared above, in words."""
+    schema: Any = schema_of(root)
     *groups, name = key.split(".")
     for group in groups:
-        kind = declared(kind).get(group, [None])[0]
-        if not is_dataclass(kind):
+        schema = declared(schema).get(group, [None])[0]
+        if not is_dataclass(schema):
             return None
-    return allowed_of(kind, name) if name in declared(kind) else None
+    return allowed_of(schema, name) if name in declared(schema) else None
 
 
 def one_line(error: BaseException) -> str:
-    """An error of Hydra's or OmegaConf's, and what caused it, without its search path, pictures and hints."""
+    """An error of Hydra's or OmegaConf's and its cause in one line, without search paths, pictures and hints."""
     lines = [line.strip() for line in str(error).splitlines()]
     if error.__cause__ is not None and str(error.__cause__) not in str(error):
         lines += [line.strip() for line in str(error.__cause__).splitlines()]
-    hidden = (
+    omitted_beginnings = (
         "Config search path",
         "Set the environment",
         "provider=",
@@ -593,4 +700,4 @@ def one_line(error: BaseException) -> str:
         "full_key",
         "See ",
     )
-    return "; ".join(line for line in lines if line.strip("^ ") and not line.startswith(hidden))
+    return "; ".join(line for line in lines if line.strip("^ ") and not line.startswith(omitted_beginnings))

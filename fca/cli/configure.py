@@ -33,7 +33,7 @@ from fca.types import Analysis, ClassSubset, Dataset, FcaError, ImageData, Model
 
 log = logging.getLogger(__name__)
 
-CONTRACTS: dict[str, type] = {  # what a component owes, by its group; studies give those of their groups
+CONTRACTS: dict[str, type] = {  # the protocol of the components of each group; studies declare those of their groups
     "dataset": Dataset,
     "model": Model,
     "encoder": Model,
@@ -43,7 +43,7 @@ CONTRACTS: dict[str, type] = {  # what a component owes, by its group; studies g
     "logger": Tracker,
     "analysis": Analysis,
 }
-_MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
+_COMPONENTS: dict[str, Any] = {}  # planning thousands of runs makes each component once
 
 
 def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type | None = None) -> Any:
@@ -54,67 +54,67 @@ def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type
     """
     values = _values(config, group)
     key = group + json.dumps([values, plugins()], sort_keys=True)
-    if key not in _MADE:
+    if key not in _COMPONENTS:
         with _explained(values, group):
-            made: Any = OmegaConf.to_object(typed(values, group))
-        check_values(type(made), vars(made), group)
-        _check_contracts(made, values, group, contract or CONTRACTS.get(group))
-        if isinstance(made, Checked):
-            made.check()
-        _MADE[key] = made
-    return _MADE[key]
+            new: Any = OmegaConf.to_object(typed(values, group))
+        check_values(type(new), vars(new), group)
+        _check_contracts(new, values, group, contract or CONTRACTS.get(group))
+        if isinstance(new, Checked):
+            new.check()
+        _COMPONENTS[key] = new
+    return _COMPONENTS[key]
 
 
-def _check_contracts(made: Any, values: Mapping[str, Any], name: str, contract: type | None) -> None:
-    """Raise FcaError for a component that lacks a part of its contract, or holds another one that does.
+def _check_contracts(instance: Any, values: Mapping[str, Any], name: str, contract: type | None) -> None:
+    """Raise FcaError for a component that lacks a part of its contract, or that holds such a component.
 
-    values: those that it was made of.    name: of its group, or as a dataset's generator is dataset.generator.
+    values: of its node.    name: of its group; a generator in a data set is dataset.generator.
     """
     if contract is not None:
-        check_contract(f"{name}._target_", made, contract)
+        check_contract(f"{name}._target_", instance, contract)
     if contract is Analysis:
-        from fca.report.finding import study_findings  # which imports what draws
+        from fca.report.finding import study_findings  # which imports the drawing libraries
 
-        study_findings(made)
+        study_findings(instance)
 
-    contracts = made.contracts if isinstance(made, Holder) else {}
+    contracts = instance.contracts if isinstance(instance, Holder) else {}
     for key, value in values.items():
         if isinstance(value, dict) and "_target_" in value:
-            _check_contracts(getattr(made, key), value, f"{name}.{key}", contracts.get(key))
+            _check_contracts(getattr(instance, key), value, f"{name}.{key}", contracts.get(key))
 
 
 @runtime_checkable
 class Holder(Protocol):
-    """A component that holds others: the contract of each, by its key."""
+    """A component that holds others, with the contract of each by its key."""
 
     contracts: ClassVar[Mapping[str, type]]
 
 
 @runtime_checkable
 class Checked(Protocol):
-    """A component whose values must fit each other."""
+    """A component that checks its values against each other."""
 
     def check(self) -> None:
-        """Raise FcaError for those that do not."""
+        """Raise FcaError for values that do not fit each other."""
 
 
 @contextmanager
-def keys_of(group: str, made: Any) -> Iterator[None]:
-    """Errors that call a component's value by its name alone call it as it is typed: task.budget."""
+def keys_of(group: str, instance: Any) -> Iterator[None]:
+    """Errors in the body that name a component's field, such as budget, name it as it is typed: task.budget."""
     try:
         yield
     except FcaError as error:
-        what, *others = error.args
-        if what not in vars(made):
+        name, *rest_of_error = error.args
+        if name not in vars(instance):
             raise
-        raise FcaError(f"{group}.{what}", *others) from error
+        raise FcaError(f"{group}.{name}", *rest_of_error) from error
 
 
 def load_data(name: str, **keys: Any) -> ImageData:
-    """The images of conf/dataset/<name>.yaml, listed but not read; public sets are fetched on first use.
+    """The images of conf/dataset/<name>.yaml, listed but not read; public sets are downloaded on first use.
 
     keys: values of that file to change, such as `root` of the data set `folder`.
-    Raises FcaError for a name, key or value that is not allowed, and for data that are not there.
+    Raises FcaError for a name, key or value that is not allowed, and for missing data.
 
     >>> load_data("digits").classes[:3]
     ('0', '1', '2')
@@ -123,7 +123,7 @@ def load_data(name: str, **keys: Any) -> ImageData:
 
 
 def load_model(name: str, **keys: Any) -> Model:
-    """The model of conf/model/<name>.yaml, not yet built; `.build()` gives the network with its preprocessing.
+    """The model of conf/model/<name>.yaml, not yet built; `.build()` returns the network with its preprocessing.
 
     keys: values of that file to change, e.g. weights="pretrained"; a trained run is load_model("run", run_id=...).
     Raises FcaError for a name, key or value that is not allowed.
@@ -135,17 +135,19 @@ def load_model(name: str, **keys: Any) -> Model:
 
 
 def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words: str, **others: Any) -> DictConfig:
-    """A root with this option of a group and some keys changed, for use in Python; `component` checks the group's.
+    """A root with this option of a group and some keys changed, for use in Python; `component` checks the group's keys.
 
-    keys: of the group.    others: of the root.    Raises FcaError for an unknown name, and a value that is none.
+    keys: of the group.    others: keys of the root.    Raises FcaError for an unknown name, and a value of a wrong
+    kind.
     """
     check_choice(group, name, option_names(group))
     config = composed(root, [f"{group}={name}", *words])
+    keys_of_group = {f"{group}.{key}": value for key, value in keys.items()}
     with open_dict(config):
-        for key, value in {**{f"{group}.{key}": value for key, value in keys.items()}, **others}.items():
+        for key, value in {**keys_of_group, **others}.items():
             try:
                 OmegaConf.update(config, key, str(value) if isinstance(value, Path) else value)
-                OmegaConf.select(config, key)  # what it refers to is there
+                OmegaConf.select(config, key)  # raises if the value refers to a missing key
             except OmegaConfBaseException as error:
                 raise FcaError(key, value, one_line(error), f"correct {key}") from error
     return config
@@ -154,59 +156,72 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
 def typed(values: Mapping[str, Any], name: str) -> Any:
     """A group's values under the types of its class; some may still be missing (`???`).    name: for messages.
 
-    A component may hold others: those of its values that name a class, as a data set its generator.
+    A component may hold others, such as a data set its generator: values that name a class.
     """
-    held = {key: value for key, value in values.items() if isinstance(value, dict) and "_target_" in value}
-    parts = {key: typed(value, f"{name}.{key}") for key, value in held.items()}
-    kind = class_of(f"{name}._target_", values.get("_target_"))
+    nested = {
+        key: typed(value, f"{name}.{key}")
+        for key, value in values.items()
+        if isinstance(value, dict) and "_target_" in value
+    }
+    component_class = class_of(f"{name}._target_", values.get("_target_"))
     with _explained(values, name):
-        given = {key: parts.get(key, value) for key, value in values.items() if key != "_target_"}
-        for key in given.keys() & _texts(kind):
-            given[key] = _as_texts(given[key])
-        check_truths(kind, given, name)
-        schema = _schema(kind).copy()
-        for key in given.keys() & _mappings(kind):
-            schema[key] = {}  # else what is given would be added to the default
-        return OmegaConf.merge(schema, given)
+        field_values = {key: nested.get(key, value) for key, value in values.items() if key != "_target_"}
+        for key in field_values.keys() & _text_fields(component_class):
+            field_values[key] = _as_texts(field_values[key])
+        check_truths(component_class, field_values, name)
+
+        schema = _schema(component_class).copy()
+        for key in field_values.keys() & _mapping_fields(component_class):
+            schema[key] = {}  # otherwise the values would be added to the default
+        return OmegaConf.merge(schema, field_values)
 
 
 @cache
-def _texts(kind: type) -> frozenset[str]:
-    """The fields of a class that hold nothing but texts."""
-    leaves = {name: set(_leaf_types(hint)) for name, (hint, _) in declared(kind).items()}
-    return frozenset(name for name, types in leaves.items() if types <= {str, NoneType})
+def _text_fields(component_class: type) -> frozenset[str]:
+    """The fields of a class whose values are only texts."""
+    leaf_types = {name: set(_leaf_types(hint)) for name, (hint, _) in declared(component_class).items()}
+    return frozenset(name for name, types in leaf_types.items() if types <= {str, NoneType})
 
 
 @cache
-def _mappings(kind: type) -> frozenset[str]:
-    """The fields of a class that hold keys with values."""
-    return frozenset(name for name, (hint, _) in declared(kind).items() if get_origin(hint) is dict)
+def _mapping_fields(component_class: type) -> frozenset[str]:
+    """The fields of a class whose values are mappings."""
+    return frozenset(name for name, (hint, _) in declared(component_class).items() if get_origin(hint) is dict)
 
 
 def _leaf_types(hint: Any) -> Iterator[Any]:
     """The types in a type such as dict[str, list[float]] or int | None."""
-    inner = get_args(hint)
-    if not inner:
+    inner_hints = get_args(hint)
+    if not inner_hints:
         yield hint
-    for part in inner:
-        yield from _leaf_types(part)
+    for inner_hint in inner_hints:
+        yield from _leaf_types(inner_hint)
 
 
 def _as_texts(value: Any) -> Any:
-    """Truth values, and keys that are numbers, as the texts they were.
+    """Truth values, and keys that are numbers, as the texts that were typed.
 
-    OmegaConf would make True of true, which names another class or folder, and refuse the key 0 of {0: train}.
+    YAML reads true as a truth value, of which OmegaConf would make the text True, the name of another class or folder;
+    and OmegaConf refuses the key 0 of {0: train}.
     """
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, dict):
-        texts = {_as_texts(key): _as_texts(inner) for key, inner in value.items()}
-        return {str(key) if isinstance(key, int | float) else key: inner for key, inner in texts.items()}
-    return [_as_texts(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_as_texts(element) for element in value]
+    if not isinstance(value, dict):
+        return value
+
+    texts = {}
+    for key, element in value.items():
+        text_key = _as_texts(key)
+        if isinstance(text_key, int | float):
+            text_key = str(text_key)
+        texts[text_key] = _as_texts(element)
+    return texts
 
 
 def _values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
-    """A group's node as a dictionary. Raises FcaError for a plain value, which a YAML of the user's put there."""
+    """A group's node as a dictionary. Raises FcaError for a plain value, which comes from a YAML of the user's."""
     node = config[group]
     if not isinstance(node, dict | DictConfig):
         folder = "model@encoder" if group == "encoder" else group
@@ -217,78 +232,104 @@ def _values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
 
 @contextmanager
 def _explained(values: Mapping[str, Any], group: str) -> Iterator[None]:
-    """OmegaConf's errors as ours: the key as it is typed, its value, what is allowed."""
+    """Turn OmegaConf's errors in the body into FcaError: the key as it is typed, its value, what is allowed."""
     try:
         yield
     except OmegaConfBaseException as error:
+        component_class = class_of(group, values["_target_"])
         key = (getattr(error, "full_key", None) or "").partition("[")[0]  # of a list, not of one of its values
-        first, kind = str(error).splitlines()[0], class_of(group, values["_target_"])
-        key = key or next((name for name, value in values.items() if not _fits(kind, name, value)), "")
+        if not key:  # OmegaConf does not always name the key
+            key = next((name for name, value in values.items() if not _fits(component_class, name, value)), "")
         value = OmegaConf.select(OmegaConf.create(dict(values)), key, throw_on_missing=False)
-        allowed = _allowed_inside(kind, key) or first
-        place = f"look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
-        inner = _keys_inside(kind, key)
-        example = f"{group}.{key}.{inner[0]}" if inner else f"{group}.{key}"
-        step = one_at_a_time(f"{group}.{key}", shown(value)) or f"set {example}=... or {place}"
+
+        files = f"look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
         if isinstance(error, ConfigKeyError):
-            fields = similar_first(declared(kind), key)
-            near = beside(group, key, fields)
-            allowed = listed(f"{group}.{name}" for name in fields)
-            step = f"did you mean {group}.{near[0]}={shown(value)}?" if near else f"leave it out, or {place}"
+            raise _no_field(component_class, group, key, value, files) from error
+
+        first_line = str(error).splitlines()[0]
+        allowed = _allowed_inside(component_class, key) or first_line
+        inner_keys = _keys_inside(component_class, key)
+        example = f"{group}.{key}.{inner_keys[0]}" if inner_keys else f"{group}.{key}"
+        step = one_at_a_time(f"{group}.{key}", as_typed(value)) or f"set {example}=... or {files}"
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
 
 
-def shown(value: Any) -> str:
-    """A value as it is typed."""
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, list | ListConfig) else str(value)
+def _no_field(component_class: type, group: str, key: str, value: Any, files: str) -> FcaError:
+    """The error for a key that is not a field of a component's class."""
+    fields = similar_first(declared(component_class), key)
+    allowed = listed(f"{group}.{name}" for name in fields)
+    similar = beside(group, key, fields)
+    step = f"did you mean {group}.{similar[0]}={as_typed(value)}?" if similar else f"leave it out, or {files}"
+    return FcaError(f"{group}.{key}", value, allowed, step)
 
 
-def _allowed_inside(kind: Any, key: str) -> str | None:
-    """What a key of a class, or of a class in it (val.share), may be, in words; None for a key that is no field."""
-    field, _, inner = key.partition(".")
-    if not isinstance(kind, type) or not is_dataclass(kind) or field not in declared(kind):
+def as_typed(value: Any) -> str:
+    """A value as it is typed on the command line.
+
+    >>> as_typed([1, 2]), as_typed(0.5)
+    ('[1, 2]', '0.5')
+    """
+    if isinstance(value, list | ListConfig):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value)
+
+
+def _allowed_inside(component_class: Any, key: str) -> str | None:
+    """The allowed values, in words, of a field or of a field inside of it (val.share); None for other keys."""
+    field, _, inner_key = key.partition(".")
+    if not isinstance(component_class, type) or not is_dataclass(component_class):
         return None
-    return _allowed_inside(declared(kind)[field][0], inner) if inner else allowed_of(kind, field)
+    if field not in declared(component_class):
+        return None
+    if inner_key:
+        return _allowed_inside(declared(component_class)[field][0], inner_key)
+    return allowed_of(component_class, field)
 
 
-def _keys_inside(kind: Any, key: str) -> list[str]:
-    """The keys of a class that a field of another holds, such as share and seed of val; none for other fields."""
-    if key not in declared(kind):
+def _keys_inside(component_class: Any, key: str) -> list[str]:
+    """The fields of the dataclass in the type of a field, such as share and seed of val; empty for other fields."""
+    if key not in declared(component_class):
         return []
-    hint = declared(kind)[key][0]
-    held = [part for part in (hint, *get_args(hint)) if isinstance(part, type) and is_dataclass(part)]
-    return list(declared(held[0])) if held else []
+    hint = declared(component_class)[key][0]
+    for inner_type in (hint, *get_args(hint)):
+        if isinstance(inner_type, type) and is_dataclass(inner_type):
+            return list(declared(inner_type))
+    return []
 
 
-def _fits(kind: type, name: str, value: Any) -> bool:
-    """Whether a value has the type of its field: OmegaConf does not always name the key that it complains of."""
+def _fits(component_class: type, name: str, value: Any) -> bool:
+    """Whether a value has the type of its field."""
+    if name == "_target_":
+        return True
     try:
-        return name == "_target_" or OmegaConf.merge(_schema(kind), {name: value}) is not None
+        OmegaConf.merge(_schema(component_class), {name: value})
     except OmegaConfBaseException:
         return False
+    return True
 
 
 @cache
-def _schema(kind: type) -> DictConfig:
-    """The fields of a class as a typed node. Frozen dataclasses make read-only nodes; this one is to be filled."""
-    schema = OmegaConf.structured(kind)
-    _unlock(schema)
+def _schema(component_class: type) -> DictConfig:
+    """The fields of a class as a typed node to be filled; OmegaConf makes those of frozen dataclasses read-only."""
+    schema = OmegaConf.structured(component_class)
+    _make_writable(schema)
     return schema
 
 
-def _unlock(node: DictConfig) -> None:
+def _make_writable(node: DictConfig) -> None:
     OmegaConf.set_readonly(node, None)
-    for child in (node._get_node(key) for key in node):  # there is no public way to a child whose value is missing
+    for key in node:
+        child = node._get_node(key)  # there is no public way to a child whose value is missing
         if isinstance(child, DictConfig):
-            _unlock(child)
+            _make_writable(child)
 
 
-_LOADED: dict[tuple[int, int | None], ImageData] = {}  # listed once for all jobs of a process
+_LISTED: dict[tuple[int, int | None], ImageData] = {}  # data are listed once for all jobs of a process
 
 
 @dataclass(frozen=True)
 class Job:
-    """A configuration ready to work: its task, what it works with, and the runs it stands for."""
+    """A configuration as objects: its task, the components of the task, and its runs."""
 
     task: Task
     setup: Setup
@@ -298,7 +339,7 @@ class Job:
 
     @property
     def chosen_classes(self) -> str | None:
-        """A line with the classes that subset.classes named; None where it named none."""
+        """A line with the classes that subset.classes names; None if it names none."""
         if self.values["subset"]["classes"] is None:
             return None
         data = self.setup.data
@@ -307,23 +348,24 @@ class Job:
 
     @property
     def config(self) -> str:
-        """The resolved configuration as YAML, kept beside every run; writing it takes as long as planning does.
+        """The resolved configuration as YAML, stored beside every run; writing it takes as long as planning does.
 
-        Its first line is the command: of a run that is under way, there is no row to look it up in.
+        Its first line is the command, since a run in progress has no row that could show it.
         """
         return f"# {' '.join(self.command.split())}\n{OmegaConf.to_yaml(self.values)}"
 
 
 class NotDownloaded(Exception):
-    """A configuration that cannot be planned before its data set is downloaded: its command, and the data set."""
+    """A configuration that cannot be planned before its data set is downloaded."""
 
     def __init__(self, command: str, dataset: str) -> None:
         super().__init__(command, dataset)
-        self.command, self.dataset = command, dataset
+        self.command = command
+        self.dataset = dataset
 
 
 def not_here(datasets: Sequence[str]) -> str:
-    """What printed commands do not know where a data set is not downloaded yet.
+    """A note that printed commands cannot leave out finished runs of data sets that are not downloaded yet.
 
     >>> not_here(["cifar10", "cifar10"])
     'note: cifar10 is not here yet, and printing downloads nothing: its runs that are done are printed, too'
@@ -333,23 +375,24 @@ def not_here(datasets: Sequence[str]) -> str:
 
 
 def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -> Job:
-    """Check a configuration whole and plan it; decodes no image and writes nothing to the store.
+    """Check a whole configuration and plan it; decodes no image and writes nothing to the store.
 
-    download: a public set that is not here yet. Without, such a configuration raises NotDownloaded.
+    download: whether to download a public set that is not here yet; if not, such a configuration raises NotDownloaded.
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
     check_root("run", values)
-    if isinstance(values["model"], dict):  # else `component` refuses it
+    if isinstance(values["model"], dict):  # otherwise `component` refuses it
         _check_classes_of_model(values["model"], overrides)
     command = _command(values, overrides)
     data = data_of(values) if download else _data_at_hand(values, command)
     if isinstance(values["model"], dict):
         _name_classes(values["model"], data)
+    shift_by_label = {shift.label(): shift for shift in component(values, "shift").shifts()}
     setup = Setup(
         data=data,
         model=component(values, "model"),
         encoder=component(values, "encoder"),
-        shifts=list({shift.label(): shift for shift in component(values, "shift").shifts()}.values()),
+        shifts=list(shift_by_label.values()),  # each once
         recipe=component(values, "recipe"),
         subset=_subset(values["subset"], data),
         seed=values["seed"],
@@ -367,7 +410,7 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
 
 
 def _command(values: Mapping[str, Any], overrides: Sequence[str]) -> str:
-    """The command line that does a configuration alone."""
+    """The command line of this configuration alone."""
     words = [word for word in overrides if not word.startswith("sweep.")]
     if set(plugins()) != set(values["plugins"]):  # some are listed in FCA_PLUGINS
         words = [word for word in words if not word.startswith("plugins=")]
@@ -378,15 +421,15 @@ def _command(values: Mapping[str, Any], overrides: Sequence[str]) -> str:
 
 
 def _data_at_hand(values: dict[str, Any], command: str) -> ImageData:
-    """The images of a configuration, if they are here or nothing would download them; else raises NotDownloaded."""
+    """The images of a configuration if they are here, or cannot be downloaded; otherwise raises NotDownloaded."""
     dataset = values["dataset"]
     if not (isinstance(dataset, dict) and dataset.get("download")):
         return data_of(values)
 
-    component(values, "dataset")  # its keys are checked all the same
-    here_alone = {**values, "dataset": {**dataset, "download": False}}
+    component(values, "dataset")  # checks its keys
+    without_download = {**values, "dataset": {**dataset, "download": False}}
     try:
-        return data_of(here_alone)
+        return data_of(without_download)
     except FcaError as error:
         if error.args[0] != "dataset.root":
             raise
@@ -395,50 +438,48 @@ def _data_at_hand(values: dict[str, Any], command: str) -> ImageData:
 
 
 def data_of(config: Mapping[str, Any] | DictConfig) -> ImageData:
-    """The images of a configuration, listed once in a process."""
+    """The images of a configuration, listed once per process."""
     loader = component(config, "dataset")
     limit = config["limit"]
     key = (id(loader), limit)  # equal nodes are one loader, which lives as long as the process
-    if key not in _LOADED:
+    if key not in _LISTED:
         data = loader.load()
-        _LOADED[key] = data if limit is None else first_images(data, limit)
-    return _LOADED[key]
+        _LISTED[key] = data if limit is None else first_images(data, limit)
+    return _LISTED[key]
 
 
-TRIED = 20  # configurations of runs in which the images of a page are looked for
-OF_ANY_ROOT = ("fca.data.folder.", "fca.data.manifest.")  # loaders that list whatever folder they are given
+MOST_CONFIGURATIONS = 20  # of runs, in which the images of a page are looked for
+LOADERS_OF_ANY_FOLDER = ("fca.data.folder.", "fca.data.manifest.")
 
 
 def store_with_images(outputs: str | Path) -> Store:
-    """The store of this folder, for pages: their pictures are made of the images, where some run read them."""
+    """The store of this folder, for pages: it can list the images that its runs read, for pictures."""
     store = Store(Path(outputs))
-    return replace(store, images=partial(_listed_again, store))
+    return replace(store, images=partial(_images_of, store))
 
 
-def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
-    """The data set of this fingerprint, listed as the latest runs on it had it; None where it is no longer there.
+def _images_of(store: Store, fingerprint: str) -> ImageData | None:
+    """The data set of this fingerprint, listed with the configuration of a recent run on it; None if it is gone.
 
-    A store may come from elsewhere, and name any folder: only loaders of ours are called, none downloads, and none
+    A store may come from a stranger and name any folder. So only fca's loaders are called, none downloads, and none
     lists a folder or archive that this user has not listed before.
     """
     rows = store.rows()
     rows = rows[rows["fingerprint"] == fingerprint].sort_values("finished", ascending=False)
     tried: list[Any] = []
-    for run_id in rows["run_id"].head(TRIED):
+    for run_id in rows["run_id"].head(MOST_CONFIGURATIONS):
         try:
             config = config_of(store.folder(run_id) / "config.yaml")
             values = _values(config, "dataset")
-            loader = values["_target_"]
-            if [values, config.limit] in tried or not loader.startswith("fca.data."):
-                continue
-            if loader.startswith(OF_ANY_ROOT) and not is_known(values["root"]):
+            if [values, config.limit] in tried or not _may_be_listed(values):
                 continue
             tried.append([dict(values), config.limit])
+
             if "download" in values:
                 config.dataset.download = False
             data = data_of(config)
             data = as_trained_on(data, fingerprint, data.group)
-        except Exception as error:  # whatever is wrong there, a page without these pictures is better than none
+        except Exception as error:  # whatever is wrong there, a page without these pictures is better than no page
             log.info("no images of %s from run %s: %s", fingerprint, run_id, error)
             continue
         if data.fingerprint == fingerprint:
@@ -446,40 +487,57 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
     return None
 
 
+def _may_be_listed(dataset: Mapping[str, Any]) -> bool:
+    """Whether a stored configuration names one of fca's loaders, and only a folder that this user has listed before."""
+    loader = dataset["_target_"]
+    if not loader.startswith("fca.data."):
+        return False
+    return not loader.startswith(LOADERS_OF_ANY_FOLDER) or is_known(dataset["root"])
+
+
 def config_of(path: Path) -> DictConfig:
-    """The configuration of a run. Raises DamagedFile for what is none of ours, see `read_yaml`."""
+    """The configuration of a run. Raises DamagedFile for a file that fca did not write, see `read_yaml`."""
     values = read_yaml(path)
-    if "${" in json.dumps(values, default=str):  # ours are resolved; this might read the environment
+    if "${" in json.dumps(values, default=str):  # fca's are resolved; this one might read the environment
         raise DamagedFile(path, "refers to other values, as no configuration of a run does")
     return DictConfig(OmegaConf.create(values))
 
 
 def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Raise FcaError for typed class keys of a model that has no weights whose logits they could name."""
-    typed = {word.partition("=")[0].lstrip("+") for word in overrides}
+    """Raise FcaError for typed class keys of a model without weights, which has no logits that they could name."""
+    typed_keys = {word.partition("=")[0].lstrip("+") for word in overrides}
     is_from_scratch = "weights" in model and model["weights"] is None
-    if "model.classes" in typed and is_from_scratch and model.get("classes") is not None:
+    if "model.classes" in typed_keys and is_from_scratch and model.get("classes") is not None:
         allowed = "null without model.weights: a training gives a network from scratch the classes of its data"
         raise FcaError("model.classes", model["classes"], allowed, "leave it out, or add model.weights=PATH")
 
 
 def _name_classes(model: dict[str, Any], data: ImageData) -> None:
-    """Write those of model.classes that were read as numbers or truth values as the data set writes its classes."""
-    given = model.get("classes")
-    if isinstance(given, list):
-        keys = [value if isinstance(value, str) else key_of(data.classes, value, "model.classes") for value in given]
-        model["classes"] = [value if key is None else key for value, key in zip(given, keys, strict=True)]
+    """Spell classes in model.classes that YAML read as numbers or truth values as the data set spells its classes."""
+    classes = model.get("classes")
+    if not isinstance(classes, list):
+        return
+
+    spelled: list[Any] = []
+    for value in classes:
+        key = value if isinstance(value, str) else key_of(data.classes, value, "model.classes")
+        spelled.append(value if key is None else key)
+    model["classes"] = spelled
 
 
-def _subset(wanted: Mapping[str, Any], data: ImageData) -> ClassSubset:
-    ncl, classes, sampler, total = wanted["ncl"], wanted["classes"], wanted["sampler"], len(data.classes)
+def _subset(subset: Mapping[str, Any], data: ImageData) -> ClassSubset:
+    """The classes that the keys of `subset` select."""
+    ncl = subset["ncl"]
+    classes = subset["classes"]
+    sampler = subset["sampler"]
+    total = len(data.classes)
     if classes is not None:
         if ncl not in (None, len(classes)):
             allowed = f"{len(classes)}, as subset.classes has"
             raise FcaError("subset.ncl", ncl, allowed, "give only one of them")
         return named_subset(data.classes, classes)
-    if ncl is None and sampler == "fca":  # made to draw: all classes need subset=all
+    if ncl is None and sampler == "fca":  # this sampler draws; subset=all takes all classes
         raise FcaError("subset.ncl", None, f"2 to {total} for subset=fca", "add subset.ncl=5, or take subset=all")
     if ncl is None:
         return full_set(total)
-    return draw_subset(total, number_of_classes(ncl, total), wanted["seed"], sampler)
+    return draw_subset(total, number_of_classes(ncl, total), subset["seed"], sampler)

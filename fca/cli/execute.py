@@ -1,4 +1,4 @@
-"""Do what is left of a plan: claim, work, write each row as it comes, record what failed."""
+"""Do the unfinished runs of a plan: claim them, do them, write each row when it is ready, record failures."""
 
 from __future__ import annotations
 
@@ -31,77 +31,90 @@ from fca.training import stop
 from fca.types import FcaError, Finished, Run, without_password
 
 POLL_S = 1.0
-WATCH_S = 0.5
+WATCH_S = 0.5  # between two looks at the parent process
 PACKAGES = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
 log = logging.getLogger(__name__)
 
 
 class WithoutPasswords(logging.Formatter):
-    """Lines of the log, also those of libraries, without passwords."""
+    """Formats lines of the log, including those of libraries, without passwords."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         return without_password(super().format(record))
 
 
-class Epochs:
-    """Which lines of the log are also shown beside warnings: where no terminal has a bar, epochs, seconds apart."""
+class EpochFilter:
+    """Selects lines about epochs, some seconds apart, for output without a terminal, which has no progress bar.
 
-    def __init__(self, epochs: bool) -> None:
-        self.epochs, self.last = epochs and not on_terminal(), time.monotonic()
-        self.pause = FIRST_S
+    shows_epochs: whether any line is selected.
+    """
+
+    def __init__(self, shows_epochs: bool) -> None:
+        self.is_active = shows_epochs and not on_terminal()
+        self.last_shown = time.monotonic()
+        self.pause_s = FIRST_S
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this one is."""
-        of_epoch = self.epochs and record.getMessage().startswith("epoch ")
-        if of_epoch and time.monotonic() - self.last >= self.pause:
-            self.last, self.pause = time.monotonic(), EVERY_S
-            return True
-        return False
+        """Whether to show this line."""
+        if not self.is_active or not record.getMessage().startswith("epoch "):
+            return False
+        if time.monotonic() - self.last_shown < self.pause_s:
+            return False
+
+        self.last_shown = time.monotonic()
+        self.pause_s = EVERY_S
+        return True
 
 
 class LogFile(logging.FileHandler):
-    """Appends to the log of a run, through no link; a full disk fails the run, not its log."""
+    """Appends to the log of a run, but not through a link; a full disk fails the run, not its log."""
 
     def _open(self) -> io.TextIOWrapper:
         return io.TextIOWrapper(open_to_append(Path(self.baseFilename)), encoding="utf-8")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  as logging calls it
-        """Go on without the line."""
+        """Continue without the line."""
 
 
 @contextmanager
 def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
-    """Append what any library logs or warns in the body to this file; warnings of ours, and epochs, are also shown."""
-    handler = LogFile(path, delay=True)
-    handler.setFormatter(WithoutPasswords("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.setLevel(logging.INFO)
-    ours, root = logging.getLogger("fca"), logging.getLogger()
-    level = ours.level
-    ours.setLevel(logging.INFO)
-    root.addHandler(handler)
+    """Append all that libraries log or warn in the body to this file; fca's own warnings are also shown.
+
+    epochs: whether lines about epochs are shown, too.
+    """
+    root_logger = logging.getLogger()
+    log_file = LogFile(path, delay=True)
+    log_file.setFormatter(WithoutPasswords("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log_file.setLevel(logging.INFO)
+    root_logger.addHandler(log_file)
+
+    fca_logger = logging.getLogger("fca")
+    previous_level = fca_logger.level
+    fca_logger.setLevel(logging.INFO)
     console()  # shows warnings
-    shown = logging.StreamHandler()
-    shown.addFilter(Epochs(epochs))
-    shown.setFormatter(WithoutPasswords())
-    ours.addHandler(shown)
+    epoch_output = logging.StreamHandler()
+    epoch_output.addFilter(EpochFilter(epochs))
+    epoch_output.setFormatter(WithoutPasswords())
+    fca_logger.addHandler(epoch_output)
+
     logging.captureWarnings(True)
     try:
         yield
     finally:
         logging.captureWarnings(False)
-        root.removeHandler(handler)
-        ours.removeHandler(shown)
-        ours.setLevel(level)
+        root_logger.removeHandler(log_file)
+        fca_logger.removeHandler(epoch_output)
+        fca_logger.setLevel(previous_level)
         with suppress(OSError):
-            handler.close()
+            log_file.close()
 
 
 @cache
 def provenance() -> dict[str, str | None]:
-    """Which code and which machine make rows: the columns host, versions of what decides a number, and commit.
+    """The columns for the machine and code of a row: host, versions of the packages that decide numbers, and commit.
 
-    The commit is that of this checkout, `-dirty` when files differ from it; None outside a checkout.
+    The commit is that of this checkout, `-dirty` if files differ from it; None outside a checkout.
     """
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return {"host": socket.gethostname(), "commit": commit(), "versions": versions}
@@ -109,13 +122,15 @@ def provenance() -> dict[str, str | None]:
 
 @cache
 def end_with_parent() -> None:
-    """In a worker of joblib: end soon after the sweep that started it; leave Ctrl-C to the sweep."""
+    """In a joblib worker: end soon after the sweep that started it, and leave Ctrl-C to the sweep."""
     sweep = multiprocessing.parent_process()
     if sweep is None:
         return
 
     def end() -> None:
-        if os.getppid() != sweep.pid:  # else the sweep learns from the claim which run its worker died of
+        if (
+            os.getppid() != sweep.pid
+        ):  # otherwise the sweep needs the claims: they show the run at which its worker died
             claims.abandon()
         os._exit(128 + signal.SIGTERM)
 
@@ -130,147 +145,164 @@ def end_with_parent() -> None:
 
 
 def execute(job: Job, *, alone: bool) -> None:
-    """Do the runs of a job that are not settled and not void (see `void`); damaged ones are done again.
+    """Do the runs of a job that are neither settled nor void (see `void`); damaged ones are done again.
 
-    alone: runs that another worker computes are waited for, or taken over when it dies, and an error of the user's
-    is raised without a trace in the store. In a sweep they are left to the other, and every error is a record.
+    alone: wait for runs that another worker is doing, and take them over if it dies; raise an error of the user's
+    without a trace in the store. In a sweep (False), such runs are left to the other worker, and every error is
+    recorded.
     """
-    store, found = job.setup.store, list[str]()
+    store = job.setup.store
     keep_items(job, {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE})
-    while left := unfinished(store, job.plan):
-        orphans = record_orphans(job, left)
-        with _claimed(left, store) as tokens:
-            won = [run for run in left if run.run_id in tokens]
+
+    damage_met: set[str] = set()
+    while pending := unfinished(store, job.plan):
+        orphans = record_orphans(job, pending)
+        with _claimed(pending, store) as tokens:
+            claimed_runs = [run for run in pending if run.run_id in tokens]
             try:
-                _work(job, won, tokens, alone)
-            except DamagedFile as damaged:  # of a run that these need: it is done again first
-                for run in won if str(damaged) in found else ():  # to no avail, as where nothing may be written
-                    record_failure(job, run, str(damaged), None)
-                found.append(str(damaged))
-        if not won and not orphans:
+                _work(job, claimed_runs, tokens, alone)
+            except DamagedFile as damaged:  # of a run that these need: the next round does it again first
+                message = str(damaged)
+                is_still_damaged = message in damage_met  # as on a disk that cannot be written
+                if is_still_damaged:
+                    for run in claimed_runs:
+                        record_failure(job, run, message, None)
+                damage_met.add(message)
+
+        has_progress = claimed_runs or orphans
+        if not has_progress:
             if not alone:
                 return
             time.sleep(POLL_S)
 
 
 def unfinished(store: Store, runs: Sequence[Run]) -> list[Run]:
-    """Those of these runs that are still to be done, in their order."""
-    left = [run for run in runs if store.state(run.run_id) not in SETTLED]
-    never = void(store, left)
-    return [run for run in left if run.run_id not in never]
+    """The runs that are still to be done, in their order."""
+    unsettled = [run for run in runs if store.state(run.run_id) not in SETTLED]
+    void_ids = void(store, unsettled)
+    return [run for run in unsettled if run.run_id not in void_ids]
 
 
 def void(store: Store, runs: Iterable[Run]) -> set[str]:
-    """Ids of those of these runs that nobody will do: they need the weights of a training that diverged.
+    """Ids of the runs that can never be done, as they need the weights of a training that diverged.
 
-    runs: each behind the one that it needs.
+    runs: each after the one that it needs.
     """
-    has_diverged: dict[str, bool] = {}
-    never: set[str] = set()
+    has_diverged: dict[str, bool] = {}  # by training, which many runs may share
+    void_ids: set[str] = set()
     for run in runs:
         if run.parent is None:
             continue
         if run.parent not in has_diverged:
-            has_diverged[run.parent] = run.parent in never or store.has_diverged(run.parent)
+            has_diverged[run.parent] = run.parent in void_ids or store.has_diverged(run.parent)
         if has_diverged[run.parent]:
-            never.add(run.run_id)
-    return never
+            void_ids.add(run.run_id)
+    return void_ids
 
 
 def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
-    """Record as failed or interrupted, and return, those of these runs that need one that is."""
+    """Record and return the runs that need a failed or interrupted run: they ended in the same way."""
     store = job.setup.store
     orphans = [run for run in runs if run.parent and store.state(run.parent) in ENDED_EARLY]
 
     for run in orphans:
-        record = store.error(str(run.parent))
-        interrupted = was_interrupted(record)
-        fate = "was interrupted" if interrupted else "failed"
-        cause = f"run {run.parent}, which it needs, {fate}: {record['error']}"
+        parent_error = store.error(str(run.parent))
+        interrupted = was_interrupted(parent_error)
+        end = "was interrupted" if interrupted else "failed"
+        cause = f"run {run.parent}, which it needs, {end}: {parent_error['error']}"
         record_failure(job, run, cause, None, interrupted=interrupted)
 
     return orphans
 
 
-def keep_items(job: Job, done: set[str]) -> None:
-    """Write the lists of images that those runs of a job need which are done, where they are missing or damaged."""
+def keep_items(job: Job, done_ids: set[str]) -> None:
+    """Write the lists of images of a job's finished runs, if they are missing or damaged."""
     for run in job.plan:
         data = run.work.data if isinstance(run.work, OnImages) else job.setup.data
-        if run.run_id in done and data.fingerprint == run.about.get("fingerprint"):
+        if run.run_id in done_ids and data.fingerprint == run.about.get("fingerprint"):
             job.setup.store.keep_items(data)
 
 
 @contextmanager
 def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
-    """The claims of those runs that are free and whose parent is done or claimed with them: run_id -> token."""
-    held: dict[Path, str] = {}
-    with claims.beating(held):
+    """Claim the free runs whose parent is done or claimed with them, for the body: run_id -> token."""
+    token_of_folder: dict[Path, str] = {}
+    with claims.beating(token_of_folder):
         for run in runs:
-            folder, parent = store.folder(run.run_id), run.parent
-            ready = parent is None or store.folder(parent) in held or store.state(parent) is State.DONE
-            if ready and (token := claims.acquire(folder)):
-                held[folder] = token
+            parent_is_done = run.parent is None or store.state(run.parent) is State.DONE
+            is_ready = parent_is_done or store.folder(str(run.parent)) in token_of_folder
+            if not is_ready:
+                continue
+
+            folder = store.folder(run.run_id)
+            token = claims.acquire(folder)
+            if token is not None:
+                token_of_folder[folder] = token
                 store.clear(run.run_id)
-        yield {folder.name: token for folder, token in held.items()}
+        yield {folder.name: token for folder, token in token_of_folder.items()}
 
 
 def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) -> None:
-    """Let the task yield these runs and write each; an error is recorded for the run at work."""
+    """Let the task yield these runs, and write each; an error is recorded for the first run that is not finished."""
     store = job.setup.store
-    left = [run for run in runs if store.state(run.run_id) is not State.DONE]  # done since the plan was made
-    while left:
-        _describe(job, left)
+    pending = [
+        run for run in runs if store.state(run.run_id) is not State.DONE
+    ]  # some were done since the plan was made
+    while pending:
+        _write_configuration(job, pending)
         try:
-            with logged(store.folder(left[0].run_id) / "log.txt", epochs=alone):
-                log.info("begin %s", ", ".join(f"{run.task} {run.run_id}" for run in left))
-                for finished in job.task.run(left, job.setup):
+            with logged(store.folder(pending[0].run_id) / "log.txt", epochs=alone):
+                log.info("begin %s", ", ".join(f"{run.task} {run.run_id}" for run in pending))
+                for finished in job.task.run(pending, job.setup):
                     _write(job, finished, tokens[finished.run.run_id])
-                    left = [run for run in left if run.run_id != finished.run.run_id]
+                    pending = [run for run in pending if run.run_id != finished.run.run_id]
                     if finished.columns.get(FLAG) == DIVERGED:
                         break
                 else:
-                    _check_all_done(job, left)
-            left = _without_void(store, left)
+                    _check_all_done(job, pending)
+            pending = _without_void(store, pending)
+
         except DamagedFile:
             raise
         except ClaimLost:
-            left = left[1:]
+            pending = pending[1:]
         except FcaError as error:
             if alone:
-                for run in left:
+                for run in pending:
                     store.drop(run.run_id)
                 raise
-            left = _fail(job, left, str(error), None)
+            pending = _fail(job, pending, str(error), None)
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
-            left = _fail(job, left, message, traceback.format_exc(), interrupted=is_starved(error))
+            pending = _fail(job, pending, message, traceback.format_exc(), interrupted=is_starved(error))
 
 
-def _check_all_done(job: Job, left: Sequence[Run]) -> None:
-    """Raise RuntimeError for runs that the task did not yield: a defect; they would be tried for ever."""
-    if left:
-        raise RuntimeError(f"{type(job.task).__name__} ended without a row for {left[0].task} {left[0].run_id}")
+def _check_all_done(job: Job, pending: Sequence[Run]) -> None:
+    """Raise RuntimeError for runs that the task did not yield: a defect, after which they would be tried for ever."""
+    if pending:
+        raise RuntimeError(f"{type(job.task).__name__} ended without a row for {pending[0].task} {pending[0].run_id}")
 
 
 def _without_void(store: Store, runs: Sequence[Run]) -> list[Run]:
-    """The runs that are still to be done once a training has diverged; nothing stays of those that need its weights."""
-    never = void(store, runs)
-    for run_id in never:
+    """The runs that can still be done after a training diverged; the folders of the others are removed."""
+    void_ids = void(store, runs)
+    for run_id in void_ids:
         store.drop(run_id)
-    return [run for run in runs if run.run_id not in never]
+    return [run for run in runs if run.run_id not in void_ids]
 
 
-def _describe(job: Job, runs: Sequence[Run]) -> None:
+def _write_configuration(job: Job, runs: Sequence[Run]) -> None:
     """Write the configuration of these runs beside their results."""
     for run in runs:
         write_text(job.setup.store.folder(run.run_id) / "config.yaml", job.config)
 
 
 def _write(job: Job, finished: Finished, token: str) -> None:
-    run, kind = finished.run, job.setup.data.fingerprint_kind
+    """Store the row and arrays of a finished run. Raises Preempted afterwards if this process is to end."""
+    run = finished.run
     row = {
         **run.about,
-        FINGERPRINT_KIND: kind if FINGERPRINT in run.about else None,
+        FINGERPRINT_KIND: job.setup.data.fingerprint_kind if FINGERPRINT in run.about else None,
         **finished.columns,
         "limit": job.setup.data.limit,
         **provenance(),
@@ -281,21 +313,23 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "command": job.command,
     }
     columns = (*job.task.columns, *job.setup.adaptation.columns)
-    job.setup.tracker.finish(job.setup.store.write(row, finished.arrays, token, columns))
+    stored_row = job.setup.store.write(row, finished.arrays, token, columns)
+    job.setup.tracker.finish(stored_row)
     if stop.requested.is_set():
         raise stop.Preempted
 
 
-def _fail(job: Job, left: Sequence[Run], message: str, trace: str | None, *, interrupted: bool = False) -> list[Run]:
-    """Record how the first run ended; returns the others but for those that need it, which `execute` records."""
-    record_failure(job, left[0], message, trace, interrupted=interrupted)
-    return [run for run in left[1:] if run.parent != left[0].run_id]
+def _fail(job: Job, runs: Sequence[Run], message: str, trace: str | None, *, interrupted: bool = False) -> list[Run]:
+    """Record the failure of the first run; returns the others, without those that need it (`execute` records them)."""
+    failed, *others = runs
+    record_failure(job, failed, message, trace, interrupted=interrupted)
+    return [run for run in others if run.parent != failed.run_id]
 
 
 def record_failure(job: Job, run: Run, message: str, trace: str | None, *, interrupted: bool = False) -> None:
-    """Write why a run failed, with the command that does it again.
+    """Write why a run failed, with the command that repeats it.
 
-    interrupted: it was killed or starved, so the same command does it again without being asked to.
+    interrupted: it was killed or starved, so that the same sweep repeats it by itself.
     """
     error = {
         "run_id": run.run_id,

@@ -1,11 +1,11 @@
-"""The options of each group: files, and rows of a table where a file would have a line or two.
+"""The options of each group: files, and rows of a table in place of files of a line or two.
 
-Files lie in conf/ and in the other folders of Hydra's search path: those that were typed (`hydra.searchpath`), and the
-folder `conf` of every package that is listed under `plugins`. Of two options with one name the first folder's counts.
+Files are in conf/ and in the other folders of Hydra's search path: typed ones (`hydra.searchpath`), and the folder
+`conf` of every package that is listed under `plugins`. Of two options with one name, that of the first folder counts.
 
-A row has the keys that a file would have, and Hydra, the help and all messages treat it as one. The rows are those of
-conf/options.yaml and of a study's options.yaml, and one for every kind of corruption. These files may also say how rows
-of the store spell an option with some of its keys (`spelled`), so that it can be typed so.
+A row has the keys of a file, and Hydra, the help and all messages treat it as one. Rows come from conf/options.yaml and
+a study's options.yaml, and there is one for every kind of corruption. These files may also declare how rows of the
+store spell an option with some of its keys (`spelled`), so that this spelling can be typed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fca.plugins import plugins
 from fca.shifts.constants import CONSTANTS
 
 CORRUPTIONS = CONF / "shift" / "corruption"
-_typed: list[Path] = []  # further folders of the command line
+_typed_folders: list[Path] = []  # of the command line
 
 
 def tables() -> list[Path]:
@@ -36,38 +36,36 @@ def tables() -> list[Path]:
 
 @cache
 def rows() -> dict[Path, dict[str, Any]]:
-    """The file in whose place each row stands -> the keys that it would have, its list of defaults included.
+    """For each row the file that it replaces -> the keys of that file, including its list of defaults.
 
     >>> rows()[CONF / "recipe" / "resnet18.yaml"]
     {'defaults': ['resnet50', '_self_']}
     """
-    of_tables = {
-        CONF / group / f"{name}.yaml": keys
-        for table in tables()
-        for group, options in plain_values(table).items()
-        if (CONF / group).is_dir()
-        for name, keys in options.items()
-    }
-    of_corruptions = {
-        CORRUPTIONS / f"{kind}.yaml": {"defaults": ["corruption/all@_here_", "_self_"], "kinds": [kind]}
-        for kind in CONSTANTS
-    }
-    return {**of_tables, **of_corruptions}
+    keys_of_file: dict[Path, dict[str, Any]] = {}
+    for table in tables():
+        for group, options in plain_values(table).items():
+            if (CONF / group).is_dir():
+                for name, keys in options.items():
+                    keys_of_file[CONF / group / f"{name}.yaml"] = keys
+    for kind in CONSTANTS:
+        keys = {"defaults": ["corruption/all@_here_", "_self_"], "kinds": [kind]}
+        keys_of_file[CORRUPTIONS / f"{kind}.yaml"] = keys
+    return keys_of_file
 
 
 @cache
 def _spellings() -> list[tuple[str, re.Pattern[str], list[str]]]:
-    """Group, what a spelling looks like, and the words that it stands for, with its parts in braces."""
-    return [
-        (group, _pattern_of(spelling), words)
-        for table in tables()
-        for group, of_group in plain_values(table).get("spelled", {}).items()
-        for spelling, words in of_group.items()
-    ]
+    """Group, pattern of a spelling, and the words for which it stands, with its parts in braces."""
+    spellings = []
+    for table in tables():
+        for group, words_of_spelling in plain_values(table).get("spelled", {}).items():
+            for spelling, words in words_of_spelling.items():
+                spellings.append((group, _pattern_of(spelling), words))
+    return spellings
 
 
 def _pattern_of(spelling: str) -> re.Pattern[str]:
-    """A part is {name}, of any letters but a slash, or {name:digits}.
+    """The pattern of a spelling whose parts are {name}, any letters but a slash, or {name:digits}.
 
     >>> _pattern_of("{kind}/{severity:digits}").fullmatch("fog/3").groupdict()
     {'kind': 'fog', 'severity': '3'}
@@ -81,62 +79,65 @@ def _pattern_of(spelling: str) -> re.Pattern[str]:
 
 
 def words_of(group: str, option: str) -> list[str]:
-    """The words of a command line that select what rows spell so; any other option as it is.
+    """The words of a command line for an option in the spelling of rows; any other option as it is.
 
-    Its parts are checked where the option's class lists what there is.
+    The parts of a spelling are checked by the option's class.
 
     >>> words_of("shift", "corruption/fog/3")
     ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
     >>> words_of("shift", "corruption/fog")
     ['shift=corruption/fog']
     """
-    for of_group, pattern, words in _spellings():
-        parts = pattern.fullmatch(option) if of_group == group else None
-        if parts is not None:
-            return [word.format(**parts.groupdict()) for word in words]
+    for spelled_group, pattern, words in _spellings():
+        match = pattern.fullmatch(option) if spelled_group == group else None
+        if match is not None:
+            return [word.format(**match.groupdict()) for word in words]
     return [f"{group}={option}"]
 
 
 def store_rows() -> None:
-    """Make the rows known to Hydra."""
+    """Register the rows with Hydra."""
     for file, keys in rows().items():
         group = file.parent.relative_to(CONF).as_posix()
         ConfigStore.instance().store(group=group, name=file.stem, node=keys)
 
 
 def use_search_path(folders: Iterable[str]) -> None:
-    """Look for options in these folders, too, in place of earlier ones: file://FOLDER or pkg://PACKAGE, as typed."""
-    places = [_place_of(folder) for folder in folders]
-    _typed[:] = [place for place in places if place is not None]
+    """Also look for options in these folders, instead of earlier ones: file://FOLDER or pkg://PACKAGE, as typed."""
+    paths = [_path_of(folder) for folder in folders]
+    _typed_folders[:] = [path for path in paths if path is not None]
 
 
-def _place_of(folder: str) -> Path | None:
-    """A folder of the search path on this machine; None for one that is not there. Imports no package."""
-    kind, _, place = folder.rpartition("://")
-    if kind == "pkg":
-        package, _, inside = place.replace("/", ".").partition(".")
-        return _folder_in_package(package, inside.replace(".", "/"))
-    path = Path(place)
+def _path_of(folder: str) -> Path | None:
+    """The path of a folder of the search path; None if it does not exist. Imports no package."""
+    scheme, _, location = folder.rpartition("://")
+    if scheme == "pkg":
+        package, _, subfolder = location.replace("/", ".").partition(".")
+        return _folder_in_package(package, subfolder.replace(".", "/"))
+    path = Path(location)
     return path.resolve() if path.is_dir() else None
 
 
-def _folder_in_package(package: str, inside: str) -> Path | None:
+def _folder_in_package(package: str, subfolder: str) -> Path | None:
     spec = find_spec(package) if package.isidentifier() else None
-    for place in (spec and spec.submodule_search_locations) or ():
-        if Path(place, inside).is_dir():
-            return Path(place, inside)
+    if spec is None or spec.submodule_search_locations is None:
+        return None
+    for package_folder in spec.submodule_search_locations:
+        path = Path(package_folder, subfolder)
+        if path.is_dir():
+            return path
     return None
 
 
 def plugin_folders() -> list[Path]:
     """The folder `conf` of each package that is listed under `plugins` and has one."""
     packages = dict.fromkeys(name.partition(".")[0] for name in plugins())
-    places = [_folder_in_package(package, "conf") for package in packages]
-    return [place for place in places if place is not None]
+    folders = [_folder_in_package(package, "conf") for package in packages]
+    return [folder for folder in folders if folder is not None]
 
 
 def _folders() -> list[Path]:
-    return [CONF, *_typed, *plugin_folders()]
+    return [CONF, *_typed_folders, *plugin_folders()]
 
 
 def root_file(root: str) -> Path:
@@ -146,53 +147,56 @@ def root_file(root: str) -> Path:
 
 
 def option_files(group: str) -> dict[str, Path]:
-    """The options of a group and of the folders in it, such as corruption/fog of shift -> their files, by name.
+    """The options of a group, and of folders in it, such as corruption/fog of shift -> their files, sorted by name.
 
-    A row counts as the file in whose place it stands.
+    A row counts as the file that it replaces.
     """
     files: dict[str, Path] = {}
     for folder in _folders():
-        of_group = folder / group
-        there = [*of_group.rglob("*.yaml"), *(file for file in rows() if file.is_relative_to(of_group))]
-        for file in there:
-            files.setdefault(file.relative_to(of_group).with_suffix("").as_posix(), file)
+        group_folder = folder / group
+        replaced_files = [file for file in rows() if file.is_relative_to(group_folder)]
+        for file in [*group_folder.rglob("*.yaml"), *replaced_files]:
+            name = file.relative_to(group_folder).with_suffix("").as_posix()
+            files.setdefault(name, file)
     return dict(sorted(files.items()))
 
 
 def option_names(group: str) -> list[str]:
-    """The options of a group that lie in no folder of it."""
+    """The options of a group that are in no subfolder of it."""
     return [name for name in option_files(group) if "/" not in name]
 
 
 def nested_options(group: str) -> list[str]:
-    """The options of a group that lie in folders of it, such as corruption/fog of shift."""
+    """The options in subfolders of a group, such as corruption/fog of shift."""
     return [name for name in option_files(group) if name.count("/") == 1]
 
 
 def is_option(file: Path) -> bool:
-    """Whether there is this file, or a row in its place."""
+    """Whether this file exists, or a row that replaces it."""
     return file.is_file() or file in rows()
 
 
 def keys_in(file: Path) -> dict[str, Any]:
-    """The keys of an option as they stand in its file or row. Raises FcaError for a file that is no configuration."""
+    """The keys in the file or row of an option. Raises FcaError for a file that is not a configuration."""
     return rows()[file] if file in rows() else plain_values(file)
 
 
 def built_on(file: Path) -> list[Path]:
-    """The options of its group that an option builds on, in their order: later ones overrule earlier ones."""
+    """The options of its group on which an option builds, in order: later ones take precedence."""
     group = group_of(file)
-    known = option_files(group.partition("/")[0] if file in rows() else group)
+    files = option_files(group.partition("/")[0] if file in rows() else group)
     entries = [entry for entry in keys_in(file).get("defaults", []) if isinstance(entry, str) and entry != "_self_"]
     names = [entry.removesuffix("@_here_") for entry in entries]
-    return [known.get(name, file.parent / f"{name}.yaml") for name in names]
+    return [files.get(name, file.parent / f"{name}.yaml") for name in names]
 
 
 def group_of(file: Path) -> str:
-    """The group of an option's file: its folder, seen from the folder of configurations in which it lies.
+    """The group of an option's file: its folder, relative to its folder of configurations.
 
     >>> group_of(CONF / "shift" / "corruption" / "fog.yaml")
     'shift/corruption'
     """
-    inside = [folder for folder in _folders() if file.is_relative_to(folder)]
-    return file.parent.relative_to(inside[0]).as_posix() if inside else file.parent.name
+    for folder in _folders():
+        if file.is_relative_to(folder):
+            return file.parent.relative_to(folder).as_posix()
+    return file.parent.name

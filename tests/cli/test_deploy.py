@@ -256,7 +256,7 @@ def test_a_balanced_error_counts_every_class_alike(fca, outputs, trained, images
 
 
 def test_answers_to_all_need_no_validation_images(fca, outputs, trained, images, monkeypatch):
-    monkeypatch.setattr("fca.cli.configure._listed_again", lambda *_: None)
+    monkeypatch.setattr("fca.cli.configure._images_of", lambda *_: None)
     words = [str(images), f"run={trained.row['run_id']}", f"outputs={outputs}"]
     assert fca(*words, door=predict)[0] == 0
     code, _, err = fca(*words, "error=0.5", "out=promised.csv", door=predict)
@@ -332,7 +332,7 @@ def test_where_no_threshold_will_do_it_abstains_and_says_what_would(fca, outputs
 
 
 def test_images_that_went_away_are_asked_for_by_the_command_that_listed_them(fca, outputs, trained, monkeypatch):
-    monkeypatch.setattr("fca.cli.configure._listed_again", lambda *_: None)
+    monkeypatch.setattr("fca.cli.configure._images_of", lambda *_: None)
     code, _, err = fca(f"run={trained.row['run_id']}", "format=torchscript", f"outputs={outputs}", door=export)
     assert code == 2
     assert "images of digits = not found; allowed: where they were, unchanged" in err

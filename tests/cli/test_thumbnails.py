@@ -68,7 +68,7 @@ def test_a_damaged_thumbnail_is_made_again_and_an_unreadable_image_has_none(desc
 
 def test_other_images_at_the_same_place_are_not_shown(described, monkeypatch):
     root, store, fingerprint = described
-    monkeypatch.setattr(configure, "_LOADED", {})  # a page is made by another process
+    monkeypatch.setattr(configure, "_LISTED", {})  # a page is made by another process
     (root / "cat/9.png").write_bytes(png(99))
     assert pictures(store_with_images(store.outputs), SHOWN, fingerprint).thumbnails == [None] * 3
 
