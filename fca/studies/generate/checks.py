@@ -1,6 +1,6 @@
-"""`checks=...`: what a model sees in the images of a generated set, and which of them it rejects.
+"""`checks=...`: a model scores the images of a generated set and rejects some of them.
 
-Scores and verdicts are lines of the folder's journal. Nothing is deleted, and a person's word goes before a verdict.
+Scores and verdicts are lines of the folder's journal. Nothing is deleted, and a person's decision overrides a verdict.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from fca.store.journal import Line
 from fca.studies.generate.drawing import with_descriptions
 from fca.studies.generate.folder import SCORES, Folder, checked, latest
 from fca.studies.generate.plan import SUBLEVELS, TURNS, Plan
-from fca.studies.generate.reading import name_of, reading, reads
+from fca.studies.generate.zero_shot import can_read, name_of, zero_shot_classifier
 from fca.tasks.predict import Nameable
 from fca.types import Classifier, FcaError, Model, check_choice
 
-READ = 256  # images that are read before their scores are kept
+BATCH = 256  # images that are read before their scores are stored
 Rejected = dict[str, list[str]]
 
 
@@ -37,12 +37,13 @@ Rejected = dict[str, list[str]]
 class Checks:
     """`checks=clip`: images whose class, level or novelty is in doubt.
 
-    model:      of images and texts, asked with its own templates and the plan's prompts; or any classifier that knows
+    model:      of images and texts, queried with its own templates and the plan's prompts; or any classifier that knows
                 the plan's classes.
-    object:     least probability of an image's class among the plan's.    attribute: least probability of its level:
-                of the nine prompts of its class and attribute, those of its level; null where there are no texts.
-    duplicates: whether an image that shows the same picture as an earlier one is rejected (fca.data.duplicates). The
-                three of a triplet share a seed and may differ little: of these, only equal pixels count.
+    object:     least probability of an image's class among the plan's.
+    attribute:  least probability of its level: that of the level's prompts among the nine of its class and attribute;
+                null without texts.
+    duplicates: whether an image of the same picture as an earlier one is rejected (fca.data.duplicates). The three
+                images of a triplet share a seed and may differ little, so that among them only equal pixels count.
     """
 
     contracts: ClassVar[Mapping[str, type]] = {"model": Model}
@@ -53,20 +54,20 @@ class Checks:
     duplicates: bool
 
     def check(self) -> None:
-        """Raise FcaError where a classifier is to compare prompts."""
-        if self.attribute is not None and not reads(self.model):
+        """Raise FcaError for a classifier that cannot compare prompts."""
+        if self.attribute is not None and not can_read(self.model):
             step = "set checks.attribute=null, or take a model of images and texts, with weights"
             raise FcaError("checks.attribute", self.attribute, f"null with {name_of(self.model)}", step)
 
     def examine(self, plan: Plan, folder: Folder) -> str:
-        """Look at each image that this model has not seen yet, decide, and write the lists; returns what was found.
+        """Score each image that this model has not scored yet, decide, and write the lists; returns a summary.
 
         Raises FcaError for a model that does not know the plan's classes, and for an image that cannot be read.
         """
         with folder.held(wait=False):
             plan = with_descriptions(plan.resolved(), folder.journal.lines())
-            eye = Eye(self.model, plan)
-            self._score(eye, folder, plan)
+            scorer = ImageScorer(self.model, plan)
+            self._score(scorer, folder, plan)
             lines = folder.journal.lines()
             images = known_images(lines, plan)
             rejected = self._verdict(images, lines, folder)
@@ -75,95 +76,116 @@ class Checks:
             folder.write_lists(folder.journal.lines(), plan.name)
         return _summary(images, rejected)
 
-    def _score(self, eye: Eye, folder: Folder, plan: Plan) -> None:
+    def _score(self, scorer: ImageScorer, folder: Folder, plan: Plan) -> None:
+        """Add the scores of images that this model has not scored to the journal."""
         lines = folder.journal.lines()
         scores, _ = checked(lines)
         images = known_images(lines, plan)
-        new = [line for line in images if scores.get(line["key"], {}).get("by") != eye.label(line)]
-        parts = [new[start : start + READ] for start in range(0, len(new), READ)]
-        for part in track(parts, "checking images"):
-            for line, shown, levelled in zip(part, *eye.look(folder, part), strict=True):
-                values = {"object": round(shown, 6), "attribute": None if levelled is None else round(levelled, 6)}
-                folder.journal.add({"kind": "check", "key": line["key"], "by": eye.label(line), **values})
+        unscored = [line for line in images if scores.get(line["key"], {}).get("by") != scorer.label(line)]
+        batches = [unscored[start : start + BATCH] for start in range(0, len(unscored), BATCH)]
+        for batch in track(batches, "checking images"):
+            class_scores, level_scores = scorer.scores(folder, batch)
+            for line, class_score, level_score in zip(batch, class_scores, level_scores, strict=True):
+                check = {
+                    "kind": "check",
+                    "key": line["key"],
+                    "by": scorer.label(line),
+                    "object": round(class_score, 6),
+                    "attribute": None if level_score is None else round(level_score, 6),
+                }
+                folder.journal.add(check)
 
     def _verdict(self, images: Sequence[Line], lines: Sequence[Line], folder: Folder) -> Rejected:
+        """The images to reject: those with a score below its limit, then duplicates among the others."""
         scores, _ = checked(lines)
         rejected: Rejected = {}
         for line in images:
-            found = {name: (scores[line["key"]][name], getattr(self, name)) for name in SCORES}
-            reasons = [
-                f"{name} {score:.3f} < {least:g}"
-                for name, (score, least) in found.items()
-                if score is not None and least is not None and score < least
-            ]
+            reasons = []
+            for name in SCORES:
+                score = scores[line["key"]][name]
+                limit = getattr(self, name)
+                if score is not None and limit is not None and score < limit:
+                    reasons.append(f"{name} {score:.3f} < {limit:g}")
             if reasons:
                 rejected[line["key"]] = reasons
+
         if self.duplicates:
-            left = [line for line in images if line["key"] not in rejected]
-            rejected |= {key: [f"same picture as {first}"] for key, first in duplicates(folder, left).items()}
+            others = [line for line in images if line["key"] not in rejected]
+            for key, original in duplicates(folder, others).items():
+                rejected[key] = [f"same picture as {original}"]
         return rejected
 
 
 @dataclass(frozen=True)
-class Eye:
+class ImageScorer:
     """A model over the texts of a plan, or over its classes."""
 
     model: Model
     plan: Plan
 
     def label(self, line: Line) -> str:
-        """What decides an image's scores beside its pixels: the model, its templates, the classes, the nine prompts."""
+        """A digest of all that decides an image's scores beside its pixels: model, templates, classes, nine prompts."""
         templates = self.model.templates if isinstance(self.model, Nameable) else None
-        about = repr([templates, sorted(self.plan.classes.items()), self._nine(line)])
-        return f"{name_of(self.model)} {hashlib.sha256(about.encode()).hexdigest()[:8]}"
+        identity = repr([templates, sorted(self.plan.classes.items()), self._prompts(line)])
+        return f"{name_of(self.model)} {hashlib.sha256(identity.encode()).hexdigest()[:8]}"
 
-    def look(self, folder: Folder, lines: Sequence[Line]) -> tuple[list[float], list[float | None]]:
-        """Of each image: the probability of its class, and of its level; None without texts."""
+    def scores(self, folder: Folder, lines: Sequence[Line]) -> tuple[list[float], list[float | None]]:
+        """For each image, the probability of its class, and that of its level, which is None without texts."""
         from fca.training.infer import logits_of
 
-        network, columns = self._network, self._columns
+        network = self._network
         pixels = np.stack([network.geometry(image)[0] for image in images_of(folder, lines)])
         logits = logits_of(network, pixels, np.arange(len(lines))).astype(np.float64)
-        classes = softmax(logits[:, columns].mean(axis=2), axis=1)
-        own = [list(self.plan.classes).index(line["label"]) for line in lines]
-        return [float(p[at]) for p, at in zip(classes, own, strict=True)], [
-            self._level(of_one, line) for of_one, line in zip(logits, lines, strict=True)
-        ]
 
-    def _level(self, logits: Float[np.ndarray, " texts"], line: Line) -> float | None:
-        nine = self._nine(line)
-        if not nine or not self._texts:
+        class_probabilities = softmax(logits[:, self._columns].mean(axis=2), axis=1)  # mean over templates
+        label_of_image = [list(self.plan.classes).index(line["label"]) for line in lines]
+        class_scores = [float(class_probabilities[i, label]) for i, label in enumerate(label_of_image)]
+        level_scores = [self._level_score(image_logits, line) for image_logits, line in zip(logits, lines, strict=True)]
+        return class_scores, level_scores
+
+    def _level_score(self, logits: Float[np.ndarray, " texts"], line: Line) -> float | None:
+        """The probability of the image's level: that of its three prompts among the nine."""
+        prompts = self._prompts(line)
+        if not prompts or not self._column_of_text:
             return None
-        by_level = softmax(logits[[self._texts[text.lower()] for text in nine]]).reshape(len(LEVELS), TURNS).sum(axis=1)
-        return float(by_level[LEVELS.index(line["level"])])
+        columns = [self._column_of_text[prompt.lower()] for prompt in prompts]
+        probabilities = softmax(logits[columns])
+        level_probabilities = probabilities.reshape(len(LEVELS), TURNS).sum(axis=1)
+        return float(level_probabilities[LEVELS.index(line["level"])])
 
-    def _nine(self, line: Line) -> list[str]:
-        """The prompts of an image's class and attribute, easy to hard; none where the plan has no words for them."""
-        label, attribute = line["label"], line["attribute"]
+    def _prompts(self, line: Line) -> list[str]:
+        """The nine prompts of an image's class and attribute, easy to hard; empty if the plan has no words for them."""
+        label = line["label"]
+        attribute = line["attribute"]
         prompts = (self.plan.prompt(label, attribute, number + 1) for number in range(SUBLEVELS))
         return [prompt for prompt in prompts if prompt is not None]
 
     @cached_property
-    def _named(self) -> list[list[str]]:
-        """Texts of each class; none for a classifier that cannot read."""
-        if not reads(self.model):
+    def _texts_of_classes(self) -> list[list[str]]:
+        """The texts of each class; empty for a classifier of images alone."""
+        if not can_read(self.model):
             return []
         templates = self.model.templates
         return [[template.replace("{}", name) for template in templates] for name in self.plan.classes.values()]
 
     @cached_property
-    def _texts(self) -> dict[str, int]:
-        """Text in small letters -> its column; none for a classifier that cannot read."""
-        if not self._named:
+    def _column_of_text(self) -> dict[str, int]:
+        """Text in lower case -> its column; empty for a classifier of images alone."""
+        if not self._texts_of_classes:
             return {}
-        pairs = [{"label": label, "attribute": name} for label in self.plan.classes for name in self.plan.attributes]
-        texts = [*(text for of in self._named for text in of), *(text for pair in pairs for text in self._nine(pair))]
-        return {text: column for column, text in enumerate(dict.fromkeys(text.lower() for text in texts))}
+        texts = [text for texts_of_class in self._texts_of_classes for text in texts_of_class]
+        for label in self.plan.classes:
+            for attribute in self.plan.attributes:
+                texts += self._prompts({"label": label, "attribute": attribute})
+
+        distinct = dict.fromkeys(text.lower() for text in texts)
+        return {text: column for column, text in enumerate(distinct)}
 
     @cached_property
     def _network(self) -> Classifier:
-        if self._texts:
-            network: Classifier = reading(self.model, list(self._texts), "checks.model").build()
+        if self._column_of_text:
+            model = zero_shot_classifier(self.model, list(self._column_of_text), "checks.model")
+            network: Classifier = model.build()
             return network
         network = self.model.build()
         for label in self.plan.classes:
@@ -172,10 +194,13 @@ class Eye:
 
     @cached_property
     def _columns(self) -> Int[np.ndarray, "classes templates"]:
-        if self._texts:
-            return np.array([[self._texts[text.lower()] for text in of] for of in self._named])
-        place = {label: column for column, label in enumerate(self._network.classes)}
-        return np.array([[place[label]] for label in self.plan.classes])
+        """The network's outputs for each class of the plan."""
+        if self._column_of_text:
+            return np.array(
+                [[self._column_of_text[text.lower()] for text in texts] for texts in self._texts_of_classes]
+            )
+        column_of_class = {label: column for column, label in enumerate(self._network.classes)}
+        return np.array([[column_of_class[label]] for label in self.plan.classes])
 
 
 def known_images(lines: list[Line], plan: Plan) -> list[Line]:
@@ -188,41 +213,51 @@ def known_images(lines: list[Line], plan: Plan) -> list[Line]:
 
 
 def images_of(folder: Folder, lines: Sequence[Line]) -> list[UInt8[np.ndarray, "height width 3"]]:
-    """The pixels of some images."""
+    """The pixels of these images."""
     files = [folder.root / line["file"] for line in lines]
-    return list(in_order(lambda at: decode(files[at].read_bytes(), str(files[at])), len(files), 0, "reading images"))
+
+    def read(i: int) -> UInt8[np.ndarray, "height width 3"]:
+        return decode(files[i].read_bytes(), str(files[i]))
+
+    return list(in_order(read, len(files), 0, "reading images"))
 
 
 def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:
-    """Image -> the first one of those before it that shows the same picture and is no duplicate itself."""
+    """Image -> the first earlier image of the same picture that is not a duplicate itself.
+
+    Similar pictures count as the same, except within a triplet, where only equal pixels do.
+    """
     signatures, sides, digests = [], [], []
-    for start in range(0, len(lines), READ):
-        for image in images_of(folder, lines[start : start + READ]):
+    for start in range(0, len(lines), BATCH):
+        for image in images_of(folder, lines[start : start + BATCH]):
             signatures.append(signature(image))
             sides.append(min(image.shape[:2]))
             digests.append(hashlib.sha256(image.tobytes() + repr(image.shape).encode()).digest())
     if not lines:
         return {}
-    near = [
+
+    similar_pairs = [
         (first, second)
         for first, second in near_pairs(np.stack(signatures), np.array(sides)).tolist()
         if lines[first]["triplet"] != lines[second]["triplet"]
     ]
-    found: dict[str, str] = {}
-    for second, first in sorted({(b, a) for a, b in [*near, *exact_pairs(digests).tolist()]}):
-        if lines[first]["key"] not in found:
-            found.setdefault(lines[second]["key"], lines[first]["key"])
-    return found
+    pairs = {(second, first) for first, second in [*similar_pairs, *exact_pairs(digests).tolist()]}
+
+    original_of: dict[str, str] = {}
+    for second, first in sorted(pairs):
+        if lines[first]["key"] not in original_of:
+            original_of.setdefault(lines[second]["key"], lines[first]["key"])
+    return original_of
 
 
 def _summary(images: Sequence[Line], rejected: Rejected) -> str:
-    """How many were rejected, why, and at which level."""
-    reasons = Counter(reason.split()[0] for of_one in rejected.values() for reason in of_one)
-    names = {"object": "no sign of its class", "attribute": "another level", "same": "same picture"}
-    why = ", ".join(f"{reasons[name]} {words}" for name, words in names.items() if reasons[name])
-    at = [line["level"] for line in images if line["key"] in rejected]
-    all_of = Counter(line["level"] for line in images)
-    shares = ", ".join(f"{level} {at.count(level)} of {all_of[level]}" for level in LEVELS if all_of[level])
-    return (
-        f"checks: {len(rejected):,} of {len(images):,} images rejected" + (f" ({why})" if why else "") + f"; {shares}"
-    )
+    """The number of rejected images, by reason and by level."""
+    n_of_reason = Counter(reason.split()[0] for reasons in rejected.values() for reason in reasons)
+    words_of_reason = {"object": "no sign of its class", "attribute": "another level", "same": "same picture"}
+    reasons_in_words = [f"{n_of_reason[name]} {words}" for name, words in words_of_reason.items() if n_of_reason[name]]
+    causes = f" ({', '.join(reasons_in_words)})" if reasons_in_words else ""
+
+    n_of_level = Counter(line["level"] for line in images)
+    n_rejected_of_level = Counter(line["level"] for line in images if line["key"] in rejected)
+    shares = [f"{level} {n_rejected_of_level[level]} of {n_of_level[level]}" for level in LEVELS if n_of_level[level]]
+    return f"checks: {len(rejected):,} of {len(images):,} images rejected{causes}; {', '.join(shares)}"

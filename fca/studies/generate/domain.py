@@ -1,4 +1,4 @@
-"""`domain=...`: under which conditions a classifier is tested, the words for them, and what it should see there."""
+"""`domain=...`: the conditions under which a classifier is tested, their words, and the class to recognise."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ DECISIONS = ("half", "largest")
 class EvaluationDomain:
     """Attributes with their values, rules that exclude combinations, a prompt, and the classes that count as right.
 
-    name:       of the domain.    subject: what every image shows; `{subject}` in the prompt.
+    name:       of the domain.    subject: the object of every image; `{subject}` in the prompt.
     attributes, rules: see fca.studies.generate.stats.domain.Domain.
     prompt:     words with `{ATTRIBUTE}` for each attribute.
     target:     a name among `targets`, or a class key.
     targets:    name -> class keys of the classifier, or groups of them, whose probabilities are summed.
-    groups:     name of a shipped file of groups, or path of one; null: there are class keys only.
+    groups:     name of a file of groups that comes with fca, or a path; null: only class keys.
     group_columns: its columns of class keys and of groups.
-    decision:   half: right where the target's probability is at least one half, as with two classes.
-                largest: right where it is above that of every other class.
+    decision:   half: right if the target's probability is at least one half, as with two classes.
+                largest: right if it is above that of every other class.
     """
 
     name: str
@@ -49,14 +49,15 @@ class EvaluationDomain:
     decision: Annotated[str, Allowed(choices=DECISIONS)]
 
     def check(self) -> None:
-        """Raise FcaError for rules that leave nothing, and for a prompt that does not name each attribute."""
-        found = {name for _, name, _, _ in string.Formatter().parse(self.prompt) if name is not None}
-        for name in sorted(found):
+        """Raise FcaError for rules that exclude everything, and for a prompt that does not name each attribute."""
+        names_in_prompt = {name for _, name, _, _ in string.Formatter().parse(self.prompt) if name is not None}
+        for name in sorted(names_in_prompt):
             check_choice("attribute in domain.prompt", name, ["subject", *self.attributes], "correct domain.prompt")
-        if lacking := [name for name in self.attributes if name not in found]:
-            what = f"attributes that domain.prompt lacks: {', '.join(lacking)}"
-            raise FcaError(what, self.prompt, "{ATTRIBUTE} for each of them", "add them to domain.prompt")
-        len(self.space)
+        missing = [name for name in self.attributes if name not in names_in_prompt]
+        if missing:
+            problem = f"attributes that domain.prompt lacks: {', '.join(missing)}"
+            raise FcaError(problem, self.prompt, "{ATTRIBUTE} for each of them", "add them to domain.prompt")
+        len(self.space)  # raises if there is no valid subdomain
 
     @cached_property
     def space(self) -> Domain:
@@ -74,15 +75,20 @@ class EvaluationDomain:
         return [self.wanted(subdomain, 0).prompt for subdomain in range(len(self.space))]
 
     def columns(self, classes: Sequence[str]) -> Int[np.ndarray, " target"]:
-        """Which logits of a classifier with these class keys are the target's. Raises FcaError where none is."""
-        of = {} if self.groups is None else read_groups(self.groups, self.group_columns).of
-        named = self.targets.get(self.target, [self.target])
-        check_meant("class of the model", classes, of, f"the file of groups {self.groups}")
-        found = [place for place, key in enumerate(classes) if key in named or of.get(key) in named]
-        if not found or len(found) == len(classes):
-            known = f"classes of the model, some but not all: {', '.join(classes[:5])}, ..."
-            raise FcaError("domain.target", self.target, known, "set domain.target, or take another model")
-        return np.array(found)
+        """The logits of a classifier with these class keys that belong to the target. Raises FcaError without any."""
+        group_of_class = {} if self.groups is None else read_groups(self.groups, self.group_columns).of
+        check_meant("class of the model", classes, group_of_class, f"the file of groups {self.groups}")
+
+        target_names = self.targets.get(self.target, [self.target])
+        columns = [
+            column
+            for column, key in enumerate(classes)
+            if key in target_names or group_of_class.get(key) in target_names
+        ]
+        if not columns or len(columns) == len(classes):
+            allowed = f"classes of the model, some but not all: {', '.join(classes[:5])}, ..."
+            raise FcaError("domain.target", self.target, allowed, "set domain.target, or take another model")
+        return np.array(columns)
 
     def judged(
         self, logits: Float[np.ndarray, "images logits"], columns: Int[np.ndarray, " target"]
@@ -95,5 +101,5 @@ class EvaluationDomain:
         target = probabilities[:, columns].sum(axis=1)
         if self.decision == "half":
             return target >= 0.5, target
-        others = np.delete(probabilities, columns, axis=1).max(axis=1)
-        return target > others, target
+        largest_other = np.delete(probabilities, columns, axis=1).max(axis=1)
+        return target > largest_other, target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import threading
@@ -25,8 +26,8 @@ from fca.types import FcaError
 
 log = logging.getLogger(__name__)
 
-TRIES = 3  # seeds from a request's own on, where a refusal may be followed by another draw
-START_IMAGES = 32  # that one process draws while others start
+TRIES = 3  # seeds to try, from a request's own on, if images are refused
+START_IMAGES = 32  # images that one process draws while others start
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,16 @@ class Done:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a folder may take in all, earlier commands included; None = no limit.
+    """Limits of a folder over all commands, including earlier ones; None = no limit.
 
-    images: drawn.    money: for images and descriptions, in whatever currency the prices are.
+    images: number of drawn images.    money: for images and descriptions, in the currency of the prices.
     """
 
     images: int | None = None
     money: int | float | None = None
 
     def check(self, *sellers: Generator | Writer) -> None:
-        """Raises FcaError for a limit that allows nothing, and for a money limit where a price is not known."""
+        """Raises FcaError for a limit that allows nothing, and for a money limit with an unknown price."""
         for key, limit in (("images", self.images), ("money", self.money)):
             if limit is not None and limit <= 0:
                 raise FcaError(f"budget.{key}", limit, "above 0, or null for no limit", "raise it")
@@ -70,9 +71,11 @@ class Budget:
         """
         return (self.images is None or drawn < self.images) and self.pays(money, price)
 
-    def room(self, left: int, drawn: int) -> int:
-        """How many of `left` images it has room for after so many; money not looked at."""
-        return left if self.images is None else min(left, max(self.images - drawn, 0))
+    def room(self, pending: int, drawn: int) -> int:
+        """The number of `pending` images that the limit of images allows after `drawn` images."""
+        if self.images is None:
+            return pending
+        return min(pending, max(self.images - drawn, 0))
 
     def __str__(self) -> str:
         limits = (("images", self.images), ("money", self.money))
@@ -80,17 +83,17 @@ class Budget:
 
 
 def drawn_in(lines: list[Line]) -> int:
-    """Images that were drawn, those that were drawn again included."""
+    """The number of images that were drawn, including those drawn again."""
     return sum(line["kind"] == "image" for line in lines)
 
 
 def spent(lines: list[Line]) -> float:
-    """Money for everything in these lines; what has no known price is left out."""
+    """Money for everything in these lines; items of unknown price are left out."""
     return float(sum(line.get("money") or 0.0 for line in lines))
 
 
 def price_of(seller: Generator | Writer) -> float | None:
-    """Its price, or None where it is not known: only a money limit needs one."""
+    """The price of a generator or writer; None if it is unknown, as only a money limit needs it."""
     try:
         return seller.price()
     except FcaError:
@@ -106,15 +109,15 @@ def generate(
     workers: int = 1,
     only: Container[str] | None = None,
 ) -> Done:
-    """Draw what is left of a plan into a folder, then write its manifest and review page.
+    """Draw the pending images of a plan into a folder, then write its manifest and review page.
 
-    Every image is kept as soon as it is whole.
-    budget:  of the folder in all.    writer: a language model that describes every class and attribute first, once.
-    workers: processes of a generator that allows several, 0 = one a core.
+    Every image is stored as soon as it is complete.
+    budget:  of the folder over all calls.    writer: a language model that first describes every class and attribute.
+    workers: processes of a generator that allows several, 0 = one per core.
     only:    keys of the images to draw; None = all.
 
-    Raises FcaError for a plan, budget or generator that cannot be used, and when a service is down for good; the images
-    so far are kept, and the same call goes on.
+    Raises FcaError for a plan, budget or generator that cannot be used, and for a service that does not answer; the
+    images so far are kept, and the same call continues.
     """
     plan = plan.resolved()
     budget.check(generator, *([writer] if writer else []))
@@ -128,7 +131,8 @@ def generate(
             step = "try again later: the same command goes on where this one ended"
             raise FcaError("generator", f"{generator.label()}: {error}", "a service that answers", step) from error
         finally:
-            if latest(lines := folder.journal.lines()):
+            lines = folder.journal.lines()
+            if latest(lines):
                 folder.write_lists(lines, plan.name)
 
 
@@ -141,77 +145,94 @@ def _fill(
     workers: int,
     only: Container[str] | None,
 ) -> Done:
-    paid = not generator.prompted or writer is None or describe(plan, writer, folder, budget, only)
-    before = folder.journal.lines()
-    plan = with_descriptions(plan, before)
-    if generator.prompted and paid and only is None:
+    """Write missing descriptions, then draw the pending images, as far as the budget goes."""
+    has_descriptions = True
+    if generator.prompted and writer is not None:
+        has_descriptions = describe(plan, writer, folder, budget, only)
+    lines_before = folder.journal.lines()
+    plan = with_descriptions(plan, lines_before)
+    if generator.prompted and has_descriptions and only is None:
         plan.check_words()
     write_text(folder.root / "plan.yaml", plan.as_yaml())
-    left = outstanding(plan, folder, before)
-    wanted = [request for request in left if only is None or request.key in only]
-    images, money, price = drawn_in(before), spent(before), price_of(generator) or 0.0
-    drawn = refused = taken = 0
+
+    pending = outstanding(plan, folder, lines_before)
+    requests = [request for request in pending if only is None or request.key in only]
+    n_images_before = drawn_in(lines_before)
+    money_before = spent(lines_before)
+    price = price_of(generator) or 0.0
+    n_drawn = n_refused = n_taken = 0
 
     def take(most: int) -> list[Request]:
-        nonlocal taken
-        start = taken
-        while taken < min(len(wanted), start + most):
-            ahead = taken - refused  # what was refused takes nothing of the budget
-            if not budget.allows(images + ahead, money + ahead * price, price):
+        """The next requests, at most so many and as far as the budget goes; refusals cost nothing."""
+        nonlocal n_taken
+        start = n_taken
+        while n_taken < min(len(requests), start + most):
+            n_paid = n_taken - n_refused
+            if not budget.allows(n_images_before + n_paid, money_before + n_paid * price, price):
                 break
-            taken += 1
-        return wanted[start:taken]
+            n_taken += 1
+        return requests[start:n_taken]
 
-    if paid:  # a pilot has as many processes as what follows it
-        lines = draw_all(folder, generator, take, most := budget.room(len(left), images), workers)
-        for line in track(lines, "images", min(most, len(wanted))):
+    if has_descriptions:
+        room = budget.room(len(pending), n_images_before)  # a pilot has as many processes as the command after it
+        lines = draw_all(folder, generator, take, room, workers)
+        for line in track(lines, "images", min(room, len(requests))):
             folder.journal.add(line)
-            drawn, refused = drawn + (line["kind"] == "image"), refused + (line["kind"] == "refusal")
-    return Done(drawn, refused, len(left) - drawn - refused, spent(folder.journal.lines()))
+            n_drawn += line["kind"] == "image"
+            n_refused += line["kind"] == "refusal"
+    return Done(n_drawn, n_refused, len(pending) - n_drawn - n_refused, spent(folder.journal.lines()))
 
 
 def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
-    """The images of a plan that are neither there nor refused; also one whose prompt or seed was changed.
+    """The requests of a plan that are neither drawn nor refused; also those whose prompt or seed was changed.
 
-    Images that are there but damaged are to be drawn again; a line in the log counts them.
+    Missing or damaged images are to be drawn again; a line in the log counts them.
     """
-    requests, last_lines = list(plan.requests()), latest(lines)
-    answers = {key: line for key, line in last_lines.items() if line["kind"] == "refusal"}
-    drawn = [line for line in last_lines.values() if line["kind"] == "image"]
+    last_lines = latest(lines).values()
+    line_of_key = {line["key"]: line for line in last_lines if line["kind"] == "refusal"}
 
-    is_there = list(in_order(lambda at: folder.has(drawn[at]), len(drawn), 0, "checking images"))
-    answers |= {line["key"]: line for line, there in zip(drawn, is_there, strict=True) if there}
-    if lost := [line["file"] for line, there in zip(drawn, is_there, strict=True) if not there]:
+    images = [line for line in last_lines if line["kind"] == "image"]
+    is_whole_image = list(in_order(lambda i: folder.has(images[i]), len(images), 0, "checking images"))
+    lost = []
+    for line, is_whole in zip(images, is_whole_image, strict=True):
+        if is_whole:
+            line_of_key[line["key"]] = line
+        else:
+            lost.append(line["file"])
+    if lost:
         log.warning("%d images of %s are missing or damaged, such as %s", len(lost), folder.root, lost[0])
 
-    return [request for request in requests if request.key not in answers or not is_of(answers[request.key], request)]
+    return [
+        request
+        for request in plan.requests()
+        if request.key not in line_of_key or not is_of(line_of_key[request.key], request)
+    ]
 
 
-# Drawing: images as lines of the journal, several in a pass and in processes where the generator allows it.
+# Drawing: images become lines of the journal, several in a pass and in processes if the generator allows it.
 
 _DEVICE: list[str] = []  # of this process, if it draws on one of several
 
 
 def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request]) -> list[Line]:
-    """The lines of images that are drawn in one pass, each with its share of the seconds; their files are written.
+    """Draw images in one pass and write their files; returns their lines, which are not yet in the journal.
 
-    They are not yet in the journal. Refusals are lines too.
-    `together` is the key of the first one, by which the images of a pass know each other.
+    A refusal is a line, too. Each line has its share of the seconds, and `together`, the key of the pass's first image.
     """
     if isinstance(generator, Batched):
-        generator = generator.on(_DEVICE[0]) if _DEVICE else generator
+        if _DEVICE:
+            generator = generator.on(_DEVICE[0])
         generator.prepare()
+
     started = time.perf_counter()
-    lines = [
-        _line(folder, generator, request, drawn)
-        for request, drawn in zip(requests, drawn_together(generator, requests), strict=True)
-    ]
+    results = drawn_together(generator, requests)
+    lines = [_line(folder, generator, request, result) for request, result in zip(requests, results, strict=True)]
     seconds = _since(started) / len(lines)
     return [{**line, "seconds": round(seconds, 4), "together": requests[0].key} for line in lines]
 
 
 def drawn_together(generator: Generator, requests: Sequence[Wanted]) -> Sequence[Drawn | Refused]:
-    """The images of one pass, at most `pass_size` of them; Refused in the place of one that is."""
+    """The images of one pass, at most `pass_size` of them, with Refused in place of each that was refused."""
     if isinstance(generator, Batched):
         return generator.draw_batch(requests)
     try:
@@ -220,39 +241,45 @@ def drawn_together(generator: Generator, requests: Sequence[Wanted]) -> Sequence
         return [refusal]
 
 
-def _line(folder: Folder, generator: Generator, request: Request, drawn: Drawn | Refused) -> Line:
+def _line(folder: Folder, generator: Generator, request: Request, result: Drawn | Refused) -> Line:
     line = request_line(request, generator)
-    if isinstance(drawn, Refused):
-        return {"kind": "refusal", **line, "refused": str(drawn)}
-    files = folder.keep(request, drawn)
-    return {"kind": "image", **line, **files, "money": price_of(generator), "facts": dict(drawn.facts)}
+    if isinstance(result, Refused):
+        return {"kind": "refusal", **line, "refused": str(result)}
+    files = folder.keep(request, result)
+    return {"kind": "image", **line, **files, "money": price_of(generator), "facts": dict(result.facts)}
 
 
 def is_of(line: Line, request: Request) -> bool:
-    """Whether a line is of just this request, or of a further try at it."""
+    """Whether a line belongs to this very request, or to a later try of it with another seed."""
     return line["prompt"] == request.prompt and 0 <= line["seed"] - request.seed < TRIES
 
 
 def draw_all(
     folder: Folder, generator: Generator, take: Callable[[int], list[Request]], most: int, workers: int
 ) -> Iterator[Line]:
-    """Their lines, in order; at most a few passes a process are drawn ahead of the line that is yielded.
+    """The lines of images, in order; each process draws at most a few passes ahead of the yielded line.
 
-    take: the next images, up to a number; it may give more after lines were yielded, as refusals cost nothing.
-    most: how many there may be, so that no process is started for a few.    workers: see `processes_of`.
+    take: returns the next requests, up to a number; there may be more after lines were yielded, as refusals cost
+    nothing.
+    most: the largest possible number of images, so that no process is started for a few.    workers: see
+    `processes_of`.
     """
-    size, processes = pass_size(generator), processes_of(generator, most, workers)
+    size = pass_size(generator)
+    processes = processes_of(generator, most, workers)
     if processes <= 1:
         while requests := take(size):
             yield from draw_pass(folder, generator, requests)
         return
-    # spawned: a fork of a process that has threads (the bar, BLAS) may hang
+
+    # spawned, since a fork of a process with threads (the bar, BLAS) may hang
     context = get_context("spawn")
-    devices = context.SimpleQueue()
-    for device in generator.places() if isinstance(generator, Batched) else ():
-        devices.put(device)
-    begin = (_take_device, (devices,)) if isinstance(generator, Batched) else (bound_to_parent, ())
-    pool = ProcessPoolExecutor(processes, context, *begin)
+    if isinstance(generator, Batched):
+        devices = context.SimpleQueue()
+        for device in generator.places():
+            devices.put(device)
+        pool = ProcessPoolExecutor(processes, context, _take_device, (devices,))
+    else:
+        pool = ProcessPoolExecutor(processes, context, bound_to_parent)
     waiting: deque[Future[list[Line]]] = deque()
     try:
         while True:
@@ -266,19 +293,22 @@ def draw_all(
 
 
 def pass_size(generator: Generator) -> int:
-    """Images that it draws in one pass."""
+    """The number of images that a generator draws in one pass."""
     return generator.batch_size if isinstance(generator, Batched) else 1
 
 
 def processes_of(generator: Generator, most: int, workers: int) -> int:
-    """How many processes draw `most` images.
+    """The number of processes for at most `most` images.
 
-    workers: of a generator that is parallel, 0 = one a core. One that draws in batches has a process a device, any
-             other draws one image after another.
+    A generator that draws in batches has one process per device, a parallel one `workers` (0 = one per core), and any
+    other draws one image after another.
     """
     if isinstance(generator, Batched):
-        return min(len(generator.places()), -(-most // generator.batch_size))
-    return min(threads(workers), -(-most // START_IMAGES)) if generator.parallel else 1
+        n_passes = math.ceil(most / generator.batch_size)
+        return min(len(generator.places()), n_passes)
+    if generator.parallel:
+        return min(threads(workers), math.ceil(most / START_IMAGES))
+    return 1
 
 
 def _take_device(devices: Any) -> None:
@@ -287,13 +317,13 @@ def _take_device(devices: Any) -> None:
 
 
 def bound_to_parent() -> None:
-    """In a process that draws: leave Ctrl-C to the parent, and end when that is killed."""
+    """In a drawing process: leave Ctrl-C to the parent, and end when the parent is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its processes itself
     threading.Thread(target=_end_with_parent, daemon=True, name="fca-parent").start()
 
 
 def _end_with_parent() -> None:
-    """A killed parent ends without notice; without this its processes would wait for work for ever."""
+    """A killed parent sends no notice: without this, its processes would wait for work for ever."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -304,23 +334,28 @@ def _since(started: float) -> float:
     return round(time.perf_counter() - started, 3)
 
 
-# Descriptions that a language model writes for every class and attribute, once; they are lines of the journal too.
+# Descriptions that a language model writes once for every class and attribute; they are lines of the journal, too.
 
 
 def undescribed(plan: Plan, lines: list[Line]) -> list[tuple[str, str]]:
-    """(class, attribute) without descriptions of their own, in the plan or the journal; refused ones are left out."""
-    tried = {(line["label"], line["attribute"]) for line in lines if line["kind"] == "description"}
-    pairs = ((label, attribute) for label in plan.classes for attribute in plan.attributes)
-    return [pair for pair in pairs if pair not in tried and not plan.descriptions.get(pair[0], {}).get(pair[1])]
+    """The pairs (class, attribute) without descriptions in the plan or the journal; refused ones are left out."""
+    in_journal = {(line["label"], line["attribute"]) for line in lines if line["kind"] == "description"}
+    missing = []
+    for label in plan.classes:
+        for attribute in plan.attributes:
+            in_plan = plan.descriptions.get(label, {}).get(attribute)
+            if not in_plan and (label, attribute) not in in_journal:
+                missing.append((label, attribute))
+    return missing
 
 
 def describe(plan: Plan, writer: Writer, folder: Folder, budget: Budget, only: Container[str] | None = None) -> bool:
-    """Have all missing descriptions written; false when the budget ended before. Raises Unavailable.
+    """Write all missing descriptions; returns False if the budget ends before. Raises Unavailable.
 
-    only: keys of images; what no one of them needs is not written. None: all.
+    only: keys of images; descriptions that none of them needs are not written. None: all.
     """
     lines = folder.journal.lines()
-    needed = {(one.label, one.attribute) for one in plan.requests() if only is None or one.key in only}
+    needed = {(request.label, request.attribute) for request in plan.requests() if only is None or request.key in only}
     for label, attribute in undescribed(plan, lines):
         if (label, attribute) not in needed:
             continue
@@ -344,12 +379,14 @@ def _description(name: str, label: str, attribute: str, writer: Writer) -> Line:
 
 
 def with_descriptions(plan: Plan, lines: list[Line]) -> Plan:
-    """The plan with the journal's descriptions of its classes; those of the plan itself have priority."""
-    descriptions = {label: dict(own) for label, own in plan.descriptions.items()}
+    """The plan with the journal's descriptions of its classes; those of the plan itself take precedence."""
+    descriptions = {label: dict(by_attribute) for label, by_attribute in plan.descriptions.items()}
     for line in lines:
-        if line["kind"] == "description" and "descriptions" in line:
-            label, attribute = line["label"], line["attribute"]
-            if label in plan.classes and attribute in plan.attributes:
-                own = descriptions.setdefault(label, {})
-                own[attribute] = own.get(attribute) or line["descriptions"]
+        if line["kind"] != "description" or "descriptions" not in line:
+            continue
+        label = line["label"]
+        attribute = line["attribute"]
+        if label in plan.classes and attribute in plan.attributes:
+            by_attribute = descriptions.setdefault(label, {})
+            by_attribute[attribute] = by_attribute.get(attribute) or line["descriptions"]
     return replace(plan, descriptions=descriptions)

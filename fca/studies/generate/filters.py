@@ -1,4 +1,4 @@
-"""`filter=...`: which generated images show what was asked for, by a model that compares them with prompts."""
+"""`filter=...`: keeps the generated images that match their prompt, by a model that compares images with texts."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ RULES = ("all", "top_k", "per_attribute")
 
 @runtime_checkable
 class Filter(Protocol):
-    """Accepts or rejects images by their logits over some texts; whoever calls it has the model that makes these."""
+    """Accepts or rejects images by their logits over some texts; the caller computes these with a model."""
 
     def label(self) -> str: ...  # its name in tables, with its options
 
     def texts(self, domain: EvaluationDomain) -> list[str]:
-        """What images are compared with; none: no model is needed."""
+        """The texts with which images are compared; empty: no model is needed."""
 
     def accept(
         self, logits: Float[np.ndarray, "images texts"], subdomain: int, domain: EvaluationDomain
     ) -> tuple[Bool[np.ndarray, " images"], Float[np.ndarray, " images"]]:
-        """Which images of a subdomain are kept, and the probability of each one's own prompt; NaN without texts."""
+        """Whether each image of a subdomain is kept, and the probability of its own prompt; NaN without texts."""
 
 
 @dataclass(frozen=True)
 class NoFilter:
-    """`filter=none`: every image is kept, as where a program draws exactly what was asked for."""
+    """`filter=none`: every image is kept, for generators that draw exactly what was requested."""
 
     def label(self) -> str:
         return "none"
@@ -48,9 +48,9 @@ class NoFilter:
 
 @dataclass(frozen=True)
 class PromptFilter:
-    """`filter=clip`: an image is kept by the place of its own prompt among those of all valid subdomains.
+    """`filter=clip`: an image is kept by the rank of its own prompt among those of all valid subdomains.
 
-    rule: all, its own prompt has the largest logit; top_k, one of the `k` largest; per_attribute, a larger one than
+    rule: all: its own prompt has the largest logit; top_k: one of the `k` largest; per_attribute: a larger one than
           each prompt that differs from it in a single attribute.
 
     A tie counts against the image. The probability is softmax(logits)[own prompt], over all prompts.
@@ -68,9 +68,14 @@ class PromptFilter:
     def accept(
         self, logits: Float[np.ndarray, "images texts"], subdomain: int, domain: EvaluationDomain
     ) -> tuple[Bool[np.ndarray, " images"], Float[np.ndarray, " images"]]:
-        codes = domain.space.codes
-        near = (codes != codes[subdomain]).sum(axis=1) <= 1  # its own, too
-        rivals = logits[:, near] if self.rule == "per_attribute" else logits
-        reached = (rivals >= logits[:, [subdomain]]).sum(axis=1)  # 0 where a logit is NaN
-        place = self.k if self.rule == "top_k" else 1
-        return (reached >= 1) & (reached <= place), softmax(np.asarray(logits, np.float64), axis=1)[:, subdomain]
+        rivals = logits
+        if self.rule == "per_attribute":
+            codes = domain.space.codes
+            differs_in_one_at_most = (codes != codes[subdomain]).sum(axis=1) <= 1  # includes the own prompt
+            rivals = logits[:, differs_in_one_at_most]
+
+        rank = (rivals >= logits[:, [subdomain]]).sum(axis=1)  # 1 for the largest, 0 if a logit is NaN
+        last_rank = self.k if self.rule == "top_k" else 1
+        is_kept = (rank >= 1) & (rank <= last_rank)
+        probabilities = softmax(np.asarray(logits, np.float64), axis=1)
+        return is_kept, probabilities[:, subdomain]

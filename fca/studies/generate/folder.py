@@ -1,4 +1,4 @@
-"""The folder of a generated set: images, masks, a journal, and made from that a manifest and a review page."""
+"""The folder of a generated set: images, masks and a journal, from which a manifest and a review page are made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import numpy as np
 import pandas as pd
 from filelock import FileLock, Timeout
 from PIL import Image
@@ -25,16 +24,23 @@ from fca.types import FcaError
 
 REVIEW = "review.html"
 MADE_FIRST = {".lock", "plan.yaml", "images", "masks"}  # before the journal has its first line
-# What lines of the journal have, by their kind; null and numbers are not looked at.
+# The keys of the journal's lines by their kind: those with texts, then those with any value.
 _IMAGE = ("key", "label", "name", "attribute", "level", "generator", "version")
-_TEXTS: dict[str, tuple[str, ...]] = {
-    "image": (*_IMAGE, "file"), "refusal": (*_IMAGE, "refused"), "description": ("label", "attribute"),
-    "check": ("key", "by"), "verdict": (), "mask": ("key", "by"),
-}  # fmt: skip
-_OTHERS = {
-    "image": ("prompt", "seed", "mask", "full_mask", "facts"), "refusal": ("prompt", "seed"),
-    "check": ("object", "attribute"), "verdict": ("rejected",), "mask": ("mask",),
-}  # fmt: skip
+_TEXT_KEYS: dict[str, tuple[str, ...]] = {
+    "image": (*_IMAGE, "file"),
+    "refusal": (*_IMAGE, "refused"),
+    "description": ("label", "attribute"),
+    "check": ("key", "by"),
+    "verdict": (),
+    "mask": ("key", "by"),
+}
+_OTHER_KEYS = {
+    "image": ("prompt", "seed", "mask", "full_mask", "facts"),
+    "refusal": ("prompt", "seed"),
+    "check": ("object", "attribute"),
+    "verdict": ("rejected",),
+    "mask": ("mask",),
+}
 SCORES = ("object", "attribute")  # of the checks
 LISTED = (
     *("image_id", "path", "mask", "full_mask", "split", "label", "attribute", "level", "sublevel", "index", "triplet"),
@@ -45,33 +51,29 @@ LISTED = (
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a generated set lies: images/, masks/, journal.jsonl, plan.yaml, manifest.csv, review.html, struck.txt.
+    """The folder of a generated set: images/, masks/, journal.jsonl, plan.yaml, manifest.csv, review.html, struck.txt.
 
-    A line of the journal is added when an image is whole; its "kind" is image, refusal or description. What others find
-    in an image are lines, too: check (its scores), verdict (all images that are rejected, with reasons) and mask.
+    A line of the journal is added when an image is complete; its "kind" is image, refusal or description. Results of
+    checks and segmenters are lines, too: check (scores of an image), verdict (all rejected images with reasons), mask.
     """
 
     root: Path
 
     @property
     def journal(self) -> Journal:
-        """The file itself; only who holds the folder adds to it."""
+        """The journal; only the process that holds the folder adds to it."""
         return Journal(self.root / "journal.jsonl", is_whole)
 
     @contextmanager
     def held(self, wait: bool) -> Iterator[None]:
-        """Nobody else adds to the folder while the body works. Raises FcaError if somebody does and `wait` is false.
+        """Hold the folder, so that nobody else adds to it during the body.
 
-        And for a folder that holds anything that is not of a generated set: nothing of it is replaced.
+        Raises FcaError if somebody else holds it and `wait` is false, and for a folder with anything else than a
+        generated set: nothing in it is replaced.
         """
-        parts = ".plan.yaml.*.part"  # of another thread, or of a command that was killed
-        there = {path.name for path in self.root.iterdir() if not path.match(parts)} if self.root.exists() else set()
-        # The journal is asked for last: another thread may have begun it, then the images, while the folder was listed.
-        if (foreign := sorted(there - MADE_FIRST)) and not self.journal.path.exists():
-            allowed = f"a new or empty folder, or one that fca generate made; this one has {foreign[0]}"
-            raise FcaError("out", self.root, allowed, "take another out")
+        self._check_content()
         self.root.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.root / ".lock", timeout=-1 if wait else 0)  # of its own: threads too wait for each other
+        lock = FileLock(self.root / ".lock", timeout=-1 if wait else 0)  # a new object, so that threads wait, too
         try:
             acquired = lock.acquire()
         except Timeout as error:
@@ -80,12 +82,24 @@ class Folder:
         with acquired:
             yield
 
+    def _check_content(self) -> None:
+        """Raise FcaError for files of something else than a generated set."""
+        if not self.root.exists():
+            return
+        unfinished = ".plan.yaml.*.part"  # of another thread, or of a command that was killed
+        names = {path.name for path in self.root.iterdir() if not path.match(unfinished)}
+        foreign = sorted(names - MADE_FIRST)
+        # the journal comes last: while the folder was listed, another thread may have begun it, and then the images
+        if foreign and not self.journal.path.exists():
+            allowed = f"a new or empty folder, or one that fca generate made; this one has {foreign[0]}"
+            raise FcaError("out", self.root, allowed, "take another out")
+
     def has(self, line: Mapping[str, Any]) -> bool:
-        """Whether the files of an image's line are there and whole: their bytes fit the checksums of a PNG file."""
+        """Whether the files of an image's line exist and are whole: their bytes fit the checksums of a PNG file."""
         return all(_is_whole_png(self.root / line[name]) for name in ("file", "mask", "full_mask") if line[name])
 
     def keep(self, request: Request, drawn: Drawn) -> dict[str, str | None]:
-        """Write an image and its masks, each whole or not at all; returns their paths below the root."""
+        """Write an image and its masks, each completely or not at all; returns their paths relative to the root."""
         files = {
             "file": (f"images/{request.key}.png", drawn.image),
             "mask": (f"masks/{request.key}.png", drawn.visible),
@@ -114,24 +128,25 @@ def _is_whole_png(path: Path) -> bool:
 
 
 def is_whole(line: Line) -> bool:
-    """Whether a line of the journal has what its kind has."""
+    """Whether a line of the journal has the keys of its kind."""
     kind = str(line.get("kind"))
-    return (
-        kind in _TEXTS
-        and all(isinstance(line.get(name), str) for name in _TEXTS[kind])
-        and set(_OTHERS.get(kind, ())) <= set(line)
-        and line.get("level", LEVELS[0]) in LEVELS
-    )
+    if kind not in _TEXT_KEYS:
+        return False
+    has_texts = all(isinstance(line.get(name), str) for name in _TEXT_KEYS[kind])
+    has_others = set(_OTHER_KEYS.get(kind, ())) <= set(line)
+    has_level = line.get("level", LEVELS[0]) in LEVELS
+    return has_texts and has_others and has_level
 
 
 def latest(lines: list[Line]) -> dict[str, Line]:
-    """The last line of every image, which holds."""
+    """The last line of every image, which is the valid one."""
     return {line["key"]: line for line in lines if line["kind"] in ("image", "refusal")}
 
 
 def checked(lines: Sequence[Line]) -> tuple[dict[str, Line], dict[str, list[str]]]:
-    """Image -> its scores, and image -> why it is rejected, by the latest check since it was drawn."""
-    scores, rejected = dict[str, Line](), dict[str, list[str]]()
+    """Image -> its scores, and image -> the reasons of its rejection, by the latest check since it was drawn."""
+    scores: dict[str, Line] = {}
+    rejected: dict[str, list[str]] = {}
     for line in lines:
         if line["kind"] == "check":
             scores[line["key"]] = line
@@ -144,67 +159,102 @@ def checked(lines: Sequence[Line]) -> tuple[dict[str, Line], dict[str, list[str]
 
 
 def masked(lines: Sequence[Line]) -> dict[str, Line]:
-    """Image -> the line of a segmenter's mask of it, since it was drawn."""
-    found = dict[str, Line]()
+    """Image -> the line of a segmenter's mask, made since the image was drawn."""
+    mask_lines: dict[str, Line] = {}
     for line in lines:
         if line["kind"] == "mask":
-            found[line["key"]] = line
+            mask_lines[line["key"]] = line
         elif line["kind"] in ("image", "refusal"):
-            found.pop(line["key"], None)
-    return found
+            mask_lines.pop(line["key"], None)
+    return mask_lines
 
 
 def check_generator(lines: list[Line], generator: Generator, root: Path) -> None:
-    """Raises FcaError when the folder holds images of another generator or version: a set is of one."""
-    wanted = (generator.label(), generator.version())
+    """Raises FcaError for a folder with images of another generator or version: a set has only one."""
+    present = (generator.label(), generator.version())
     for line in latest(lines).values():
-        found = (line["generator"], line["version"])
-        if found != wanted:
-            allowed = f"{', '.join(found)}, which drew {root}"
-            raise FcaError("generator", ", ".join(wanted), allowed, "take another folder")
+        earlier = (line["generator"], line["version"])
+        if earlier != present:
+            allowed = f"{', '.join(earlier)}, which drew {root}"
+            raise FcaError("generator", ", ".join(present), allowed, "take another folder")
 
 
 def request_line(request: Request, generator: Generator) -> Line:
-    """What a journal's line has of a request, whether it was drawn or refused."""
-    about = {"key": request.key, "triplet": request.triplet, **asdict(request)}
-    return {**about, "generator": generator.label(), "version": generator.version()}
+    """The part of a journal's line that comes from the request, whether it was drawn or refused."""
+    return {
+        "key": request.key,
+        "triplet": request.triplet,
+        **asdict(request),
+        "generator": generator.label(),
+        "version": generator.version(),
+    }
 
 
 def manifest(lines: list[Line], word: Word) -> pd.DataFrame:
-    """One line an image of the journal, which `dataset=generated` reads.
+    """One line per image of the journal, for `dataset=generated`.
 
     Columns image_id, path, mask, full_mask, split, label, attribute, level, sublevel, index, triplet, seed,
     prompt, generator, version, money, state (drawn or refused), reason (of a refusal), accepted (drawn, neither
     struck nor rejected, or kept by a person), object_score, attribute_score and rejected (why) of the checks;
     mask_by: the segmenter that made the mask, if the generator did not.
     """
-    (scores, rejected), masks = checked(lines), masked(lines)
-    frame = pd.DataFrame([{"mask": None, **line} for _, line in sorted(latest(lines).items())])
-    drawn, keys = frame["kind"] == "image", frame["key"]
-    state, accepted = np.where(drawn, "drawn", "refused"), drawn & ~keys.isin(word.out(rejected))
-    named = frame.rename(columns={"key": "image_id", "file": "path", "refused": "reason"})
-    seen: dict[str, Any] = {f"{name}_score": [scores.get(key, {}).get(name) for key in keys] for name in SCORES}
-    seen["rejected"] = ["; ".join(rejected.get(key, [])) or None for key in keys]
-    seen["mask"] = [mask or masks.get(key, {}).get("mask") for key, mask in zip(keys, frame["mask"], strict=True)]
-    seen["mask_by"] = [masks[key]["by"] if key in masks and masks[key]["mask"] else None for key in keys]
-    return named.assign(split="test", state=state, accepted=accepted, **seen).reindex(columns=LISTED)
+    scores, rejected = checked(lines)
+    mask_lines = masked(lines)
+
+    def mask_columns(key: str, generator_mask: str | None) -> tuple[str | None, str | None]:
+        """Path of the mask, and the segmenter that made it."""
+        line = mask_lines.get(key)
+        segmenter_mask = line["mask"] if line else None
+        return generator_mask or segmenter_mask, line["by"] if line and segmenter_mask else None
+
+    records = []
+    for key, line in sorted(latest(lines).items()):
+        is_drawn = line["kind"] == "image"
+        mask, mask_by = mask_columns(key, line.get("mask"))
+        record = {
+            **line,
+            "image_id": key,
+            "path": line.get("file"),
+            "mask": mask,
+            "mask_by": mask_by,
+            "split": "test",
+            "state": "drawn" if is_drawn else "refused",
+            "reason": line.get("refused"),
+            "rejected": "; ".join(rejected.get(key, [])) or None,
+        }
+        for name in SCORES:
+            record[f"{name}_score"] = scores.get(key, {}).get(name)
+        records.append(record)
+
+    frame = pd.DataFrame(records)
+    is_struck = frame["image_id"].isin(word.out(rejected))
+    return frame.assign(accepted=(frame["kind"] == "image") & ~is_struck).reindex(columns=LISTED)
+
+
+def _caption(line: Line, scores: Mapping[str, Any]) -> str:
+    """The prompt of an image with its scores, or the reason of a refusal."""
+    if line["kind"] != "image":
+        return f"refused: {line['refused']}"
+    prompt = line["facts"].get("revised_prompt") or line["prompt"] or ""
+    score_lines = [f"{name} {scores[name]:.3f}" for name in SCORES if scores.get(name) is not None]
+    return "\n".join([prompt, *score_lines])
 
 
 def review(lines: list[Line], word: Word, name: str) -> str:
     """The page with every image under its class and attribute, and a box to strike it; it exports struck.txt.
 
-    Images are read from beside it, all else is in it. What the checks rejected is ticked, until a person unticks it.
+    It loads the images from the files beside it. Images that the checks rejected are ticked until a person unticks
+    them.
     """
-    groups: dict[tuple[str, str, str], list[list[Any]]] = {}
     scores, rejected = checked(lines)
+    groups: dict[tuple[str, str, str], list[list[Any]]] = {}
     for line in latest(lines).values():
+        key = line["key"]
+        file = line["file"] if line["kind"] == "image" else None
+        reasons = "; ".join(rejected.get(key, []))
         group = groups.setdefault((line["label"], line["name"], line["attribute"]), [])
-        drawn, seen = line["kind"] == "image", scores.get(line["key"], {})
-        text = line["facts"].get("revised_prompt") or line["prompt"] or "" if drawn else f"refused: {line['refused']}"
-        for kind in SCORES:
-            text += f"\n{kind} {seen[kind]:.3f}" if seen.get(kind) is not None else ""
-        why = "; ".join(rejected.get(line["key"], []))
-        group.append([line["key"], line["file"] if drawn else None, LEVELS.index(line["level"]), text, why])
+        group.append([key, file, LEVELS.index(line["level"]), _caption(line, scores.get(key, {})), reasons])
+
     data = {
         "groups": [[*key, sorted(images)] for key, images in sorted(groups.items())],
         "struck": sorted(word.struck),

@@ -14,24 +14,30 @@ from fca.studies.generate.segmenters import Segmenter
 
 
 def add_masks(folder: Folder, segmenter: Segmenter, name: str) -> str:
-    """Masks for all images that have none of the generator's or this segmenter's; returns what was done.
+    """Add masks to all images without one by the generator or this segmenter; returns a summary.
 
-    name: of the plan. An image in which nothing is found gets no mask, and is not asked about again.
+    name: of the plan. An image in which the object is not found gets no mask, and is not tried again.
     """
     with folder.held(wait=False):
         lines = folder.journal.lines()
-        known, label = masked(lines), segmenter.label()
-        images = [line for line in latest(lines).values() if line["kind"] == "image" and not line["mask"]]
-        new = [line for line in images if known.get(line["key"], {}).get("by") != label]
-        empty = 0
-        for line in track(new, "masks"):
+        mask_lines = masked(lines)
+        label = segmenter.label()
+        without_mask = [line for line in latest(lines).values() if line["kind"] == "image" and not line["mask"]]
+        to_segment = [line for line in without_mask if mask_lines.get(line["key"], {}).get("by") != label]
+
+        n_empty = 0
+        for line in track(to_segment, "masks"):
             file = folder.root / line["file"]
             mask = segmenter.mask(decode(file.read_bytes(), str(file)), line["name"])
-            path = f"masks/{line['key']}.png" if mask.any() else None
-            if path is not None:
+            path = None
+            if mask.any():
+                path = f"masks/{line['key']}.png"
                 write_whole(folder.root / path, partial(Image.fromarray(mask).save, format="PNG"))
-            empty += path is None
+            else:
+                n_empty += 1
             folder.journal.add({"kind": "mask", "key": line["key"], "by": label, "mask": path})
-        if lines := folder.journal.lines():
+
+        lines = folder.journal.lines()
+        if lines:
             folder.write_lists(lines, name)
-    return f"masks: {len(new):,} by {label}, {empty:,} without the object"
+    return f"masks: {len(to_segment):,} by {label}, {n_empty:,} without the object"

@@ -1,4 +1,4 @@
-"""A generated set whose images need not exist: each is drawn when it is first read, and kept."""
+"""A generated set whose images need not exist yet: each is drawn when it is first read, and stored."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ANNOTATIONS = ("label", "attribute", "level", "sublevel", "index", "triplet")
 
 @dataclass(frozen=True)
 class OnDemand:
-    """`dataset=on_demand`: all images of a plan, drawn one by one as a model is run on them.
+    """`dataset=on_demand`: all images of a plan, drawn one by one when a model is run on them.
 
-    root:      the folder, as of `fca generate`: what it has is not drawn again, and struck images are left out.
-    plan, generator: what is drawn, by what.    per_level: images a (class, attribute, level), None = the plan's.
+    root:      the folder, as of `fca generate`: its images are not drawn again, and struck images are left out.
+    plan, generator: of the images.    per_level: images per (class, attribute, level), None = the plan's.
     mirror:    whether a mirrored image still shows its class.
 
-    No image can have been seen in any training before, if its seed was chosen after it.
+    If the seed is chosen after a training, that training cannot have seen any of the images.
     """
 
     contracts: ClassVar[Mapping[str, type]] = {"generator": Generator}
@@ -50,24 +50,26 @@ class OnDemand:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """The images, listed; none is drawn. Raises FcaError for a plan that the generator cannot draw."""
+        """The images, listed but not drawn. Raises FcaError for a plan that the generator cannot draw."""
         plan: Plan = self.plan.resolved(self.per_level)
         if self.generator.prompted:
             plan.check_words()
         folder = Folder(Path(self.root).expanduser())
         check_generator(folder.journal.lines(), self.generator, folder.root)
+
         struck = word_of(folder.root).struck
         requests = {request.key: request for request in plan.requests() if request.key not in struck}
-        meaning = sorted((request.key, request.prompt, request.seed) for request in requests.values())
-        digest = hashlib.sha256(json.dumps(meaning).encode()).hexdigest()
-        listed = [
-            {"image_id": key, "split": "test", **{name: getattr(request, name) for name in ANNOTATIONS}}
-            for key, request in requests.items()
-        ]
+        items = []
+        for key, request in requests.items():
+            annotations = {name: getattr(request, name) for name in ANNOTATIONS}
+            items.append({"image_id": key, "split": "test", **annotations})
+
+        identity = sorted((request.key, request.prompt, request.seed) for request in requests.values())
+        digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
         drawer = Drawer(folder, self.generator, plan, requests)
         return assemble(
             plan.name,
-            pd.DataFrame(listed),
+            pd.DataFrame(items),
             drawer,
             Share(0.1, 0),
             version=f"{self.generator.label()}, {self.generator.version()}, {digest}",
@@ -80,28 +82,31 @@ class Latest:
     """The last line of every image in a growing journal; each line is read once."""
 
     def __init__(self, journal: Journal) -> None:
-        self.journal, self.lines, self.end = journal, dict[str, Line](), 0
+        self.journal = journal
+        self.lines: dict[str, Line] = {}
+        self.end = 0  # of the part that was read
         self.update()
 
     def update(self) -> None:
-        """Read the lines that were added."""
+        """Read the new lines."""
         lines, self.end = self.journal.since(self.end)
         self.lines.update(latest(lines))
 
 
 class Attempts:
-    """Asks for an image with one seed after the other until it is drawn, or refused with TRIES seeds.
+    """Tries one seed after the other until the image is drawn, or until TRIES seeds were refused.
 
-    before: the journal's last line of the image, if any.    image: the line of the drawn image.
-    reason: why the last seed was refused.
+    last_line: the journal's last line of the image, if any.    image: the line of the drawn image.
+    reason:    of the last refusal.
     """
 
-    def __init__(self, request: Request, before: Line | None) -> None:
-        self.request, self.seed = request, request.seed
+    def __init__(self, request: Request, last_line: Line | None) -> None:
+        self.request = request
+        self.seed = request.seed
         self.image: Line | None = None
         self.reason = ""
-        if before is not None and before["kind"] == "refusal" and is_of(before, request):
-            self._refuse(before)
+        if last_line is not None and last_line["kind"] == "refusal" and is_of(last_line, request):
+            self._refuse(last_line)
 
     def ask(self) -> Request | None:
         """The request with the next seed."""
@@ -117,14 +122,15 @@ class Attempts:
             self._refuse(line)
 
     def _refuse(self, line: Line) -> None:
-        self.seed, self.reason = line["seed"] + 1, line["refused"]
+        self.seed = line["seed"] + 1
+        self.reason = line["refused"]
 
 
 @dataclass(frozen=True)
 class Drawer:
-    """Reads an image by its id, after drawing it if it is not there; safe in many threads and processes.
+    """Reads an image by its id, and draws it first if it does not exist; safe in many threads and processes.
 
-    awaited: images that threads of this process wait for: a generator that draws several in a pass draws them together.
+    awaited: images for which threads of this process wait; a generator with batches draws them in one pass.
     """
 
     folder: Folder
@@ -134,11 +140,11 @@ class Drawer:
     awaited: dict[str, None] = field(default_factory=dict)
 
     def __call__(self, image_id: str) -> UInt8[np.ndarray, "height width 3"]:
-        """Its pixels. Raises UnreadableImage where the generator refused it with three seeds."""
+        """The pixels of an image. Raises UnreadableImage if the generator refused it with three seeds."""
         return decode(*self._content(self._line(image_id)["file"]))
 
     def visible(self, image_id: str) -> Bool[np.ndarray, "height width"] | None:
-        """The mask of its object, where the generator gives one."""
+        """The mask of its object; None if the generator makes none."""
         mask = self._line(image_id)["mask"]
         return None if mask is None else decode_mask(*self._content(mask), "bright")
 
@@ -150,48 +156,50 @@ class Drawer:
         return Latest(self.folder.journal)
 
     def _line(self, image_id: str) -> Line:
-        """The journal's line of an image whose files are there."""
+        """The journal's line of an image, which is drawn first if its files do not exist."""
         request = self.requests[image_id]
-        line = self._found(request)
+        line = self._existing(request)
         if line is None:
             self.awaited[image_id] = None
             try:
                 with self.folder.held(wait=True):
                     self._latest.update()  # another process or thread may have drawn it meanwhile
-                    line = self._found(request) or self._drawn(request)
+                    line = self._existing(request) or self._draw(request)
             finally:
                 self.awaited.pop(image_id, None)
         return line
 
-    def _found(self, request: Request) -> Line | None:
+    def _existing(self, request: Request) -> Line | None:
+        """The line of this request's image, if its files are whole."""
         line = self._latest.lines.get(request.key)
-        there = line and line["kind"] == "image" and is_of(line, request) and self.folder.has(line)
-        return line if there else None
+        if line is None or line["kind"] != "image" or not is_of(line, request):
+            return None
+        return line if self.folder.has(line) else None
 
-    def _drawn(self, request: Request) -> Line:
-        """Drawn now and in the journal, with others that are awaited; after a refusal the next seed is tried."""
+    def _draw(self, request: Request) -> Line:
+        """Draw an image into the journal, with others that are awaited; after a refusal the next seed is tried."""
         if not (self.folder.root / "plan.yaml").exists():
             write_text(self.folder.root / "plan.yaml", self.plan.as_yaml())
-        journaled = self._latest.lines
-        others = [self.requests[key] for key in list(self.awaited) if key not in journaled | {request.key: 0}]
+        last_lines = self._latest.lines
+        awaited = [self.requests[key] for key in list(self.awaited) if key not in last_lines and key != request.key]
 
-        def draw(attempt: Request) -> Line:
-            together = [attempt, *others[: pass_size(self.generator) - 1]]
-            others.clear()  # drawn once, whether the attempt is refused or not
-            lines = self._draw_together(together)
+        def draw_attempt(attempt: Request) -> Line:
+            requests_of_pass = [attempt, *awaited[: pass_size(self.generator) - 1]]
+            awaited.clear()  # drawn once, whether the attempt is refused or not
+            lines = self._draw_together(requests_of_pass)
             for line in lines:
                 self.folder.journal.add(line)
             return lines[0]
 
-        attempts = Attempts(request, journaled.get(request.key))
-        ask_until_done(attempts, draw)
+        attempts = Attempts(request, last_lines.get(request.key))
+        ask_until_done(attempts, draw_attempt)
         if attempts.image is None:
             reason = f"refused by {self.generator.label()} with {TRIES} seeds: {attempts.reason}"
             raise UnreadableImage(f"{request.key}: {reason}")
         return attempts.image
 
     def _draw_together(self, requests: Sequence[Request]) -> list[Line]:
-        """The lines of images of one pass. Raises FcaError where the service that draws is down."""
+        """The lines of the images of one pass. Raises FcaError if the drawing service does not answer."""
         try:
             return draw_pass(self.folder, self.generator, requests)
         except Unavailable as error:

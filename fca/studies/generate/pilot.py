@@ -1,4 +1,4 @@
-"""What the rest of a plan will take, from a few of its images that are drawn and timed first."""
+"""Time and cost of the rest of a plan, estimated from a few of its images, which are drawn and timed first."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from fca.studies.generate.plan import Plan
 from fca.studies.generate.protocols import Generator, Writer
 from fca.types import FcaError
 
-LEAST = 3  # passes behind the first one of each process, which warms up
+FEWEST_PASSES = 3  # after the first one of each process, which warms up
 Total = tuple[float, float, float]
-"""A sum over the images that are left, and its 95 % interval."""
+"""A sum over the pending images, and its 95 % interval."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the images that are left will take.
+    """Time, disk space and cost of the pending images.
 
-    drawn: images of the pilot.    images: that are left.    processes: that draw side by side.
+    drawn: images of the pilot.    images: number of pending images.    processes: that draw at the same time.
     hours: of all devices together.    gigabytes: on disk.
     """
 
@@ -44,56 +44,78 @@ class Estimate:
     gigabytes: Total
 
     def text(self, image_price: float | None, hour_price: int | float | None) -> str:
-        """Lines for a person; `*_price`: money an image, and an hour of a device; None = not known."""
-        wall = [hours / self.processes for hours in self.hours]
-        lines = [f"{self.drawn:,} drawn, timed and kept; the {self.images:,} that are left take, with 95 % intervals:"]
-        side = f"; {_number(wall[0])} hours with {self.processes} side by side" if self.processes > 1 else ""
-        lines += [f"  hours of a device: {_shown(self.hours)}{side}", f"  GB on disk: {_shown(self.gigabytes)}"]
-        fixed = (image_price or 0.0) * self.images
-        money: Total = tuple(fixed + (hour_price or 0.0) * hours for hours in self.hours)  # type: ignore[assignment]
-        unknown = [] if image_price is not None else ["images at an unknown price"]
-        unknown += [] if hour_price is not None or image_price else ["hours at an unknown price: set hour_price"]
-        return "\n".join([*lines, f"  money: {', '.join([_shown(money), *unknown])}"])
+        """Lines for a person.    image_price, hour_price: money per image and per hour of a device; None = unknown."""
+        wall_hours = self.hours[0] / self.processes
+        side_by_side = ""
+        if self.processes > 1:
+            side_by_side = f"; {_number(wall_hours)} hours with {self.processes} side by side"
+
+        price_of_images = (image_price or 0.0) * self.images
+        middle, low, high = (price_of_images + (hour_price or 0.0) * hours for hours in self.hours)
+        money = [_with_interval((middle, low, high))]
+        if image_price is None:
+            money.append("images at an unknown price")
+        if hour_price is None and not image_price:
+            money.append("hours at an unknown price: set hour_price")
+
+        lines = [
+            f"{self.drawn:,} drawn, timed and kept; the {self.images:,} that are left take, with 95 % intervals:",
+            f"  hours of a device: {_with_interval(self.hours)}{side_by_side}",
+            f"  GB on disk: {_with_interval(self.gigabytes)}",
+            f"  money: {', '.join(money)}",
+        ]
+        return "\n".join(lines)
 
 
 def pilot(
     plan: Plan, generator: Generator, folder: Folder, budget: Budget, writer: Writer | None, workers: int, images: int
 ) -> Estimate:
-    """Draw some images of those that are left, at random, and keep them; what the rest will take.
+    """Draw a random sample of the pending images, keep them, and estimate the time and cost of the others.
 
     Raises FcaError for too few images, and what `generate` raises.
     """
-    before = folder.journal.lines()
-    wanted = outstanding(with_descriptions(plan.resolved(), before), folder, before)
-    room = budget.room(len(wanted), drawn_in(before))
-    processes, size = processes_of(generator, room, workers), pass_size(generator)
-    least = (processes + LEAST) * size
-    if not least <= images < len(wanted):
-        allowed = f"{least:,} to {len(wanted) - 1:,}: {LEAST} passes of {size} beyond the first of each process"
-        raise FcaError("pilot", images, allowed, "take another number")
-    places = np.random.default_rng(plan.seed).choice(len(wanted), images, replace=False)
-    keys = {wanted[place].key for place in places}
+    lines_before = folder.journal.lines()
+    pending = outstanding(with_descriptions(plan.resolved(), lines_before), folder, lines_before)
+    room = budget.room(len(pending), drawn_in(lines_before))
+    processes = processes_of(generator, room, workers)
+    size = pass_size(generator)
+    fewest = (processes + FEWEST_PASSES) * size
+    if not fewest <= images < len(pending):
+        passes = f"{FEWEST_PASSES} passes of {size} beyond the first of each process"
+        raise FcaError("pilot", images, f"{fewest:,} to {len(pending) - 1:,}: {passes}", "take another number")
+
+    sample = np.random.default_rng(plan.seed).choice(len(pending), images, replace=False)
+    keys = {pending[i].key for i in sample}
     generate(plan, generator, folder, budget, writer, workers, keys)
-    drawn = [line for line in folder.journal.lines()[len(before) :] if line["kind"] == "image"]
-    return estimate(drawn, folder, len(wanted) - len(drawn), processes)
+    new_lines = folder.journal.lines()[len(lines_before) :]
+    drawn = [line for line in new_lines if line["kind"] == "image"]
+    return estimate(drawn, folder, len(pending) - len(drawn), processes)
 
 
 def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -> Estimate:
-    """From drawn images to the sum over others.    lines: of a random sample, in the order of drawing.
+    """The cost of the images that remain, from a random sample of drawn ones.    lines: of the sample, as drawn.
 
-    The unit is the pass: images of one pass share their seconds. The first pass of each process is left out.
+    The sampling unit is the pass, as images of one pass share their seconds. The first pass of each process includes
+    the loading of the model and is left out.
     """
-    passes: dict[str, list[Line]] = {}
+    lines_by_pass: dict[str, list[Line]] = {}
     for line in lines:
-        passes.setdefault(line["together"], []).append(line)
-    warm = list(passes.values())[processes:]
-    if len(warm) < 2:
+        lines_by_pass.setdefault(line["together"], []).append(line)
+
+    warm_passes = list(lines_by_pass.values())[processes:]
+    if len(warm_passes) < 2:
+        sample = f"{len(lines)} images in {len(lines_by_pass)} passes"
         step = "raise pilot, or look at what was refused"
-        raise FcaError("pilot", f"{len(lines)} images in {len(passes)} passes", f"{processes + 2} or more passes", step)
-    seconds = np.array([np.mean([line["seconds"] for line in of]) for of in warm])
-    sizes = np.array([np.mean([_bytes(folder, line) for line in of]) for of in warm])
-    units = left / float(np.mean([len(of) for of in warm]))
-    return Estimate(len(lines), left, processes, total(seconds / 3600, left, units), total(sizes / 1e9, left, units))
+        raise FcaError("pilot", sample, f"{processes + 2} or more passes", step)
+
+    seconds = np.array([np.mean([line["seconds"] for line in pass_lines]) for pass_lines in warm_passes])
+    sizes = np.array([np.mean([_bytes(folder, line) for line in pass_lines]) for pass_lines in warm_passes])
+    images_per_pass = float(np.mean([len(pass_lines) for pass_lines in warm_passes]))
+    passes_left = left / images_per_pass
+
+    hours = total(seconds / 3600, left, passes_left)
+    gigabytes = total(sizes / 1e9, left, passes_left)
+    return Estimate(len(lines), left, processes, hours, gigabytes)
 
 
 def total(means: Float[np.ndarray, " drawn"], images: int, passes: int | float) -> Total:
@@ -116,7 +138,7 @@ def _bytes(folder: Folder, line: Line) -> int:
     return sum((folder.root / path).stat().st_size for path in files if path)
 
 
-def _shown(total: Total) -> str:
+def _with_interval(total: Total) -> str:
     middle, low, high = total
     return f"{_number(middle)} [{_number(max(low, 0.0))}, {_number(high)}]"
 

@@ -1,4 +1,4 @@
-"""What is to be generated: classes, attributes, nine descriptions of each, how many images; a file one can edit."""
+"""The plan of a generated set: classes, attributes, nine descriptions of each, number of images; an editable file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fca.store.files import DamagedFile, read_yaml
 from fca.studies.generate.protocols import Request
 from fca.types import FcaError, check_choice
 
-SUBLEVELS = 9  # three a level, easy to hard
-TURNS = 3  # sublevels of a level, taken in turn
-PerLevel = Annotated[int, Allowed(1, 10_000)]  # a list of all images is made
+SUBLEVELS = 9  # three per level, easy to hard
+TURNS = 3  # sublevels of a level, used in turn
+PerLevel = Annotated[int, Allowed(1, 10_000)]  # limited, since all images are listed
 _NAME = re.compile(r"[^\s/\\.][^/\\]*")  # names become folders
 
 
@@ -28,13 +28,13 @@ class Plan:
     """A test set in levels, before any image is drawn.
 
     name:         of the set and its folder.
-    classes:      class key -> what a person calls it.
-    attributes:   attribute -> nine descriptions of an image, easy to hard, three a level; `{name}` stands for the
-                  class. An empty list where the generator needs no words, or every class has its own descriptions.
-    descriptions: class key -> attribute -> nine descriptions of its own; they go before the attribute's.
-    per_level:    images a (class, attribute, level), spread over its three sublevels in turn.
+    classes:      class key -> its name for a person.
+    attributes:   attribute -> nine descriptions of an image, easy to hard, three per level; `{name}` stands for the
+                  class. An empty list if the generator needs no words, or if every class has its own descriptions.
+    descriptions: class key -> attribute -> its own nine descriptions; they take precedence over the attribute's.
+    per_level:    images per (class, attribute, level), spread over its three sublevels in turn.
     seed:         of all images.
-    file:         a YAML file with some of these keys, whose values take the place of the ones here.
+    file:         a YAML file with some of these keys, whose values replace the ones here.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Plan:
     def resolved(self, per_level: int | None = None) -> Plan:
         """The plan with its file's values, checked. Raises FcaError naming the first value that is not allowed.
 
-        per_level: takes the place of the plan's; None = as planned.
+        per_level: replaces the plan's; None = as planned.
         """
         values = {} if self.file is None else _values(self.file)
         if per_level is not None:
@@ -62,12 +62,12 @@ class Plan:
         return self.descriptions.get(label, {}).get(attribute) or self.attributes[attribute]
 
     def prompt(self, label: str, attribute: str, sublevel: int) -> str | None:
-        """A description with the class's name in it, or None where there is none."""
+        """A description with the class's name in it; None without descriptions."""
         nine = self.template(label, attribute)
         return nine[sublevel - 1].replace("{name}", self.classes[label]) if nine else None
 
     def requests(self) -> Iterator[Request]:
-        """Every image of the plan: all first triplets, then all second ones, so that any part of it is balanced."""
+        """Every image of the plan: all first triplets, then all second ones, so that any beginning is balanced."""
         for index in range(self.per_level):
             for label, name in self.classes.items():
                 for attribute in self.attributes:
@@ -81,7 +81,7 @@ class Plan:
         return len(self.classes) * len(self.attributes) * len(LEVELS) * self.per_level
 
     def check_words(self) -> None:
-        """Raises FcaError for a class and attribute that a generator that draws from words cannot draw."""
+        """Raises FcaError for a class and attribute without descriptions, which a prompted generator cannot draw."""
         for label in self.classes:
             for attribute in self.attributes:
                 if not self.template(label, attribute):
@@ -95,9 +95,9 @@ class Plan:
 
     def _check(self) -> None:
         check_values(Plan, {"per_level": self.per_level, "seed": self.seed}, "plan")
-        for what in ("classes", "attributes"):
-            if not getattr(self, what):
-                raise FcaError(f"plan.{what}", "none", "at least one", "name some in the plan")
+        for key in ("classes", "attributes"):
+            if not getattr(self, key):
+                raise FcaError(f"plan.{key}", "none", "at least one", "name some in the plan")
         plain_name("plan.name", self.name)
         for name in (*self.classes, *self.attributes):
             if not _NAME.fullmatch(name):
@@ -107,12 +107,12 @@ class Plan:
     def _check_texts(self) -> None:
         for attribute, nine in self.attributes.items():
             _check_nine(f"plan.attributes.{attribute}", nine)
-        for label, own in self.descriptions.items():
-            for attribute, nine in own.items():
-                where = f"plan.descriptions.{label}.{attribute}"
+        for label, by_attribute in self.descriptions.items():
+            for attribute, nine in by_attribute.items():
+                key = f"plan.descriptions.{label}.{attribute}"
                 if label not in self.classes or attribute not in self.attributes:
-                    raise FcaError(where, "unknown", "classes and attributes of the plan", "correct its name")
-                _check_nine(where, nine)
+                    raise FcaError(key, "unknown", "classes and attributes of the plan", "correct its name")
+                _check_nine(key, nine)
 
 
 def seed_of(seed: int, label: str, attribute: str, index: int) -> int:

@@ -1,4 +1,4 @@
-"""`segmenter=...`: where an image shows its object, by a model, for generators that give no mask."""
+"""`segmenter=...`: a model finds the object in an image, for generators that make no masks."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Segmenter(Protocol):
     def label(self) -> str: ...  # its name and settings in manifests
 
     def mask(self, image: UInt8[np.ndarray, "height width 3"], name: str) -> Bool[np.ndarray, "height width"]:
-        """Where the image shows what a person calls `name`; nowhere, if it does not find it."""
+        """The pixels that show the object that a person calls `name`; none if it is not found."""
 
 
 @dataclass(frozen=True)
 class ClipSeg:
-    """`segmenter=clipseg`: pixels whose probability by CLIPSeg, asked with words, is at least the threshold.
+    """`segmenter=clipseg`: pixels whose probability by CLIPSeg for a text is at least the threshold.
 
     model: id at Hugging Face or a folder.    revision: of the id; null = its main branch.
     prompt: words with {name} for the class's name.    threshold: of the probability, sigmoid of its logit.
@@ -50,12 +50,15 @@ class ClipSeg:
         import torch
 
         network, processor = _clipseg(self.model, self.revision)
-        words = self.prompt.replace("{name}", name)
-        given = processor(text=[words], images=[image], return_tensors="pt", padding=True).to(network.device)
+        prompt = self.prompt.replace("{name}", name)
+        inputs = processor(text=[prompt], images=[image], return_tensors="pt", padding=True).to(network.device)
         with torch.inference_mode():
-            found = network(**given).logits.float().sigmoid().cpu().numpy().reshape(given["pixel_values"].shape[-2:])
+            logits = network(**inputs).logits
+        probabilities = logits.float().sigmoid().cpu().numpy().reshape(inputs["pixel_values"].shape[-2:])
+
         height, width = image.shape[:2]
-        return np.asarray(Image.fromarray(found).resize((width, height), Image.Resampling.BILINEAR)) >= self.threshold
+        resized = Image.fromarray(probabilities).resize((width, height), Image.Resampling.BILINEAR)
+        return np.asarray(resized) >= self.threshold
 
 
 @lru_cache(maxsize=1)

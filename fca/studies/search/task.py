@@ -27,7 +27,7 @@ from fca.studies.generate.domain import EvaluationDomain
 from fca.studies.generate.drawing import price_of
 from fca.studies.generate.filters import Filter
 from fca.studies.generate.protocols import Conditional, Generator
-from fca.studies.generate.reading import name_of, reading
+from fca.studies.generate.zero_shot import name_of, zero_shot_classifier
 from fca.studies.search.columns import (
     ACCEPTANCE,
     ACCURACY,
@@ -157,7 +157,7 @@ class Search:
         self._policy(setup.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
         price = self._price()
         needs_reader = self.filter.texts(domain) or self.features == "words"
-        reader = reading(setup.encoder, domain.prompts) if needs_reader else None
+        reader = zero_shot_classifier(setup.encoder, domain.prompts) if needs_reader else None
         before = [] if self.clean_accuracy is None else [clean]
         parent = clean.run_id if before else None
 

@@ -8,7 +8,7 @@ import pytest
 
 from fca.studies.generate.drawing import generate
 from fca.studies.generate.folder import Folder
-from fca.studies.generate.generators.diffusion import Diffusion, _dtype, _found, _pipeline
+from fca.studies.generate.generators.diffusion import Diffusion, _available_devices, _dtype, _pipeline
 from fca.studies.generate.protocols import Batched, Refused, Request
 from fca.types import FcaError
 from tests.studies.generate.support.painter import NINE, plan
@@ -85,10 +85,10 @@ def test_auto_is_half_precision_on_every_gpu_there_is(monkeypatch, gpus, bfloat1
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: bfloat16)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    _found.cache_clear()
+    _available_devices.cache_clear()
     assert [(device, _dtype("auto", device)) for device in tiny().places()] == expected
     assert [_dtype("float32", device) for device in tiny().places()] == ["float32"] * len(expected)
-    _found.cache_clear()
+    _available_devices.cache_clear()
 
 
 def test_no_device_is_named():

@@ -19,11 +19,11 @@ from fca.studies.generate.plan import Plan
 from fca.studies.generate.protocols import Generator, Request, Writer
 from fca.studies.generate.segmenters import Segmenter
 
-FEW = (1, 5, 9)  # sublevels whose prompts a dry run shows
+SHOWN_SUBLEVELS = (1, 5, 9)  # whose prompts a dry run prints
 
 
 def generation(config: DictConfig) -> None:
-    """Draw what is left, or with dry=true only show what would be drawn and what it would cost.
+    """Draw the pending images; with dry=true, only print the plan and its cost.
 
     A pilot draws a few of the images, which are kept.
     """
@@ -38,16 +38,19 @@ def generation(config: DictConfig) -> None:
     folder = Folder(root)
     budget = Budget(config.budget.images, config.budget.money)
     budget.check()
+
     if config.dry:
         _preview(plan, generator, writer, folder, config.verbose)
         if config.pilot:
-            found = pilot(plan, generator, folder, budget, writer, config.workers, config.pilot)
-            print(found.text(price_of(generator), config.hour_price))
+            estimate = pilot(plan, generator, folder, budget, writer, config.workers, config.pilot)
+            print(estimate.text(price_of(generator), config.hour_price))
         return
-    done = generate(plan, generator, folder, budget, writer, config.workers)
-    why = f", {budget} reached" if done.left else ""
-    refused = f", {done.refused} refused" if done.refused else ""
-    print(f"{done.drawn:,} drawn{refused}, {done.left:,} left{why}; {done.money:,.2f} for all so far")
+
+    result = generate(plan, generator, folder, budget, writer, config.workers)
+    limit = f", {budget} reached" if result.left else ""
+    refused = f", {result.refused} refused" if result.refused else ""
+    print(f"{result.drawn:,} drawn{refused}, {result.left:,} left{limit}; {result.money:,.2f} for all so far")
+
     if segmenter is not None:
         print(add_masks(folder, segmenter, plan.name))
     if checks is not None:
@@ -63,29 +66,32 @@ main = partial(application, "generate", generation)  # exit code 0, also when a 
 def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Folder, verbose: bool) -> None:
     lines = folder.journal.lines()
     check_generator(lines, generator, folder.root)
-    written = with_descriptions(plan, lines)
-    wanted = outstanding(written, folder, lines)
+    described_plan = with_descriptions(plan, lines)
+    pending = outstanding(described_plan, folder, lines)
     print(f"plan {plan.name}: {len(plan.classes)} classes x {len(plan.attributes)} attributes x 3 levels", end=" ")
-    print(f"x {plan.per_level} = {len(plan):,} images, {len(wanted):,} left; {spent(lines):,.2f} for all so far")
-    print(f"{generator.label()} ({generator.version()}): {_cost(len(wanted), generator)}")
+    print(f"x {plan.per_level} = {len(plan):,} images, {len(pending):,} left; {spent(lines):,.2f} for all so far")
+    print(f"{generator.label()} ({generator.version()}): {_cost(len(pending), generator)}")
     if not generator.prompted:
         print("it draws without words")
         return
-    asked = set() if writer is None else set(undescribed(plan, lines))
+
+    pairs_to_describe: set[tuple[str, str]] = set()
     if writer is None:
-        written.check_words()
+        described_plan.check_words()
     else:
-        print(f"{writer.label()}, descriptions to write: {_cost(len(asked), writer)}")
-    for request in wanted if verbose else _few(written):
-        to_write = (request.label, request.attribute) in asked
-        print(f"{request.key}: {'(to be written)' if to_write else request.prompt}")
+        pairs_to_describe = set(undescribed(plan, lines))
+        print(f"{writer.label()}, descriptions to write: {_cost(len(pairs_to_describe), writer)}")
+    for request in pending if verbose else _example_requests(described_plan):
+        is_to_be_written = (request.label, request.attribute) in pairs_to_describe
+        print(f"{request.key}: {'(to be written)' if is_to_be_written else request.prompt}")
 
 
-def _few(plan: Plan) -> list[Request]:
+def _example_requests(plan: Plan) -> list[Request]:
     """Three images of every attribute, of the first class."""
-    first = next(iter(plan.classes))
-    small = replace(plan, classes={first: plan.classes[first]}, per_level=3)
-    return sorted((r for r in small.requests() if r.sublevel in FEW), key=lambda r: r.attribute)
+    first_class = next(iter(plan.classes))
+    small_plan = replace(plan, classes={first_class: plan.classes[first_class]}, per_level=3)
+    requests = [request for request in small_plan.requests() if request.sublevel in SHOWN_SUBLEVELS]
+    return sorted(requests, key=lambda request: request.attribute)
 
 
 def _cost(count: int, seller: Generator | Writer) -> str:

@@ -1,4 +1,4 @@
-"""Images by any text-to-image pipeline of diffusers: Stable Diffusion and its kin, on this machine."""
+"""Images by any text-to-image pipeline of diffusers, such as Stable Diffusion, on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fca.studies.generate.protocols import Drawn, Refused, Wanted, missing_packa
 from fca.types import FcaError
 
 DTYPES = ("auto", "float32", "float16", "bfloat16")
-_ONE_AT_A_TIME = threading.Lock()  # a pipeline's scheduler holds the state of the image that it draws
+_PIPELINE_LOCK = threading.Lock()  # a pipeline's scheduler has the state of the image that it draws
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Diffusion:
 
     revision: branch, tag or commit of the id; null = its main branch. The facts of each image name the commit.
     variant:  of the weights' files, e.g. fp16; null = the plain ones.
-    steps:    of denoising.    guidance: how closely the words are followed; 0 for distilled ones such as SDXL Turbo.
-    size:     pixels a side.
+    steps:    of denoising.    guidance: how closely the prompt is followed; 0 for distilled ones such as SDXL Turbo.
+    size:     pixels per side.
     dtype:    float32, float16 or bfloat16; auto = bfloat16 on CUDA GPUs that have it, float16 on others, else float32.
-    batch_size: images in one pass.    devices: a process draws on each, e.g. [cuda:0, cuda:2]; null = all GPUs.
+    batch_size: images in one pass.    devices: one process draws on each, e.g. [cuda:0, cuda:2]; null = all GPUs.
 
     Each image's noise is drawn on the CPU from its own seed, so that an image depends neither on the device nor on the
-    images beside it in a batch, but for rounding. A safety checker stays as the pipeline has it: what it flags is
+    other images of its batch, except for rounding. The pipeline's safety checker stays on: images that it flags are
     refused.
     """
 
@@ -65,43 +65,46 @@ class Diffusion:
             library = version("diffusers")
         except PackageNotFoundError as error:
             raise missing_package("diffusers") from error
-        local = Path(self.model).expanduser()
-        where = f"{local.name} {_content(local)}" if local.is_dir() else f"{self.model}@{self.revision or 'main'}"
+        folder = Path(self.model).expanduser()
+        if folder.is_dir():
+            model = f"{folder.name} {_content(folder)}"
+        else:
+            model = f"{self.model}@{self.revision or 'main'}"
         variant = f" {self.variant}" if self.variant else ""
-        how = f"{self.steps} steps, guidance {self.guidance}, size {self.size}, {self.dtype}"
-        return f"{where}{variant}, {how}, diffusers {library}"
+        settings = f"{self.steps} steps, guidance {self.guidance}, size {self.size}, {self.dtype}"
+        return f"{model}{variant}, {settings}, diffusers {library}"
 
     def price(self) -> float:
         return 0.0
 
     def places(self) -> Sequence[str]:
-        """The devices that it draws on. Raises FcaError for a list without any."""
+        """The devices for drawing. Raises FcaError for an empty list."""
         if self.devices is None:
-            return _found()
+            return _available_devices()
         if not self.devices:
             raise FcaError("generator.devices", "none", "at least one, or null for all", "name one, e.g. [cuda:0]")
         return self.devices
 
     def on(self, device: str) -> Diffusion:
-        """The same on one device."""
+        """The same generator on one device."""
         return replace(self, devices=[device])
 
     def prepare(self) -> None:
-        """Load the pipeline to its (first) device. Raises FcaError where there is no such pipeline or device."""
-        with _ONE_AT_A_TIME:
+        """Load the pipeline to its first device. Raises FcaError for a missing pipeline or device."""
+        with _PIPELINE_LOCK:
             self._loaded()
 
     def draw(self, request: Wanted) -> Drawn:
         """The image, and its commit, device and dtype as facts. Raises Refused, and FcaError as draw_batch does."""
-        [drawn] = self.draw_batch([request])
-        if isinstance(drawn, Refused):
-            raise drawn
-        return drawn
+        [result] = self.draw_batch([request])
+        if isinstance(result, Refused):
+            raise result
+        return result
 
     def draw_batch(self, requests: Sequence[Wanted]) -> list[Drawn | Refused]:
-        """The images in one pass; Refused in the place of each that the safety checker flags.
+        """The images in one pass, with Refused in place of each that the safety checker flags.
 
-        Raises FcaError where there is no prompt, no such pipeline, too little memory, or a dtype that overflows.
+        Raises FcaError for a missing prompt or pipeline, too little memory, and a dtype that overflows.
         """
         import torch
 
@@ -109,27 +112,36 @@ class Diffusion:
         if self.size % 8 or self.size < 8:
             raise FcaError("generator.size", self.size, "a multiple of 8", "take 512 or what the model was made for")
         noise = [torch.Generator("cpu").manual_seed(request.seed) for request in requests]
-        image = {"height": self.size, "width": self.size, "generator": noise, "output_type": "np"}
         try:
-            with _ONE_AT_A_TIME:
+            with _PIPELINE_LOCK:
                 pipeline, facts = self._loaded()
-                made = pipeline(prompt=prompts, num_inference_steps=self.steps, guidance_scale=self.guidance, **image)
+                output = pipeline(
+                    prompt=prompts,
+                    num_inference_steps=self.steps,
+                    guidance_scale=self.guidance,
+                    height=self.size,
+                    width=self.size,
+                    generator=noise,
+                    output_type="np",
+                )
         except torch.OutOfMemoryError as error:
             key = "batch_size" if len(prompts) > 1 else "size"
             step = f"lower generator.{key}, or set generator.dtype=float16"
             raise FcaError(
                 f"generator.{key}", getattr(self, key), "what fits into the device's memory", step
             ) from error
-        pixels = np.asarray(made.images, np.float32)
-        if not np.isfinite(pixels).all():
+
+        images = np.asarray(output.images, np.float32)
+        if not np.isfinite(images).all():
             allowed = "one in which this model does not overflow"
             raise FcaError("generator.dtype", facts["dtype"], allowed, "set generator.dtype=float32 or bfloat16")
-        flagged = getattr(made, "nsfw_content_detected", None) or [False] * len(prompts)
-        refused = Refused(f"the safety checker of {self.label()} flagged the image")
-        return [
-            refused if bad else Drawn(np.rint(one * 255).astype(np.uint8), None, None, facts)
-            for one, bad in zip(pixels, flagged, strict=True)
-        ]
+
+        is_flagged = getattr(output, "nsfw_content_detected", None) or [False] * len(prompts)
+        refusal = Refused(f"the safety checker of {self.label()} flagged the image")
+        results: list[Drawn | Refused] = []
+        for image, flagged in zip(images, is_flagged, strict=True):
+            results.append(refusal if flagged else Drawn(np.rint(image * 255).astype(np.uint8), None, None, facts))
+        return results
 
     def _loaded(self) -> tuple[Any, dict[str, Any]]:
         device = self.places()[0]
@@ -137,8 +149,8 @@ class Diffusion:
 
 
 @cache
-def _found() -> tuple[str, ...]:
-    """All CUDA GPUs; else Apple's; else the CPU."""
+def _available_devices() -> tuple[str, ...]:
+    """All CUDA GPUs; otherwise Apple's GPU; otherwise the CPU."""
     import torch
 
     if torch.cuda.is_available():
@@ -146,12 +158,12 @@ def _found() -> tuple[str, ...]:
     return ("mps",) if torch.backends.mps.is_available() else ("cpu",)
 
 
-def _dtype(asked: str, device: str) -> str:
-    """What `auto` is on a device. Apple's GPUs keep float32: some pipelines give black images there otherwise."""
+def _dtype(dtype: str, device: str) -> str:
+    """The dtype, with `auto` resolved for a device: float32 on Apple's GPUs, where some pipelines give black images."""
     import torch
 
-    if asked != "auto":
-        return asked
+    if dtype != "auto":
+        return dtype
     if not device.startswith("cuda"):
         return "float32"
     return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
@@ -161,8 +173,8 @@ def _dtype(asked: str, device: str) -> str:
 def _content(folder: Path) -> str:
     """12 hex digits of sha256 over the names and contents of a pipeline's files."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    listed = "".join(f"{path.relative_to(folder).as_posix()} {file_sha256(path)}\n" for path in files)
-    return hashlib.sha256(listed.encode()).hexdigest()[:12]
+    listing = "".join(f"{path.relative_to(folder).as_posix()} {file_sha256(path)}\n" for path in files)
+    return hashlib.sha256(listing.encode()).hexdigest()[:12]
 
 
 @lru_cache(maxsize=1)  # they are large
@@ -177,11 +189,12 @@ def _pipeline(model: str, revision: str | None, variant: str | None, dtype: str,
         from diffusers import AutoPipelineForText2Image, DiffusionPipeline
     except ImportError as error:
         raise missing_package("diffusers") from error
-    folder, facts = Path(model).expanduser(), {"device": device, "dtype": dtype}
+    folder = Path(model).expanduser()
+    facts = {"device": device, "dtype": dtype}
     try:
         if not folder.is_dir():
             folder = Path(DiffusionPipeline.download(model, revision=revision, variant=variant))
-            facts["commit"] = folder.name  # Hugging Face's cache has a folder a commit
+            facts["commit"] = folder.name  # Hugging Face's cache has one folder per commit
         pipeline = AutoPipelineForText2Image.from_pretrained(  # type: ignore[no-untyped-call]
             folder, dtype=getattr(torch, dtype), variant=variant, local_files_only=True
         )
@@ -198,4 +211,6 @@ def _pipeline(model: str, revision: str | None, variant: str | None, dtype: str,
         raise FcaError("generator.model", model, f"what fits into the memory of {device}", step) from error
     except (RuntimeError, AssertionError) as error:  # no such device, or a torch that was built without its kind
         step = "correct generator.devices; null takes what there is"
-        raise FcaError("generator.devices", device, f"a device of this machine: {', '.join(_found())}", step) from error
+        raise FcaError(
+            "generator.devices", device, f"a device of this machine: {', '.join(_available_devices())}", step
+        ) from error

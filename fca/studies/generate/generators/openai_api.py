@@ -67,8 +67,8 @@ class Service:
             client = _client(self.base_url, self.retries, self.timeout_s, self._key())
             return attrgetter(method)(client)(**request, extra_body=options)
         except openai.APIConnectionError as error:  # timeouts are of its kind
-            why = _one_line(error.__cause__ or error) or "timeout"
-            failure = Unavailable(f"{self.host} does not answer, asked {self.retries + 1} times: {why}")
+            reason = _one_line(error.__cause__ or error) or "timeout"
+            failure = Unavailable(f"{self.host} does not answer, asked {self.retries + 1} times: {reason}")
         except openai.APIStatusError as error:
             failure = self._failure(request["model"], error)
         except (openai.APIResponseValidationError, ValueError):  # a response that is no JSON
@@ -76,7 +76,7 @@ class Service:
         raise failure  # not from the service's error, whose text may hold the key and ends in logs
 
     def misunderstood(self, response: str) -> FcaError:
-        """What to raise for a response that OpenAI's would not give."""
+        """The error for a response that OpenAI's API would not give."""
         allowed = f"a service that speaks OpenAI's API: it gave {response}"
         return FcaError("base_url", self.host, allowed, "correct base_url or OPENAI_BASE_URL")
 
@@ -84,20 +84,23 @@ class Service:
     def host(self) -> str:
         """Its name in messages: a URL may hold a password."""
         url = self._url()
-        return urlsplit(url).netloc.rpartition("@")[2] or url if url else "OpenAI"
+        if not url:
+            return "OpenAI"
+        return urlsplit(url).netloc.rpartition("@")[2] or url
 
     def _url(self) -> str | None:
         return self.base_url or os.environ.get("OPENAI_BASE_URL")
 
     def _key(self) -> str:
-        key, host = os.environ.get(KEY), urlsplit(self._url() or "").hostname or ""
+        key = os.environ.get(KEY)
+        host = urlsplit(self._url() or "").hostname or ""
         if not key and host not in HERE:
             step = f"export {KEY}=...; a server of your own that needs none takes any word"
             raise FcaError(KEY, "not set", "your key of the service, in the environment and nowhere else", step)
         return key or "none"
 
     def _failure(self, model: str, error: openai.APIStatusError) -> Exception:
-        """What a response with an error status means."""
+        """The error for a response with an error status."""
         body: Any = error.body
         message = _one_line((body.get("message") if isinstance(body, Mapping) else None) or error.message)[:SHOWN]
         status = error.status_code
@@ -105,8 +108,10 @@ class Service:
             return Refused(message)
         if status in TEMPORARY or status >= 500:
             wait = error.response.headers.get("retry-after")
-            after = f"after being asked {self.retries + 1} times" + (f"; it asks to wait {wait} s" if wait else "")
-            return Unavailable(f"{self.host} answers {status} {after}: {message}")
+            times = f"after being asked {self.retries + 1} times"
+            if wait:
+                times += f"; it asks to wait {wait} s"
+            return Unavailable(f"{self.host} answers {status} {times}: {message}")
         if status == 401:  # its words may hold a part of the key
             return FcaError(KEY, "(secret)", f"a key that {self.host} accepts (it answers 401)", f"set {KEY}")
         return FcaError("model", model, f"what {self.host} takes ({status}: {message})", "correct the model or options")
@@ -121,7 +126,8 @@ def _client(url: str | None, retries: int, timeout_s: float, key: str) -> openai
 
 def _one_line(message: object) -> str:
     """A service's own words without the key, which it may repeat."""
-    text, key = " ".join(str(message).split()), os.environ.get(KEY)
+    text = " ".join(str(message).split())
+    key = os.environ.get(KEY)
     return text.replace(key, "(key)") if key else text
 
 

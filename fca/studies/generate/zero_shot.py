@@ -1,4 +1,4 @@
-"""A model of images and texts as a classifier over any texts."""
+"""A model of images and texts as a zero-shot classifier over any texts."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from fca.tasks.predict import Nameable
 from fca.types import FcaError, Model
 
 
-def reading(encoder: Model, texts: Sequence[str], key: str = "encoder") -> Model:
-    """The encoder as a classifier over these texts, in this order. Raises FcaError for one that cannot read.
+def zero_shot_classifier(encoder: Model, texts: Sequence[str], key: str = "encoder") -> Model:
+    """The encoder as a classifier over these texts, in this order. Raises FcaError for an encoder of images alone.
 
-    key: what the encoder is called on the command line.
+    key: the encoder's key on the command line.
     """
-    if not reads(encoder):
+    if not can_read(encoder):
         step = f"add model@{key}=open_clip {key}.name=ViT-L-14 {key}.weights=openai, or do without"
         raise FcaError(key, name_of(encoder), "a model of images and texts, with weights", step)
     return encoder.reading(texts)
 
 
-def reads(model: Model) -> TypeIs[Nameable]:
-    """Whether it compares images with texts."""
+def can_read(model: Model) -> TypeIs[Nameable]:
+    """Whether a model compares images with texts."""
     return isinstance(model, Nameable) and not starts_from_scratch(model)
 
 
 def name_of(model: Model) -> str:
-    """A model with its weights, in tables."""
+    """The name of a model with its weights, in tables."""
     return " ".join(filter(None, [model.label(), model.weights_label()]))
