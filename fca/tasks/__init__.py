@@ -36,7 +36,7 @@ class Machine:
     strategy: Annotated[str, Allowed(choices=("auto", "ddp", "fsdp"))]  # of several devices
     compile: Annotated[str, Allowed(choices=("auto", "true", "false"))]  # networks, where it pays
     workers: Workers  # threads that decode images; 0 = one a core
-    # What is not larger, a data set or all shifts, is decoded once into outputs/cache; else it streams.
+    # Images that fit (of a data set, or of all its shifts) are decoded once into outputs/cache; others are streamed.
     cache_gb: Annotated[float, Allowed(0)]
     checkpoint_s: Annotated[float, Allowed(0)]  # seconds between two checkpoints of a training; 0 = after every epoch
     keep_weights: Annotated[str, Allowed(choices=("best", "snapshots", "none"))]  # of a training, once it has predicted
@@ -90,13 +90,14 @@ class Setup:
 
     @property
     def cache(self) -> Path:
-        """Where decoded pixels lie."""
+        """The folder of decoded pixels."""
         return self.store.outputs / "cache"
 
     def clean_only(self, task: str) -> None:
         """Raise FcaError if a shift is configured for a task that reads the images as they are."""
-        if other := [shift.label() for shift in self.shifts if shift.label() != "clean"]:
-            raise FcaError("shift", ", ".join(other[:3]), f"clean for task={task}", "use task=predict or task=train")
+        shifts = [shift.label() for shift in self.shifts if shift.label() != "clean"]
+        if shifts:
+            raise FcaError("shift", ", ".join(shifts[:3]), f"clean for task={task}", "use task=predict or task=train")
 
 
 @runtime_checkable
@@ -111,11 +112,11 @@ class OnImages(Protocol):
 class Task(Protocol[Work]):
     """A kind of work: `plan` lists the runs of a configuration, `run` yields each of the given ones as it is done.
 
-    An adaptation (fca/tasks/adaptation: how a network comes to its classes) is a task, too: `task=train` does the one
-    that is configured, on the data as a training sees them.
+    An adaptation of a network to its classes (fca/tasks/adaptation) is a task, too: `task=train` does the one that is
+    configured, on the data as a training sees them.
 
-    Work:    what a run takes to be done, beside the setup; `plan` puts it into `Run.work`.
-    columns: what its rows have beside the columns that all tasks share (fca/store/columns.py).
+    Work:    what a run needs, beside the setup; `plan` puts it into `Run.work`.
+    columns: those of its rows, beside the columns that all tasks share (fca/store/columns.py).
     summary: what the terminal shows of a row beside its accuracies: a column, with its interval where it has one, or a
              text such as "{n_asked} of {n_pool} images".
     """
@@ -124,7 +125,7 @@ class Task(Protocol[Work]):
     summary: ClassVar[tuple[Column | str, ...]]
 
     def plan(self, setup: Setup) -> list[Run[Work]]:
-        """The runs, each behind those that it needs. Raises FcaError for what cannot be done with this setup."""
+        """The runs, each after those that it needs. Raises FcaError for what cannot be done with this setup."""
 
     def run(self, runs: Sequence[Run[Work]], setup: Setup) -> Iterator[Finished]:
         """runs: of a plan of this setup, in its order; those that another process does or did are left out."""
