@@ -153,7 +153,7 @@ def _solve(runs: Sequence[Run[Probing]], setup: Setup) -> Iterator[Finished]:
 
     test_logits = probe.logits(features[rows["test"]]).astype(np.float32)
     features_row = setup.store.row(work.features)  # the pass that made the features measured the network
-    predict_columns = {
+    predict_columns: dict[str, Any] = {
         **prediction_columns(test_logits, labels["test"], subset.classes),
         **{column: features_row.get(column) for column in FORWARD},
     }
