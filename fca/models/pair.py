@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from fca.allowed import Allowed, Seed
-from fca.models.own import WHAT, OwnFunction
+from fca.models.own import FUNCTION_KEY, OwnFunction
 from fca.types import FcaError
 
 Image = UInt8[np.ndarray, "size size 3"]
@@ -51,12 +51,12 @@ class PairFunction(OwnFunction):
         """
         value = self.call(first, second)
         try:
-            number = float(value)
+            similarity = float(value)
         except (TypeError, ValueError):
-            number = float("nan")
-        if not 0 <= number <= 1:
-            raise FcaError(WHAT, f"{self.function} -> {value}", "a number in [0, 1]", "scale what it gives")
-        return number
+            similarity = float("nan")
+        if not 0 <= similarity <= 1:
+            raise FcaError(FUNCTION_KEY, f"{self.function} -> {value}", "a number in [0, 1]", "scale what it gives")
+        return similarity
 
 
 def structural_similarity(first: Image, second: Image) -> float:

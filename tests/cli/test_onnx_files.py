@@ -245,7 +245,7 @@ def test_files_that_are_no_programs_of_their_own_are_refused(fca, net, photos, t
     for name, content, message in (
         ("text", b"hello", "cannot be read as one"),
         ("empty", b"", "fca export wrote"),
-        ("outside", model.SerializeToString(), "lie in further files"),
+        ("outside", model.SerializeToString(), "are in further files"),
     ):
         path = tmp_path / f"{name}.onnx"
         path.write_bytes(content)
