@@ -102,7 +102,7 @@ class OnnxFile(Model):
         except DamagedFile as damage:
             self._refuse(damage.problem)
         except (KeyError, TypeError, ValueError, FcaError) as error:
-            self._refuse(f"says of its images or classes what cannot be: {error}")
+            self._refuse(f"has impossible values for its images or classes: {error}")
 
         if content.get(SHA256) not in (None, hashlib.sha256(program).hexdigest()):
             self._refuse("describes another file, or the file was changed")

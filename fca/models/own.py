@@ -123,7 +123,7 @@ def _current_folder() -> Iterator[None]:
 class OwnFunction(Handmade):
     """Base of encoders that call a function of yours.
 
-    function: module.name; the module may lie in the current folder.
+    function: module.name; the module may be in the current folder.
     input_size, crop_pct, interpolation: of the images that it gets, see fca.geometry.ResizeCrop.
 
     Its source is its identity: changing the module's file makes another encoder of it. Files that the function reads

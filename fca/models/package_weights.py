@@ -42,8 +42,8 @@ class WeightsPackage(NamedTuple):
         'package 0.1.0'
         """
         if set(keys) != set(cls._fields):
-            given = ", ".join(sorted(keys)) or "no keys"
-            raise FcaError("model.package", given, f"the keys {', '.join(cls._fields)}", "correct model.package")
+            key_names = ", ".join(sorted(keys)) or "no keys"
+            raise FcaError("model.package", key_names, f"the keys {', '.join(cls._fields)}", "correct model.package")
         return cls(**keys)
 
     @property

@@ -62,7 +62,7 @@ class PairFunction(OwnFunction):
 def structural_similarity(first: Image, second: Image) -> float:
     """(1 + SSIM) / 2 by scikit-image, windows of 7 pixels, mean over colours: an example to copy.
 
-    SSIM (Wang et al., IEEE TIP 13(4), 2004) lies in [-1, 1]; the scale is that of (1 + cos) / 2 elsewhere.
+    SSIM (Wang et al., IEEE TIP 13(4), 2004) is in [-1, 1]; the scale is that of (1 + cos) / 2 elsewhere.
 
     >>> grey = np.full((8, 8, 3), 128, np.uint8)
     >>> structural_similarity(grey, grey)

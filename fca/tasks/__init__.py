@@ -1,6 +1,6 @@
-"""Tasks: a plan of runs, and the work that yields their rows. GPU time ends here; the CLI writes what is yielded.
+"""Tasks plan runs, then do their work and yield their rows. GPU time ends here; the CLI writes the rows and arrays.
 
-`plan` gives every Run the work that it takes (`Run.work`), so that `run` plans nothing again.
+`plan` gives every Run its work (`Run.work`), so that `run` plans nothing again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ N_UNUSED = Column("n_unused", int, ",", "images left out: in no class folder, or
 
 Work = TypeVar("Work", default=Any)
 
-FINDINGS = "findings.csv"  # in a run's folder: what a person should look at, a line each, by the column `finding`
+FINDINGS = (
+    "findings.csv"  # in a run's folder: one line per finding that a person should look at; kinds in column `finding`
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Machine:
 
 @runtime_checkable
 class Tracker(Protocol):
-    """Where runs are followed beside the store (W&B, TensorBoard, nothing). No method raises: a copy stops no work."""
+    """Shows runs beside the store (W&B, TensorBoard, nothing). No method raises: a failing copy must not stop work."""
 
     def connect(self) -> None: ...  # once before the first run of a sweep
 
@@ -68,7 +70,7 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True)
 class Setup:
-    """One configuration as objects: what a task plans and works with."""
+    """One configuration as objects, from which a task plans its runs."""
 
     data: ImageData
     model: Model
@@ -110,14 +112,14 @@ class OnImages(Protocol):
 
 @runtime_checkable
 class Task(Protocol[Work]):
-    """A kind of work: `plan` lists the runs of a configuration, `run` yields each of the given ones as it is done.
+    """A kind of work: `plan` lists the runs of a configuration, `run` yields runs as they finish.
 
     An adaptation of a network to its classes (fca/tasks/adaptation) is a task, too: `task=train` does the one that is
     configured, on the data as a training sees them.
 
     Work:    what a run needs, beside the setup; `plan` puts it into `Run.work`.
     columns: those of its rows, beside the columns that all tasks share (fca/store/columns.py).
-    summary: what the terminal shows of a row beside its accuracies: a column, with its interval where it has one, or a
+    summary: shown by the terminal for a row beside its accuracies: a column, with its interval where it has one, or a
              text such as "{n_asked} of {n_pool} images".
     """
 

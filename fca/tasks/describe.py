@@ -236,7 +236,8 @@ def _damaged_files(images: pd.DataFrame, arrays: Arrays) -> pd.DataFrame:
     return damaged.assign(finding="damaged file", detail=details)
 
 
-EIGHTH, QUARTER = 2**13, 2**14  # of the range of 16 bits
+EIGHTH = 2**13  # of the range of 16 bits
+QUARTER = 2**14
 
 
 def _uses_few_bits(largest: Float32[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:

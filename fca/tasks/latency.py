@@ -1,4 +1,4 @@
-"""How long a network takes for one image and for many here, and what it costs in operations and memory."""
+"""Latency, throughput, operations and memory of a network on this machine."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fca.store.columns import DEVICE, FILE_MB, GFLOPS, INPUT_SIZE, LATENCY, LOAD
 from fca.tasks import Setup
 from fca.types import Column, FcaError, Finished, Model, Run, with_interval
 
-BATCH = Column("batch", int, "d", "images a batch of that")
+BATCH = Column("batch", int, "d", "images in a batch")
 THREADS = Column("threads", int, "d", "threads that the network ran on")
 
 
 def check_threads(key: str, threads: int | None) -> None:
-    """Raise FcaError for more threads than this machine has cores: they wait for each other, thousands without end."""
+    """Raise FcaError for more threads than this machine has cores: thousands of threads would wait forever."""
     cores = os.cpu_count() or 1
     if threads is not None and threads > cores:
         raise FcaError(key, threads, f"1 to {cores}, the cores of this machine, or null for all", f"take {key}={cores}")
 
 
 class Timed(NamedTuple):
-    """The work of a run: a network, and the classes of its head."""
+    """The work of a run: a network, and the class keys of its head."""
 
     model: Model
     keys: Sequence[str]
@@ -39,11 +39,11 @@ class Timed(NamedTuple):
 class Latency:
     """`task=latency`: one run for a network, head size, machine and number of threads.
 
-    Runs that are done together are measured in turn, round after round, so that what else the machine does hits all of
-    them alike; it is stored as `load`, and as `others_cpu`.
+    The networks of several runs are measured in turn, round after round, so that other load on the machine affects all
+    of them equally; it is stored as `load`, and as `others_cpu`.
 
     A compiled network is measured as its file with a linear layer for the classes, an ONNX file as it is, both in
-    onnxruntime; any other one in PyTorch.
+    onnxruntime; all others in PyTorch.
 
     batch:   images of a batch; null: batches are not measured.    rounds: of which the medians are taken.
     threads: null: as many as torch takes.
@@ -102,9 +102,10 @@ class Latency:
         for run, subject, speed in zip(runs, subjects, measured_speeds, strict=True):
             is_program = subject.file_mb is not None
             used_accelerator = "cpu" if is_program else accelerator_for(subject.network.module, accelerator)
+            throughput = {} if speed.images_per_s is None else _interval_columns(SPEED, speed.images_per_s)
             columns: dict[str, Any] = {
                 **_interval_columns(LATENCY, speed.latency_ms),
-                **({} if speed.images_per_s is None else _interval_columns(SPEED, speed.images_per_s)),
+                **throughput,
                 BATCH: self.batch,
                 THREADS: threads,
                 LOAD: load_at_start,
@@ -120,7 +121,7 @@ class Latency:
 
 
 class _Subject(NamedTuple):
-    """What is measured.    file_mb: of a program; None for a network in PyTorch."""
+    """A network to measure.    file_mb: of a program; None for a network in PyTorch."""
 
     network: Any
     cost: Any

@@ -176,7 +176,7 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
         if training_row.get("compat") and data.fingerprint == training_row["fingerprint"]:
             classes = training_row["classes"]
 
-    model, zero_shot_columns = named(setup.model, data)
+    model, zero_shot_columns = with_class_keys(setup.model, data)
     identity = model.identity()
     model_columns = {
         "model": model.label(),
@@ -193,7 +193,7 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
     return runs
 
 
-def named(model: Model, data: ImageData) -> tuple[Model, dict[str, str]]:
+def with_class_keys(model: Model, data: ImageData) -> tuple[Model, dict[str, str]]:
     """The model with the classes that it chooses among, if it is zero-shot, and a column for classes not of the data.
 
     Classes that the configuration gives stay. Otherwise they are those of the data set, or published ones that contain

@@ -61,7 +61,7 @@ def _cut_chunk(pixels: Tensor, windows: Tensor, size: int) -> Tensor:
 def _bilinear_taps(extent: Tensor, steps: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Both source pixels of each output pixel along an axis (2 x images x size), and the weight of the second.
 
-    extent: pixels of the crop along the axis, resized to `size`.    steps: output pixels, in the order wanted.
+    extent: pixels of the crop along the axis, resized to `size`.    steps: source order of the output pixels.
     """
     position = ((steps + 0.5) * (extent / size) - 0.5).clamp(min=0)
     first = position.long()

@@ -60,8 +60,8 @@ _IGNORED_WARNINGS = (
 log = logging.getLogger(__name__)
 
 
-class WholeFiles(TorchCheckpointIO):
-    """Lightning's checkpoints, but never half of one after a kill."""
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Lightning's checkpoints, written so that a kill leaves no partial file."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         write_whole(Path(path), lambda file: torch.save(checkpoint, file))
@@ -142,10 +142,10 @@ class Keeper(pl.Callback):
         self._start_clocks()
 
     def _start_clocks(self) -> None:
-        now = time.perf_counter()
-        self.epoch_start = now
-        self.checkpoint_time = now
-        self.progress_time = now
+        current_time = time.perf_counter()
+        self.epoch_start = current_time
+        self.checkpoint_time = current_time
+        self.progress_time = current_time
 
     def state_dict(self) -> dict[str, Any]:
         """The state that a resumed training needs of the epochs before it."""
@@ -180,23 +180,23 @@ class Keeper(pl.Callback):
                 save_weights(self.folder / snapshot_file(fraction), weights)
 
         self.images_since_progress += len(batch.labels) * trainer.world_size
-        now = time.perf_counter()
-        if now - self.progress_time >= PROGRESS_S and trainer.is_global_zero:
+        current_time = time.perf_counter()
+        if current_time - self.progress_time >= PROGRESS_S and trainer.is_global_zero:
             with suppress(OSError):  # the progress is for display only
-                write_json(self.folder / PROGRESS, self._progress(trainer, pl_module.device, index, now))
+                write_json(self.folder / PROGRESS, self._progress(trainer, pl_module.device, index, current_time))
             self.images_since_progress = 0
-            self.progress_time = now
+            self.progress_time = current_time
 
-    def _progress(self, trainer: pl.Trainer, device: torch.device, index: int, now: float) -> dict[str, Any]:
+    def _progress(self, trainer: pl.Trainer, device: torch.device, index: int, current_time: float) -> dict[str, Any]:
         """The progress after the batch of this index, with an estimate of the seconds left."""
         epoch = trainer.current_epoch
         epochs = trainer.max_epochs or 1
         share_done = (epoch + (index + 1) / trainer.num_training_batches) / epochs
-        seconds_so_far = self.seconds + now - self.epoch_start
+        seconds_so_far = self.seconds + current_time - self.epoch_start
         return {
             "epoch": epoch + 1,
             "epochs": epochs,
-            "images_per_s": self.images_since_progress / (now - self.progress_time),
+            "images_per_s": self.images_since_progress / (current_time - self.progress_time),
             "left_s": seconds_so_far * (1 - share_done) / share_done,
             "device": _machine_wide_name(device),
         }
@@ -219,9 +219,9 @@ class Keeper(pl.Callback):
 
         epoch = trainer.current_epoch + 1
         epochs = pl_module.recipe.epochs
-        now = time.perf_counter()
-        self.seconds = self.seconds + now - self.epoch_start
-        self.epoch_start = now
+        current_time = time.perf_counter()
+        self.seconds = self.seconds + current_time - self.epoch_start
+        self.epoch_start = current_time
         self.history.append(figures)
         log.info("epoch %d: %s", epoch, ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
 
@@ -238,7 +238,7 @@ class Keeper(pl.Callback):
             trainer.should_stop = True
             return  # without a checkpoint, from which a resumed training would go on
 
-        is_due = now - self.checkpoint_time >= self.checkpoint_s
+        is_due = current_time - self.checkpoint_time >= self.checkpoint_s
         # All processes follow the first one.
         should_stop, should_save = trainer.strategy.broadcast((stop.requested.is_set(), is_due))
         if should_stop or should_save:
@@ -549,7 +549,7 @@ def _trainer(recipe: Recipe, place: Place, process: TrainingProcess, keeper: Kee
         logger=loggers or False,
         callbacks=callbacks,
         # No processes are started here, whatever the cluster: submitit or `launch` has already placed this one.
-        plugins=[WholeFiles(), LightningEnvironment()],
+        plugins=[AtomicCheckpointIO(), LightningEnvironment()],
         default_root_dir=place.folder,
         enable_checkpointing=False,
         enable_progress_bar=place.progress,

@@ -161,9 +161,9 @@ class Training(pl.LightningModule):
 
     def pace(self) -> dict[str, float]:
         """The learning rate of this step, and images a second since the last step that was logged."""
-        now = time.perf_counter()
-        images_per_s = self.images_since_log / (now - self.last_log_time)
-        self.last_log_time = now
+        current_time = time.perf_counter()
+        images_per_s = self.images_since_log / (current_time - self.last_log_time)
+        self.last_log_time = current_time
         self.images_since_log = 0
         return {
             "lr": self.recipe.lr * self.recipe.lr_share(self.global_step, self.steps),

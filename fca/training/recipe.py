@@ -69,8 +69,8 @@ class Recipe:
     flip:            mirror half of the images, left to right.
     shift:           largest random translation, as a share of the side: 0.125 = 4 of 32 pixels, filled with black.
     scale_min:       smallest area of a random resized crop, as a share of the image; 1 = no crop.
-    crop_from:       original = crops are cut from the whole image; input = from what a test shows the network.
-    frozen_norms:    batch norms keep the averages that they were given, as in a test: few images have other ones.
+    crop_from:       original = crops are cut from the whole image; input = from the image at input size, as in a test.
+    frozen_norms:    batch norms keep their pretrained averages, as in a test: those of few images differ.
     repeats:         augmentations of an image in an epoch (arXiv:1901.09335), which shows 1 / repeats of the images.
     augment:         further changes of training images, see fca/training/augment.py.
     grad_clip:       largest norm of all gradients together.

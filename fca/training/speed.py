@@ -214,7 +214,7 @@ class ProcessorTime(NamedTuple):
 
     @classmethod
     def now(cls) -> ProcessorTime:
-        """Until now."""
+        """From the start of the machine until this call."""
         machine_times = psutil.cpu_times()._asdict()
         process_times = psutil.Process().cpu_times()
         passed = sum(seconds for kind, seconds in machine_times.items() if not kind.startswith("guest"))  # in `user`

@@ -44,13 +44,13 @@ def requested():
 
 def written(monkeypatch):
     """The epochs after which checkpoints are written, as the training goes."""
-    epochs, original = [], loop.WholeFiles.save_checkpoint
+    epochs, original = [], loop.AtomicCheckpointIO.save_checkpoint
 
     def save(self, checkpoint, path, storage_options=None):
         epochs.append(len(checkpoint["callbacks"]["Keeper"]["history"]))
         original(self, checkpoint, path, storage_options)
 
-    monkeypatch.setattr(loop.WholeFiles, "save_checkpoint", save)
+    monkeypatch.setattr(loop.AtomicCheckpointIO, "save_checkpoint", save)
     return epochs
 
 
