@@ -290,7 +290,7 @@ def _format_by_start(start: bytes) -> str:
 
 
 def _archive_format(path: Path) -> str | None:
-    """What a zip file is; None for one of torch.save."""
+    """The format of a zip file, in words; None for one of torch.save."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [info.filename for info in archive.infolist()]
@@ -439,7 +439,7 @@ class Normalise:
     bgr: bool = False
 
     def __call__(self, images: Tensor) -> Tensor:
-        """On the images' device and in their precision."""
+        """Normalise images on their device and in their precision."""
         mean = images.new_tensor(self.mean)[:, None, None]
         std = images.new_tensor(self.std)[:, None, None]
         normalised = (images - mean) / std

@@ -97,7 +97,7 @@ class Reading(NamedTuple):
 
     @property
     def order(self) -> tuple[bool, int]:
-        """Of readings that fit the lowest one is taken: averages first, then by WRAPPERS."""
+        """Sort key of readings that fit, of which the lowest is taken: averages first, then by WRAPPERS."""
         first_key = self.wrapper.partition(".")[0]
         position = WRAPPERS.index(first_key) if first_key in WRAPPERS else len(WRAPPERS)
         return not self.is_averaged, position

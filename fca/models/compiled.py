@@ -73,7 +73,10 @@ class Compiled(Model):
 
     @cached_property
     def description(self) -> Description:
-        """Raises FcaError for a run that is not there or no compilation, and for a depth that the network has not."""
+        """The content of program.json.
+
+        Raises FcaError for a run that is missing or no compilation, and for a depth that the network does not have.
+        """
         path = self._folder / DESCRIPTION
         if not is_run_id(self.run_id) or not path.is_file():
             step = "compile a network: fca run task=compile model=..."
@@ -127,7 +130,7 @@ class Compiled(Model):
         return with_head(self.program, self.depth, weight, bias)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """Raises FcaError for classes: a program is not trained."""
+        """The program as an encoder. Raises FcaError for classes: a program is not trained."""
         from fca.models.programs import Session, check_packages
 
         if classes is not None:

@@ -108,7 +108,9 @@ class Compared(NamedTuple):
 
 
 def compared(expected: Float[np.ndarray, "images logits"], actual: Float[np.ndarray, "images logits"]) -> Compared:
-    """Raises FcaError where logits differ by more than TOLERANCE times the largest, or where a class does.
+    """The largest difference between the logits of a network and those of its file.
+
+    Raises FcaError where logits differ by more than TOLERANCE times the largest, or where a class does.
 
     Classes may differ only where the network's two largest logits are nearer to each other than the tolerance.
 

@@ -285,8 +285,12 @@ def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> Resize
 def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str, Any]]) -> Normalise:
     """The normalisation of a configuration, for RGB in [0, 1]."""
     preprocessor = config.model.get("data_preprocessor") or config.get("data_preprocessor") or {}
-    mean = tuple(round(value / 255, 9) for value in preprocessor.get("mean") or (0, 0, 0))
-    std = tuple(round(value / 255, 9) for value in preprocessor.get("std") or (0, 0, 0))
+
+    def in_unit_range(key: str) -> tuple[float, ...]:
+        return tuple(round(value / 255, 9) for value in preprocessor.get(key) or (0, 0, 0))
+
+    mean = in_unit_range("mean")
+    std = in_unit_range("std")
     if not any(std):
         std = (1 / 255,) * 3
 

@@ -87,7 +87,7 @@ class OnnxFile(Model):
 
     @cached_property
     def description(self) -> Description:
-        """Raises FcaError for a JSON that is missing or incomplete, or that belongs to another file."""
+        """The JSON beside the file. Raises FcaError if it is missing, incomplete, or belongs to another file."""
         path = Path(f"{self.file}.json").expanduser()
         program = self.program
         if not path.is_file():
@@ -112,7 +112,10 @@ class OnnxFile(Model):
         raise FcaError("model.file", self.file, f"{EXPORTED_FILE}; this JSON {problem}", EXPORT_AGAIN)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """Raises FcaError for classes: a program is not trained; and for a program with other inputs and outputs."""
+        """The program as a classifier.
+
+        Raises FcaError for classes (a program is not trained), and for a program with other inputs or outputs.
+        """
         if classes is not None:
             allowed = "a network to predict with: an ONNX file is not trained"
             raise FcaError("model", self.label(), allowed, "train the network that it was exported from")

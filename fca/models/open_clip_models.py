@@ -88,7 +88,7 @@ class OpenClip(Model):
         return replace(self, weights=None)
 
     def identity(self) -> dict[str, Any]:
-        """For a zero-shot classifier also class names and templates. Raises FcaError for impossible settings."""
+        """All fields; of a zero-shot classifier also names and templates. Raises FcaError for impossible settings."""
         self._check()
         prompts: dict[str, Any] = {"templates": None, "names": None}
         if self.weights is not None and self.classes is not None:

@@ -80,7 +80,7 @@ def function_of(function: str) -> Callable[..., Any]:
 
 
 def _import_path(function: str) -> AbstractContextManager[None]:
-    """In the body, modules of the current folder can be imported, but not for a function of ours."""
+    """Make modules of the current folder importable in the body, unless the function is one of ours."""
     return nullcontext() if function in SHIPPED else _current_folder()
 
 
@@ -168,7 +168,7 @@ class OwnEmbedding(OwnFunction):
     family = "own"
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """See Handmade; raises FcaError for a function that cannot be imported, `embed` for one of other results."""
+        """An encoder (see Handmade). Raises FcaError if the function cannot be imported; `embed` checks its results."""
         function_of(self.function)
         return super().build(classes)
 

@@ -38,7 +38,7 @@ class PairFunction(OwnFunction):
         return super().identity()
 
     def build(self, classes: Sequence[str] | None = None) -> NoReturn:
-        """Raises FcaError: there is nothing to build."""
+        """Always raises FcaError: a function of two images has no network to build."""
         allowed = "an encoder or a network: a function of two images gives neither features nor logits"
         raise FcaError("model", self.function, allowed, "use it as model@encoder=pair with task=embed")
 

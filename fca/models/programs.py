@@ -359,7 +359,7 @@ class ProgramCost:
 
 
 def cost_of(program: bytes) -> ProgramCost:
-    """Counted from the layers' shapes, so it is the same on every machine."""
+    """The cost of a program, counted from the layers' shapes, so it is the same on every machine."""
     import onnx
 
     model = onnx.load_from_string(program)

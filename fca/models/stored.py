@@ -148,7 +148,7 @@ class StoredRun(Model):
 
 @dataclass(frozen=True)
 class Probed(Model):
-    """A frozen network with a linear classifier on its features: what a run of adaptation=probe leaves as a model.
+    """A frozen network with a linear classifier on its features: the model that adaptation=probe trains.
 
     base:    the network whose features are read, as its class and fields; its weights file must still exist.
     weights: file with the classifier's weight (classes, features) and bias.    classes: class keys of its logits.
@@ -160,11 +160,11 @@ class Probed(Model):
 
     @classmethod
     def of(cls, model: Model) -> Probed:
-        """Over the features of this model, which may itself be a stored run."""
+        """A probe on the features of this model, which may itself be a stored run."""
         return cls(_target_and_fields(model))
 
     def in_store(self, outputs: str) -> Probed:
-        """With its base taken from this store, where it has that run: the store may have been moved."""
+        """This probe with its base read from this store, where it has that run: the store may have been moved."""
         base_fields = self.base.get("fields")
         if not isinstance(base_fields, dict) or not {"outputs", "run_id"} <= base_fields.keys():
             return self
@@ -184,7 +184,7 @@ class Probed(Model):
         return identity_of("probe", self, base=self.base_model().identity())
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """Raises FcaError for other classes: a probe is not trained further."""
+        """The network with the probe as its head. Raises FcaError for `classes`: a probe is not trained further."""
         from torch import nn
 
         from fca.models.checkpoints import read_weights

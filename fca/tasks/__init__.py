@@ -31,7 +31,7 @@ FINDINGS = (
 
 @dataclass(frozen=True)
 class Machine:
-    """Where the work runs; none of it changes a result, so none of it is part of a run's identity."""
+    """The machine that the work runs on; nothing here changes a result or is part of a run's identity."""
 
     accelerator: Annotated[str, Allowed(choices=("auto", "cpu", "gpu"))]
     devices: Any  # of one training: a number, auto (all there are) or a list of GPUs
@@ -87,7 +87,7 @@ class Setup:
     tracker: Tracker
 
     def for_training(self) -> Setup:
-        """The same on the data as a training sees them (see `fca.data.splits.for_training`)."""
+        """This setup with the data as a training sees them (see `fca.data.splits.for_training`)."""
         return replace(self, data=for_training(self.data))
 
     @property

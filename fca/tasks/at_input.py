@@ -164,7 +164,7 @@ MANY = 2000  # forwarded images from which on there is a progress bar
 
 
 class OutputsUnderShifts(NamedTuple):
-    """What a classifier makes of images under several shifts.
+    """Outputs of a classifier for images under several shifts.
 
     logits, examples: one array per shift.    examples: some of the shifted images, SIDE pixels a side.
     mask_area: share of each image that is object.

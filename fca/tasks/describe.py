@@ -72,7 +72,7 @@ class Describe:
         return [Run("describe", identity, columns)]
 
     def run(self, runs: Sequence[Run[None]], setup: Setup) -> Iterator[Finished]:
-        """Beside the row and its arrays, findings.csv lists what a person should look at; see `findings`."""
+        """Read all images; beside the row and its arrays, write findings.csv (see `findings`)."""
         for run in runs:
             setup.store.keep_items(setup.data)
             arrays = described(setup.data, setup.machine.workers)
@@ -186,7 +186,9 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
 
 
 def findings(data: ImageData, arrays: Arrays) -> pd.DataFrame:
-    """What a person should look at, a line each: columns finding, image_id, split, label, other_*, group, detail.
+    """Findings that a person should look at, one line each.
+
+    Columns: finding, image_id, split, label, other_*, group, detail.
 
     Files that cannot be read, with the reason; those that are damaged, or use few of their 16 bits; groups in several
     of train, val and test, with their numbers of images; pairs of duplicates that differ in split or label, exact ones

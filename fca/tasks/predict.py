@@ -249,7 +249,7 @@ def _training_row(model: Model) -> Row | None:
 
 
 def subset_columns(subset: ClassSubset) -> dict[str, Any]:
-    """Which classes, and how they were drawn."""
+    """Columns of a subset: its classes, and how they were drawn."""
     return {
         "ncl": subset.ncl,
         "subset_seed": subset.seed,
@@ -259,7 +259,7 @@ def subset_columns(subset: ClassSubset) -> dict[str, Any]:
 
 
 def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str, Any]:
-    """Which images, and under which shift."""
+    """Columns of the images and their shift."""
     return {
         "dataset": data.name,
         "fingerprint": data.fingerprint,
@@ -312,7 +312,7 @@ def accuracy_columns(name: str, top1: float, n: int) -> dict[str, float]:
 
 
 def forward_columns(classifier: Classifier, n: int, seconds: float, accelerator: str) -> dict[str, Any]:
-    """What the forward passes of n images took."""
+    """Columns of the forward passes of n images: time, device and size of the network."""
     from fca.training.devices import accelerator_for, device_name
 
     device = accelerator_for(classifier.module, accelerator)
@@ -387,7 +387,7 @@ def predictions(runs: Sequence[Run[Forward]], setup: Setup) -> Iterator[Finished
 
 
 class KnownImages(NamedTuple):
-    """Which images a classifier predicts: those of a split whose class it knows.
+    """The images that a classifier predicts: those of a split whose class it knows.
 
     rows: positions in the data's items.    true: the logit column of each image's class.    classes: label indices.
     """

@@ -54,7 +54,7 @@ Rounds = tuple[Int[np.ndarray, "images rounds"], Float[np.ndarray, "images round
 
 
 class Changes(NamedTuple):
-    """What happens to each image of a batch: operations one after another, and a rectangle to erase.
+    """The changes of each image of a batch: operations one after another, and a rectangle to erase.
 
     operation: position in OPERATIONS.
     strength:  tangent of a shear, pixels of a translation, degrees of a rotation; factor of brightness, color, contrast

@@ -110,7 +110,7 @@ def keyed(*key: int) -> np.random.Generator:
 
 
 class Batches:
-    """What Lightning iterates over once an epoch, instead of a DataLoader and its worker processes.
+    """Batches of an epoch, which Lightning reads instead of a DataLoader and its worker processes.
 
     All processes draw the same epoch; each takes every `world`th image of a batch, beginning with its own rank, so that
     repeats of an image go to different processes.

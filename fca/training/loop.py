@@ -91,14 +91,14 @@ def check_finite(trainer: pl.Trainer, training: Training, weights: Mapping[str, 
 
 
 class Sharded(Training):
-    """For FSDP: the optimiser is made while weights have their shapes, by which it decides what decays."""
+    """Training with FSDP: makes the optimiser while weights have their shapes, by which it decides what decays."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.optimisers = super().configure_optimizers()
 
     def configure_optimizers(self) -> Any:
-        """Those made before; the parameters are the same objects, with their share of the values."""
+        """The optimiser made before; its parameters are the same objects, with their share of the values."""
         return self.optimisers
 
     def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, *_: Any, **__: Any) -> None:

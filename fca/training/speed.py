@@ -126,14 +126,14 @@ class _Timer:
 
 
 def logits(classifier: Classifier, pixels: Tensor) -> Tensor:
-    """From stored pixels (batch, size, size, 3) to logits, or to the features of an encoder."""
+    """The logits for stored pixels (batch, size, size, 3), or the features of an encoder."""
     network = classifier.module if classifier.classes else classifier.embed
     output: Tensor = network(classifier.normalise(as_input(pixels)))
     return output
 
 
 def cost(classifier: Classifier) -> Cost:
-    """Counted in one pass of one image on the CPU, so it is the same on every machine."""
+    """The cost of one image, counted in one pass on the CPU, so it is the same on every machine."""
     module = classifier.module.eval().cpu()
     side = classifier.input_size
     pixels = torch.zeros((1, side, side, 3), dtype=torch.uint8)
@@ -214,7 +214,7 @@ class ProcessorTime(NamedTuple):
 
     @classmethod
     def now(cls) -> ProcessorTime:
-        """From the start of the machine until this call."""
+        """The times from the start of the machine until this call."""
         machine_times = psutil.cpu_times()._asdict()
         process_times = psutil.Process().cpu_times()
         passed = sum(seconds for kind, seconds in machine_times.items() if not kind.startswith("guest"))  # in `user`

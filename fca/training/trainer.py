@@ -78,7 +78,7 @@ class TrainerKeys:
         return [entry for entry in self.callbacks if entry["_target_"] not in OBSERVERS]
 
     def arguments(self, folder: Path) -> dict[str, Any]:
-        """For Lightning's Trainer, `callbacks` and `logger` as lists.    folder: of the run.
+        """Arguments of Lightning's Trainer, `callbacks` and `logger` as lists.    folder: of the run.
 
         Raises FcaError for keywords that a class refuses, and for a class of the user's that is of another kind.
         """

@@ -177,7 +177,7 @@ def _plan(setup: Setup, *, finetune: bool, features: Probing | None = None) -> l
         **about_training(setup, data, "finetune" if finetune else "scratch"),
         "compat": setup.compat,
         "seed": setup.seed,
-        # recipe_passes has what steps and min_steps come to
+        # steps and min_steps are part of recipe_epochs and recipe_passes
         **{f"recipe_{key}": value for key, value in recipe_values.items() if key not in ("steps", "min_steps")},
     }
     parent = features.features if features else None
@@ -294,8 +294,13 @@ def _train_and_val_rows(work: TrainingWork, setup: Setup) -> tuple[Int[np.ndarra
     """Rows of the training images, and of those that choose the epoch: at most `recipe.val_max` of these."""
     data = work.data
     train_splits, val_splits = _train_and_val_splits(setup)
-    train_rows = np.sort(np.hstack([data.rows(split, setup.subset.classes) for split in train_splits]))
-    val_rows = np.sort(np.hstack([data.rows(split, setup.subset.classes) for split in val_splits]))
+
+    def rows_of(splits: Sequence[str]) -> Int[np.ndarray, " rows"]:
+        rows_by_split = [data.rows(split, setup.subset.classes) for split in splits]
+        return np.sort(np.hstack(rows_by_split))
+
+    train_rows = rows_of(train_splits)
+    val_rows = rows_of(val_splits)
     if work.recipe.val_max:
         val_rows = fixed_draw(data, val_rows, work.recipe.val_max)
     return train_rows, val_rows

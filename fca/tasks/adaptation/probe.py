@@ -69,7 +69,7 @@ def of_features(prediction: Run[Forward], work: Probing) -> Run[Probing]:
 
 
 def identity_of_probe(setup: Setup, data: ImageData) -> dict[str, Any]:
-    """What any run that fits probes depends on: images, classes, network, and which images are left out together."""
+    """The identity that runs with probes share: images, classes, network, and which images are left out together."""
     identity = {
         "data": data.fingerprint,
         "classes": [data.classes[c] for c in setup.subset.classes],
