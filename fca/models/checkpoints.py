@@ -231,10 +231,11 @@ def _readings(content: Any, network: NetworkTensors, tidy: Tidy) -> Iterator[Rea
     is_of_mmengine = _is_of_mmengine(content)
     for wrapper, tensors in _state_dicts(content):
         has_known_keys = set(wrapper.split(".")) <= {"", *WRAPPERS}
-        is_called_averaged = AVERAGED.search(wrapper) and not (is_of_mmengine and wrapper == "ema_state_dict")
+        has_averages_elsewhere = is_of_mmengine and wrapper == "ema_state_dict"
         for prefix in _prefixes(tensors, network):
             state, outside = _without_prefix(prefix, tensors)
-            is_averaged = bool(is_called_averaged or AVERAGED.search(prefix))
+            is_called_averaged = bool(AVERAGED.search(wrapper) or AVERAGED.search(prefix))
+            is_averaged = is_called_averaged and not has_averages_elsewhere
             reading = Reading(wrapper, prefix, outside, tidy(state), is_averaged)
             if has_known_keys or (network.names and reading.fits(network)):
                 yield reading
