@@ -141,7 +141,7 @@ class Batches:
         self.recipe = recipe
         self.world = world
         self.epoch = 0  # counted from 0; the caller sets it
-        self._of_rank = slice(rank, None, world)  # images of a batch that this process takes
+        self._rank_slice = slice(rank, None, world)  # images of a batch that this process takes
 
         self.passes = recipe.passes if recipe else 1
         self.repeats = recipe.repeats if recipe else 1
@@ -167,7 +167,7 @@ class Batches:
 
         # Images of this process, by batch.
         batches = order.tensor_split(self.n_batches)
-        chunks = [batch[self._of_rank].numpy() for batch in batches]
+        chunks = [batch[self._rank_slice].numpy() for batch in batches]
         if self.preloaded is None:
             images_by_batch = read_ahead(self._stream, (self.examples.rows[chunk] for chunk in chunks))
         else:
@@ -180,8 +180,8 @@ class Batches:
 
         steps = zip(images_by_batch, positions_by_batch, draws_by_batch, strict=True)
         for index, (images, batch_positions, batch_draws) in enumerate(steps):
-            positions = batch_positions[self._of_rank]
-            warp_draws = batch_draws[self._of_rank]
+            positions = batch_positions[self._rank_slice]
+            warp_draws = batch_draws[self._rank_slice]
             rng = keyed(self.seed or 0, epoch, index, 2)  # for the draws that are made batch by batch
             batch_size = len(batches[index])
             pixels = self._pixels(images, positions, rng, batch_size)
@@ -221,7 +221,7 @@ class Batches:
             pixels = images.pixels.view((-1, self.size, self.size, 3))
             return pixels if self.preloaded is None else pixels[positions]
 
-        uniform = rng.random((batch_size, 2 * TRIES + 3))[self._of_rank]
+        uniform = rng.random((batch_size, 2 * TRIES + 3))[self._rank_slice]
         boxes = crops(uniform, images.height, images.width, recipe.scale_min)
         is_mirrored = recipe.flip & (uniform[:, -1] < 0.5)
         windows = np.column_stack([images.start, images.width, boxes, is_mirrored]).astype(np.int64)
@@ -232,7 +232,7 @@ class Batches:
         if self.recipe is None or self.recipe.augment.label() is None:
             return None
         changes = self.recipe.augment.drawn(rng, batch_size, self.size)
-        return Changes(*(values[self._of_rank] for values in changes))
+        return Changes(*(values[self._rank_slice] for values in changes))
 
     def _preload(self, progress: bool) -> DeviceImages:
         """All images on the device."""
