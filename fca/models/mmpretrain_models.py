@@ -35,7 +35,7 @@ TASK = "Image Classification"
 class MmpretrainModel(LibraryModel):
     """An image classifier that mmpretrain has a name for (with the task Image Classification): resnet18_8xb32_in1k.
 
-    kwargs:    changes to its configuration, by part: {backbone: {drop_path_rate: 0.1}}.
+    kwargs:    changes to its configuration, by component: {backbone: {drop_path_rate: 0.1}}.
     mean, std: of RGB in [0, 1].
     classes:   null = for published weights, those of the data that its configuration names.
 
@@ -49,20 +49,25 @@ class MmpretrainModel(LibraryModel):
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         from fca.models.checkpoints import fetched
-        from fca.models.networks import classifier, logit_layers, with_or_without, with_weights
+        from fca.models.networks import classifier, logit_layers, with_optional_head, with_weights
 
         self._check()
         config = _config(self)
-        weights, known = self.weights, class_keys(self.classes)
+        weights = self.weights
+        file_keys = class_keys(self.classes)
         if self.pretrained:
-            weights, known = str(fetched(weights_of(self.name))), known or _classes(config)
-        end = _end(config)
-        parts = config.model[end]
-        layers = logit_layers(lambda logits: _made(self, {**parts, "num_classes": logits}))
-        head = tuple(f"{end}.{name}" for name in layers)
-        make = with_or_without(partial(network, self, config), head)
-        module, keys = with_weights(make, head, weights, known, classes, tidy)
-        return classifier(module, keys, head, *_input(self, config), self.refused)
+            weights = str(fetched(weights_of(self.name)))
+            file_keys = file_keys or _classes(config)
+
+        component = _logit_component(config)
+        settings = config.model[component]
+        layers = logit_layers(lambda logits: _module_of(self, {**settings, "num_classes": logits}))
+        head = tuple(f"{component}.{layer}" for layer in layers)
+        make = with_optional_head(partial(network, self, config), head)
+        module, keys = with_weights(make, head, weights, file_keys, classes, tidy)
+
+        geometry, normalise = _input(self, config)
+        return classifier(module, keys, head, geometry, normalise, self.refused)
 
     @property
     def architecture(self) -> str:
@@ -75,9 +80,10 @@ class MmpretrainModel(LibraryModel):
 
     def _check(self) -> None:
         record_of(self.name)
-        if named := _code_in(self.kwargs):
+        imported_type = _importable_type(self.kwargs)
+        if imported_type:
             allowed = "names of mmpretrain's own registry: one with a full stop would be imported, whatever it is"
-            raise FcaError("model.kwargs", named, allowed, "take a registered name")
+            raise FcaError("model.kwargs", imported_type, allowed, "take a registered name")
         Normalise.check(self)
 
 
@@ -125,7 +131,10 @@ def _records() -> dict[str, Record]:
     for file in read(index.name)["Import"]:
         for model in read(file).get("Models", []):
             results = model.get("Results") or []
-            if any(result.get("Task") == TASK for result in (results if isinstance(results, list) else [results])):
+            if not isinstance(results, list):
+                results = [results]
+            is_classifier = any(result.get("Task") == TASK for result in results)
+            if is_classifier:
                 records[model["Name"].lower()] = Record(folder / model["Config"], model.get("Weights"))
     return records
 
@@ -155,117 +164,170 @@ def _import() -> None:
 
 def network(model: MmpretrainModel, config: Any, logits: int) -> nn.Module:
     """mmpretrain's network with random weights, initialised as configured but without downloading any."""
-    parts = _unfetched(copy.deepcopy(config.model))
-    parts[_end(config)]["num_classes"] = logits
-    parts.update(data_preprocessor=None, train_cfg=None)
-    module = _made(model, parts)
+    settings = _without_downloads(copy.deepcopy(config.model))
+    settings[_logit_component(config)]["num_classes"] = logits
+    settings.update(data_preprocessor=None, train_cfg=None)
+    module = _module_of(model, settings)
     module.init_weights()
     return module
 
 
 def tidy(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Without normalisation, which is ours."""
-    return {key: value for key, value in state.items() if not key.startswith("data_preprocessor.")}
+    """A state dict without mmpretrain's normalisation, which `Normalise` does here."""
+    return {name: value for name, value in state.items() if not name.startswith("data_preprocessor.")}
 
 
 def _config(model: MmpretrainModel) -> Any:
+    """mmpretrain's configuration of a network, with the model's changes."""
     _import()
     from mmengine.config import Config
 
     config = Config.fromfile(record_of(model.name).config, lazy_import=False)  # its guess is wrong for RepLKNet
     if model.kwargs:
         config.merge_from_dict({"model": model.kwargs})
-    if config.model.get("type") != "ImageClassifier" or "head" not in config.model:
-        allowed = f"networks with a head of their own; this is a {config.model.get('type')}"
-        raise FcaError("model.name", model.name, allowed, "choose another network, or model=open_clip for zero-shot")
+
+    kind = config.model.get("type")
+    if kind != "ImageClassifier" or "head" not in config.model:
+        step = "choose another network, or model=open_clip for zero-shot"
+        raise FcaError("model.name", model.name, f"networks with a head of their own; this is a {kind}", step)
     return config
 
 
-def _end(config: Any) -> str:
-    """The part that gives the logits: the head, but the backbone of VGG and Inception, whose heads only add a loss."""
+def _logit_component(config: Any) -> str:
+    """The component that gives the logits: the head, or the backbone of VGG and Inception (their heads add a loss)."""
     return "backbone" if "num_classes" in config.model.backbone else "head"
 
 
-def _made(model: MmpretrainModel, parts: dict[str, Any]) -> Any:
-    """The module that a part of a configuration describes."""
+def _module_of(model: MmpretrainModel, settings: dict[str, Any]) -> Any:
+    """The module that a component of a configuration describes."""
     from mmengine.config import ConfigDict
     from mmengine.registry import DefaultScope
     from mmpretrain.registry import MODELS
 
     with DefaultScope.overwrite_default_scope("mmpretrain"):
         try:
-            return MODELS.build(ConfigDict(parts))
+            return MODELS.build(ConfigDict(settings))
         except (AssertionError, ImportError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise model.refused(error) from error
 
 
-def _code_in(kwargs: Any) -> str | None:
-    """The first value of a `type` in these parts that mmengine would import by its path, as any class or function."""
-    if isinstance(kwargs, dict):
-        kind = kwargs.get("type")
-        if kind is not None and not (isinstance(kind, str) and kind.isidentifier()):
+def _importable_type(value: Any) -> str | None:
+    """The first `type` in a configuration that mmengine would import by its path, as any class or function."""
+    if isinstance(value, dict):
+        kind = value.get("type")
+        is_registered_name = isinstance(kind, str) and kind.isidentifier()
+        if kind is not None and not is_registered_name:
             return str(kind)
-    inner = kwargs.values() if isinstance(kwargs, dict) else kwargs if isinstance(kwargs, list) else ()
-    return next(filter(None, map(_code_in, inner)), None)
+        inner_values = list(value.values())
+    elif isinstance(value, list):
+        inner_values = value
+    else:
+        return None
+
+    for inner_value in inner_values:
+        imported_type = _importable_type(inner_value)
+        if imported_type:
+            return imported_type
+    return None
 
 
-def _unfetched(parts: Any) -> Any:
-    """The parts without the weights that configurations for fine-tuning would download: scratch means scratch."""
-    if isinstance(parts, dict):
-        kept = {key: _unfetched(value) for key, value in parts.items() if key != "pretrained"}
-        if kept.get("init_cfg", {}) and "Pretrained" in str(kept["init_cfg"]):
-            del kept["init_cfg"]
-        return type(parts)(kept)
-    return [_unfetched(part) for part in parts] if isinstance(parts, list) else parts
+def _without_downloads(settings: Any) -> Any:
+    """Settings without the weights that configurations for fine-tuning would download: scratch means scratch."""
+    if isinstance(settings, list):
+        return [_without_downloads(value) for value in settings]
+    if not isinstance(settings, dict):
+        return settings
+
+    values = {key: _without_downloads(value) for key, value in settings.items() if key != "pretrained"}
+    if values.get("init_cfg") and "Pretrained" in str(values["init_cfg"]):
+        del values["init_cfg"]
+    return type(settings)(values)
 
 
 def _classes(config: Any) -> tuple[str, ...]:
     """Class keys of the data that the configuration tests on; none where mmpretrain does not list them all."""
     from mmpretrain.registry import DATASETS
 
-    kind = config.test_dataloader.dataset.type
-    if kind == "ImageNet":
+    dataset = config.test_dataloader.dataset.type
+    if dataset == "ImageNet":
         return class_keys("imagenet-1k")
-    keys = (getattr(DATASETS.get(kind), "METAINFO", None) or {}).get("classes") or ()
-    return tuple(map(str, keys)) if len(keys) == config.model[_end(config)].num_classes else ()
+
+    metadata = getattr(DATASETS.get(dataset), "METAINFO", None) or {}
+    keys = metadata.get("classes") or ()
+    if len(keys) != config.model[_logit_component(config)].num_classes:
+        return ()
+    return tuple(map(str, keys))
 
 
 def _input(model: MmpretrainModel, config: Any) -> tuple[ResizeCrop, Normalise]:
+    """The geometry and normalisation of the test pipeline, with the model's own values over it."""
     steps = config.test_dataloader.dataset.pipeline
-    found = {key: value for step in steps for key, value in _step(step).items()}
-    crop = found.get("crop") or found.get("side") or model.input_size
+    return _geometry(model, steps), _normalisation(model, config, steps)
+
+
+def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> ResizeCrop:
+    """The geometry of a test pipeline.    steps: of the pipeline; a later one replaces values of those before it."""
+    settings: dict[str, Any] = {}
+    for step in steps:
+        settings.update(_geometry_of_step(step))
+
+    crop = settings.get("crop") or settings.get("side") or model.input_size
     if crop is None:
-        step = "set model.input_size (and model.crop_pct=1)"
-        raise FcaError("model.input_size", None, f"a size: {model.name} takes images as they are", step)
-    interpolation = model.interpolation or found.get("interpolation") or "bilinear"
-    side = found.get("side") or crop
-    geometry = resize_crop(crop, side, model.input_size, model.crop_pct, interpolation, found.get("squash", False))
+        allowed = f"a size: {model.name} takes images as they are"
+        raise FcaError("model.input_size", None, allowed, "set model.input_size (and model.crop_pct=1)")
+
+    side = settings.get("side") or crop
+    interpolation = model.interpolation or settings.get("interpolation") or "bilinear"
+    squash = settings.get("squash", False)
+    return resize_crop(crop, side, model.input_size, model.crop_pct, interpolation, squash)
+
+
+def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str, Any]]) -> Normalise:
+    """The normalisation of a configuration, for RGB in [0, 1]."""
     preprocessor = config.model.get("data_preprocessor") or config.get("data_preprocessor") or {}
-    mean, std = (
-        tuple(round(value / 255, 9) for value in preprocessor.get(key) or (0, 0, 0)) for key in ("mean", "std")
-    )
-    std = std if any(std) else (1 / 255,) * 3
-    bgr = any(step["type"] == "LoadImageFromFile" for step in steps) and not preprocessor.get("to_rgb")
-    if bgr:  # and so is its record
-        mean, std = mean[::-1], std[::-1]
-    return geometry, Normalise(tuple(model.mean or mean), tuple(model.std or std), bgr)
+
+    def in_unit_range(key: str) -> tuple[float, ...]:
+        return tuple(round(value / 255, 9) for value in preprocessor.get(key) or (0, 0, 0))
+
+    mean = in_unit_range("mean")
+    std = in_unit_range("std")
+    if not any(std):
+        std = (1 / 255,) * 3
+
+    reads_bgr = any(step["type"] == "LoadImageFromFile" for step in steps)
+    bgr = reads_bgr and not preprocessor.get("to_rgb")
+    if bgr:  # its record is in that order, too
+        mean = mean[::-1]
+        std = std[::-1]
+    return Normalise(tuple(model.mean or mean), tuple(model.std or std), bgr)
 
 
-def _step(step: dict[str, Any]) -> dict[str, Any]:
-    """What a step of mmpretrain's test pipeline does to the geometry."""
+def _geometry_of_step(step: dict[str, Any]) -> dict[str, Any]:
+    """The geometry (side, crop, interpolation, squash) that a step of mmpretrain's test pipeline sets."""
 
-    def number(value: Any) -> int:
+    def pixels(value: Any) -> int:
         return int(value if isinstance(value, int) else max(value))
 
-    kind, interpolation = step["type"], step.get("interpolation")
-    interpolation = "box" if interpolation == "area" else interpolation
+    kind = step["type"]
+    interpolation = step.get("interpolation")
+    if interpolation == "area":
+        interpolation = "box"
+
     if kind == "ResizeEdge":
-        return {"side": number(step["scale"]), "interpolation": interpolation}
+        return {"side": pixels(step["scale"]), "interpolation": interpolation}
     if kind == "Resize":
-        return {"side": number(step["scale"]), "interpolation": interpolation, "squash": not step.get("keep_ratio")}
+        return {
+            "side": pixels(step["scale"]),
+            "interpolation": interpolation,
+            "squash": not step.get("keep_ratio"),
+        }
     if kind == "CenterCrop":
-        return {"crop": number(step["crop_size"])}
+        return {"crop": pixels(step["crop_size"])}
     if kind == "EfficientNetCenterCrop":
-        crop = number(step["crop_size"])
-        return {"crop": crop, "side": crop + step.get("crop_padding", 32), "interpolation": interpolation or "bicubic"}
+        crop = pixels(step["crop_size"])
+        return {
+            "crop": crop,
+            "side": crop + step.get("crop_padding", 32),
+            "interpolation": interpolation or "bicubic",
+        }
     return {}

@@ -1,4 +1,4 @@
-"""Built networks, imported inside `build` only: with their weights; ours; layers of logits and their features."""
+"""Built networks, imported inside `build` only: their weights, networks of ours, layers of logits and features."""
 
 from __future__ import annotations
 
@@ -24,43 +24,48 @@ from fca.types import Classifier, FcaError, Geometry, Model
 Layer = Callable[[Tensor], Tensor]
 Make = Callable[[int], nn.Module]  # number of logits -> network
 Refuse = Callable[[Exception], FcaError]
-MARK = 7919  # logits of a network that is built only to find its head: a prime, so no other layer is as wide
+MARKER_WIDTH = 7919  # logits of a network that is built only to find its head: a prime, so no other layer is as wide
 
 # Networks with their weights
 
 
 def with_weights(
-    make: Make, head: Names, weights: str | None, known: Names, classes: Names | None, tidy: Tidy = dict
+    make: Make, head: Names, weights: str | None, file_keys: Names, classes: Names | None, tidy: Tidy = dict
 ) -> tuple[nn.Module, tuple[str, ...]]:
     """A network with its weights, and the class keys of its logits.
 
-    make:    number of logits -> network with random weights; 0 = without a head.
-    head:    names of the modules that give the logits.
-    known:   class keys of the logits in the file; empty when it has none or they are unknown.
-    classes: to train anew: the file's head, if any, is replaced by a fresh one of these classes.
-    tidy:    for files whose keys are not yet those of the network; see `read_weights`.
+    make:      number of logits -> network with random weights; 0 = without a head.
+    head:      names of the modules that give the logits.
+    file_keys: class keys of the logits in the file; empty when it has none or they are unknown.
+    classes:   to train anew: the file's head, if any, is replaced by a fresh one of these classes.
+    tidy:      for files whose keys are not yet those of the network; see `read_weights`.
 
-    Without `classes` the file's own head is kept, or none if `known` is empty. Raises FcaError for weights that do
+    Without `classes` the file's own head is kept, or none if `file_keys` is empty. Raises FcaError for weights that do
     not fit (which keys), another number of logits than class keys, and neither weights nor classes.
     """
     if weights is None:
-        return make(len(trainable(classes))), tuple(classes or ())
-    kept = tuple(known if classes is None else classes)
-    module = make(len(kept))
+        keys = tuple(trainable(classes))
+        return make(len(keys)), keys
+
+    keys = tuple(file_keys if classes is None else classes)
+    module = make(len(keys))
     state = read_weights(weights, module.state_dict(), head, tidy)
-    if classes is None and known:
+
+    fresh = head
+    if classes is None and file_keys:  # the head of the file stays
+        fresh = ()
         names = module.state_dict()
-        is_whole_below = all(name in state or belongs(name, head) or name.endswith(COUNT) for name in names)
-        if is_whole_below:  # else it is another network, of which `fit_weights` names what is missing
-            _check_head(state, head, known, weights)
-        head = ()  # the own one of the file stays
-    state = {key: value for key, value in state.items() if not belongs(key, head)}
-    fit_weights(module, state, head, weights)
-    return module, kept
+        has_all_below_head = all(name in state or belongs(name, head) or name.endswith(COUNT) for name in names)
+        if has_all_below_head:  # else it is another network, of which `fit_weights` names what is missing
+            _check_head(state, head, file_keys, weights)
+
+    state = {name: value for name, value in state.items() if not belongs(name, fresh)}
+    fit_weights(module, state, fresh, weights)
+    return module, keys
 
 
 def trainable(classes: Names | None) -> Names:
-    """The classes to train for; raises FcaError if there are none: random weights can be trained, and nothing else."""
+    """The classes to train for. Raises FcaError for None: a network with random weights can only be trained."""
     if classes is None:
         raise no_weights()
     return classes
@@ -73,76 +78,86 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, na
     Raises FcaError naming those that are no plain numbers with a fraction (integers of a quantised network, ...),
     misshaped keys, or else missing and unexpected ones, or those that hold NaN or infinity.
     """
-    _check_kinds(module, state, name)
+    _check_number_types(module, state, name)
+
     versioned = OrderedDict(state)
     versioned._metadata = {"": {"version": module._version}}  # type: ignore[attr-defined]  # MNASNet asks for its own
     try:
-        found = module.load_state_dict(versioned, strict=False)
+        differences = module.load_state_dict(versioned, strict=False)
     except RuntimeError as error:
-        misshaped = [line.strip().removeprefix("size mismatch for ") for line in str(error).splitlines()[1:]]
-        problems = {"misshaped": misshaped}
+        error_lines = str(error).splitlines()[1:]
+        keys_by_problem = {"misshaped": [line.strip().removeprefix("size mismatch for ") for line in error_lines]}
     else:
-        missing = [key for key in found.missing_keys if not belongs(key, fresh)]
-        problems = {"missing": missing, "unexpected": sorted(found.unexpected_keys)}
-    listed = [
-        f"{len(keys)} {kind}: {', '.join(keys[:SHOWN])}{', ...' if len(keys) > SHOWN else ''}"
-        for kind, keys in problems.items()
-        if keys
-    ]
-    if listed:
-        allowed = f"the {len(module.state_dict())} keys of this network; {'; '.join(listed)}"
+        keys_by_problem = {
+            "missing": [key for key in differences.missing_keys if not belongs(key, fresh)],
+            "unexpected": sorted(differences.unexpected_keys),
+        }
+
+    problems = [f"{len(keys)} {kind}: {_first_names(keys)}" for kind, keys in keys_by_problem.items() if keys]
+    if problems:
+        allowed = f"the {len(module.state_dict())} keys of this network; {'; '.join(problems)}"
         raise FcaError("model.weights", name, allowed, "choose the model that these weights belong to")
     check_finite_weights(module, state, name)
 
 
-def _check_kinds(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
+def _first_names(names: Names) -> str:
+    """The first names of a list, for a message."""
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+
+def _check_number_types(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
     """Raise FcaError for tensors that torch would convert to other weights, or cannot copy.
 
     Integers of a quantised network lack their scales here, complex numbers would lose a part.
     """
     parameters = dict(module.named_parameters())
-    wrong = []
+    unsuitable = []
     for key, value in state.items():
         has_values = value.layout == torch.strided and not value.is_meta
-        is_plain = has_values and not value.is_quantized
         has_fraction = key not in parameters or value.dtype == parameters[key].dtype or value.is_floating_point()
-        if not (is_plain and has_fraction):
-            kind = str(value.dtype if has_values else "meta" if value.is_meta else value.layout).removeprefix("torch.")
-            wrong.append(f"{key} ({kind})")
-    if wrong:
-        listed = ", ".join(wrong[:SHOWN]) + (", ..." if len(wrong) > SHOWN else "")
-        allowed = f"floating-point numbers; of other kinds are {len(wrong)} of {len(state)} tensors: {listed}"
-        raise FcaError(
-            "model.weights", name, allowed, "take the weights as they were before quantisation or conversion"
-        )
+        if has_values and has_fraction and not value.is_quantized:
+            continue
+
+        kind: object = value.dtype
+        if value.is_meta:
+            kind = "meta"
+        elif not has_values:
+            kind = value.layout
+        unsuitable.append(f"{key} ({str(kind).removeprefix('torch.')})")
+
+    if unsuitable:
+        counts = f"{len(unsuitable)} of {len(state)} tensors"
+        allowed = f"floating-point numbers; of other kinds are {counts}: {_first_names(unsuitable)}"
+        step = "take the weights as they were before quantisation or conversion"
+        raise FcaError("model.weights", name, allowed, step)
 
 
 def check_finite_weights(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
     """Raise FcaError for weights that hold NaN or infinity, with the first tensors that do."""
     broken = broken_tensors(state, {parameter for parameter, _ in module.named_parameters()})
     if broken:
-        listed = ", ".join(broken[:SHOWN]) + (", ..." if len(broken) > SHOWN else "")
-        allowed = f"finite numbers; NaN or infinite are {len(broken)} of {len(state)} tensors: {listed}"
+        allowed = f"finite numbers; NaN or infinite are {len(broken)} of {len(state)} tensors: {_first_names(broken)}"
         raise FcaError("model.weights", name, allowed, "take weights of a training that did not diverge")
 
 
-# Networks that a training of ours left
+# Networks that fca trained
 
 
-def restored(model: Model, path: Path, trained: Names, classes: Names | None) -> Classifier:
+def restored(model: Model, path: Path, trained_keys: Names, classes: Names | None) -> Classifier:
     """The network that a model builds, with the weights that its training stored in a file: every tensor of both.
 
-    trained: class keys of the stored logits.    classes: None = those; others: a fresh head for them, which is all that
-    depends on how many there are, over the stored rest.
+    trained_keys: class keys of the stored logits.    classes: None = those; others: a fresh head for them, which is all
+    that depends on how many there are, over the other stored tensors.
 
-    Whatever the model itself knows of weights, it builds from scratch: so any model can be restored.
+    The model is built from scratch, whatever weights it names itself: so any model can be restored.
     Raises FcaError for a network that the stored tensors do not fit, naming them.
     """
     scratch = _from_scratch(model)
-    keys = list(trained if classes is None else classes)
+    keys = list(trained_keys if classes is None else classes)
     built = scratch.build(keys)
     check_built(model, built, keys)
-    fresh = [] if classes is None else _dependent_on(scratch, built, keys)
+
+    fresh = [] if classes is None else _names_dependent_on_classes(scratch, built, keys)
     state = {name: value for name, value in load_file(path).items() if name not in fresh}
     try:
         fit_weights(built.module, state, fresh, str(path))
@@ -156,29 +171,31 @@ def restored(model: Model, path: Path, trained: Names, classes: Names | None) ->
 
 def _from_scratch(model: Any) -> Model:
     """The model without the weights that its training began with, which may be gone by now."""
+    has_weights_field = any(field.name == "weights" for field in fields(model))
+    if not has_weights_field or model.weights is None:
+        return model
     hints = get_type_hints(type(model))
-    has_weights = any(field.name == "weights" for field in fields(model)) and model.weights is not None
-    return replace(model, weights=None) if has_weights and fits(None, hints["weights"]) else model
+    return replace(model, weights=None) if fits(None, hints["weights"]) else model
 
 
-def _dependent_on(model: Model, built: Classifier, keys: Names) -> list[str]:
+def _names_dependent_on_classes(model: Model, built: Classifier, keys: Names) -> list[str]:
     """Names of the tensors whose shape depends on how many classes there are, as those of a head.
 
-    The random numbers of what is built later stay as they are.
+    The random numbers of networks that are built later do not change.
     """
     with torch.random.fork_rng(devices=[]):
         larger = model.build([*keys, "one more class"])
-    shapes = {name: value.shape for name, value in larger.module.state_dict().items()}
-    return [name for name, value in built.module.state_dict().items() if shapes.get(name) != value.shape]
+    larger_shapes = {name: value.shape for name, value in larger.module.state_dict().items()}
+    return [name for name, value in built.module.state_dict().items() if larger_shapes.get(name) != value.shape]
 
 
-def _check_head(state: Mapping[str, Tensor], head: Names, known: Names, name: str) -> None:
-    logits = [len(state[key]) for key in (f"{part}.weight" for part in head) if key in state]
-    if not logits:
-        keys = ", ".join(head)
+def _check_head(state: Mapping[str, Tensor], head: Names, file_keys: Names, name: str) -> None:
+    """Raise FcaError unless a file has a head, with one logit for each class key."""
+    head_weights = [state[f"{module}.weight"] for module in head if f"{module}.weight" in state]
+    if not head_weights:
         step = "train a head for them (task=train), or use them as an encoder (model.classes=null)"
-        raise FcaError("model.weights", name, f"weights with a head ({keys}); these have none", step)
-    check_count(known, logits[0], f"the logits in {name}")
+        raise FcaError("model.weights", name, f"weights with a head ({', '.join(head)}); these have none", step)
+    check_count(file_keys, len(head_weights[0]), f"the logits in {name}")
 
 
 # Networks of ours
@@ -189,16 +206,20 @@ class CifarBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.conv1, self.bn1 = _conv3x3(inputs, outputs, stride), nn.BatchNorm2d(outputs)
-        self.conv2, self.bn2 = _conv3x3(outputs, outputs, 1), nn.BatchNorm2d(outputs)
-        self.stride, self.added = stride, outputs - inputs
+        self.conv1 = _conv3x3(inputs, outputs, stride)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = _conv3x3(outputs, outputs, 1)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.stride = stride
+        self.added_channels = outputs - inputs
 
     def forward(self, x: Float[Tensor, "batch inputs h w"]) -> Float[Tensor, "batch outputs h2 w2"]:
         residual = self.bn2(self.conv2(relu(self.bn1(self.conv1(x)))))
-        if self.added:
+        if self.added_channels:
             # Option A: every second pixel, and half of the added zero channels on either side.
-            before = self.added // 2
-            x = pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.added - before))
+            n_below = self.added_channels // 2
+            n_above = self.added_channels - n_below
+            x = pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, n_below, n_above))
         return relu(residual + x)
 
 
@@ -207,13 +228,18 @@ class CifarNetwork(nn.Module):
 
     def __init__(self, depth: int, logits: int) -> None:
         super().__init__()
+        blocks_per_stage = (depth - 2) // 6
 
         def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-            later = (CifarBlock(outputs, outputs, 1) for _ in range((depth - 2) // 6 - 1))
-            return nn.Sequential(CifarBlock(inputs, outputs, stride), *later)
+            first_block = CifarBlock(inputs, outputs, stride)
+            other_blocks = (CifarBlock(outputs, outputs, 1) for _ in range(blocks_per_stage - 1))
+            return nn.Sequential(first_block, *other_blocks)
 
-        self.conv1, self.bn1 = _conv3x3(3, 16, 1), nn.BatchNorm2d(16)
-        self.layer1, self.layer2, self.layer3 = stage(16, 16, 1), stage(16, 32, 2), stage(32, 64, 2)
+        self.conv1 = _conv3x3(3, 16, 1)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.layer1 = stage(16, 16, 1)
+        self.layer2 = stage(16, 32, 2)
+        self.layer3 = stage(32, 64, 2)
         self.linear = nn.Linear(64, logits) if logits else nn.Identity()
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -237,7 +263,8 @@ class Tower(nn.Module):
 
     def __init__(self, visual: nn.Module, head: nn.Module) -> None:
         super().__init__()
-        self.visual, self.head = visual, head
+        self.visual = visual
+        self.head = head
 
     def embed(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
         """Behind the projection, not of unit length."""
@@ -265,13 +292,15 @@ class Joined(nn.Module):
 
     def __init__(self, encoder: Classifier, head: nn.Module) -> None:
         super().__init__()
-        self.encoder, self.head, self.embed = encoder.module, head, encoder.embed
+        self.encoder = encoder.module
+        self.head = head
+        self.embed = encoder.embed
 
     def forward(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch logits"]:
         return self.head(self.embed(images))
 
 
-# The layer of logits in a network of another library, and what it is given
+# The layer of logits in a network of another library, and its input
 
 
 def logit_layers(make: Make) -> tuple[str, ...]:
@@ -285,23 +314,32 @@ def logit_layers(make: Make) -> tuple[str, ...]:
     with torch.random.fork_rng(devices=[]):
         try:
             with torch.device("meta"):
-                module = make(MARK)
+                module = make(MARKER_WIDTH)
         except NotImplementedError:  # it reads its own first weights (regnet)
-            module = make(MARK)
-    widths = {
-        name: layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
-        for name, layer in module.named_modules()
-        if isinstance(layer, nn.Linear | nn.Conv2d)
-    }
-    return tuple(name for name, width in widths.items() if width == MARK)
+            module = make(MARKER_WIDTH)
+
+    names = []
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.Linear):
+            width = layer.out_features
+        elif isinstance(layer, nn.Conv2d):
+            width = layer.out_channels
+        else:
+            continue
+        if width == MARKER_WIDTH:
+            names.append(name)
+    return tuple(names)
 
 
-def with_or_without(network: Make, head: Names) -> Make:
+def with_optional_head(network: Make, head: Names) -> Make:
     """Number of logits -> network; for 0 its layers of logits are the identity, so that it gives its features."""
 
     def make(logits: int) -> nn.Module:
-        module = network(max(logits, 1))
-        for name in () if logits else head:
+        if logits:
+            return network(logits)
+
+        module = network(1)
+        for name in head:
             module.set_submodule(name, nn.Identity())
         return module
 
@@ -325,49 +363,51 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
     The latter are networks that take the mean over several heads (deit_*_distilled, levit, crossvit, volo, ...) or pool
     behind their last layer (squeezenet).    refuse: the error for a network that cannot take an image of this size.
     """
-    trains = module.training
+    was_training = module.training
     module.eval()
     image = torch.linspace(-1, 1, 3 * size * size).view(1, 3, size, size)
-    with torch.no_grad(), _ramps(head):  # not inference_mode: some networks keep tensors of their first pass
+    with torch.no_grad(), _ramp_weights(head):  # not inference_mode: some networks keep tensors of their first pass
         try:
             logits = module(image)
         except Exception as error:  # every network refuses a size with errors of its own
             raise refuse(error) from error
         if not isinstance(logits, Tensor):
             raise refuse(TypeError(f"it answers with a {type(logits).__name__}, not with logits"))
+
         try:
             features = embed(image)
-            holds = features.ndim == 2 and torch.equal(logits, head(features))
+            head_gives_logits = features.ndim == 2 and torch.equal(logits, head(features))
         except (IndexError, NotImplementedError, RuntimeError, TypeError):  # a list of heads; another shape
-            holds = False
-    module.train(trains)
-    return (embed, head) if holds else (module, nn.Identity())
+            head_gives_logits = False
+
+    module.train(was_training)
+    return (embed, head) if head_gives_logits else (module, nn.Identity())
 
 
 @contextmanager
-def _ramps(head: Any) -> Iterator[None]:
-    """Other weights for a while: heads that begin with zeros would agree with anything."""
+def _ramp_weights(head: Any) -> Iterator[None]:
+    """Ramps as weights in the body: heads that begin with zeros would agree with anything."""
     weights = list(head.parameters()) if isinstance(head, nn.Module) else []
-    kept = [weight.clone() for weight in weights]
+    original_weights = [weight.clone() for weight in weights]
     for weight in weights:
         weight.copy_(torch.linspace(-1, 1, weight.numel()).view_as(weight))
     try:
         yield
     finally:
-        for weight, old in zip(weights, kept, strict=True):
-            weight.copy_(old)
+        for weight, original in zip(weights, original_weights, strict=True):
+            weight.copy_(original)
 
 
 def input_of(layer: nn.Module, module: nn.Module) -> Layer:
     """Images -> the input of one of the network's layers."""
 
     def embed(images: Tensor) -> Tensor:
-        seen: list[Tensor] = []
-        handle = layer.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        layer_inputs: list[Tensor] = []
+        handle = layer.register_forward_pre_hook(lambda _, inputs: layer_inputs.append(inputs[0]))
         try:
             module(images)
         finally:
             handle.remove()
-        return seen[0]
+        return layer_inputs[0]
 
     return embed

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 HEAD = "head"
-ON_RECORD = ("mean", "std", "interpolation", "resize_mode")
+PREPROCESSING_KEYS = ("mean", "std", "interpolation", "resize_mode")  # of OpenCLIP's records
 _WNID = re.compile(r"n\d{8}")
 
 
@@ -75,7 +75,9 @@ class OpenClip(Model):
 
     def naming(self, classes: Sequence[str]) -> OpenClip:
         """The same model with these class keys to choose among; one that has class keys keeps its own."""
-        return self if self.classes is not None else replace(self, classes=list(classes))
+        if self.classes is not None:
+            return self
+        return replace(self, classes=list(classes))
 
     def reading(self, texts: Sequence[str]) -> OpenClip:
         """This model over these texts as they are, in this order."""
@@ -86,14 +88,17 @@ class OpenClip(Model):
         return replace(self, weights=None)
 
     def identity(self) -> dict[str, Any]:
-        """For a zero-shot classifier also class names and templates. Raises FcaError for impossible settings."""
+        """All fields; of a zero-shot classifier also names and templates. Raises FcaError for impossible settings."""
         self._check()
         prompts: dict[str, Any] = {"templates": None, "names": None}
         if self.weights is not None and self.classes is not None:
             prompts = {"templates": self.templates, "names": self.names or {}}
             if not isinstance(self.classes, str):
-                prompts["names"] = list(display_names([str(key) for key in self.classes], self.names or {}))
-        identity = identity_of("open_clip", self, self.weights if self.is_tag else None, **prompts)
+                keys = [str(key) for key in self.classes]
+                prompts["names"] = list(display_names(keys, self.names or {}))
+
+        published = self.weights if self.is_tag else None
+        identity = identity_of("open_clip", self, published, **prompts)
         del identity["choose_among"]  # the classes that it led to are part of it
         return identity
 
@@ -105,19 +110,21 @@ class OpenClip(Model):
         self._check()
         keys = tuple(classes or ()) or class_keys(self.classes)
         module: Any
-        if self.weights is None:
+        if self.weights is None:  # a tower to train from scratch
             keys = tuple(trainable(classes))
             module = _headed(self, None, len(keys))
-        elif not self.is_tag and f"{HEAD}.weight" in read_weights(self.weights):
+        elif not self.is_tag and f"{HEAD}.weight" in read_weights(self.weights):  # a trained tower with its head
             make = partial(_headed, self, None)
             module, keys = with_weights(make, (HEAD,), self.weights, class_keys(self.classes), classes)
         elif keys and classes is None:
             module = _zero_shot(self, keys)
-        else:
+        else:  # a tower to finetune, or an encoder
             module = _headed(self, self.weights, len(keys))
             if classes is not None:
                 _check_same_input(self)
-        return Classifier(module, keys, *_input(self), module.embed, module.head if keys else None)
+
+        geometry, normalise = _input(self)
+        return Classifier(module, keys, geometry, normalise, module.embed, module.head if keys else None)
 
     @property
     def is_tag(self) -> bool:
@@ -128,13 +135,15 @@ class OpenClip(Model):
         if self.name not in _registered():
             step = "list them: python -c 'import open_clip; print(open_clip.list_models())'"
             raise unknown_name("OpenCLIP", self.name, _registered(), step)
-        odd = [template for template in self.templates if template.count("{}") != 1]
-        if odd or not self.templates:
+
+        invalid_templates = [template for template in self.templates if template.count("{}") != 1]
+        if invalid_templates or not self.templates:
             allowed = "at least one prompt, each with one {} where the class is named"
-            raise FcaError("model.templates", odd or self.templates, allowed, "correct model.templates")
+            raise FcaError("model.templates", invalid_templates or self.templates, allowed, "correct model.templates")
+
         Normalise.check(self)
         if self.is_tag:
-            record_of(self)
+            record_of(self)  # raises FcaError for an unknown tag
 
 
 @cache
@@ -146,8 +155,8 @@ def _registered() -> frozenset[str]:
 # Names of classes in prompts
 
 
-def display_names(keys: Sequence[str], given: Mapping[str, str]) -> tuple[str, ...]:
-    """The name of every class key: the given one; WordNet's for a wnid; or the key with spaces for _ and -.
+def display_names(keys: Sequence[str], configured: Mapping[str, str]) -> tuple[str, ...]:
+    """The name of every class key: the configured one; WordNet's for a wnid; or the key with spaces for _ and -.
 
     WordNet's first word is taken, and its definition behind it where two of the classes share that word (ImageNet has
     two cranes). Source: timm's ImageNetInfo. Raises FcaError where two classes would still have the same name.
@@ -155,34 +164,46 @@ def display_names(keys: Sequence[str], given: Mapping[str, str]) -> tuple[str, .
     >>> display_names(["n02012849", "n01440764", "polar_bear"], {"polar_bear": "ice bear"})
     ('crane', 'tench', 'ice bear')
     """
-    names = [given.get(key) or _words(key) for key in keys]
-    shared = _twice(names)
-    names = [
-        f"{name}, {_wordnet('definition')[key]}" if name.lower() in shared and key in _wordnet("definition") else name
-        for key, name in zip(keys, names, strict=True)
-    ]
-    if twice := _twice(names):
-        ambiguous = [key for key, name in zip(keys, names, strict=True) if name.lower() in twice]
-        allowed = f"different names in prompts; {', '.join(ambiguous)} share {', '.join(sorted(twice))}"
-        raise FcaError("model.names", dict(given), allowed, "name them: '+model.names.KEY=NAME'")
+    first_names = [configured.get(key) or _words(key) for key in keys]
+    shared_names = _repeated(first_names)
+
+    names = []
+    for key, name in zip(keys, first_names, strict=True):
+        if name.lower() in shared_names and key in _wordnet("definition"):
+            name = f"{name}, {_wordnet('definition')[key]}"
+        names.append(name)
+
+    repeated_names = _repeated(names)
+    if repeated_names:
+        ambiguous_keys = [key for key, name in zip(keys, names, strict=True) if name.lower() in repeated_names]
+        allowed = f"different names in prompts; {', '.join(ambiguous_keys)} share {', '.join(sorted(repeated_names))}"
+        raise FcaError("model.names", dict(configured), allowed, "name them: '+model.names.KEY=NAME'")
     return tuple(names)
 
 
 def _words(key: str) -> str:
+    """WordNet's first word for a wnid, or the words of the key."""
     if _WNID.fullmatch(key) and key in _wordnet("lemma"):
-        return _wordnet("lemma")[key].partition(",")[0]
+        first_word, _, _ = _wordnet("lemma")[key].partition(",")
+        return first_word
     return re.sub(r"[_-]+", " ", key).strip()
 
 
-def _twice(names: Sequence[str]) -> set[str]:
-    return {name for name, count in Counter(name.lower() for name in names).items() if count > 1}
+def _repeated(names: Sequence[str]) -> set[str]:
+    """Names that occur more than once, in lower case."""
+    counts = Counter(name.lower() for name in names)
+    return {name for name, count in counts.items() if count > 1}
 
 
 @cache
 def _wordnet(kind: str) -> dict[str, str]:
     """Words or definitions by wnid, from timm's files and without importing timm."""
     [file] = package_files("timm", f"data/_info/imagenet_synset_to_{kind}.txt")
-    return {key: text.strip() for key, _, text in (line.partition("\t") for line in file.read_text().splitlines())}
+    text_by_wnid = {}
+    for line in file.read_text().splitlines():
+        wnid, _, text = line.partition("\t")
+        text_by_wnid[wnid] = text.strip()
+    return text_by_wnid
 
 
 # Building
@@ -200,15 +221,17 @@ def record_of(model: OpenClip) -> dict[str, Any]:
     tags = pretrained.list_pretrained_tags_by_model(model.name)
     if not model.is_tag:
         return pretrained.get_pretrained_cfg(model.name, tags[0]) if tags else {}
+
     record: dict[str, Any] = pretrained.get_pretrained_cfg(model.name, str(model.weights))
     if not record:
         allowed = ", ".join(tags) or f"no tag: OpenCLIP has no weights for {model.name}"
         raise FcaError("model.weights", model.weights, f"{allowed}; or a path", "set model.weights to one of these")
-    quick = bool(_config(model).get("quick_gelu"))
-    if quick != bool(record.get("quick_gelu")):
-        other = model.name.removesuffix("-quickgelu") if quick else f"{model.name}-quickgelu"
-        allowed = f"{other}: the weights {model.weights} belong to its activation"
-        raise FcaError("model.name", model.name, allowed, f"set model.name={other}")
+
+    has_quick_gelu = bool(_config(model).get("quick_gelu"))
+    if has_quick_gelu != bool(record.get("quick_gelu")):
+        other_name = model.name.removesuffix("-quickgelu") if has_quick_gelu else f"{model.name}-quickgelu"
+        allowed = f"{other_name}: the weights {model.weights} belong to its activation"
+        raise FcaError("model.name", model.name, allowed, f"set model.name={other_name}")
     return record
 
 
@@ -222,30 +245,39 @@ def _headed(model: OpenClip, weights: str | None, logits: int) -> nn.Module:
 
     from fca.models.networks import Tower
 
-    visual = _created(model, weights).visual  # before the head, so that a seed gives the same first weights as ever
-    return Tower(visual, nn.Linear(int(_config(model)["embed_dim"]), logits) if logits else nn.Identity())
+    visual = _clip(model, weights).visual  # before the head, so that a seed gives the same first weights as ever
+    if logits == 0:
+        return Tower(visual, nn.Identity())
+    features = int(_config(model)["embed_dim"])
+    return Tower(visual, nn.Linear(features, logits))
 
 
 def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
     """The image tower with the texts of the class keys."""
     from fca.models.networks import Tower, ZeroShot
 
-    clip = _created(model, model.weights)
-    with _texts_needed(model, "whose tokenizer is here (CLIP's own always is)", ImportError, OSError):
+    clip = _clip(model, model.weights)
+    with _text_tower_errors(model, "whose tokenizer is here (CLIP's own always is)", ImportError, OSError):
         tokenizer = _open_clip().get_tokenizer(model.name)
+
     names = display_names(keys, model.names or {})
     texts = _open_clip().build_zero_shot_classifier(clip.eval(), tokenizer, names, model.templates).T
     bias = None if clip.logit_bias is None else clip.logit_bias.detach()
     return Tower(clip.visual, ZeroShot(texts, clip.logit_scale.detach(), bias))
 
 
-def _created(model: OpenClip, weights: str | None) -> Any:
+def _clip(model: OpenClip, weights: str | None) -> Any:
     """OpenCLIP's model of images and texts; its weights are read without running code."""
-    keywords = {"force_image_size": model.input_size, "pretrained_text": False, "weights_only": True}
     tag = weights if model.is_tag else None
     try:
-        with _texts_needed(model, "without Hugging Face's text towers", ImportError):
-            clip = _open_clip().create_model(model.name, tag, **keywords)
+        with _text_tower_errors(model, "without Hugging Face's text towers", ImportError):
+            clip = _open_clip().create_model(
+                model.name,
+                tag,
+                force_image_size=model.input_size,
+                pretrained_text=False,
+                weights_only=True,
+            )
     except RuntimeError as error:
         if tag is None:
             raise
@@ -253,6 +285,7 @@ def _created(model: OpenClip, weights: str | None) -> Any:
         hub = record.get("hf_hub", "").rstrip("/")
         file = f"https://huggingface.co/{hub}/resolve/main/open_clip_model.safetensors" if hub else record.get("url")
         raise not_fetched(tag, file, type(error).__name__) from error  # its text is that of ten retries
+
     if weights is not None and tag is None:
         _load(model, clip, weights)
     return clip
@@ -271,16 +304,17 @@ def _load(model: OpenClip, clip: Any, weights: str) -> None:
     state = read_weights(weights, clip.state_dict())
     check_finite_weights(clip, state, weights)
     with _quiet(), TemporaryDirectory(prefix="fca-") as folder:
-        torch.save(state, plain := f"{folder}/weights.pt")
+        copy = f"{folder}/weights.pt"
+        torch.save(state, copy)
         try:
-            _open_clip().load_checkpoint(clip, plain)
+            _open_clip().load_checkpoint(clip, copy)
         except RuntimeError as error:
             allowed = f"weights of OpenCLIP's {model.name} ({one_line(error)})"
             raise FcaError("model.weights", weights, allowed, "choose the model of these weights") from error
 
 
 @contextmanager
-def _texts_needed(model: OpenClip, models: str, *errors: type[Exception]) -> Iterator[None]:
+def _text_tower_errors(model: OpenClip, models: str, *errors: type[Exception]) -> Iterator[None]:
     """Quiet OpenCLIP; the errors of a missing library for its text tower become ours."""
     try:
         with _quiet():
@@ -291,23 +325,26 @@ def _texts_needed(model: OpenClip, models: str, *errors: type[Exception]) -> Ite
 
 
 def _preprocessing(model: OpenClip) -> dict[str, Any]:
-    record, plain = record_of(model), vars(_open_clip().transform.PreprocessCfg())
-    given = {key: getattr(model, key, None) or record.get(key) or plain[key] for key in ON_RECORD}
-    return {**given, "mean": tuple(given["mean"]), "std": tuple(given["std"])}
+    """Each value of PREPROCESSING_KEYS: the model's own, that on record, or OpenCLIP's default."""
+    record = record_of(model)
+    defaults = vars(_open_clip().transform.PreprocessCfg())
+    values = {key: getattr(model, key, None) or record.get(key) or defaults[key] for key in PREPROCESSING_KEYS}
+    return {**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])}
 
 
 def _check_same_input(model: OpenClip) -> None:
-    """Raise FcaError where the trained network, found again by its name without the tag, would see other pixels."""
-    here, later = _preprocessing(model), _preprocessing(replace(model, weights=None))
-    if here != later:
-        allowed = f"input as OpenCLIP has it for {model.name}: {later}; {model.weights} wants {here}"
+    """Raise FcaError where the trained network, later found by its name without the tag, would see other pixels."""
+    with_tag = _preprocessing(model)
+    without_tag = _preprocessing(replace(model, weights=None))
+    if with_tag != without_tag:
+        allowed = f"input as OpenCLIP has it for {model.name}: {without_tag}; {model.weights} wants {with_tag}"
         raise FcaError("model.weights", model.weights, allowed, "set model.mean and model.std, or choose another tag")
 
 
 def _input(model: OpenClip) -> tuple[ResizeCrop, Normalise]:
     values = _preprocessing(model)
-    size = _config(model)["vision_cfg"].get("image_size", 224)
-    side = size if isinstance(size, int) else max(size)
+    image_size = _config(model)["vision_cfg"].get("image_size", 224)
+    side = image_size if isinstance(image_size, int) else max(image_size)
     squash = values["resize_mode"] == "squash"
     geometry = resize_crop(side, side, model.input_size, model.crop_pct, values["interpolation"], squash)
     return geometry, Normalise(values["mean"], values["std"])
@@ -315,10 +352,11 @@ def _input(model: OpenClip) -> tuple[ResizeCrop, Normalise]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """OpenCLIP logs each step to the root logger; its errors are raised as ours."""
+    """Mute the root logger, to which OpenCLIP logs each step; its errors are raised as ours."""
     root = logging.getLogger()
-    handlers, root.handlers = root.handlers, [logging.NullHandler()]
+    previous_handlers = root.handlers
+    root.handlers = [logging.NullHandler()]
     try:
         yield
     finally:
-        root.handlers = handlers
+        root.handlers = previous_handlers

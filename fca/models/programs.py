@@ -47,8 +47,9 @@ def missing_packages() -> list[str]:
 
 
 def check_packages(key: str, value: str) -> None:
-    """Raise FcaError where programs can be neither written nor run here.    key, value: what was asked for."""
-    if missing := missing_packages():
+    """Raise FcaError where programs can be neither written nor run here.    key, value: the setting that needs it."""
+    missing = missing_packages()
+    if missing:
         allowed = f"what the installed packages can do; {', '.join(missing)} is not installed"
         raise FcaError(key, value, allowed, "pip install 'fca[export]'")
 
@@ -65,7 +66,7 @@ def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
     import onnx
     import torch
 
-    from fca.models.export import of_libraries
+    from fca.models.export import without_library_warnings
 
     class Encoder(torch.nn.Module):
         """Bytes of images -> features."""
@@ -83,7 +84,7 @@ def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
     example = torch.zeros(2, size, size, 3, dtype=torch.uint8)
     content = io.BytesIO()
     try:
-        with torch.no_grad(), of_libraries():
+        with torch.no_grad(), without_library_warnings():
             # TorchScript's exporter takes 1 s where the newer one takes 6 s, for the same operators.
             torch.onnx.export(
                 Encoder().eval(),
@@ -109,10 +110,11 @@ def simplified(program: bytes) -> bytes:
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     with tempfile.TemporaryDirectory() as folder, _quiet_quantiser():
-        given, written = Path(folder, "given.onnx"), Path(folder, "simplified.onnx")
-        given.write_bytes(program)
-        quant_pre_process(str(given), str(written), skip_symbolic_shape=True)
-        return written.read_bytes()
+        source = Path(folder, "given.onnx")
+        target = Path(folder, "simplified.onnx")
+        source.write_bytes(program)
+        quant_pre_process(str(source), str(target), skip_symbolic_shape=True)
+        return target.read_bytes()
 
 
 def _with_outputs(model: Any, depths: Sequence[str]) -> Any:
@@ -120,19 +122,22 @@ def _with_outputs(model: Any, depths: Sequence[str]) -> Any:
     import onnx
     from onnx import helper
 
+    graph = model.graph
+    joint_output = graph.output[0].name
     if len(depths) == 1:
-        sources = [model.graph.output[0].name]
+        sources = [joint_output]
     else:
-        joint = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
+        joint = next(node for node in graph.node if joint_output in node.output)
         if joint.op_type != "Concat" or len(joint.input) != len(depths):
             raise RuntimeError(f"the features of {len(depths)} depths do not end in one Concat but in {joint.op_type}")
         sources = list(joint.input)
-        model.graph.node.remove(joint)
-    del model.graph.output[:]
+        graph.node.remove(joint)
+
+    del graph.output[:]
     for depth, source in zip(depths, sources, strict=True):
-        model.graph.node.append(helper.make_node("Identity", [source], [depth], name=f"output_{depth}"))
+        graph.node.append(helper.make_node("Identity", [source], [depth], name=f"output_{depth}"))
         shape = ["images", None]
-        model.graph.output.append(helper.make_tensor_value_info(depth, onnx.TensorProto.FLOAT, shape))
+        graph.output.append(helper.make_tensor_value_info(depth, onnx.TensorProto.FLOAT, shape))
     return model
 
 
@@ -144,29 +149,36 @@ def fix_padding(classifier: Classifier) -> None:
     """
     import torch
 
-    layers_of_timm = imported("timm.layers")
-    module, size = classifier.module, classifier.input_size
-    sides: dict[Any, tuple[int, int]] = {}
-    layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, layers_of_timm.Conv2dSame)}
-    hooks = [
-        layer.register_forward_pre_hook(lambda layer, given: sides.__setitem__(layer, given[0].shape[-2:]))
-        for layer in layers.values()
-    ]
+    timm_layers = imported("timm.layers")
+    module = classifier.module
+    size = classifier.input_size
+    layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, timm_layers.Conv2dSame)}
+
+    # The height and width of each layer's input.
+    input_sides: dict[Any, tuple[int, int]] = {}
+
+    def record_sides(layer: Any, inputs: tuple[torch.Tensor, ...]) -> None:
+        height, width = inputs[0].shape[-2:]
+        input_sides[layer] = (height, width)
+
+    hooks = [layer.register_forward_pre_hook(record_sides) for layer in layers.values()]
     with torch.no_grad():
         classifier.embed(torch.zeros(1, 3, size, size))
     for hook in hooks:
         hook.remove()
 
     for name, layer in layers.items():
-        if layer not in sides:  # a layer that no image passes
+        if layer not in input_sides:  # a layer that no image passes
             continue
-        margins: Any = []
+
+        margins: list[int] = []
         for axis in (1, 0):  # torch pads the last axis first
-            total = layers_of_timm.get_same_padding(
-                sides[layer][axis], layer.kernel_size[axis], layer.stride[axis], layer.dilation[axis]
+            total = timm_layers.get_same_padding(
+                input_sides[layer][axis], layer.kernel_size[axis], layer.stride[axis], layer.dilation[axis]
             )
             margins += [total // 2, total - total // 2]
-        fixed = torch.nn.Conv2d(
+
+        convolution = torch.nn.Conv2d(
             layer.in_channels,
             layer.out_channels,
             layer.kernel_size,
@@ -175,8 +187,10 @@ def fix_padding(classifier: Classifier) -> None:
             groups=layer.groups,
             bias=layer.bias is not None,
         )
-        fixed.weight, fixed.bias = layer.weight, layer.bias
-        module.set_submodule(name, torch.nn.Sequential(torch.nn.ZeroPad2d(tuple(margins)), fixed))
+        convolution.weight = layer.weight
+        convolution.bias = layer.bias
+        padding: Any = torch.nn.ZeroPad2d(tuple(margins))  # type: ignore[arg-type]
+        module.set_submodule(name, torch.nn.Sequential(padding, convolution))
     module.eval()
 
 
@@ -191,28 +205,31 @@ def quantised(program: bytes, images: Bytes) -> bytes:
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
+    class ImageReader(CalibrationDataReader):  # type: ignore[misc]
         """The images in batches, as the quantiser reads them."""
 
         def __init__(self) -> None:
             starts = range(0, len(images), CALIBRATION_BATCH)
-            self.batches = iter([{IMAGES: images[at : at + CALIBRATION_BATCH]} for at in starts])
+            self.batches = iter([{IMAGES: images[start : start + CALIBRATION_BATCH]} for start in starts])
 
         def get_next(self) -> dict[str, Bytes] | None:
             return next(self.batches, None)
 
     model = onnx.load_from_string(program)
-    if not any(node.op_type in ("Conv", "MatMul") for node in model.graph.node):
-        kinds = ", ".join(sorted({node.op_type for node in model.graph.node}))
-        raise FcaError("precision", INT8, f"networks of convolutions or matrix products; this has {kinds}", "take fp32")
+    layer_kinds = {node.op_type for node in model.graph.node}
+    if not layer_kinds & {"Conv", "MatMul"}:
+        allowed = f"networks of convolutions or matrix products; this has {', '.join(sorted(layer_kinds))}"
+        raise FcaError("precision", INT8, allowed, "take fp32")
+
     with tempfile.TemporaryDirectory() as folder, _quiet_quantiser():
-        given, written = Path(folder, "given.onnx"), Path(folder, "int8.onnx")
-        given.write_bytes(program)
+        source = Path(folder, "given.onnx")
+        target = Path(folder, "int8.onnx")
+        source.write_bytes(program)
         try:
             quantize_static(
-                str(given),
-                str(written),
-                Reader(),
+                str(source),
+                str(target),
+                ImageReader(),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(QUANTISED_LAYERS),
                 nodes_to_exclude=_head_layers(model),
@@ -225,7 +242,7 @@ def quantised(program: bytes, images: Bytes) -> bytes:
 
             allowed = f"a network that onnxruntime can quantise ({one_line(error)})"
             raise FcaError("precision", INT8, allowed, "take fp32, or another network") from error
-        return written.read_bytes()
+        return target.read_bytes()
 
 
 def _head_layers(model: Any) -> list[str]:
@@ -233,25 +250,27 @@ def _head_layers(model: Any) -> list[str]:
     graph = model.graph
     if LOGITS not in {output.name for output in graph.output}:
         return []
-    by_output = {name: node for node in graph.node for name in node.output}
-    node = by_output[LOGITS]
+
+    # Back from the logits to the last layer with weights.
+    node_by_output = {name: node for node in graph.node for name in node.output}
+    node = node_by_output[LOGITS]
     while node.op_type not in ("Gemm", "MatMul", "Conv"):
-        inputs = [by_output[name] for name in node.input if name in by_output]
-        if len(inputs) != 1:
+        source_nodes = [node_by_output[name] for name in node.input if name in node_by_output]
+        if len(source_nodes) != 1:
             return [node.name]
-        node = inputs[0]
+        node = source_nodes[0]
     return [node.name]
 
 
 @contextmanager
 def _quiet_quantiser() -> Iterator[None]:
-    """Without the advice that the quantiser logs about its own options."""
-    before = logging.root.manager.disable
+    """Mute the advice that the quantiser logs about its own options."""
+    previous_level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         yield
     finally:
-        logging.disable(before)
+        logging.disable(previous_level)
 
 
 def with_head(
@@ -265,14 +284,21 @@ def with_head(
     from onnx import helper, numpy_helper
 
     model = only_output(onnx.load_from_string(program), depth)
-    constants = {"head_weight": np.ascontiguousarray(weight, np.float32), "head_bias": bias.astype(np.float32)}
-    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
-    model.graph.node.append(helper.make_node("Gemm", [depth, *constants], [LOGITS], name="head", transB=1))
-    model.graph.node.append(helper.make_node("Softmax", [LOGITS], [PROBABILITIES], name="softmax", axis=1))
-    del model.graph.output[:]
+    graph = model.graph
+
+    head_weight = np.ascontiguousarray(weight, np.float32)
+    head_bias = bias.astype(np.float32)
+    graph.initializer.append(numpy_helper.from_array(head_weight, "head_weight"))
+    graph.initializer.append(numpy_helper.from_array(head_bias, "head_bias"))
+
+    head_inputs = [depth, "head_weight", "head_bias"]
+    graph.node.append(helper.make_node("Gemm", head_inputs, [LOGITS], name="head", transB=1))
+    graph.node.append(helper.make_node("Softmax", [LOGITS], [PROBABILITIES], name="softmax", axis=1))
+
+    del graph.output[:]
     for name in (LOGITS, PROBABILITIES):
         shape: list[Any] = ["images", len(weight)]
-        model.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+        graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
     return model.SerializeToString()
 
 
@@ -322,7 +348,7 @@ class Session:
 
 @dataclass(frozen=True)
 class ProgramCost:
-    """What a program takes for one image: multiply-adds count as two operations.
+    """The cost of a program for one image: multiply-adds count as two operations.
 
     memory: bytes of the file and of the largest layer's input and output together: what must be there at once.
     """
@@ -333,49 +359,63 @@ class ProgramCost:
 
 
 def cost_of(program: bytes) -> ProgramCost:
-    """Counted from the layers' shapes, so it is the same on every machine."""
+    """The cost of a program, counted from the layers' shapes, so it is the same on every machine."""
     import onnx
 
     model = onnx.load_from_string(program)
-    del model.graph.value_info[:]  # for any number of images
-    for given in (*model.graph.input, *model.graph.output):
-        given.type.tensor_type.shape.dim[0].dim_value = 1
-    model = onnx.shape_inference.infer_shapes(model)
-    values = (*model.graph.value_info, *model.graph.input, *model.graph.output)
-    shapes = {value.name: [one.dim_value for one in value.type.tensor_type.shape.dim] for value in values}
-    kinds = {value.name: value.type.tensor_type.elem_type for value in values}
-    constants = {constant.name: list(constant.dims) for constant in model.graph.initializer}
-    quantised_weights = {n.output[0]: n.input[0] for n in model.graph.node if n.op_type == "DequantizeLinear"}
-    in_int8 = {*quantised_weights, *(n.input[0] for n in model.graph.node if n.op_type == "QuantizeLinear")}
+    graph = model.graph
+    del graph.value_info[:]  # these shapes are for any number of images
+    for value in (*graph.input, *graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = 1
+    graph = onnx.shape_inference.infer_shapes(model).graph
 
-    weights = {**constants, **_renamed(constants, quantised_weights)}
+    values = (*graph.value_info, *graph.input, *graph.output)
+    shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in values}
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
+    constants = {constant.name: list(constant.dims) for constant in graph.initializer}
 
-    flops = largest = 0
-    for node in model.graph.node:
+    # Layers know quantised weights by the output of a DequantizeLinear; values around these nodes are stored in int8.
+    weights = dict(constants)
+    int8_names = set()
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear":
+            source, output = node.input[0], node.output[0]
+            int8_names.add(output)
+            if source in constants:
+                weights[output] = constants[source]
+        if node.op_type == "QuantizeLinear":
+            int8_names.add(node.input[0])
+
+    flops = 0
+    largest_layer = 0
+    for node in graph.node:
         flops += _flops(node, shapes, weights)
-        names = [name for name in (*node.input, *node.output) if name in shapes]
-        sizes = [math.prod(shapes[name]) * (1 if name in in_int8 else _itemsize(kinds[name])) for name in names]
-        largest = max(largest, sum(sizes))
+
+        layer_bytes = 0
+        for name in (*node.input, *node.output):
+            if name in shapes:
+                item_bytes = 1 if name in int8_names else _itemsize(types[name])
+                layer_bytes += math.prod(shapes[name]) * item_bytes
+        largest_layer = max(largest_layer, layer_bytes)
+
     params = sum(math.prod(shape) for shape in constants.values() if shape)
-    return ProgramCost(flops, len(program) + largest, params)
+    return ProgramCost(flops, len(program) + largest_layer, params)
 
 
-def _renamed(constants: Mapping[str, list[int]], sources: Mapping[str, str]) -> dict[str, list[int]]:
-    """Shapes of quantised weights under the names that layers know them by."""
-    return {name: constants[source] for name, source in sources.items() if source in constants}
-
-
-def _flops(node: Any, shapes: Mapping[str, list[int]], constants: Mapping[str, list[int]]) -> int:
-    """Of one layer; other layers than convolutions and matrix products count as none."""
+def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, list[int]]) -> int:
+    """Operations of one layer; other layers than convolutions and matrix products count as none."""
     if node.op_type not in ("Conv", "Gemm", "MatMul") or node.output[0] not in shapes:
         return 0
-    outputs = math.prod(shapes[node.output[0]])
+
+    n_outputs = math.prod(shapes[node.output[0]])
     if node.op_type == "Conv":
-        return 2 * outputs * math.prod(constants.get(node.input[1], [0])[1:])
-    return 2 * outputs * shapes.get(node.input[0], [0])[-1]
+        weights_per_output = math.prod(weights.get(node.input[1], [0])[1:])
+    else:
+        weights_per_output = shapes.get(node.input[0], [0])[-1]
+    return 2 * n_outputs * weights_per_output
 
 
-def _itemsize(kind: int) -> int:
+def _itemsize(onnx_type: int) -> int:
     import onnx
 
-    return int(onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize)
+    return int(onnx.helper.tensor_dtype_to_np_dtype(onnx_type).itemsize)

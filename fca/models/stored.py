@@ -35,46 +35,52 @@ class StoredRun(Model):
     snapshot: str
 
     def label(self) -> str:
-        return self._trained()[0].label()
+        model, _ = self._trained()
+        return model.label()
 
     def weights_label(self) -> str | None:
-        return f"{self.run_id}/{self._name}"
+        return f"{self.run_id}/{self._snapshot_name}"
 
     def identity(self) -> dict[str, Any]:
         """The run, which stands for its whole configuration, and the snapshot.
 
-        Raises FcaError if they do not exist, and for a training that diverged; DamagedFile if they are not whole.
+        Raises FcaError if they do not exist, and for a training that diverged; DamagedFile for damaged files.
         """
-        if is_run_id(self.run_id) and (damaged := Store(Path(self.outputs)).problem(self.run_id)):
-            raise damaged
+        damage = Store(Path(self.outputs)).problem(self.run_id) if is_run_id(self.run_id) else None
+        if damage:
+            raise damage
         self._weights()
-        return {"run": self.run_id, "snapshot": self._name}
+        return {"run": self.run_id, "snapshot": self._snapshot_name}
 
     def keys(self) -> list[str]:
         """The class keys of its logits. Raises FcaError for a run that is not there."""
-        return self._trained()[1]
+        _, classes = self._trained()
+        return classes
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """The network as it was trained, or with a fresh head for `classes`."""
-        model, trained = self._trained()
+        model, trained_classes = self._trained()
         weights = self._weights()
         with noting():
             compare(weights)
+
         if isinstance(model, Probed):
-            return replace(model, weights=str(weights), classes=trained).build(classes)
+            return replace(model, weights=str(weights), classes=trained_classes).build(classes)
 
         from fca.models.networks import restored
 
-        return restored(model, weights, trained, classes)
+        return restored(model, weights, trained_classes, classes)
 
     def compiled(self) -> Compiled | None:
-        """The compiled network that a probe stands on; None of others."""
+        """The compiled network under a probe; None for other runs."""
         model, _ = self._trained()
-        base = model._base() if isinstance(model, Probed) else None
+        if not isinstance(model, Probed):
+            return None
+        base = model.base_model()
         return base if isinstance(base, Compiled) else None
 
     def program(self) -> bytes | None:
-        """The ONNX file of a probe on a compiled network, that program with the probe on it; None of others."""
+        """The ONNX file of a probe on a compiled network, its program with the probe on it; None for other runs."""
         from fca.models.checkpoints import read_weights
 
         base = self.compiled()
@@ -84,7 +90,7 @@ class StoredRun(Model):
         return base.with_head(layer["weight"].numpy(), layer["bias"].numpy())
 
     @property
-    def _name(self) -> str:
+    def _snapshot_name(self) -> str:
         return snapshot_name(self.snapshot)
 
     def _trained(self) -> tuple[Any, list[str]]:
@@ -94,42 +100,55 @@ class StoredRun(Model):
         try:
             if not is_run_id(self.run_id):
                 raise FileNotFoundError(self.run_id)
-            model, classes = model_from(read_object(path, target=str, fields=dict, classes=list), str(path))
-            if isinstance(model, StoredRun):  # which `describe_model` never writes: it may lead round in a circle
-                raise DamagedFile(path, f"describes no network but run {model.run_id:.40}")
-            return model.in_store(self.outputs) if isinstance(model, Probed) else model, classes
+            description = read_object(path, target=str, fields=dict, classes=list)
+            model, classes = model_from(description, str(path))
         except FileNotFoundError:
-            runs = sorted(path.parent.name for path in folder.glob(f"*/{DESCRIPTION}"))
-            shown = ", ".join(runs[:10]) + (", ..." if len(runs) > 10 else "") if runs else "none yet"
-            allowed = f"a train run in {self.outputs}: {shown}"
+            run_ids = sorted(path.parent.name for path in folder.glob(f"*/{DESCRIPTION}"))
+            examples = ", ".join(run_ids[:10]) or "none yet"
+            if len(run_ids) > 10:
+                examples += ", ..."
+            allowed = f"a train run in {self.outputs}: {examples}"
             raise FcaError("model.run_id", self.run_id, allowed, "list them: fca results") from None
 
+        if isinstance(model, StoredRun):  # `describe_model` never writes one: runs could name each other in a circle
+            raise DamagedFile(path, f"describes no network but run {model.run_id:.40}")
+        if isinstance(model, Probed):
+            model = model.in_store(self.outputs)
+        return model, classes
+
     def _weights(self) -> Path:
+        """The file of the snapshot's weights. Raises FcaError where there is none, and for a training that diverged."""
         self._trained()
-        if Store(Path(self.outputs)).has_diverged(self.run_id):
+        store = Store(Path(self.outputs))
+        if store.has_diverged(self.run_id):
             allowed = (
                 "a training whose losses and weights stayed finite; this one diverged, and its weights mean nothing"
             )
             step = "train again with a lower recipe.lr, or choose another run: fca results task=train"
             raise FcaError("model.run_id", self.run_id, allowed, step)
+
         folder = Path(self.outputs, "runs", self.run_id)
-        found = {_snapshot_of(path): path for path in folder.glob(f"*{SUFFIX}")}
-        if self._name not in found:
-            if why := {_snapshot_of(Path(name)): why for name, why in removed(folder).items()}.get(self._name):
-                words = str(Store(Path(self.outputs)).row(self.run_id).get("command")).split(" ")
-                command = " ".join(word for word in words if not word.startswith("machine.keep_weights="))
-                step = f"train it again: rm -r {folder}; {command} machine.keep_weights=snapshots"
-                allowed = f"weights that are there; those of run {self.run_id} were removed by {why}"
-                raise FcaError("model.snapshot", self.snapshot, allowed, step)
-            allowed = f"what run {self.run_id} kept: {', '.join(sorted(found)) or 'nothing yet'}"
-            step = "choose one, or train with recipe.snapshots=[...]"
+        file_by_snapshot = {_snapshot_of(path): path for path in folder.glob(f"*{SUFFIX}")}
+        if self._snapshot_name in file_by_snapshot:
+            return file_by_snapshot[self._snapshot_name]
+
+        reason_by_snapshot = {_snapshot_of(Path(name)): reason for name, reason in removed(folder).items()}
+        reason = reason_by_snapshot.get(self._snapshot_name)
+        if reason:
+            words = str(store.row(self.run_id).get("command")).split(" ")
+            command = " ".join(word for word in words if not word.startswith("machine.keep_weights="))
+            step = f"train it again: rm -r {folder}; {command} machine.keep_weights=snapshots"
+            allowed = f"weights that are there; those of run {self.run_id} were removed by {reason}"
             raise FcaError("model.snapshot", self.snapshot, allowed, step)
-        return found[self._name]
+
+        allowed = f"what run {self.run_id} kept: {', '.join(sorted(file_by_snapshot)) or 'nothing yet'}"
+        step = "choose one, or train with recipe.snapshots=[...]"
+        raise FcaError("model.snapshot", self.snapshot, allowed, step)
 
 
 @dataclass(frozen=True)
 class Probed(Model):
-    """A frozen network with a linear classifier on its features: what a run of adaptation=probe leaves as a model.
+    """A frozen network with a linear classifier on its features: the model that adaptation=probe trains.
 
     base:    the network whose features are read, as its class and fields; its weights file must still exist.
     weights: file with the classifier's weight (classes, features) and bias.    classes: class keys of its logits.
@@ -141,30 +160,31 @@ class Probed(Model):
 
     @classmethod
     def of(cls, model: Model) -> Probed:
-        """Over the features of this model, which may itself be a stored run."""
-        return cls(_described(model))
+        """A probe on the features of this model, which may itself be a stored run."""
+        return cls(_target_and_fields(model))
 
     def in_store(self, outputs: str) -> Probed:
-        """With the network under it taken from this store, where it has that run: the store may have been moved."""
-        values = self.base.get("fields")
-        if not isinstance(values, dict) or not {"outputs", "run_id"} <= values.keys():
+        """This probe with its base read from this store, where it has that run: the store may have been moved."""
+        base_fields = self.base.get("fields")
+        if not isinstance(base_fields, dict) or not {"outputs", "run_id"} <= base_fields.keys():
             return self
-        run_id = str(values["run_id"])
+
+        run_id = str(base_fields["run_id"])
         if not is_run_id(run_id) or not Path(outputs, "runs", run_id).is_dir():
             return self
-        return replace(self, base={**self.base, "fields": {**values, "outputs": outputs}})
+        return replace(self, base={**self.base, "fields": {**base_fields, "outputs": outputs}})
 
     def label(self) -> str:
-        return self._base().label()
+        return self.base_model().label()
 
     def weights_label(self) -> str | None:
-        return self._base().weights_label()
+        return self.base_model().weights_label()
 
     def identity(self) -> dict[str, Any]:
-        return identity_of("probe", self, base=self._base().identity())
+        return identity_of("probe", self, base=self.base_model().identity())
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """Raises FcaError for other classes: a probe is not trained further."""
+        """The network with the probe as its head. Raises FcaError for `classes`: a probe is not trained further."""
         from torch import nn
 
         from fca.models.checkpoints import read_weights
@@ -173,23 +193,27 @@ class Probed(Model):
         if classes is not None or self.weights is None:
             step = f"train the network itself: model={self.label()} with its weights"
             raise FcaError("model", "a probe", "a model to predict with: it has nothing to be trained further", step)
-        encoder = self._base().build()
-        state = read_weights(self.weights)
-        logits, features = state["weight"].shape
-        head = nn.Linear(features, logits)
-        head.load_state_dict(state)
+
+        encoder = self.base_model().build()
+        layer = read_weights(self.weights)
+        n_classes, n_features = layer["weight"].shape
+        head = nn.Linear(n_features, n_classes)
+        head.load_state_dict(layer)
         module = Joined(encoder, head)
         return Classifier(module, tuple(self.classes), encoder.geometry, encoder.normalise, encoder.embed, head)
 
-    def _base(self) -> Model:
+    def base_model(self) -> Model:
         """The network under it, also under a stored probe. Raises FcaError for probes that name each other."""
-        model, passed = model_from({**self.base, "classes": []})[0], list[Model]()
-        while isinstance(model, StoredRun) and isinstance(probe := model._trained()[0], Probed):
-            if model in passed:
-                break
-            passed.append(model)
-            model = model_from({**probe.base, "classes": []})[0]
-        if isinstance(model, Probed) or model in passed:
+        model, _ = model_from({**self.base, "classes": []})
+        visited: list[Model] = []
+        while isinstance(model, StoredRun) and model not in visited:
+            stored_model, _ = model._trained()
+            if not isinstance(stored_model, Probed):
+                return model
+            visited.append(model)
+            model, _ = model_from({**stored_model.base, "classes": []})
+
+        if isinstance(model, Probed) or model in visited:
             raise FcaError("base of a probe", repr(self.base)[:80], "a network", "train this run again")
         return model
 
@@ -201,13 +225,14 @@ def describe_model(model: Model, classes: Sequence[str]) -> dict[str, Any]:
     """
     if isinstance(model, StoredRun):
         model, _ = model._trained()
-    return {**_described(model), "classes": list(classes)}
+    return {**_target_and_fields(model), "classes": list(classes)}
 
 
-def _described(model: Any) -> dict[str, Any]:
+def _target_and_fields(model: Any) -> dict[str, Any]:
+    """The class of a model, and the values that it is made from."""
     kind = type(model)
-    given = {field.name for field in fields(model) if field.init}
-    values = {name: value for name, value in asdict(model).items() if name in given}
+    names = {field.name for field in fields(model) if field.init}
+    values = {name: value for name, value in asdict(model).items() if name in names}
     try:
         json.dumps(values)
     except TypeError as error:
@@ -220,23 +245,31 @@ def model_from(description: object, path: str = DESCRIPTION) -> tuple[Any, list[
     """The model that `describe_model` described, as it was before training, and its class keys in logit order.
 
     path: of the file, for messages. The file may come from elsewhere: only a model family of ours, or of a module that
-    the user lists under `plugins`, is made of it. Raises FcaError for another class, and for fields that it has not.
+    the user lists under `plugins`, is made from it. Raises FcaError for another class, and for fields that it has not.
     """
-    about = description if isinstance(description, dict) else {}
-    if not (set(about) >= {"target", "fields", "classes"} and fits(about["classes"], list[str])):
-        raise FcaError(path, repr(description)[:80], "target, fields and classes of a model", "train this run again")
-    kind: Any = class_of(f"target in {path}", about["target"], "fca.models")
-    values, known = about["fields"], {field.name: field for field in fields(kind) if field.init}
-    needed = {name for name, field in known.items() if field.default is MISSING and field.default_factory is MISSING}
+    step = "train this run again"
+    content = description if isinstance(description, dict) else {}
+    has_keys = set(content) >= {"target", "fields", "classes"}
+    if not has_keys or not fits(content["classes"], list[str]):
+        raise FcaError(path, repr(description)[:80], "target, fields and classes of a model", step)
+
+    kind: Any = class_of(f"target in {path}", content["target"], "fca.models")
+    values = content["fields"]
+    field_by_name = {field.name: field for field in fields(kind) if field.init}
+    required = set()
+    for name, field in field_by_name.items():
+        if field.default is MISSING and field.default_factory is MISSING:
+            required.add(name)
+
     check_contract(f"target in {path}", kind, Model)
-    if not (isinstance(values, dict) and needed <= set(values) <= set(known)):
-        raise FcaError(
-            f"fields in {path}", repr(values)[:80], f"{', '.join(known)} of {kind.__name__}", "train this run again"
-        )
-    for key, hint in get_type_hints(kind).items():
-        if key in values and not fits(values[key], hint):
-            raise FcaError(f"{key} in {path}", repr(values[key])[:80], f"a value of {hint}", "train this run again")
-    return kind(**values), about["classes"]
+    if not isinstance(values, dict) or not required <= set(values) <= set(field_by_name):
+        allowed = f"{', '.join(field_by_name)} of {kind.__name__}"
+        raise FcaError(f"fields in {path}", repr(values)[:80], allowed, step)
+
+    for name, hint in get_type_hints(kind).items():
+        if name in values and not fits(values[name], hint):
+            raise FcaError(f"{name} in {path}", repr(values[name])[:80], f"a value of {hint}", step)
+    return kind(**values), content["classes"]
 
 
 def _snapshot_of(path: Path) -> str:

@@ -61,7 +61,7 @@ class TimmModel(LibraryModel):
     def label(self) -> str:
         """Name without tag, and stem, keywords and depth where they differ from timm's.
 
-        The input size does not stand there: rows have a column for it.
+        The input size is not part of it: rows have a column for it.
         """
         if self.stem != "timm":
             return replace(self, stem="timm", kwargs={"stem": self.stem, **self.kwargs}).label()
@@ -69,13 +69,16 @@ class TimmModel(LibraryModel):
         return label if self.depth == "whole" else f"{label} depth={self.depth}"
 
     def weights_label(self) -> str | None:
-        return self._package().label if self.packaged else super().weights_label()
+        if self.is_packaged:
+            return self._package().label
+        return super().weights_label()
 
     def identity(self) -> dict[str, Any]:
-        """Weights of a package enter by the sha256 of their file, which may lie in any package."""
+        """Weights of a package enter by the sha256 of their file, which may be in any package."""
         without_package = replace(self, package=None)
-        if not self.packaged:
+        if not self.is_packaged:
             return super(TimmModel, without_package).identity()
+
         self._check()
         package = self._package()
         package_file(package)
@@ -89,7 +92,7 @@ class TimmModel(LibraryModel):
         return replace(self, depth=depth)
 
     @property
-    def packaged(self) -> bool:
+    def is_packaged(self) -> bool:
         """Whether its weights are those of an installed package."""
         return self.weights == PACKAGE
 
@@ -105,9 +108,10 @@ class TimmModel(LibraryModel):
         self._check()
         if self.depth == "all" and classes is not None:
             raise self._untrainable()
-        known = self._known() if self.depth == "whole" else ()
-        projects = self.projection and classes is None and not known
-        module, keys = _with_weights(self, known, classes, projects)
+
+        file_keys = self._class_keys() if self.depth == "whole" else ()
+        gives_projection = self.projection and classes is None and not file_keys
+        module, keys = _with_weights(self, file_keys, classes, gives_projection)
         geometry, normalise = _input(self, module)
         if self.depth != "whole":
             module = _at_depth(self, module, len(keys))
@@ -115,20 +119,21 @@ class TimmModel(LibraryModel):
         def pooled(images: Tensor) -> Tensor:
             return module.forward_head(module.forward_features(images), pre_logits=True)
 
-        embed: Any = module if projects or self.depth == "all" else pooled
-        layer = None
-        if keys:
-            head = module.get_classifier()
-            if isinstance(head, nn.Conv2d):
-                head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
-            embed, layer = split(module, pooled, head, geometry.size, self.refused)
+        if not keys:
+            embed: Any = module if gives_projection or self.depth == "all" else pooled
+            return Classifier(module, keys, geometry, normalise, embed, None)
+
+        head = module.get_classifier()
+        if isinstance(head, nn.Conv2d):
+            head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
+        embed, layer = split(module, pooled, head, geometry.size, self.refused)
         return Classifier(module, keys, geometry, normalise, embed, layer)
 
-    def _known(self) -> tuple[str, ...]:
+    def _class_keys(self) -> tuple[str, ...]:
         """The class keys of the weights' logits, as given or as timm knows them; none for an encoder."""
-        known = class_keys(self.classes)
-        if known or not self.pretrained:
-            return known
+        configured_keys = class_keys(self.classes)
+        if configured_keys or not self.pretrained:
+            return configured_keys
         logits = record_of(self._published()).num_classes
         return class_keys(_timm().data.infer_imagenet_subset({"num_classes": logits}))
 
@@ -146,10 +151,11 @@ class TimmModel(LibraryModel):
         return f"{record.architecture}.{record.tag}" if record.tag else str(record.architecture)
 
     def _check(self) -> None:
-        if "." in self.name or self.name not in _registered():
-            record_of(self.name)
+        has_tag = "." in self.name
+        if has_tag or self.name not in _registered():
+            record_of(self.name)  # raises FcaError for an unknown name or tag
         check_choice("model.stem", self.stem, STEMS, "set model.stem to one of these")
-        if self.stem == "cifar" and (self.pretrained or self.packaged):
+        if self.stem == "cifar" and (self.pretrained or self.is_packaged):
             allowed = "timm: pretrained weights belong to timm's stem"
             raise FcaError("model.stem", "cifar", allowed, "train from scratch")
         if self.depth != "whole":
@@ -169,9 +175,8 @@ class TimmModel(LibraryModel):
 
     def _untrainable(self) -> FcaError:
         allowed = "whole or cut to train, each with its own head; all is an encoder of a network with weights"
-        return FcaError(
-            "model.depth", "all", allowed, "set model.depth=whole or model.depth=cut, or give model.weights"
-        )
+        step = "set model.depth=whole or model.depth=cut, or give model.weights"
+        return FcaError("model.depth", "all", allowed, step)
 
 
 # Depths
@@ -182,7 +187,7 @@ NOT_WIDENED = frozenset({"mobilenetv1_100", "mobilenetv1_125", "mobilenetv1_025"
 
 @cache
 def _with_widening() -> frozenset[str]:
-    """Names of the networks that can be cut, read off the text of timm's file."""
+    """Names of the networks that can be cut, found in the text of timm's file."""
     return networks_of("timm", "pretrained", "models/efficientnet.py") - NOT_WIDENED
 
 
@@ -203,7 +208,9 @@ def _at_depth(model: TimmModel, module: nn.Module, classes: int) -> nn.Module:
 
     if not has_widening(module):  # its name promised one, as this version of timm writes its file
         raise _no_other_depth(model)
-    return EveryDepth(module) if model.depth == "all" else cut_before_widening(module, classes)
+    if model.depth == "all":
+        return EveryDepth(module)
+    return cut_before_widening(module, classes)
 
 
 # Names and tags
@@ -267,32 +274,47 @@ def _tags(architecture: str) -> str:
 
 
 def _with_weights(
-    model: TimmModel, known: Sequence[str], classes: Sequence[str] | None, projects: bool
+    model: TimmModel, file_keys: Sequence[str], classes: Sequence[str] | None, gives_projection: bool
 ) -> tuple[Any, tuple[str, ...]]:
     """timm's network with the model's weights and the class keys of its logits, as `networks.with_weights`."""
+    if model.pretrained:
+        return _with_pretrained_weights(model, file_keys, classes)
+
     from fca.models.networks import with_weights
 
-    if not model.pretrained:
-        # A projection belongs to what the weights hold, so it is loaded like any other layer.
-        last = record_of(model.name).classifier or ()
-        head = () if projects else (last,) if isinstance(last, str) else tuple(last)
-        make = lambda logits: network(model, None if projects else logits)  # noqa: E731
-        if model.packaged:
-            return _with_packaged_weights(model, make, head, known, classes)
-        return with_weights(make, head, model.weights, known, classes)
+    # A projection belongs to what the weights hold, so it is loaded like any other layer.
+    classifier_names = record_of(model.name).classifier or ()
+    if isinstance(classifier_names, str):
+        classifier_names = (classifier_names,)
+    head = () if gives_projection else tuple(classifier_names)
+
+    def make(logits: int) -> nn.Module:
+        return network(model, None if gives_projection else logits)
+
+    if model.is_packaged:
+        return _with_packaged_weights(model, make, head, file_keys, classes)
+    return with_weights(make, head, model.weights, file_keys, classes)
+
+
+def _with_pretrained_weights(
+    model: TimmModel, file_keys: Sequence[str], classes: Sequence[str] | None
+) -> tuple[Any, tuple[str, ...]]:
+    """As `networks.with_weights`, with weights that timm itself fetches."""
     logits = record_of(model._published()).num_classes
     if classes is not None:
         module: Any = network(model, len(classes), pretrained=True)
         if len(classes) == logits:
             module.reset_classifier(logits)  # timm kept the pretrained head
         return module, tuple(classes)
-    if known:
-        check_count(known, logits)
-    return network(model, None if known or model.projection else 0, pretrained=True), tuple(known)
+
+    if file_keys:
+        check_count(file_keys, logits)
+    keeps_last_layer = bool(file_keys) or model.projection
+    return network(model, None if keeps_last_layer else 0, pretrained=True), tuple(file_keys)
 
 
 def _with_packaged_weights(
-    model: TimmModel, make: Make, head: Names, known: Names, classes: Names | None
+    model: TimmModel, make: Make, head: Names, file_keys: Names, classes: Names | None
 ) -> tuple[Any, tuple[str, ...]]:
     """As `networks.with_weights`, of the file in a package, whose names are another library's."""
     import torch
@@ -301,10 +323,10 @@ def _with_packaged_weights(
     from fca.models.networks import with_weights
 
     file = package_file(model._package())
-    with torch.device("meta"):  # no memory for weights: only names and shapes are read off
+    with torch.device("meta"):  # no memory for weights: only names and shapes are needed
         as_published = network(model, None)
     rename = in_order_of(as_published.state_dict(), file.name)
-    return with_weights(make, head, str(file), known, classes, rename)
+    return with_weights(make, head, str(file), file_keys, classes, rename)
 
 
 def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> nn.Module:
@@ -318,15 +340,18 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
         kwargs = {"stem_type": "deep", "stem_width": kwargs["channels"][0] // 2, **kwargs}
     if logits is not None:
         kwargs["num_classes"] = logits
+
     size = model.input_size
-    record = {} if size is None else {"input_size": (3, size, size)}  # also reaches networks made for one size
+    overlay = {} if size is None else {"input_size": (3, size, size)}  # also reaches networks made for one size
     try:
-        module: nn.Module = _timm().create_model(model.name, pretrained, pretrained_cfg_overlay=record, **kwargs)
+        module: nn.Module = _timm().create_model(model.name, pretrained, pretrained_cfg_overlay=overlay, **kwargs)
     except Exception as error:  # timm's networks refuse keywords with errors of every kind
-        if not (pretrained and isinstance(error, OSError)):
+        is_download_error = pretrained and isinstance(error, OSError)
+        if not is_download_error:
             raise model.refused(error) from error
         file = f"https://huggingface.co/timm/{model._published()}/resolve/main/model.safetensors"
         raise not_fetched(model.weights, file, type(error).__name__) from error
+
     return with_cifar_stem(module, model.name) if model.stem == "cifar" else module
 
 
@@ -340,8 +365,9 @@ def with_cifar_stem(module: Any, name: str) -> nn.Module:
     if not isinstance(module, _timm().models.ResNet):
         allowed = f"timm, for {name}: only timm's ResNet class (resnet*, resnext*, seresnet*, ...) has such a stem"
         raise FcaError("model.stem", "cifar", allowed, "set model.stem=timm, or choose such a network")
-    last = [layer for layer in module.conv1.modules() if isinstance(layer, nn.Conv2d)][-1]
-    stem = nn.Conv2d(3, last.out_channels, 3, padding=1, bias=False)
+
+    convolutions = [layer for layer in module.conv1.modules() if isinstance(layer, nn.Conv2d)]
+    stem = nn.Conv2d(3, convolutions[-1].out_channels, 3, padding=1, bias=False)
     nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")  # as timm does
     module.set_submodule("conv1", stem)
     module.set_submodule("maxpool", nn.Identity())
@@ -349,12 +375,15 @@ def with_cifar_stem(module: Any, name: str) -> nn.Module:
 
 
 def _input(model: TimmModel, module: nn.Module) -> tuple[ResizeCrop, Normalise]:
-    keys = ("crop_pct", "interpolation", "mean", "std")
-    given = {key: getattr(model, key) for key in keys if getattr(model, key) is not None}
-    config = _timm().data.resolve_data_config(given, model=module)
+    """The geometry and normalisation of timm's record, with the model's own values over it."""
+    names = ("crop_pct", "interpolation", "mean", "std")
+    configured = {name: getattr(model, name) for name in names if getattr(model, name) is not None}
+    config = _timm().data.resolve_data_config(configured, model=module)
+
     _, height, width = config["input_size"]
     if height != width or config["crop_mode"] == "border":
         allowed = f"networks whose input is a filled square, not {height} x {width} in mode {config['crop_mode']}"
         raise FcaError("model.name", model.name, allowed, "choose another network")
+
     geometry = ResizeCrop(height, config["crop_pct"], config["interpolation"], config["crop_mode"] == "squash")
     return geometry, Normalise(tuple(config["mean"]), tuple(config["std"]))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # transform_input: from ImageNet's mean and std to the mean and std of 0.5 that Google's weights were trained with.
 OF_GOOGLE = ("googlenet", "inception_v3")
-OURS = {"num_classes", "weights", "aux_logits"}
+SET_BY_FCA = {"num_classes", "weights", "aux_logits"}  # keywords
 AUXILIARY = ("AuxLogits.", "aux1.", "aux2.")
 _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")  # in files written before torch allowed no dots
 
@@ -36,17 +36,22 @@ class TorchvisionModel(LibraryModel):
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         from fca.models.checkpoints import fetched
-        from fca.models.networks import classifier, logit_layers, with_or_without, with_weights
+        from fca.models.networks import classifier, logit_layers, with_optional_head, with_weights
 
         self._check()
         record = record_of(self.name)
-        weights, known = self.weights, class_keys(self.classes)
+        weights = self.weights
+        file_keys = class_keys(self.classes)
         if self.pretrained:
-            weights, known = str(fetched(record.url)), known or class_keys("imagenet-1k")
+            weights = str(fetched(record.url))
+            file_keys = file_keys or class_keys("imagenet-1k")
+
         make = partial(network, self)
         head = logit_layers(make)
-        module, keys = with_weights(with_or_without(make, head), head, weights, known, classes, tidy)
-        return classifier(module, keys, head, *_input(self, record), self.refused)
+        module, keys = with_weights(with_optional_head(make, head), head, weights, file_keys, classes, tidy)
+
+        geometry, normalise = _input(self, record)
+        return classifier(module, keys, head, geometry, normalise, self.refused)
 
     def _published(self) -> str:
         return f"{self.architecture}.{record_of(self.name).name}"
@@ -68,8 +73,10 @@ _models = partial(imported, "torchvision.models")
 
 def network(model: TorchvisionModel, logits: int) -> nn.Module:
     """torchvision's network with random weights; raises FcaError for keywords that it does not take."""
-    if ours := OURS & set(model.kwargs):
-        raise model.refused(ValueError(f"{', '.join(sorted(ours))} is set by fca"))
+    reserved = SET_BY_FCA & set(model.kwargs)
+    if reserved:
+        raise model.refused(ValueError(f"{', '.join(sorted(reserved))} is set by fca"))
+
     kwargs: dict[str, Any] = {"num_classes": logits, **model.kwargs}
     if model.architecture in OF_GOOGLE:
         kwargs = {"aux_logits": False, "transform_input": True, "init_weights": True, **kwargs}
@@ -87,20 +94,21 @@ def record_of(name: str) -> Any:
     if not tag:
         return records.DEFAULT
     if tag not in records.__members__:
-        allowed = ", ".join(f"{architecture}.{known.name}" for known in records)
+        allowed = ", ".join(f"{architecture}.{record.name}" for record in records)
         raise FcaError("model.name", name, allowed, f"correct the tag {tag!r}, or leave it out")
     return records[tag]
 
 
 def tidy(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """A state dict under the keys of today's networks, without auxiliary heads."""
-    state = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in state.items()}
-    return {key: value for key, value in state.items() if not key.startswith(AUXILIARY)}
+    renamed = {_OLD_DENSENET.sub(r"\1\2", name): value for name, value in state.items()}
+    return {name: value for name, value in renamed.items() if not name.startswith(AUXILIARY)}
 
 
 def _input(model: TorchvisionModel, record: Any) -> tuple[ResizeCrop, Normalise]:
     preset = record.transforms()
-    crop, side = preset.crop_size[0], preset.resize_size[0]
+    crop = preset.crop_size[0]
+    side = preset.resize_size[0]
     interpolation = model.interpolation or preset.interpolation.value
     geometry = resize_crop(crop, side, model.input_size, model.crop_pct, interpolation)
     return geometry, Normalise(tuple(preset.mean), tuple(preset.std))

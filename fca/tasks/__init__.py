@@ -1,6 +1,6 @@
-"""Tasks: a plan of runs, and the work that yields their rows. GPU time ends here; the CLI writes what is yielded.
+"""Tasks plan runs, then do their work and yield their rows. GPU time ends here; the CLI writes the rows and arrays.
 
-`plan` gives every Run the work that it takes (`Run.work`), so that `run` plans nothing again.
+`plan` gives every Run its work (`Run.work`), so that `run` plans nothing again.
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ N_UNUSED = Column("n_unused", int, ",", "images left out: in no class folder, or
 
 Work = TypeVar("Work", default=Any)
 
-FINDINGS = "findings.csv"  # in a run's folder: what a person should look at, a line each, by the column `finding`
+FINDINGS = (
+    "findings.csv"  # in a run's folder: one line per finding that a person should look at; kinds in column `finding`
+)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where the work runs; none of it changes a result, so none of it is part of a run's identity."""
+    """The machine that the work runs on; nothing here changes a result or is part of a run's identity."""
 
     accelerator: Annotated[str, Allowed(choices=("auto", "cpu", "gpu"))]
     devices: Any  # of one training: a number, auto (all there are) or a list of GPUs
     strategy: Annotated[str, Allowed(choices=("auto", "ddp", "fsdp"))]  # of several devices
     compile: Annotated[str, Allowed(choices=("auto", "true", "false"))]  # networks, where it pays
     workers: Workers  # threads that decode images; 0 = one a core
-    # What is not larger, a data set or all shifts, is decoded once into outputs/cache; else it streams.
+    # Images that fit (of a data set, or of all its shifts) are decoded once into outputs/cache; others are streamed.
     cache_gb: Annotated[float, Allowed(0)]
     checkpoint_s: Annotated[float, Allowed(0)]  # seconds between two checkpoints of a training; 0 = after every epoch
     keep_weights: Annotated[str, Allowed(choices=("best", "snapshots", "none"))]  # of a training, once it has predicted
@@ -48,7 +50,7 @@ class Machine:
 
 @runtime_checkable
 class Tracker(Protocol):
-    """Where runs are followed beside the store (W&B, TensorBoard, nothing). No method raises: a copy stops no work."""
+    """Shows runs beside the store (W&B, TensorBoard, nothing). No method raises: a failing copy must not stop work."""
 
     def connect(self) -> None: ...  # once before the first run of a sweep
 
@@ -68,7 +70,7 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True)
 class Setup:
-    """One configuration as objects: what a task plans and works with."""
+    """One configuration as objects, from which a task plans its runs."""
 
     data: ImageData
     model: Model
@@ -85,18 +87,19 @@ class Setup:
     tracker: Tracker
 
     def for_training(self) -> Setup:
-        """The same on the data as a training sees them (see `fca.data.splits.for_training`)."""
+        """This setup with the data as a training sees them (see `fca.data.splits.for_training`)."""
         return replace(self, data=for_training(self.data))
 
     @property
     def cache(self) -> Path:
-        """Where decoded pixels lie."""
+        """The folder of decoded pixels."""
         return self.store.outputs / "cache"
 
     def clean_only(self, task: str) -> None:
         """Raise FcaError if a shift is configured for a task that reads the images as they are."""
-        if other := [shift.label() for shift in self.shifts if shift.label() != "clean"]:
-            raise FcaError("shift", ", ".join(other[:3]), f"clean for task={task}", "use task=predict or task=train")
+        shifts = [shift.label() for shift in self.shifts if shift.label() != "clean"]
+        if shifts:
+            raise FcaError("shift", ", ".join(shifts[:3]), f"clean for task={task}", "use task=predict or task=train")
 
 
 @runtime_checkable
@@ -109,14 +112,14 @@ class OnImages(Protocol):
 
 @runtime_checkable
 class Task(Protocol[Work]):
-    """A kind of work: `plan` lists the runs of a configuration, `run` yields each of the given ones as it is done.
+    """A kind of work: `plan` lists the runs of a configuration, `run` yields runs as they finish.
 
-    An adaptation (fca/tasks/adaptation: how a network comes to its classes) is a task, too: `task=train` does the one
-    that is configured, on the data as a training sees them.
+    An adaptation of a network to its classes (fca/tasks/adaptation) is a task, too: `task=train` does the one that is
+    configured, on the data as a training sees them.
 
-    Work:    what a run takes to be done, beside the setup; `plan` puts it into `Run.work`.
-    columns: what its rows have beside the columns that all tasks share (fca/store/columns.py).
-    summary: what the terminal shows of a row beside its accuracies: a column, with its interval where it has one, or a
+    Work:    what a run needs, beside the setup; `plan` puts it into `Run.work`.
+    columns: those of its rows, beside the columns that all tasks share (fca/store/columns.py).
+    summary: shown by the terminal for a row beside its accuracies: a column, with its interval where it has one, or a
              text such as "{n_asked} of {n_pool} images".
     """
 
@@ -124,7 +127,7 @@ class Task(Protocol[Work]):
     summary: ClassVar[tuple[Column | str, ...]]
 
     def plan(self, setup: Setup) -> list[Run[Work]]:
-        """The runs, each behind those that it needs. Raises FcaError for what cannot be done with this setup."""
+        """The runs, each after those that it needs. Raises FcaError for what cannot be done with this setup."""
 
     def run(self, runs: Sequence[Run[Work]], setup: Setup) -> Iterator[Finished]:
         """runs: of a plan of this setup, in its order; those that another process does or did are left out."""

@@ -21,6 +21,7 @@ from fca.finite import check_outputs
 from fca.progress import track
 from fca.shifts import InputShift, Rows
 from fca.tasks import Setup
+from fca.tasks.checks import WITH_MASKS
 from fca.training.batches import as_input, to_device
 from fca.training.devices import device_of
 from fca.training.infer import batch_size_of
@@ -29,41 +30,49 @@ from fca.types import Classifier, FcaError, Geometry, ImageData, Pixels, generat
 
 @dataclass(frozen=True)
 class MaskGeometry:
-    """The geometry of masks that are kept as images are: grey pixels of 0 and 1."""
+    """The geometry of masks that are stored as images are: grey pixels of 0 and 1."""
 
-    of: Geometry
+    image_geometry: Geometry
 
     @property
     def key(self) -> str:
-        return f"{self.of.key}-mask"
+        return f"{self.image_geometry.key}-mask"
 
     @property
     def size(self) -> int:
-        return self.of.size
+        return self.image_geometry.size
 
     def __call__(
         self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None
     ) -> tuple[UInt8[np.ndarray, "size size 3"], None]:
         """The mask is in `image`."""
-        found = self.of(image, image[..., 0] > 0)[1]
-        return np.repeat(np.asarray(found, np.uint8)[..., None], 3, axis=2), None
+        _, resized_mask = self.image_geometry(image, image[..., 0] > 0)
+        grey = np.asarray(resized_mask, np.uint8)[..., None]
+        return np.repeat(grey, 3, axis=2), None
 
 
 class AtInput:
-    """What shifts of stage `input` are given (see fca.shifts.Shown); rows are positions in `data.items`.
+    """Images, masks and backgrounds for shifts of stage `input` (see fca.shifts.Shown).
+
+    Rows are positions in `data.items`.
 
     split: whose masks and true backgrounds are read, each once into outputs/cache.    rows: the images that are shown.
     """
 
     def __init__(self, data: ImageData, split: str, rows: Rows, classifier: Classifier, setup: Setup) -> None:
         machine = setup.machine
-        self.data, self.rows, self.device = data, rows, device_of(machine.accelerator)
-        self._geometry, self._of_split, self._threads = classifier.geometry, data.rows(split), threads(machine.workers)
+        self.data = data
+        self.rows = rows
+        self.device = device_of(machine.accelerator)
+
+        self._split = split
+        self._split_rows = data.rows(split)
+        self._split_data = at_rows(data, self._split_rows)
+        self._geometry = classifier.geometry
+        self._n_threads = threads(machine.workers)
         self._open = partial(open_pixels, cache=setup.cache, workers=machine.workers, limit_gb=machine.cache_gb)
         self._pixels = self._open(data, classifier.geometry, rows=rows)
-        self._open_split = partial(self._open, rows=np.searchsorted(self._of_split, rows))
-        self._kept = partial(replace, at_rows(data, self._of_split))
-        self._split, self._last = split, dict[str, tuple[Any, Tensor]]()
+        self._latest_tensors = dict[str, tuple[Any, Tensor]]()  # by kind: its key, the tensor
 
     def images(self, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
         """Pixels in [0, 1]."""
@@ -72,73 +81,93 @@ class AtInput:
     def masks(self, rows: Rows) -> Bool[Tensor, "rows size size"]:
         """True on the object. Raises FcaError for an image without a mask."""
 
-        def made() -> Tensor:
-            found = self._masks[np.searchsorted(self._of_split, rows)][..., 0]
-            return to_device(np.ascontiguousarray(found), self.device).bool()
+        def read_masks() -> Tensor:
+            grey = self._masks[self._positions_in_split(rows)]
+            return to_device(np.ascontiguousarray(grey[..., 0]), self.device).bool()
 
-        return self.once("masks", rows.tobytes(), made)
+        return self.once("masks", rows.tobytes(), read_masks)
 
     def backgrounds(self, rows: Rows) -> Float[Tensor, "rows 3 size size"] | None:
         """The images without their objects, where the data set has a `background` of each image id; else None."""
         if self._backgrounds is None:
             return None
-        return as_input(to_device(self._backgrounds[np.searchsorted(self._of_split, rows)], self.device))
+        return as_input(to_device(self._backgrounds[self._positions_in_split(rows)], self.device))
 
     def noise(self, rows: Rows, seed: int, draw: int) -> Float[Tensor, "rows 3 size size"]:
         """Standard normal numbers by (seed, image id, draw), drawn on the CPU: the same on any device."""
 
-        def made() -> Tensor:
-            ids, side = self.data.items["image_id"].iloc[rows].tolist(), self._geometry.size
+        def draw_noise() -> Tensor:
+            image_ids = self.data.items["image_id"].iloc[rows].tolist()
+            side = self._geometry.size
             noise = np.empty((len(rows), 3, side, side), np.float32)
 
-            def fill(at: int) -> None:
-                generator(seed, ids[at], "noise", draw).standard_normal(dtype=np.float32, out=noise[at])
+            def fill(i: int) -> None:
+                generator(seed, image_ids[i], "noise", draw).standard_normal(dtype=np.float32, out=noise[i])
 
-            with ThreadPoolExecutor(self._threads) as pool:  # numpy leaves Python's lock while it draws
+            with ThreadPoolExecutor(self._n_threads) as pool:  # numpy leaves Python's lock while it draws
                 list(pool.map(fill, range(len(rows))))
             return torch.from_numpy(noise).to(self.device)
 
-        return self.once("noise", (rows.tobytes(), seed, draw), made)
+        return self.once("noise", (rows.tobytes(), seed, draw), draw_noise)
 
-    def once(self, kind: str, key: Any, made: Callable[[], Tensor]) -> Tensor:
-        """What was made last of this kind, if its key is the same: for many shifts of one batch."""
-        if kind not in self._last or self._last[kind][0] != key:
-            self._last[kind] = key, made()
-        return self._last[kind][1]
+    def once(self, kind: str, key: Any, make: Callable[[], Tensor]) -> Tensor:
+        """The latest tensor of this kind if it has this key, else a new one: for many shifts of one batch."""
+        latest = self._latest_tensors.get(kind)
+        if latest is not None and latest[0] == key:
+            return latest[1]
+
+        tensor = make()
+        self._latest_tensors[kind] = (key, tensor)
+        return tensor
 
     @cached_property
     def _masks(self) -> Pixels:
-        ids, of = self.data.items["image_id"].tolist(), self._of_split
+        image_ids = self.data.items["image_id"].tolist()
 
-        def read(at: int) -> UInt8[np.ndarray, "height width 3"]:
-            mask = self.data.mask(int(of[at]))
+        def read_mask(position: int) -> UInt8[np.ndarray, "height width 3"]:
+            row = int(self._split_rows[position])
+            mask = self.data.mask(row)
             if mask is None:
-                step = "use a set that has them: manifest with a column mask or mask_box, rendered, hard_imagenet, ..."
-                raise FcaError(f"mask of {ids[of[at]]}", None, f"a mask for every image of {self.data.name}", step)
+                allowed = f"a mask for every image of {self.data.name}"
+                raise FcaError(f"mask of {image_ids[row]}", None, allowed, WITH_MASKS)
             return np.repeat(mask[..., None], 3, axis=2).view(np.uint8)
 
-        names = {"name": f"masks of {self.data.name}", "fingerprint": f"{self.data.fingerprint}-{self._split}-mask"}
-        return self._open_split(self._kept(read=read, **names), MaskGeometry(self._geometry))
+        mask_data = replace(
+            self._split_data,
+            read=read_mask,
+            name=f"masks of {self.data.name}",
+            fingerprint=f"{self.data.fingerprint}-{self._split}-mask",
+        )
+        return self._open(mask_data, MaskGeometry(self._geometry), rows=self._positions_in_split(self.rows))
 
     @cached_property
     def _backgrounds(self) -> Pixels | None:
         background = self.data.background
         if background is None:
             return None
-        ids = self.data.items["image_id"].iloc[self._of_split].tolist()
-        names = {"name": f"backgrounds of {self.data.name}"}
-        names["fingerprint"] = f"{self.data.fingerprint}-{self._split}-background"
-        return self._open_split(self._kept(read=lambda at: background(ids[at]), **names), self._geometry)
+
+        image_ids = self.data.items["image_id"].iloc[self._split_rows].tolist()
+        background_data = replace(
+            self._split_data,
+            read=lambda position: background(image_ids[position]),
+            name=f"backgrounds of {self.data.name}",
+            fingerprint=f"{self.data.fingerprint}-{self._split}-background",
+        )
+        return self._open(background_data, self._geometry, rows=self._positions_in_split(self.rows))
+
+    def _positions_in_split(self, rows: Rows) -> Rows:
+        return np.searchsorted(self._split_rows, rows)
 
 
 SIDE = 64  # pixels of an example
 MANY = 2000  # forwarded images from which on there is a progress bar
 
 
-class Under(NamedTuple):
-    """What a classifier makes of images under several shifts.
+class OutputsUnderShifts(NamedTuple):
+    """Outputs of a classifier for images under several shifts.
 
-    examples: some of the shifted images, SIDE pixels a side.    mask_area: share of each image that is object.
+    logits, examples: one array per shift.    examples: some of the shifted images, SIDE pixels a side.
+    mask_area: share of each image that is object.
     """
 
     logits: list[Float32[np.ndarray, "images logits"]]
@@ -146,31 +175,43 @@ class Under(NamedTuple):
     mask_area: Float32[np.ndarray, " images"]
 
 
-def outputs_under(shifts: Sequence[InputShift], classifier: Classifier, shown: AtInput, examples: Rows) -> Under:
+def outputs_under(
+    shifts: Sequence[InputShift], classifier: Classifier, images: AtInput, example_rows: Rows
+) -> OutputsUnderShifts:
     """Every shift of a batch in turn, so that its pixels, masks and noise are made once; in full precision.
 
-    examples: rows among those that are shown.    Raises FcaError for logits that are NaN or infinite.
+    example_rows: among those of the images.    Raises FcaError for logits that are NaN or infinite.
     """
-    module = classifier.module.eval().to(shown.device)
-    n_images = len(shown.rows)
-    batches = np.array_split(shown.rows, -(-n_images // batch_size_of(classifier.input_size)))
-    logits: list[list[Float32[np.ndarray, "batch logits"]]] = [[] for _ in shifts]
-    mask_area = []
-    seen = 0
+    module = classifier.module.eval().to(images.device)
+    n_images = len(images.rows)
+    n_batches = -(-n_images // batch_size_of(classifier.input_size))
+    batches = np.array_split(images.rows, n_batches)
+
+    logit_batches: list[list[Float32[np.ndarray, "batch logits"]]] = [[] for _ in shifts]
+    mask_areas: list[Float32[Tensor, " batch"]] = []
+    n_forwarded = 0
     with torch.inference_mode():
         for rows in track(batches, f"{len(shifts)} shifts of images", long=n_images * len(shifts) >= MANY):
-            mask_area.append(shown.masks(rows).flatten(1).float().mean(1).cpu())
-            for shift, logits_under_shift in zip(shifts, logits, strict=True):
-                changed = shift.at_input(shown, rows).contiguous(memory_format=torch.channels_last)  # 1.5 times as fast
-                outputs = module(classifier.normalise(changed)).float().cpu().numpy()
-                check_outputs("logits", outputs, before=seen)
-                logits_under_shift.append(outputs)
-            seen += len(rows)
-        pictures = [_picture_of(shift.at_input(shown, examples)) for shift in shifts]
-    return Under([np.concatenate(of_shift) for of_shift in logits], pictures, torch.cat(mask_area).numpy())
+            mask_areas.append(images.masks(rows).flatten(1).float().mean(1).cpu())
+
+            for shift, batches_of_shift in zip(shifts, logit_batches, strict=True):
+                shifted = shift.at_input(images, rows)
+                shifted = shifted.contiguous(memory_format=torch.channels_last)  # 1.5 times as fast
+                logits = module(classifier.normalise(shifted)).float().cpu().numpy()
+                check_outputs("logits", logits, before=n_forwarded)
+                batches_of_shift.append(logits)
+            n_forwarded += len(rows)
+
+        examples = [_thumbnails(shift.at_input(images, example_rows)) for shift in shifts]
+
+    return OutputsUnderShifts(
+        logits=[np.concatenate(batches_of_shift) for batches_of_shift in logit_batches],
+        examples=examples,
+        mask_area=torch.cat(mask_areas).numpy(),
+    )
 
 
-def _picture_of(images: Float[Tensor, "images 3 size size"]) -> UInt8[np.ndarray, "images side side 3"]:
+def _thumbnails(images: Float[Tensor, "images 3 size size"]) -> UInt8[np.ndarray, "images side side 3"]:
     """Images in [0, 1], SIDE pixels a side."""
     small = interpolate(images, (SIDE, SIDE), mode="area")
     return (small.permute(0, 2, 3, 1) * 255).round().byte().cpu().numpy()

@@ -1,4 +1,4 @@
-"""What can be refused while a run is planned: images without the masks that a shift needs, classes no model knows."""
+"""Checks while a run is planned: images have the masks that a shift needs, the model knows the classes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def check_masks(shifts: Sequence[Shift], data: ImageData, split: str, classes: S
     for shift in shifts:
         if isinstance(shift, InputShift):
             check_masks_of(f"shift={shift.label()}", data, split, classes)
-            return
+            return  # the others need the same masks
 
 
-def check_masks_of(wanted_by: str, data: ImageData, split: str, classes: Sequence[int] | None = None) -> None:
-    """Raise FcaError unless these images have masks.    wanted_by: what needs them, as it is typed."""
-    key, _, value = wanted_by.partition("=")
+def check_masks_of(setting: str, data: ImageData, split: str, classes: Sequence[int] | None = None) -> None:
+    """Raise FcaError unless these images have masks.    setting: what needs them, as it is typed (key=value)."""
+    key, _, value = setting.partition("=")
     if data.mask is no_mask:
         allowed = f"images with object masks: it needs a mask for every image, {data.name} has none"
         raise FcaError(key, value, allowed, WITH_MASKS)
@@ -32,10 +32,11 @@ def check_masks_of(wanted_by: str, data: ImageData, split: str, classes: Sequenc
         return
 
     items = data.items.iloc[data.rows(split, classes)]
-    lacking = items.loc[items["mask_content"] == "", "image_id"].tolist()
-    if lacking and (classes is not None or len(lacking) == len(items)):
-        without = f"{listed(lacking[:3])} ({len(lacking)} of {len(items)} images)"
-        allowed = f"a mask for every image; {data.name} has none for {without}"
+    ids_without_mask = items.loc[items["mask_content"] == "", "image_id"].tolist()
+    has_no_mask = len(ids_without_mask) == len(items)
+    if ids_without_mask and (classes is not None or has_no_mask):
+        examples = f"{listed(ids_without_mask[:3])} ({len(ids_without_mask)} of {len(items)} images)"
+        allowed = f"a mask for every image; {data.name} has none for {examples}"
         raise FcaError(key, value, allowed, "add the masks, or leave these images out")
 
 
@@ -46,34 +47,35 @@ def known_keys(model: Model) -> list[str] | None:
 
 def check_classes(model: Model, data: ImageData, split: str) -> None:
     """Raise FcaError for a stored run that knows no class of the data, or none of the images of a split."""
-    keys = known_keys(model)
-    if keys is None:
+    model_keys = known_keys(model)
+    if model_keys is None:
         return
 
-    of_model = set(keys)
-    known = [index for index, key in enumerate(data.classes) if key in of_model]
-    if not known:
+    distinct_keys = set(model_keys)
+    known_labels = [label for label, key in enumerate(data.classes) if key in distinct_keys]
+    if not known_labels:
         allowed = f"at least one class of {data.name}: {listed(data.classes)}"
         step = "choose the data set of its training (dataset=...), or another model.run_id"
-        raise FcaError("model.classes", listed(keys), allowed, step)
-    if not data.number(split, known):
-        allowed = f"a split of {data.name} with images of the classes that the model knows: {listed(keys)}"
+        raise FcaError("model.classes", listed(model_keys), allowed, step)
+    if not data.number(split, known_labels):
+        allowed = f"a split of {data.name} with images of the classes that the model knows: {listed(model_keys)}"
         raise FcaError("task.split", split, allowed, "choose another split or model; see task=describe")
 
 
-def check_subset(model: Model, data: ImageData, wanted: Sequence[int], predicted: Sequence[int] | None = None) -> None:
+def check_subset(model: Model, data: ImageData, subset: Sequence[int], predicted: Sequence[int] | None = None) -> None:
     """Raise FcaError for a subset with classes that the model does not know.
 
-    wanted: label indices.    predicted: those that it predicts for, where that is restricted.
+    subset: label indices.    predicted: those that it predicts for, where that is restricted.
     """
-    keys = known_keys(model)
-    if keys is None and predicted is None:
+    model_keys = known_keys(model)
+    if model_keys is None and predicted is None:
         return
 
-    known = set(data.classes if keys is None else keys)
+    predictable_keys = set(data.classes if model_keys is None else model_keys)
     if predicted is not None:
-        known &= {data.classes[index] for index in predicted}
-    unknown = [data.classes[index] for index in wanted if data.classes[index] not in known]
-    if unknown:
-        allowed = f"classes that the model knows: {listed(key for key in data.classes if key in known)}"
-        raise FcaError("subset.classes", listed(unknown), allowed, "choose another subset or model")
+        predictable_keys &= {data.classes[label] for label in predicted}
+
+    unknown_keys = [data.classes[label] for label in subset if data.classes[label] not in predictable_keys]
+    if unknown_keys:
+        allowed = f"classes that the model knows: {listed(key for key in data.classes if key in predictable_keys)}"
+        raise FcaError("subset.classes", listed(unknown_keys), allowed, "choose another subset or model")

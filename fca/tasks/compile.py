@@ -1,4 +1,4 @@
-"""A network as one ONNX program of its features, in fp32 or int8: what is shipped, and what a probe stands on."""
+"""A network as one ONNX program of its features, in fp32 or int8, for shipping and as the encoder of a probe."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ class Compile:
     calibration: Annotated[int, Allowed(1, 10_000)]
 
     def plan(self, setup: Setup) -> list[Run[Compiling]]:
-        """Raises FcaError for a network without weights, and where the packages that write programs are missing."""
+        """The run in fp32 and, for precision=int8, another one that quantises its program.
+
+        Raises FcaError for a network without weights, and where the packages that write programs are missing.
+        """
         setup.clean_only("compile")
         check_packages("task", "compile")
         need_weights(setup, "probe")
@@ -68,64 +71,71 @@ class Compile:
         if learns_nothing or isinstance(setup.model, Compiled | OnnxFile):
             kind = "has no layers" if learns_nothing else "is a program already"
             raise FcaError("model", setup.model.label(), f"a network in PyTorch; this {kind}", "choose another model")
+
         model, depths = with_every_depth(setup.model)
-        about: dict[str, Any] = {"model": setup.model.label(), "weights": setup.model.weights_label()}
-        identity = {"model": setup.model.identity(), "opset": OPSET}
-        in_fp32 = Run(
+        identity: dict[str, Any] = {
+            "model": setup.model.identity(),
+            "opset": OPSET,
+        }
+        columns: dict[str, Any] = {
+            "model": setup.model.label(),
+            "weights": setup.model.weights_label(),
+        }
+        fp32_run = Run(
             "compile",
-            identity | {"precision": FP32},
-            about | {PRECISION: FP32},
+            {**identity, "precision": FP32},
+            {**columns, PRECISION: FP32},
             work=Compiling(model, depths, FP32, setup.data),
         )
         if self.precision == FP32:
-            return [in_fp32]
+            return [fp32_run]
 
         data = for_training(setup.data)
-        in_int8 = Run(
+        int8_run = Run(
             "compile",
-            identity | {"precision": INT8, "data": data.fingerprint, "calibration": self.calibration},
-            about | {PRECISION: INT8, "dataset": data.name, "fingerprint": data.fingerprint},
-            parent=in_fp32.run_id,
+            {**identity, "precision": INT8, "data": data.fingerprint, "calibration": self.calibration},
+            {**columns, PRECISION: INT8, "dataset": data.name, "fingerprint": data.fingerprint},
+            parent=fp32_run.run_id,
             work=Compiling(model, depths, INT8, data),
         )
-        return [in_fp32, in_int8]
+        return [fp32_run, int8_run]
 
     def run(self, runs: Sequence[Run[Compiling]], setup: Setup) -> Iterator[Finished]:
         """Leaves program.onnx and program.json in the run's folder."""
         for run in runs:
-            work = run.work
             start = time.perf_counter()
             columns: dict[str, Any] = {}
-            if work.precision == FP32:
-                program, about = self._in_fp32(run)
+            if run.work.precision == FP32:
+                program, description = self._fp32_program(run)
             else:
-                program, about, images = self._in_int8(run, setup)
-                columns[N_CALIBRATION] = images
-                setup.store.keep_items(work.data)
-            keep_program(setup.store.folder(run.run_id), program, about)
-            columns |= {
-                FILE_MB: len(program) / 1e6,
-                INPUT_SIZE: about.geometry.size,
-                COMPILE_S: time.perf_counter() - start,
-            }
+                program, description, n_calibration = self._int8_program(run, setup)
+                columns[N_CALIBRATION] = n_calibration
+                setup.store.keep_items(run.work.data)
+            keep_program(setup.store.folder(run.run_id), program, description)
+
+            columns[FILE_MB] = len(program) / 1e6
+            columns[INPUT_SIZE] = description.geometry.size
+            columns[COMPILE_S] = time.perf_counter() - start
             yield Finished(run, columns, {})
 
-    def _in_fp32(self, run: Run[Compiling]) -> tuple[bytes, Description]:
+    def _fp32_program(self, run: Run[Compiling]) -> tuple[bytes, Description]:
         work = run.work
         encoder = work.model.build()
         if not isinstance(encoder.geometry, ResizeCrop):
             allowed = "a network whose input is a resized and cropped image"
             raise FcaError("model", run.about["model"], allowed, "choose another network")
+
         program = encoder_program(encoder, work.depths)
         widths = widths_of(program, work.depths, encoder.input_size)
         return program, Description(run.about["model"], run.about["weights"], FP32, encoder.geometry, widths)
 
-    def _in_int8(self, run: Run[Compiling], setup: Setup) -> tuple[bytes, Description, int]:
-        """The program of the run in fp32 with its activations in the ranges of some images, and their number."""
-        in_fp32 = Compiled(str(setup.store.outputs), str(run.parent), ALL)
-        about = in_fp32.description
-        images = self._calibration_images(about.geometry, run.work.data, setup)
-        return quantised(in_fp32.program, images), about._replace(precision=INT8), len(images)
+    def _int8_program(self, run: Run[Compiling], setup: Setup) -> tuple[bytes, Description, int]:
+        """The program of the run in fp32, quantised to the ranges of its activations; how many images gave these."""
+        fp32_model = Compiled(str(setup.store.outputs), str(run.parent), ALL)
+        description = fp32_model.description
+        images = self._calibration_images(description.geometry, run.work.data, setup)
+        program = quantised(fp32_model.program, images)
+        return program, description._replace(precision=INT8), len(images)
 
     def _calibration_images(
         self, geometry: ResizeCrop, data: ImageData, setup: Setup
@@ -138,17 +148,22 @@ class Compile:
 
 
 def with_every_depth(model: Model) -> tuple[Model, tuple[str, ...]]:
-    """The model as the encoder of all its depths, and their names; of a network with one depth it is that model."""
+    """The model as the encoder of all its depths, and their names; a network with one depth stays as it is."""
     if not isinstance(model, OfSeveralDepths):
         return model, (WHOLE,)
+
     if model.depth != WHOLE:
         step = "leave model.depth out: the program has every depth"
         raise FcaError("model.depth", model.depth, f"{WHOLE} for task=compile", step)
+
     depths = model.depths()
-    return (model.at_depth(ALL) if len(depths) > 1 else model), depths
+    if len(depths) == 1:
+        return model, depths
+    return model.at_depth(ALL), depths
 
 
 def widths_of(program: bytes, depths: Sequence[str], size: int) -> dict[str, int]:
     """How many features the program has at each depth, by running it once."""
-    session, image = Session(program), np.zeros((1, size, size, 3), np.uint8)
+    session = Session(program)
+    image = np.zeros((1, size, size, 3), np.uint8)
     return {depth: session.run(image, [depth]).shape[1] for depth in depths}

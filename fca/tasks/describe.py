@@ -1,4 +1,4 @@
-"""What a data set holds: counts, sizes, masks, copies, groups in several splits, damaged files, unused bits."""
+"""The contents of a data set: counts, sizes, masks, copies, groups in several splits, damaged files, unused bits."""
 
 from __future__ import annotations
 
@@ -52,32 +52,42 @@ class Describe:
         """One run, whatever the subset, model and seed."""
         setup.clean_only("describe")
         data = setup.data
-        about = {"dataset": data.name, "fingerprint": data.fingerprint, "num_classes": len(data.classes)}
-        identity: dict[str, Any] = {"data": data.fingerprint} | ({} if data.group is None else {"group": data.group})
-        if data.unused:  # they are counted, but no part of the fingerprint
+        split_data = _split_as_for_training(data)
+
+        identity: dict[str, Any] = {"data": data.fingerprint}
+        if data.group is not None:
+            identity["group"] = data.group
+        if data.unused:  # these images are counted, but are no part of the fingerprint
             identity["unused"] = data.unused
         if data.fingerprint_kind == "content":
             identity["files"] = "damage, bits"  # before, only pixels were looked at
-        if (cut := _as_cut(data)) is not data:
-            identity["cut"] = cut.fingerprint  # before, a set of one split was described as if all of it were test
-        return [Run("describe", identity, about)]
+        if split_data is not data:
+            identity["cut"] = split_data.fingerprint  # before, a set of one split was described as all test
+
+        columns = {
+            "dataset": data.name,
+            "fingerprint": data.fingerprint,
+            "num_classes": len(data.classes),
+        }
+        return [Run("describe", identity, columns)]
 
     def run(self, runs: Sequence[Run[None]], setup: Setup) -> Iterator[Finished]:
-        """Beside the row and its arrays, findings.csv lists what a person should look at; see `findings`."""
+        """Read all images; beside the row and its arrays, write findings.csv (see `findings`)."""
         for run in runs:
             setup.store.keep_items(setup.data)
             arrays = described(setup.data, setup.machine.workers)
-            cut = _as_cut(setup.data)
-            found = findings(cut, arrays)
-            write_text(setup.store.folder(run.run_id) / FINDINGS, csv_text(found))
-            columns = summary(cut, arrays)
+
+            split_data = _split_as_for_training(setup.data)
+            write_text(setup.store.folder(run.run_id) / FINDINGS, csv_text(findings(split_data, arrays)))
+
+            columns = summary(split_data, arrays)
             if columns[CHECKSUM] is not None:
-                columns[CHECKSUM] = checksum(setup.data, arrays["sha256"])  # of the set as it is given
+                columns[CHECKSUM] = checksum(setup.data, arrays["sha256"])  # of the data set's own splits
             yield Finished(run, columns, arrays)
 
 
-def _as_cut(data: ImageData) -> ImageData:
-    """The data in the splits that a training uses; as they are where a class has too few images to be trained on."""
+def _split_as_for_training(data: ImageData) -> ImageData:
+    """The data in the splits that a training uses; unchanged where a class has too few images to be trained on."""
     try:
         return for_training(data)
     except FcaError:
@@ -101,21 +111,34 @@ def described(data: ImageData, workers: int = 0) -> Arrays:
     differ by no more than a re-encoding, a resizing or a shift by a pixel; the first image stands for its exact copies.
     reasons: why images are unreadable, in their order.    damages: what is wrong with damaged ones, in their order.
     """
-    seen: list[Any] = list(in_order(lambda i: _inspect(data, i), len(data.items), workers, f"reading {data.name}"))
-    reasons = [one for one in seen if isinstance(one, str)]
-    seen = [UNREADABLE if isinstance(one, str) else one for one in seen]
-    arrays = {name: np.stack([one[name] for one in seen]) for name in UNREADABLE}
-    signatures, digests, damages = arrays.pop("signature"), arrays["sha256"], arrays.pop("damage")
+    image_facts: list[dict[str, Any]] = []
+    reasons: list[str] = []
+    inspections = in_order(lambda i: _inspect(data, i), len(data.items), workers, f"reading {data.name}")
+    for facts_or_reason in inspections:
+        if isinstance(facts_or_reason, str):
+            reasons.append(facts_or_reason)
+            image_facts.append(UNREADABLE)
+        else:
+            image_facts.append(facts_or_reason)
+
+    arrays = {name: np.stack([facts[name] for facts in image_facts]) for name in UNREADABLE}
+    signatures = arrays.pop("signature")
+    damages = arrays.pop("damage")
+    digests = arrays["sha256"]
+
+    # The first image of each group of exact copies is compared with the others.
     readable = np.flatnonzero(~arrays["unreadable"])
+    _, first_of_digest = np.unique(digests[readable], return_index=True)
+    distinct = readable[np.sort(first_of_digest)]
     smaller_side = np.minimum(arrays["height"], arrays["width"])
-    first = readable[np.sort(np.unique(digests[readable], return_index=True)[1])]  # of each group of exact copies
     exact = exact_pairs(digests[readable].tolist())
-    near = near_pairs(signatures[first], smaller_side[first])
+    near = near_pairs(signatures[distinct], smaller_side[distinct])
+
     return {
         **arrays,
         "phash": np.where(arrays["unreadable"], np.uint64(0), perceptual_hashes(signatures)),
         "duplicates_exact": readable[exact].astype(np.int32),
-        "duplicates_near": first[near].astype(np.int32),
+        "duplicates_near": distinct[near].astype(np.int32),
         "reasons": np.array(reasons, dtype=np.str_),
         "damaged": damages != "",
         "damages": damages[damages != ""],
@@ -126,100 +149,129 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
     """The row's columns: counts, extreme sizes, pairs of duplicates (those between splits are counted again), checksum.
 
     The checksum is one value for the whole set, which two people can compare; see `checksum`. It is missing where an
-    image cannot be read; sizes are those of the others.
+    image cannot be read; sizes are those of the readable images.
     """
-    splits, readable = data.items["split"].to_numpy(), ~arrays["unreadable"]
+    splits = data.items["split"].to_numpy()
+    is_readable = ~arrays["unreadable"]
+
+    sizes = {}
+    if is_readable.any():
+        for side in ("height", "width"):
+            pixels = arrays[side][is_readable]
+            sizes[f"{side}_min"] = pixels.min()
+            sizes[f"{side}_max"] = pixels.max()
+
     pairs = np.concatenate([arrays["duplicates_exact"], arrays["duplicates_near"]])
-    between, two_labels = (np.not_equal(*values[pairs].T) for values in (splits, data.labels))
-    sizes = {side: arrays[side][readable] for side in ("height", "width")} if readable.any() else {}
+    first, second = pairs.T
+    differs_in_split = splits[first] != splits[second]
+    differs_in_label = data.labels[first] != data.labels[second]
+
     return {
         "n_images": len(splits) + data.unused,
         **{f"n_{split}": int((splits == split).sum()) for split in ("train", "val", "test")},
         N_UNUSED: data.unused,
         "class_min": int(np.bincount(data.labels, minlength=len(data.classes)).min()),
-        **{f"{side}_{end}": getattr(values, end)() for side, values in sizes.items() for end in ("min", "max")},
+        **sizes,
         "duplicates_exact": len(arrays["duplicates_exact"]),
         "duplicates_near": len(arrays["duplicates_near"]),
-        "duplicates_between_splits": int(between.sum()),
-        "duplicates_two_labels": int(two_labels.sum()),
-        "duplicates_between_splits_two_labels": int((between & two_labels).sum()),
+        "duplicates_between_splits": int(differs_in_split.sum()),
+        "duplicates_two_labels": int(differs_in_label.sum()),
+        "duplicates_between_splits_two_labels": int((differs_in_split & differs_in_label).sum()),
         "groups_across_splits": None if data.group is None else len(groups_across_splits(data)),
-        "n_unreadable": int((~readable).sum()),
+        "n_unreadable": int((~is_readable).sum()),
         "n_damaged": int(arrays["damaged"].sum()),
-        "n_few_bits": int(_few_bits(arrays["largest"]).sum()),
-        CHECKSUM: checksum(data, arrays["sha256"]) if readable.all() else None,
+        "n_few_bits": int(_uses_few_bits(arrays["largest"]).sum()),
+        CHECKSUM: checksum(data, arrays["sha256"]) if is_readable.all() else None,
     }
 
 
 def findings(data: ImageData, arrays: Arrays) -> pd.DataFrame:
-    """What a person should look at, a line each: columns finding, image_id, split, label, other_*, group, detail.
+    """Findings that a person should look at, one line each.
+
+    Columns: finding, image_id, split, label, other_*, group, detail.
 
     Files that cannot be read, with the reason; those that are damaged, or use few of their 16 bits; groups in several
     of train, val and test, with their numbers of images; pairs of duplicates that differ in split or label, exact ones
     before near ones.
     """
     images = data.items[["image_id", "split", "label"]]
-    found = [
-        images[arrays["unreadable"]].assign(finding="unreadable file", detail=arrays["reasons"]),
+    unreadable = images[arrays["unreadable"]]
+    frames = [
+        unreadable.assign(finding="unreadable file", detail=arrays["reasons"]),
         _damaged_files(images, arrays),
         _files_of_few_bits(images, arrays["largest"]),
         _crossing_groups(data),
-        _odd_duplicates(images, arrays["duplicates_exact"], "exact"),
-        _odd_duplicates(images, arrays["duplicates_near"], "near"),
+        _contradicting_duplicates(images, arrays["duplicates_exact"], "exact"),
+        _contradicting_duplicates(images, arrays["duplicates_near"], "near"),
     ]
     columns = ["finding", *images, *images.add_prefix("other_"), "group", "detail"]
-    return pd.concat(found, ignore_index=True).reindex(columns=columns)
+    return pd.concat(frames, ignore_index=True).reindex(columns=columns)
 
 
 def _crossing_groups(data: ImageData) -> pd.DataFrame:
     """The groups in several of train, val and test, with their numbers of images."""
     crossing = groups_across_splits(data)
-    counts = [", ".join(f"{split} {n}" for split, n in line.items() if n) for _, line in crossing.iterrows()]
-    return pd.DataFrame({"finding": "group in several splits", "group": crossing.index, "detail": counts})
+    details = []
+    for _, counts in crossing.iterrows():
+        details.append(", ".join(f"{split} {n}" for split, n in counts.items() if n))
+    return pd.DataFrame({"finding": "group in several splits", "group": crossing.index, "detail": details})
 
 
-def _odd_duplicates(images: pd.DataFrame, pairs: Int[np.ndarray, "pairs 2"], kind: str) -> pd.DataFrame:
+def _contradicting_duplicates(images: pd.DataFrame, pairs: Int[np.ndarray, "pairs 2"], kind: str) -> pd.DataFrame:
     """The pairs of duplicates whose images are in two splits, or have two labels."""
-    one, other = (images.iloc[side].reset_index(drop=True) for side in pairs.T)
-    oddity = pd.Series("", one.index).mask(one["split"] != other["split"], " in two splits")
-    oddity = oddity.mask(one["label"] != other["label"], oddity + " with two labels")
-    named = one.join(other.add_prefix("other_")).assign(finding=f"{kind} duplicate" + oddity)
-    return named[oddity != ""].sort_values("finding", ascending=False, kind="stable")
+    first = images.iloc[pairs[:, 0]].reset_index(drop=True)
+    second = images.iloc[pairs[:, 1]].reset_index(drop=True)
+
+    contradiction = pd.Series("", first.index)
+    contradiction = contradiction.mask(first["split"] != second["split"], " in two splits")
+    contradiction = contradiction.mask(first["label"] != second["label"], contradiction + " with two labels")
+
+    both_images = first.join(second.add_prefix("other_"))
+    lines = both_images.assign(finding=f"{kind} duplicate" + contradiction)
+    return lines[contradiction != ""].sort_values("finding", ascending=False, kind="stable")
 
 
-def _damaged_files(about: pd.DataFrame, arrays: Arrays) -> pd.DataFrame:
-    found = about[arrays["damaged"]]
-    details = [f"{name}: {why}" for name, why in zip(found["image_id"], arrays["damages"].tolist(), strict=True)]
-    return found.assign(finding="damaged file", detail=details)
+def _damaged_files(images: pd.DataFrame, arrays: Arrays) -> pd.DataFrame:
+    damaged = images[arrays["damaged"]]
+    damages = arrays["damages"].tolist()
+    details = [f"{image_id}: {damage}" for image_id, damage in zip(damaged["image_id"], damages, strict=True)]
+    return damaged.assign(finding="damaged file", detail=details)
 
 
-EIGHTH, QUARTER = 2**13, 2**14  # of the range of 16 bits
+EIGHTH = 2**13  # of the range of 16 bits
+QUARTER = 2**14
 
 
-def _few_bits(largest: Float32[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
+def _uses_few_bits(largest: Float32[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
     """Which files use few of their 16 bits: below an eighth of the range, or of a set that uses 14 bits at most."""
-    of_set = _largest_of_set(largest)
-    if of_set == 0:  # there is no such file, or they are black
+    largest_of_set = _largest_of_set(largest)
+    if largest_of_set == 0:  # there is no such file, or they are black
         return np.zeros(len(largest), bool)
-    return largest < (QUARTER if of_set < QUARTER else EIGHTH)
+    return largest < (QUARTER if largest_of_set < QUARTER else EIGHTH)
 
 
 def _largest_of_set(largest: Float32[np.ndarray, " images"]) -> int:
     return int(np.nan_to_num(largest).max(initial=0))
 
 
-def _files_of_few_bits(about: pd.DataFrame, largest: Float32[np.ndarray, " images"]) -> pd.DataFrame:
-    few, of_set = _few_bits(largest), _largest_of_set(largest)
-    if of_set < QUARTER:
-        step = f"no 16-bit file of the set has more than {of_set}: set dataset.white={fewest_bits(of_set)}"
+def _files_of_few_bits(images: pd.DataFrame, largest: Float32[np.ndarray, " images"]) -> pd.DataFrame:
+    largest_of_set = _largest_of_set(largest)
+    if largest_of_set < QUARTER:
+        white = fewest_bits(largest_of_set)
+        step = f"no 16-bit file of the set has more than {largest_of_set}: set dataset.white={white}"
     else:
-        step = f"others of the set have up to {of_set}: if it is not dark but has fewer bits, scale its values up"
-    found = about[few]
+        step = (
+            f"others of the set have up to {largest_of_set}: if it is not dark but has fewer bits, scale its values up"
+        )
+
+    uses_few_bits = _uses_few_bits(largest)
+    dark_images = images[uses_few_bits]
+    dark_largest = largest[uses_few_bits].tolist()
     details = [
-        f"{name}: its largest value is {value:.0f} of {WHITE}; {step}"
-        for name, value in zip(found["image_id"], largest[few].tolist(), strict=True)
+        f"{image_id}: its largest value is {value:.0f} of {WHITE}; {step}"
+        for image_id, value in zip(dark_images["image_id"], dark_largest, strict=True)
     ]
-    return found.assign(finding="16-bit file that uses few of its bits", detail=details)
+    return dark_images.assign(finding="16-bit file that uses few of its bits", detail=details)
 
 
 def checksum(data: ImageData, digests: Shaped[np.ndarray, " images"]) -> str:
@@ -229,36 +281,44 @@ def checksum(data: ImageData, digests: Shaped[np.ndarray, " images"]) -> str:
     """
     columns = [data.items[column].tolist() for column in ("image_id", "label", "split")]
     records = sorted(zip(*columns, digests.astype(str).tolist(), strict=True))
-    return hashlib.sha256("".join("\x1f".join(record) + "\x1e" for record in records).encode()).hexdigest()
+    text = "".join("\x1f".join(record) + "\x1e" for record in records)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-UNREADABLE = {
+UNREADABLE: dict[str, Any] = {
     "unreadable": np.True_,
-    **dict.fromkeys(("height", "width"), np.int32(0)),
-    **dict.fromkeys(("mask_area", "mask_y", "mask_x", "largest"), np.float32(np.nan)),
+    "height": np.int32(0),
+    "width": np.int32(0),
+    "mask_area": np.float32(np.nan),
+    "mask_y": np.float32(np.nan),
+    "mask_x": np.float32(np.nan),
+    "largest": np.float32(np.nan),
     "sha256": np.zeros((), "S64"),
     "signature": np.zeros((SIDE, SIDE), np.uint8),
     "damage": "",
 }
+"""The values of `_inspect` for an image that cannot be read."""
 
 
 def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
-    """The values of one image by the names of `described`, and its signature; why it cannot be read."""
+    """The values of one image by the names of `described`, and its signature; or why it cannot be read."""
     try:
         image, in_file = _read(data, index)
         mask = data.mask(index)
     except UnreadableImage as error:
         return str(error)
+
     height, width = image.shape[:2]
-    area, y, x = _mask_facts(mask)
+    mask_area, mask_y, mask_x = _area_and_centroid(mask)
+    digest = hashlib.sha256(f"{height} {width} ".encode() + image.tobytes()).hexdigest()
     return {
         "unreadable": np.False_,
         "height": np.int32(height),
         "width": np.int32(width),
-        "mask_area": np.float32(area),
-        "mask_y": np.float32(y),
-        "mask_x": np.float32(x),
-        "sha256": np.bytes_(hashlib.sha256(f"{height} {width} ".encode() + image.tobytes()).hexdigest()),
+        "mask_area": np.float32(mask_area),
+        "mask_y": np.float32(mask_y),
+        "mask_x": np.float32(mask_x),
+        "sha256": np.bytes_(digest),
         "signature": signature(image),
         "largest": np.float32(np.nan if in_file.largest is None else in_file.largest),
         "damage": in_file.damage,
@@ -266,7 +326,7 @@ def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
 
 
 def _read(data: ImageData, index: int) -> tuple[UInt8[np.ndarray, "height width 3"], InFile]:
-    """An image, and what its file holds beside the pixels; that is empty where it is no file."""
+    """An image, and the facts of its file beside the pixels; these are empty where it is not a file."""
     in_file = InFile()
     token = IN_FILE.set(in_file)
     try:
@@ -275,8 +335,15 @@ def _read(data: ImageData, index: int) -> tuple[UInt8[np.ndarray, "height width 
         IN_FILE.reset(token)
 
 
-def _mask_facts(mask: Bool[np.ndarray, "height width"] | None) -> tuple[float, float, float]:
-    if mask is None or not mask.any():
-        return (np.nan if mask is None else 0.0), np.nan, np.nan
+def _area_and_centroid(mask: Bool[np.ndarray, "height width"] | None) -> tuple[float, float, float]:
+    """The object's share of the image, and its centroid (y, x) as shares of height and width."""
+    if mask is None:
+        return np.nan, np.nan, np.nan
+    if not mask.any():
+        return 0.0, np.nan, np.nan
+
+    height, width = mask.shape
     rows, columns = np.nonzero(mask)
-    return mask.mean(), (rows.mean() + 0.5) / mask.shape[0], (columns.mean() + 0.5) / mask.shape[1]
+    centre_y = (rows.mean() + 0.5) / height
+    centre_x = (columns.mean() + 0.5) / width
+    return mask.mean(), centre_y, centre_x

@@ -1,4 +1,4 @@
-"""What similarity scores are computed from: an encoder's features of a split, or a user's function of two images."""
+"""The source of similarity scores: an encoder's features of a split, or a user's function of two images."""
 
 from __future__ import annotations
 
@@ -58,41 +58,49 @@ class Embed:
     def plan(self, setup: Setup) -> list[Run[Forward]]:
         """One run: data, split and encoder weights."""
         setup.clean_only("embed")
-        with of_encoder():
+        with encoder_keys_in_errors():
             return [embed_run(Forward(setup.encoder, setup.data, self.split))]
 
     def run(self, runs: Sequence[Run[Forward]], setup: Setup) -> Iterator[Finished]:
-        """Arrays `features` (float16), in the order of the split's items; or see `compared`."""
+        """Array `features` (float16), in the order of the split's items; or the arrays of `compare_sample`."""
         for run in runs:
-            with of_encoder():
+            with encoder_keys_in_errors():
                 finished = embedded(run, setup)
             yield finished
 
 
 @contextmanager
-def of_encoder() -> Iterator[None]:
-    """Errors of a model name its keys as those of the encoder that it is here."""
+def encoder_keys_in_errors() -> Iterator[None]:
+    """Let errors name the keys of the encoder (encoder.weights, model@encoder=...) where they name those of a model."""
     try:
         yield
     except FcaError as error:
-        texts = (re.sub(r"\bmodel(?=[.]\w)", "encoder", text) for text in error.args)
-        raise FcaError(*(re.sub(r"\bmodel(?==)|^model$", "model@encoder", text) for text in texts)) from error
+        # model.weights -> encoder.weights; then model=hog, or model alone -> model@encoder
+        messages = [re.sub(r"\bmodel(?=[.]\w)", "encoder", message) for message in error.args]
+        messages = [re.sub(r"\bmodel(?==)|^model$", "model@encoder", message) for message in messages]
+        raise FcaError(*messages) from error
 
 
 def embed_run(work: Forward) -> Run[Forward]:
     """The run of an encoder's pass over a split."""
-    data, encoder = work.data, work.model
+    data = work.data
+    encoder = work.model
     if work.split != ALL:
         check_forward(work)
-    identity = {"data": data.fingerprint, "split": work.split, "encoder": encoder.identity()}
-    about = {
+
+    identity = {
+        "data": data.fingerprint,
+        "split": work.split,
+        "encoder": encoder.identity(),
+    }
+    columns = {
         **data_columns(data, work.split),
         "encoder": encoder.label(),
         "weights": encoder.weights_label(),
         "ncl": len(data.classes),
         "classes": range(len(data.classes)),
     }
-    return Run("embed", identity, about, work=work)
+    return Run("embed", identity, columns, work=work)
 
 
 def embedded(run: Run[Forward], setup: Setup) -> Finished:
@@ -100,26 +108,34 @@ def embedded(run: Run[Forward], setup: Setup) -> Finished:
 
     Raises FcaError for features that are no numbers, or larger than float16 holds.
     """
-    data, split, encoder = run.work.data, run.work.split, run.work.model
-    rows = np.arange(len(data.items)) if split == ALL else data.rows(split)
+    data = run.work.data
+    encoder = run.work.model
+    machine = setup.machine
+    rows = np.arange(len(data.items)) if run.work.split == ALL else data.rows(run.work.split)
+
     if isinstance(encoder, ComparesImages):
         setup.store.keep_items(data)
-        return Finished(run, *compared(encoder, data, rows, setup))
+        columns, arrays = compare_sample(encoder, data, rows, setup)
+        return Finished(run, columns, arrays)
+
     from fca.training.infer import features_of
 
-    network, machine = built(encoder), setup.machine
+    network = built(encoder)
     setup.store.keep_items(data)
     pixels = open_pixels(data, network.geometry, setup.cache, machine.workers, machine.cache_gb, rows)
+
     start = time.perf_counter()
     features = features_of(network, pixels, rows, accelerator=machine.accelerator)
-    took = forward_columns(network, len(rows), time.perf_counter() - start, machine.accelerator)
-    return Finished(run, {"n_test": len(rows), **took}, {"features": as_half("features", features)})
+    seconds = time.perf_counter() - start
+
+    columns = {"n_test": len(rows), **forward_columns(network, len(rows), seconds, machine.accelerator)}
+    return Finished(run, columns, {"features": as_half("features", features)})
 
 
-def compared(
+def compare_sample(
     encoder: ComparesImages, data: ImageData, rows: Int[np.ndarray, " rows"], setup: Setup
 ) -> tuple[dict[str, Any], Arrays]:
-    """Columns and arrays of a sample of every class, from one call a pair of images (the function is symmetric).
+    """Columns and arrays of a sample of every class, from one call per pair of images (the function is symmetric).
 
     sampled:    positions within the split's items.
     similarity: float32 (sampled images, classes), the mean over the sampled images of a class but the image itself;
@@ -127,40 +143,52 @@ def compared(
 
     First prints how many calls it takes: n (n - 1) / 2 for n images.
     """
-    sampled = np.flatnonzero(rank_in_class(data.items.iloc[rows], encoder.seed) < encoder.images_per_class)
-    chosen = rows[sampled]
-    calls = len(chosen) * (len(chosen) - 1) // 2
-    cost = f"{calls:,} calls of the similarity function: every pair of {len(chosen):,} sampled images"
+    rank = rank_in_class(data.items.iloc[rows], encoder.seed)
+    sampled = np.flatnonzero(rank < encoder.images_per_class)
+    sampled_rows = rows[sampled]
+
+    n_images = len(sampled_rows)
+    n_calls = n_images * (n_images - 1) // 2
+    cost = f"{n_calls:,} calls of the similarity function: every pair of {n_images:,} sampled images"
     log.info(cost)
     print(cost, flush=True)
-    # a limit of 0 reads these images only, not the whole set into the cache
-    pixels = open_pixels(data, encoder.geometry, setup.cache, setup.machine.workers, 0.0, chosen)[chosen]
+
+    # With a limit of 0 GB these images only are read, not the whole set into the cache.
+    opened = open_pixels(data, encoder.geometry, setup.cache, setup.machine.workers, 0.0, sampled_rows)
+    pixels = opened[sampled_rows]
+
     start = time.perf_counter()
-    similarity = _pairwise(encoder, pixels, data.labels[chosen], len(data.classes))
+    similarity = mean_similarities(encoder, pixels, data.labels[sampled_rows], len(data.classes))
     columns: dict[str, Any] = {
-        "n_test": len(chosen),
+        "n_test": n_images,
         "predict_s": time.perf_counter() - start,
-        SIMILARITY_CALLS: calls,
+        SIMILARITY_CALLS: n_calls,
         "input_size": encoder.geometry.size,
         "device": "cpu",
     }
     return columns, {"similarity": similarity, "sampled": sampled.astype(np.int32)}
 
 
-def _pairwise(
+def mean_similarities(
     encoder: ComparesImages,
     pixels: UInt8[np.ndarray, "images size size 3"],
     labels: Int[np.ndarray, " images"],
-    classes: int,
+    n_classes: int,
 ) -> Float32[np.ndarray, "images classes"]:
-    """Mean similarity of every image to the others of every class."""
+    """Mean similarity of every image to the other images of every class.
+
+    mean[i, c] = sum of s(i, j) over j != i with label c / number of those j;   NaN where there is none
+    """
     n = len(labels)
-    sums = np.zeros((n, classes))
+    sums = np.zeros((n, n_classes))
     pairs = combinations(range(n), 2)
     for i, j in track(pairs, "comparing images", n * (n - 1) // 2):
-        alike = encoder.similarity(pixels[i], pixels[j])
-        sums[i, labels[j]] += alike
-        sums[j, labels[i]] += alike
-    others = np.bincount(labels, minlength=classes) - (labels[:, None] == np.arange(classes))
-    means = np.divide(sums, others, out=np.full_like(sums, np.nan), where=others > 0)
+        similarity = encoder.similarity(pixels[i], pixels[j])
+        sums[i, labels[j]] += similarity
+        sums[j, labels[i]] += similarity
+
+    class_sizes = np.bincount(labels, minlength=n_classes)
+    is_of_class = labels[:, None] == np.arange(n_classes)  # images x classes
+    n_others = class_sizes - is_of_class  # an image is not compared with itself
+    means = np.divide(sums, n_others, out=np.full_like(sums, np.nan), where=n_others > 0)
     return means.astype(np.float32)

@@ -1,4 +1,4 @@
-"""How long a network takes for one image and for many here, and what it costs in operations and memory."""
+"""Latency, throughput, operations and memory of a network on this machine."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fca.store.columns import DEVICE, FILE_MB, GFLOPS, INPUT_SIZE, LATENCY, LOAD
 from fca.tasks import Setup
 from fca.types import Column, FcaError, Finished, Model, Run, with_interval
 
-BATCH = Column("batch", int, "d", "images a batch of that")
+BATCH = Column("batch", int, "d", "images in a batch")
 THREADS = Column("threads", int, "d", "threads that the network ran on")
 
 
 def check_threads(key: str, threads: int | None) -> None:
-    """Raise FcaError for more threads than this machine has cores: they wait for each other, thousands without end."""
+    """Raise FcaError for more threads than this machine has cores: thousands of threads would wait forever."""
     cores = os.cpu_count() or 1
     if threads is not None and threads > cores:
         raise FcaError(key, threads, f"1 to {cores}, the cores of this machine, or null for all", f"take {key}={cores}")
 
 
 class Timed(NamedTuple):
-    """The work of a run: a network, and the classes of its head."""
+    """The work of a run: a network, and the class keys of its head."""
 
     model: Model
     keys: Sequence[str]
@@ -39,11 +39,11 @@ class Timed(NamedTuple):
 class Latency:
     """`task=latency`: one run for a network, head size, machine and number of threads.
 
-    Runs that are done together are measured in turn, round after round, so that what else the machine does hits all of
-    them alike; it is stored as `load`, and as `others_cpu`.
+    The networks of several runs are measured in turn, round after round, so that other load on the machine affects all
+    of them equally; it is stored as `load`, and as `others_cpu`.
 
     A compiled network is measured as its file with a linear layer for the classes, an ONNX file as it is, both in
-    onnxruntime; any other one in PyTorch.
+    onnxruntime; all others in PyTorch.
 
     batch:   images of a batch; null: batches are not measured.    rounds: of which the medians are taken.
     threads: null: as many as torch takes.
@@ -68,19 +68,20 @@ class Latency:
     def plan(self, setup: Setup) -> list[Run[Timed]]:
         """One run: the network with a head for the subset's classes, on this machine."""
         setup.clean_only("latency")
-        model, ncl, where = setup.model, setup.subset.ncl, socket.gethostname()
+        model = setup.model
+        ncl = setup.subset.ncl
         identity = {
             "model": model.identity(),
             "ncl": ncl,
             "batch": self.batch,
             "rounds": self.rounds,
             "threads": self.threads,
-            "host": where,
+            "host": socket.gethostname(),
             "accelerator": setup.machine.accelerator,
         }
-        about = {"model": model.label(), "weights": model.weights_label(), "ncl": ncl}
+        columns = {"model": model.label(), "weights": model.weights_label(), "ncl": ncl}
         keys = [setup.data.classes[c] for c in setup.subset.classes]
-        return [Run("latency", identity, about, work=Timed(model, keys))]
+        return [Run("latency", identity, columns, work=Timed(model, keys))]
 
     def run(self, runs: Sequence[Run[Timed]], setup: Setup) -> Iterator[Finished]:
         """All networks of these runs in interleaved rounds."""
@@ -88,23 +89,28 @@ class Latency:
         from fca.training.speed import ProcessorTime, load, on_threads, speeds
 
         check_threads("task.threads", self.threads)
-        busy, accelerator = load(), setup.machine.accelerator
+        accelerator = setup.machine.accelerator
+        load_at_start = load()
         with on_threads(self.threads) as threads:
-            subjects = [_subject(model, keys, threads) for model, keys in (run.work for run in runs)]
-            before = ProcessorTime.now()
-            measured = speeds([subject.network for subject in subjects], self.batch, self.rounds, accelerator)
-            others = before.share_of_others_until(ProcessorTime.now())
-        for run, subject, speed in zip(runs, subjects, measured, strict=True):
+            subjects = [_subject(run.work.model, run.work.keys, threads) for run in runs]
+            networks = [subject.network for subject in subjects]
+
+            start = ProcessorTime.now()
+            measured_speeds = speeds(networks, self.batch, self.rounds, accelerator)
+            share_of_others = start.share_of_others_until(ProcessorTime.now())
+
+        for run, subject, speed in zip(runs, subjects, measured_speeds, strict=True):
             is_program = subject.file_mb is not None
-            used = "cpu" if is_program else accelerator_for(subject.network.module, accelerator)
+            used_accelerator = "cpu" if is_program else accelerator_for(subject.network.module, accelerator)
+            throughput = {} if speed.images_per_s is None else _interval_columns(SPEED, speed.images_per_s)
             columns: dict[str, Any] = {
-                **_measured(LATENCY, speed.latency_ms),
-                **({} if speed.images_per_s is None else _measured(SPEED, speed.images_per_s)),
+                **_interval_columns(LATENCY, speed.latency_ms),
+                **throughput,
                 BATCH: self.batch,
                 THREADS: threads,
-                LOAD: busy,
-                OTHERS_CPU: others,
-                DEVICE: device_name(used),
+                LOAD: load_at_start,
+                OTHERS_CPU: share_of_others,
+                DEVICE: device_name(used_accelerator),
                 GFLOPS: subject.cost.flops / 1e9 or None,
                 MEMORY: subject.cost.memory / 2**20,
                 PARAMS: subject.cost.params,
@@ -115,7 +121,7 @@ class Latency:
 
 
 class _Subject(NamedTuple):
-    """What is measured.    file_mb: of a program; None for a network in PyTorch."""
+    """A network to measure.    file_mb: of a program; None for a network in PyTorch."""
 
     network: Any
     cost: Any
@@ -123,16 +129,20 @@ class _Subject(NamedTuple):
 
 
 def _subject(model: Model, keys: Sequence[str], threads: int) -> _Subject:
-    """With a head for these classes; what cannot have one, such as HOG, without: a linear layer is little work."""
+    """A model with a head for these classes; one that takes no head, such as HOG, without (a linear layer is cheap)."""
     from fca.training.speed import cost
 
     if isinstance(model, Compiled):  # the file that `fca export` would write of a probe, with zeros as its weights
-        columns = model.description.columns(model.depth)
-        zeros = np.zeros((len(keys), columns.stop - columns.start))
-        return _program(model.with_head(zeros, zeros[:, 0]), model.description.geometry.size, threads)
+        feature_columns = model.description.columns(model.depth)
+        weight = np.zeros((len(keys), feature_columns.stop - feature_columns.start))
+        bias = weight[:, 0]
+        return _program(model.with_head(weight, bias), model.description.geometry.size, threads)
+
     if isinstance(model, OnnxFile):
         return _program(model.program, model.description.geometry.size, threads)
-    classifier = model.build(keys if model.from_scratch() is not None else None)
+
+    takes_head = model.from_scratch() is not None
+    classifier = model.build(keys if takes_head else None)
     return _Subject(classifier, cost(classifier), None)
 
 
@@ -146,6 +156,9 @@ def _program(content: bytes, size: int, threads: int) -> _Subject:
     return _Subject(network, cost_of(content), len(content) / 1e6)
 
 
-def _measured(column: Column, value: Sequence[float]) -> dict[str, float | None]:
-    """With its interval, which few rounds do not have."""
-    return {str(name): end if end == end else None for name, end in zip(with_interval(column), value, strict=True)}
+def _interval_columns(column: Column, estimate: Sequence[float]) -> dict[str, float | None]:
+    """An estimate and the ends of its interval, which few rounds do not have."""
+    columns = {}
+    for name, value in zip(with_interval(column), estimate, strict=True):
+        columns[str(name)] = None if np.isnan(value) else value
+    return columns

@@ -1,4 +1,4 @@
-"""What a classifier predicts for every image of a split whose class it knows, and subsets scored on stored logits."""
+"""Predictions of a classifier for every image of a split whose class it knows; subsets scored on stored logits."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ class Nameable(Model, Protocol):
 
 @dataclass(frozen=True)
 class Predict:
-    """`task=predict`: one heavy run a shift for the whole split; light `score` runs for a subset or groups.
+    """`task=predict`: one heavy run per shift for the whole split; light `score` runs for a subset or groups.
 
-    keep:   logits = keep them for shifted images too (40 bytes an image of ten classes); null = for clean ones only.
+    keep:   logits = keep them for shifted images too (40 bytes an image of ten classes); null = for clean images only.
     groups: a file of classes and groups, or the name of one (see fca.subset), for the grouped protocol.
     group_columns: the file's columns of class keys and of groups.
     """
@@ -123,24 +123,31 @@ class Predict:
     group_columns: list[str]
 
     def plan(self, setup: Setup) -> list[Run]:
-        """A predict run a shift, whatever the subset and seed; the scores of the subset on their stored logits."""
+        """A predict run for each shift, whatever the subset and seed; the subset's scores on their stored logits."""
         if self.keep not in (None, "logits"):
             raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
         groups = None if self.groups is None else read_groups(self.groups, self.group_columns)
-        heavy = whole_split(setup, self.split, self.keep == "logits")
-        work = heavy[0].work
+
+        predict_runs = whole_split(setup, self.split, self.keep == "logits")
+        work = predict_runs[0].work
         check_forward(work)
         check_classes(work.model, work.data, self.split)
-        if setup.subset.ncl == len(setup.data.classes) and groups is None:
-            return [*heavy]
-        if self.keep is None and any(shift.label() != CLEAN.label() for shift in setup.shifts):
+
+        has_all_classes = setup.subset.ncl == len(setup.data.classes)
+        if has_all_classes and groups is None:
+            return [*predict_runs]
+
+        has_shifted_images = any(shift.label() != CLEAN.label() for shift in setup.shifts)
+        if self.keep is None and has_shifted_images:
             raise FcaError("task.keep", None, "logits, to score a subset of shifted images", "add task.keep=logits")
         check_subset(work.model, work.data, setup.subset.classes, work.classes)
+
         scoring = Scoring(work.data, setup.subset, groups)
-        return [*heavy, *(score_run(run, scoring) for run in heavy)]
+        score_runs = [score_run(predict_run, scoring) for predict_run in predict_runs]
+        return [*predict_runs, *score_runs]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Build the model once and forward the split once a shift; score from what is stored."""
+        """Build the model once and forward the split once for each shift; score from the stored logits."""
         yield from predictions([run for run in runs if run.task == "predict"], setup)
         for run in runs:
             if run.task == "score":
@@ -150,81 +157,109 @@ class Predict:
 def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run[Forward]]:
     """The run of each shift that predicts a whole split.
 
-    The data of a stored run are those that its training cut. As released (compat), a sub-model's head has all classes,
-    and it predicts for the images of its subset alone. So the predictions of a stored run are the same, whether its
-    training makes them or a later `task=predict`.
+    A stored run predicts the data as its training split them. As released (compat), a sub-model's head has all classes,
+    and it predicts only the images of its subset. So the predictions of a stored run are the same, whether its training
+    makes them or a later `task=predict`.
     """
-    data, classes = setup.data, None
-    if (found := _trained(setup.model)) is not None:
-        trained, _ = found
-        group = trained.get("group")
-        if group not in (None, *data.items) and trained["dataset"] == data.name:
-            allowed, step = f"{group}, by which training {trained['run_id']} split it", f"add dataset.group={group}"
-            raise FcaError("dataset.group", data.group, allowed, step)
-        data = as_trained_on(data, trained["fingerprint"], group)
-        if trained.get("compat") and data.fingerprint == trained["fingerprint"]:
-            classes = trained["classes"]
-    model, among = named(setup.model, data)
+    data = setup.data
+    classes = None
+
+    training_row = _training_row(setup.model)
+    if training_row is not None:
+        group = training_row.get("group")
+        lacks_group_column = group not in (None, *data.items)
+        if lacks_group_column and training_row["dataset"] == data.name:
+            allowed = f"{group}, by which training {training_row['run_id']} split it"
+            raise FcaError("dataset.group", data.group, allowed, f"add dataset.group={group}")
+
+        data = as_trained_on(data, training_row["fingerprint"], group)
+        if training_row.get("compat") and data.fingerprint == training_row["fingerprint"]:
+            classes = training_row["classes"]
+
+    model, zero_shot_columns = with_class_keys(setup.model, data)
     identity = model.identity()
-    about = {"model": model.label(), "weights": model.weights_label(), "snapshot": identity.get("snapshot"), **among}
+    model_columns = {
+        "model": model.label(),
+        "weights": model.weights_label(),
+        "snapshot": identity.get("snapshot"),
+        **zero_shot_columns,
+    }
+
     check_masks(setup.shifts, data, split, classes)
-    shifts = [shift_on(shift, data, split) for shift in setup.shifts]
-    works = (Forward(model, data, split, shift, classes, keep_logits) for shift in shifts)
-    return [predict_run(work, identity, about) for work in works]
+    runs = []
+    for shift in setup.shifts:
+        work = Forward(model, data, split, shift_on(shift, data, split), classes, keep_logits)
+        runs.append(predict_run(work, identity, model_columns))
+    return runs
 
 
-def named(model: Model, data: ImageData) -> tuple[Model, dict[str, str]]:
-    """The model with the classes that it chooses among, if it is zero-shot; a column where these are not the data's.
+def with_class_keys(model: Model, data: ImageData) -> tuple[Model, dict[str, str]]:
+    """The model with the classes that it chooses among, if it is zero-shot, and a column for classes not of the data.
 
-    Classes that the configuration gives stay. Else they are those of the data set, or published ones that contain them
-    (see `Nameable.choose_among`): networks trained on these choose among all of them, so a model with fewer to choose
-    among has an easier test. From the stored logits the masked protocol counts the few.
+    Classes that the configuration gives stay. Otherwise they are those of the data set, or published ones that contain
+    them (see `Nameable.choose_among`): networks trained on the published classes choose among all of them, so a model
+    with fewer classes to choose among would have an easier test. The masked protocol restricts the stored logits to
+    the classes of the data set.
     """
     if not isinstance(model, Nameable):
         return model, {}
+
     if model.classes is not None:
-        return model, {ZERO_SHOT: model.classes if isinstance(model.classes, str) else "given"}
+        label = model.classes if isinstance(model.classes, str) else "given"
+        return model, {ZERO_SHOT: label}
 
     for column, published in model.choose_among.items():
-        keys = class_keys(published)
-        if column in data.items and set(data.classes) <= set(keys):
-            return model.naming(keys), {ZERO_SHOT: published}
+        published_keys = class_keys(published)
+        if column in data.items and set(data.classes) <= set(published_keys):
+            return model.naming(published_keys), {ZERO_SHOT: published}
     return model.naming(data.classes), {}
 
 
 def shift_on(shift: Shift, data: ImageData, split: str) -> Shift:
     """The shift as it is for the images of this split: a corruption depends on whether any is above 96 pixels."""
-    return shift.for_images(any_above_reference(data, split)) if isinstance(shift, DependsOnSize) else shift
+    if not isinstance(shift, DependsOnSize):
+        return shift
+    return shift.for_images(any_above_reference(data, split))
 
 
 def check_forward(work: Forward) -> None:
     """Raise FcaError for a model without weights, and for a split without images."""
-    data, split = work.data, work.split
+    data = work.data
     if starts_from_scratch(work.model):
         raise no_weights()
-    if not len(data.rows(split)):
-        there = ", ".join(part for part in SPLITS if len(data.rows(part)))
-        raise FcaError("task.split", split, f"{there}: {data.name} has no other images", "take one of these")
+
+    if not len(data.rows(work.split)):
+        filled_splits = ", ".join(split for split in SPLITS if len(data.rows(split)))
+        allowed = f"{filled_splits}: {data.name} has no other images"
+        raise FcaError("task.split", work.split, allowed, "take one of these")
 
 
-def _trained(model: Model) -> tuple[Row, Store] | None:
-    """The row of the training that a stored run is, once that is done, and where it is stored."""
+def _training_row(model: Model) -> Row | None:
+    """The row of the training behind a stored run; None for other models, and for a training that is not done."""
     if not isinstance(model, StoredRun):
         return None
+
     store = Store(Path(model.outputs))
-    return (store.row(model.run_id), store) if store.state(model.run_id) is State.DONE else None
+    if store.state(model.run_id) is not State.DONE:
+        return None
+    return store.row(model.run_id)
 
 
-# The runs and their columns.
+# The runs, and the columns of their rows.
 
 
 def subset_columns(subset: ClassSubset) -> dict[str, Any]:
-    """Which classes, and how they were drawn."""
-    return {"ncl": subset.ncl, "subset_seed": subset.seed, "sampler": subset.sampler, "classes": subset.classes}
+    """Columns of a subset: its classes, and how they were drawn."""
+    return {
+        "ncl": subset.ncl,
+        "subset_seed": subset.seed,
+        "sampler": subset.sampler,
+        "classes": subset.classes,
+    }
 
 
 def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str, Any]:
-    """Which images, and under which shift."""
+    """Columns of the images and their shift."""
     return {
         "dataset": data.name,
         "fingerprint": data.fingerprint,
@@ -236,50 +271,76 @@ def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str,
 
 
 def predict_run(
-    work: Forward, model: Mapping[str, Any], about: Mapping[str, Any], parent: str | None = None
+    work: Forward, weights: Mapping[str, Any], columns: Mapping[str, Any], parent: str | None = None
 ) -> Run[Forward]:
-    """The run that predicts: its identity knows neither subset nor seed.    model: identity of the weights."""
-    data, split, shift = work.data, work.split, work.shift
-    identity = {"data": data.fingerprint, "split": split, "model": model, "shift": shift.identity()}
-    return Run("predict", identity, {**about, **data_columns(data, split, shift)}, parent, work=work)
+    """The run that predicts: its identity contains neither subset nor seed.
+
+    weights: identity of the model's weights.    columns: of the row, beside those of the data.
+    """
+    identity = {
+        "data": work.data.fingerprint,
+        "split": work.split,
+        "model": weights,
+        "shift": work.shift.identity(),
+    }
+    row_columns = {**columns, **data_columns(work.data, work.split, work.shift)}
+    return Run("predict", identity, row_columns, parent, work=work)
 
 
-def score_run(heavy: Run[Forward], work: Scoring) -> Run[Scoring]:
+def score_run(predict_run: Run[Forward], work: Scoring) -> Run[Scoring]:
     """The run that scores a subset on the stored logits of a predict run."""
-    keys, groups = [work.data.classes[c] for c in work.subset.classes], work.groups
-    identity = {"parent": heavy.run_id, "classes": keys, **({"groups": dict(groups.of)} if groups else {})}
-    about = {**heavy.about, **subset_columns(work.subset), "groups": groups.name if groups else None}
-    return Run("score", identity, about, heavy.run_id, light=True, work=work)
+    groups = work.groups
+    identity: dict[str, Any] = {
+        "parent": predict_run.run_id,
+        "classes": [work.data.classes[c] for c in work.subset.classes],
+    }
+    if groups:
+        identity["groups"] = dict(groups.of)
+
+    columns = {
+        **predict_run.about,
+        **subset_columns(work.subset),
+        "groups": groups.name if groups else None,
+    }
+    return Run("score", identity, columns, predict_run.run_id, light=True, work=work)
 
 
-def with_interval(name: str, top1: float, n: int) -> dict[str, float]:
+def accuracy_columns(name: str, top1: float, n: int) -> dict[str, float]:
     """A headline accuracy on n images with its Wilson interval, as three columns."""
     low, high = wilson(round(top1 * n), n)
     return {name: top1, f"{name}_low": low, f"{name}_high": high}
 
 
 def forward_columns(classifier: Classifier, n: int, seconds: float, accelerator: str) -> dict[str, Any]:
-    """What the forward passes of n images took."""
+    """Columns of the forward passes of n images: time, device and size of the network."""
     from fca.training.devices import accelerator_for, device_name
 
-    params = sum(p.numel() for p in classifier.module.parameters())
-    device = device_name(accelerator_for(classifier.module, accelerator))
-    found = (seconds, n / seconds, params, classifier.input_size, device)
-    return dict(zip(FORWARD, found, strict=True))
+    device = accelerator_for(classifier.module, accelerator)
+    return {
+        PREDICT_S: seconds,
+        IMAGES_PER_S: n / seconds,
+        PARAMS: sum(weights.numel() for weights in classifier.module.parameters()),
+        INPUT_SIZE: classifier.input_size,
+        DEVICE: device_name(device),
+    }
 
 
 def prediction_columns(
-    logits: Float[np.ndarray, "images logits"], true: Int[np.ndarray, " images"], known: Sequence[int]
+    logits: Float[np.ndarray, "images logits"], true: Int[np.ndarray, " images"], classes: Sequence[int]
 ) -> dict[str, Any]:
     """Open accuracy (argmax over all logits) on these images, with its Wilson interval.
 
-    true: the column of each image's class.    known: label indices of the classes.
+    true: the column of each image's class.    classes: label indices of the classes that the model knows.
     Raises FcaError for logits that are NaN or infinite, of which argmax would be the first class.
     """
     check_outputs("logits", logits)
     n = len(true)
-    about = {"ncl": len(known), "classes": known, "n_test": n}
-    return {**about, **with_interval("top1_open", open_top1(logits, true), n)}
+    return {
+        "ncl": len(classes),
+        "classes": classes,
+        "n_test": n,
+        **accuracy_columns("top1_open", open_top1(logits, true), n),
+    }
 
 
 def prediction_arrays(
@@ -289,97 +350,120 @@ def prediction_arrays(
 
     Raises FcaError for logits that float16 cannot hold.
     """
-    p = softmax(logits, axis=1)
-    small = logits.nbytes <= LOGITS_FLOAT32_MB * 2**20
+    probabilities = softmax(logits, axis=1)
+    is_small = logits.nbytes <= LOGITS_FLOAT32_MB * 2**20
     return {
         "pred": logits.argmax(axis=1).astype(np.int32),
-        "p_true": p[np.arange(len(true)), true].astype(np.float32),
-        "p_max": p.max(axis=1).astype(np.float32),
-        "logits": logits.astype(np.float32) if small else as_half("logits", logits),
+        "p_true": probabilities[np.arange(len(true)), true].astype(np.float32),
+        "p_max": probabilities.max(axis=1).astype(np.float32),
+        "logits": logits.astype(np.float32) if is_small else as_half("logits", logits),
         "logit_classes": np.array(classes),
     }
 
 
-# The work.
+# The work of a run.
 
 
 def predictions(runs: Sequence[Run[Forward]], setup: Setup) -> Iterator[Finished]:
-    """Predict run after predict run; each model is built once.    runs: those of one model after each other."""
-    for _, same in groupby(runs, lambda run: id(run.work.model)):
-        of_one = list(same)
-        classifier = built(of_one[0].work.model)
-        setup.store.keep_items(of_one[0].work.data)
-        late = [run for run in of_one if isinstance(run.work.shift, InputShift)]
-        early = [run for run in of_one if run not in late]
-        images = sum(len(known_images(run.work, classifier).rows) for run in early)
-        with Meter("images", images, long=images >= MANY) as meter:
-            for number, run in enumerate(early, 1):
-                shift = run.work.shift.label()
-                meter.begin(f"shift {number} of {len(early)}, {shift}" if len(early) > 1 else shift)
-                yield predicted(run, classifier, setup, meter.add)
-        if late:
-            yield from predicted_at_input(late, classifier, setup)
+    """Finish predict runs in turn; each model is built once.    runs: those of one model follow each other."""
+    for _, runs_of_model in groupby(runs, lambda run: id(run.work.model)):
+        model_runs = list(runs_of_model)
+        first_work = model_runs[0].work
+        classifier = built(first_work.model)
+        setup.store.keep_items(first_work.data)
+
+        input_runs = [run for run in model_runs if isinstance(run.work.shift, InputShift)]
+        raw_runs = [run for run in model_runs if not isinstance(run.work.shift, InputShift)]
+        n_images = sum(len(known_images(run.work, classifier).rows) for run in raw_runs)
+
+        with Meter("images", n_images, long=n_images >= MANY) as meter:
+            for number, run in enumerate(raw_runs, 1):
+                label = run.work.shift.label()
+                meter.begin(f"shift {number} of {len(raw_runs)}, {label}" if len(raw_runs) > 1 else label)
+                yield predict_images(run, classifier, setup, meter.add)
+
+        if input_runs:
+            yield from predict_at_input(input_runs, classifier, setup)
 
 
-class Images(NamedTuple):
-    """Which images a classifier predicts: those of a split whose class it knows.
+class KnownImages(NamedTuple):
+    """The images that a classifier predicts: those of a split whose class it knows.
 
-    rows: positions in the data's items.    true: the column of the class of each.    known: label indices.
+    rows: positions in the data's items.    true: the logit column of each image's class.    classes: label indices.
     """
 
     rows: Int[np.ndarray, " images"]
     true: Int[np.ndarray, " images"]
-    known: list[int]
+    classes: list[int]
 
 
-def known_images(work: Forward, classifier: Classifier) -> Images:
-    """Raises FcaError where the classifier knows no class of the data, and where no image is of one."""
-    data, split = work.data, work.split
-    column = logit_columns(classifier.classes, data.classes)
+def known_images(work: Forward, classifier: Classifier) -> KnownImages:
+    """The images of a split whose class the classifier knows.
+
+    Raises FcaError where the classifier knows no class of the data, and where no image is of a known class.
+    """
+    data = work.data
+    column_by_label = logit_columns(classifier.classes, data.classes)  # -1: the classifier does not know the class
     check_meant(f"class of {data.name}", data.classes, classifier.classes, "the model")
-    known = [c for c in work.classes or range(len(data.classes)) if column[c] >= 0]
-    if not known:
-        own, theirs = (", ".join(keys[:5]) + ", ..." for keys in (classifier.classes, data.classes))
+
+    candidates = work.classes or range(len(data.classes))
+    classes = [label for label in candidates if column_by_label[label] >= 0]
+    if not classes:
+        model_keys = ", ".join(classifier.classes[:5]) + ", ..."
+        data_keys = ", ".join(data.classes[:5]) + ", ..."
         step = "choose its data set (dataset=...), or give the class keys in logit order, model.classes=[...]"
-        raise FcaError("model.classes", own, f"at least one class of {data.name}: {theirs}", step)
-    rows = data.rows(split, known)
+        raise FcaError("model.classes", model_keys, f"at least one class of {data.name}: {data_keys}", step)
+
+    rows = data.rows(work.split, classes)
     if not len(rows):
-        raise FcaError("split", split, f"a split of {data.name} with images of the known classes", "see: task=describe")
-    return Images(rows, column[data.labels[rows]], known)
+        allowed = f"a split of {data.name} with images of the known classes"
+        raise FcaError("split", work.split, allowed, "see: task=describe")
+    return KnownImages(rows, column_by_label[data.labels[rows]], classes)
 
 
-def predicted(
-    run: Run[Forward], classifier: Classifier, setup: Setup, done: Callable[[int], object] = lambda images: None
+def predict_images(
+    run: Run[Forward], classifier: Classifier, setup: Setup, on_batch: Callable[[int], object] = lambda n_images: None
 ) -> Finished:
     """Forward every image of the split whose class the classifier knows, as the shift shows it.
 
-    done: called after every batch with its number of images.
+    on_batch: called after every batch with its number of images.
     """
     from fca.training.infer import logits_of
 
     work = run.work
-    data, split, machine = work.data, work.split, setup.machine
-    rows, true, known = known_images(work, classifier)
-    clean = work.shift.label() == CLEAN.label()
-    shown = data if clean else shifted(data, work.shift, split)
-    places = rows if clean else np.searchsorted(data.rows(split), rows)
-    together = 3 * classifier.input_size**2 * len(rows) * len(setup.shifts)  # bytes of all shifts: all of them or none
-    room = machine.cache_gb if clean or together <= 1e9 * machine.cache_gb else 0.0
-    pixels = open_pixels(
-        shown, geometry_under(work.shift, classifier.geometry), setup.cache, machine.workers, room, places
-    )
+    machine = setup.machine
+    rows, true, classes = known_images(work, classifier)
+
+    is_clean = work.shift.label() == CLEAN.label()
+    if is_clean:
+        data = work.data
+        positions = rows
+    else:
+        data = shifted(work.data, work.shift, work.split)
+        positions = np.searchsorted(work.data.rows(work.split), rows)  # shifted data hold this split only
+
+    # The pixels of all shifts are cached, or those of none.
+    bytes_of_all_shifts = 3 * classifier.input_size**2 * len(rows) * len(setup.shifts)
+    fits_cache = bytes_of_all_shifts <= 1e9 * machine.cache_gb
+    cache_gb = machine.cache_gb if is_clean or fits_cache else 0.0
+    geometry = geometry_under(work.shift, classifier.geometry)
+    pixels = open_pixels(data, geometry, setup.cache, machine.workers, cache_gb, positions)
+
     start = time.perf_counter()
-    logits = logits_of(classifier, pixels, places, machine.accelerator, done)
+    logits = logits_of(classifier, pixels, positions, machine.accelerator, on_batch)
     seconds = time.perf_counter() - start
-    columns = prediction_columns(logits, true, known)
-    columns |= forward_columns(classifier, len(rows), seconds, machine.accelerator)
+
+    columns = {
+        **prediction_columns(logits, true, classes),
+        **forward_columns(classifier, len(rows), seconds, machine.accelerator),
+    }
     arrays = prediction_arrays(logits, true, classifier.classes)
-    if not (clean or work.keep_logits):
+    if not is_clean and not work.keep_logits:
         del arrays["logits"]
     return Finished(run, columns, arrays)
 
 
-def predicted_at_input(runs: Sequence[Run[Forward]], classifier: Classifier, setup: Setup) -> Iterator[Finished]:
+def predict_at_input(runs: Sequence[Run[Forward]], classifier: Classifier, setup: Setup) -> Iterator[Finished]:
     """Forward the same images under many shifts of stage `input`: batch by batch, every shift of a batch in turn.
 
     Beside the usual arrays: mask_area, the share of the input that is object, and examples (uint8, 64 pixels a side),
@@ -388,59 +472,80 @@ def predicted_at_input(runs: Sequence[Run[Forward]], classifier: Classifier, set
     from fca.tasks.at_input import AtInput, outputs_under
 
     work = runs[0].work
-    rows, true, known = known_images(work, classifier)
-    shown = AtInput(work.data, work.split, rows, classifier, setup)
-    runs_at_once = max(1, LOGITS_HELD_BYTES // (4 * len(rows) * len(classifier.classes)))
-    first_of_class = np.unique(work.data.labels[rows], return_index=True)[1][:EXAMPLES]
-    for start in range(0, len(runs), runs_at_once):
-        together = runs[start : start + runs_at_once]
-        begun = time.perf_counter()
-        shifts = [run.work.shift for run in together if isinstance(run.work.shift, InputShift)]
-        shifted = outputs_under(shifts, classifier, shown, rows[first_of_class])
-        seconds = (time.perf_counter() - begun) / len(together)
+    rows, true, classes = known_images(work, classifier)
+    images = AtInput(work.data, work.split, rows, classifier, setup)
 
-        for run, logits, examples in zip(together, shifted.logits, shifted.examples, strict=True):
-            columns = prediction_columns(logits, true, known)
-            columns |= forward_columns(classifier, len(rows), seconds, setup.machine.accelerator)
-            arrays = prediction_arrays(logits, true, classifier.classes)
+    _, first_of_class = np.unique(work.data.labels[rows], return_index=True)
+    example_rows = rows[first_of_class[:EXAMPLES]]
+
+    logits_bytes = 4 * len(rows) * len(classifier.classes)
+    runs_at_once = max(1, LOGITS_HELD_BYTES // logits_bytes)
+    for first_run in range(0, len(runs), runs_at_once):
+        chunk = runs[first_run : first_run + runs_at_once]
+        shifts = [run.work.shift for run in chunk if isinstance(run.work.shift, InputShift)]
+
+        start = time.perf_counter()
+        outputs = outputs_under(shifts, classifier, images, example_rows)
+        seconds = (time.perf_counter() - start) / len(chunk)
+
+        for run, logits, examples in zip(chunk, outputs.logits, outputs.examples, strict=True):
+            columns = {
+                **prediction_columns(logits, true, classes),
+                **forward_columns(classifier, len(rows), seconds, setup.machine.accelerator),
+            }
+            arrays = {
+                **prediction_arrays(logits, true, classifier.classes),
+                "mask_area": outputs.mask_area,
+                "examples": examples,
+            }
             if not run.work.keep_logits:
                 del arrays["logits"]
-            arrays |= {"mask_area": shifted.mask_area, "examples": examples}
             yield Finished(run, columns, arrays)
 
 
 def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: ClassSubset) -> dict[str, Any]:
-    """A sub-model's own columns from those of its predictions on test.
+    """The columns of a sub-model from those of its predictions on test.
 
     flag: chance where the interval of the accuracy includes that of always predicting the most frequent class.
     """
-    top1 = with_interval("top1", predicted["top1_open"], predicted["n_test"])
-    tested = data.labels[data.rows("test", subset.classes)]
-    is_at_chance = at_chance(top1["top1_low"], guessing(tested))
-    flag = "chance" if is_at_chance else None
-    return {**{column: predicted[column] for column in ("n_test", *FORWARD)}, **top1, "flag": flag}
+    top1 = accuracy_columns("top1", predicted["top1_open"], predicted["n_test"])
+    test_labels = data.labels[data.rows("test", subset.classes)]
+    is_at_chance = at_chance(top1["top1_low"], guessing(test_labels))
+    return {
+        **{column: predicted[column] for column in ("n_test", *FORWARD)},
+        **top1,
+        "flag": "chance" if is_at_chance else None,
+    }
 
 
 def score(run: Run[Scoring], store: Store) -> dict[str, Any]:
     """A subset's open, masked and, with groups, grouped accuracy from the parent's stored logits."""
     work = run.work
-    classes, parent = list(work.subset.classes), store.row(str(run.parent))
-    if unknown := sorted(set(classes) - set(parent["classes"])):
-        keys = ", ".join(work.data.classes[c] for c in unknown)
+    classes = list(work.subset.classes)
+    parent = store.row(str(run.parent))
+
+    unknown_classes = sorted(set(classes) - set(parent["classes"]))
+    if unknown_classes:
+        keys = ", ".join(work.data.classes[label] for label in unknown_classes)
         raise FcaError("subset.classes", keys, "classes that the model knows", "choose another subset or model")
+
     stored = stored_predictions(store, parent)
-    inside = stored.of_classes(classes)
+    is_in_subset = stored.of_classes(classes)
     if not store.has_array(stored.run_id, "logits"):
         step = f"remove {store.folder(stored.run_id)} and run again with task.keep=logits"
-        raise FcaError("logits of run", stored.run_id, "kept: it was made without task.keep=logits", step)
-    logits, true = stored.logits[inside], stored.true[inside]
+        raise FcaError("logits of run", stored.run_id, "stored: the run was made without task.keep=logits", step)
+    logits = stored.logits[is_in_subset]
+    true = stored.true[is_in_subset]
+
     n = len(true)
-    scored = {
+    columns = {
         "n_test": n,
-        **with_interval("top1_open", open_top1(logits, true), n),
-        **with_interval("top1_masked", masked_top1(logits, stored.columns[classes], true), n),
+        **accuracy_columns("top1_open", open_top1(logits, true), n),
+        **accuracy_columns("top1_masked", masked_top1(logits, stored.columns[classes], true), n),
     }
     if work.groups:
-        top1, n = grouped_top1(logits, work.groups.codes(stored.logit_classes), true)
-        scored |= {"n_grouped": n, **with_interval("top1_grouped", top1, n)}
-    return scored
+        group_of_logit = work.groups.codes(stored.logit_classes)
+        top1_grouped, n_grouped = grouped_top1(logits, group_of_logit, true)
+        columns["n_grouped"] = n_grouped
+        columns.update(accuracy_columns("top1_grouped", top1_grouped, n_grouped))
+    return columns

@@ -28,5 +28,5 @@ class Train:
         return setup.adaptation.plan(setup.for_training())
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Adapt if that is to be done, then predict the test images."""
+        """Adapt if that is among the runs, then predict the test images."""
         return setup.adaptation.run(runs, setup)

@@ -1,7 +1,7 @@
-"""What is drawn for training images beside shifts: crops, policies, colour jitter, erasing; in numpy, on the CPU.
+"""Random draws for training images beside shifts: crops, policies, colour jitter, erasing; in numpy, on the CPU.
 
-Order of a training batch, as in timm: crop and flip, policy, jitter, normalise, erasing, mixup or cutmix. What is drawn
-here is done to pixels in fca/training/changes.py. No torch: a recipe is part of every plan.
+Order of a training batch, as in timm: crop and flip, policy, jitter, normalise, erasing, mixup or cutmix.
+fca/training/changes.py applies the draws to pixels. No torch here: a recipe is part of every plan.
 """
 
 from __future__ import annotations
@@ -16,14 +16,29 @@ from fca.allowed import Allowed
 
 POLICIES = ("none", "randaugment", "trivial", "autoaugment", "three_augment")
 AFFINE = ["shear_x", "shear_y", "translate_x", "translate_y", "rotate"]
-OPERATIONS = ["identity", *AFFINE, "brightness", "color", "contrast", "sharpness", "posterize", "solarize"]
-OPERATIONS += ["autocontrast", "equalize", "invert", "grayscale", "blur"]
+OPERATIONS = [
+    "identity",
+    *AFFINE,
+    "brightness",
+    "color",
+    "contrast",
+    "sharpness",
+    "posterize",
+    "solarize",
+    "autocontrast",
+    "equalize",
+    "invert",
+    "grayscale",
+    "blur",
+]
 NUMBERS = {name: number for number, name in enumerate(OPERATIONS)}
-SPACE, SIGNED = 14, 10  # randaugment and trivial choose among the first 14; the first 10 also go the other way
+N_CHOICES = 14  # randaugment and trivial choose among the first 14 operations
+N_SIGNED = 10  # the first 10 operations also have negative strengths
 LEVELS = 30  # largest magnitude
 # Strength at that magnitude, in the units of Changes, but translations as shares of the side and bits that are lost.
-USUAL = np.array([0, 0.3, 0.3, 150 / 331, 150 / 331, 30, 0.9, 0.9, 0.9, 0.9, 4, 1, 0, 0, 0])
-WIDE = np.array([0, 0.99, 0.99, 32, 32, 135, 0.99, 0.99, 0.99, 0.99, 6, 1, 0, 0, 0])  # translations in pixels
+STRENGTHS = np.array([0, 0.3, 0.3, 150 / 331, 150 / 331, 30, 0.9, 0.9, 0.9, 0.9, 4, 1, 0, 0, 0])
+# The same for trivial, with translations in pixels.
+TRIVIAL_STRENGTHS = np.array([0, 0.99, 0.99, 32, 32, 135, 0.99, 0.99, 0.99, 0.99, 6, 1, 0, 0, 0])
 # AutoAugment's pairs of operations for ImageNet, each with its probability in tenths and its magnitude from 0 to 9.
 IMAGENET = """
 posterize 4 8 rotate 6 9, solarize 6 5 autocontrast 6 0, equalize 8 0 equalize 6 0, posterize 6 7 posterize 6 6,
@@ -34,11 +49,12 @@ color 8 8 solarize 8 7, sharpness 4 7 invert 6 0, shear_x 6 5 equalize 10 0, col
 equalize 4 0 solarize 2 4, solarize 6 5 autocontrast 6 0, invert 6 0 equalize 10 0, color 6 4 contrast 10 8,
 equalize 8 0 equalize 6 0"""
 TRIES = 10  # of a rectangle that must fit its image
-Round = tuple[Int[np.ndarray, "images rounds"], Float[np.ndarray, "images rounds"]]
+Rounds = tuple[Int[np.ndarray, "images rounds"], Float[np.ndarray, "images rounds"]]
+"""Operations of each image, one after another, and their strengths; see Changes."""
 
 
 class Changes(NamedTuple):
-    """What happens to each image of a batch: operations one after another, and a rectangle to erase.
+    """The changes of each image of a batch: operations one after another, and a rectangle to erase.
 
     operation: position in OPERATIONS.
     strength:  tangent of a shear, pixels of a translation, degrees of a rotation; factor of brightness, color, contrast
@@ -75,73 +91,122 @@ class Augment:
         >>> Augment("randaugment", 2, 9, 0.0, 0.25).label()
         'randaugment 2 x 9, erasing 0.25'
         """
-        policy = {"none": "", "randaugment": f"randaugment {self.ops} x {self.magnitude}"}.get(self.policy, self.policy)
-        shares = {"jitter": self.jitter, "erasing": self.erasing}
-        return ", ".join(filter(None, [policy, *(f"{k} {v:g}" for k, v in shares.items() if v)])) or None
+        words = []
+        if self.policy == "randaugment":
+            words.append(f"randaugment {self.ops} x {self.magnitude}")
+        elif self.policy != "none":
+            words.append(self.policy)
+        if self.jitter:
+            words.append(f"jitter {self.jitter:g}")
+        if self.erasing:
+            words.append(f"erasing {self.erasing:g}")
+        return ", ".join(words) or None
 
     def drawn(self, rng: np.random.Generator, images: int, size: int) -> Changes:
-        """Draw what happens to each of so many square images of this side."""
-        rounds: list[Round] = [(np.zeros((images, 0), int), np.zeros((images, 0)))]
-        if self.policy != "none":
-            rounds.append(self._policy(rng, images, size))
+        """Draw the changes of this number of square images, `size` pixels a side."""
+        rounds: list[Rounds] = [(np.zeros((images, 0), int), np.zeros((images, 0)))]
+        if self.policy == "three_augment":
+            rounds.append(_draw_three_augment(rng, images))
+        elif self.policy != "none":
+            rounds.append(self._draw_policy(rng, images, size))
+
         if self.jitter:
             blends = [NUMBERS[name] for name in ("brightness", "contrast", "color")]
             order = rng.permuted(np.tile(blends, (images, 1)), axis=1)
             rounds.append((order, rng.uniform(-self.jitter, self.jitter, order.shape)))
+
         erased = np.zeros((images, 4), int)
         if self.erasing:
-            uniform, sides = rng.random((images, 2 * TRIES + 3)), np.full(images, size)
-            boxes, found = rectangles(uniform, sides, sides, (0.02, 0.33), (1 / 3.3, 1 / 0.3), room=1)
-            erased = boxes * (found & (uniform[:, -1] < self.erasing))[:, None]
-        operation, strength = (np.concatenate(parts, 1) for parts in zip(*rounds, strict=True))
-        return Changes(operation, strength, erased)
+            uniform = rng.random((images, 2 * TRIES + 3))
+            sides = np.full(images, size)
+            boxes, has_fit = draw_rectangles(uniform, sides, sides, (0.02, 0.33), (1 / 3.3, 1 / 0.3), margin=1)
+            is_erased = has_fit & (uniform[:, -1] < self.erasing)
+            erased = boxes * is_erased[:, None]
 
-    def _policy(self, rng: np.random.Generator, images: int, size: int) -> Round:
-        if self.policy == "three_augment":
-            operation = rng.choice([NUMBERS[name] for name in ("grayscale", "solarize", "blur")], (images, 1))
-            sigma = rng.uniform(0.1, 2.0, operation.shape)
-            return operation, np.where(operation == NUMBERS["solarize"], 128 / 255, sigma)
-        share: Any = self.magnitude / LEVELS
-        most = USUAL * np.where(np.isin(np.arange(15), (3, 4)), size, 1)
-        operation = rng.integers(SPACE, size=(images, self.ops if self.policy == "randaugment" else 1))
+        return Changes(
+            operation=np.concatenate([operation for operation, _ in rounds], 1),
+            strength=np.concatenate([strength for _, strength in rounds], 1),
+            erased=erased,
+        )
+
+    def _draw_policy(self, rng: np.random.Generator, images: int, size: int) -> Rounds:
+        """Operations and strengths by randaugment, trivial or autoaugment."""
+        n_operations = self.ops if self.policy == "randaugment" else 1
+        operation = rng.integers(N_CHOICES, size=(images, n_operations))
+        is_share_of_side = np.isin(np.arange(len(STRENGTHS)), (NUMBERS["translate_x"], NUMBERS["translate_y"]))
+        largest = STRENGTHS * np.where(is_share_of_side, size, 1)
+
+        share: Any = self.magnitude / LEVELS  # of the largest strength
         if self.policy == "trivial":
-            most, share = WIDE, rng.integers(LEVELS + 1, size=operation.shape) / LEVELS
-        if self.policy == "autoaugment":
-            words = np.array([pair.split() for pair in IMAGENET.split(",")])
-            chosen = words[rng.integers(len(words), size=images)].reshape(images, 2, 3)
-            happens = 10 * rng.random((images, 2)) < chosen[..., 1].astype(int)
-            operation = np.where(happens, np.vectorize(NUMBERS.get)(chosen[..., 0]), 0)
-            share = chosen[..., 2].astype(int) / 9
-        strength = most[operation] * share
-        backward = (operation < SIGNED) & (rng.random(operation.shape) < 0.5)
-        moves, posterize, solarize = (operation == NUMBERS[name] for name in ("translate_x", "posterize", "solarize"))
-        strength = np.where(moves | (operation == NUMBERS["translate_y"]), np.trunc(strength), strength)
-        strength = np.where(posterize, 8 - np.rint(strength), np.where(solarize, 1 - strength, strength))
-        return operation, np.where(backward, -strength, strength)
+            largest = TRIVIAL_STRENGTHS
+            share = rng.integers(LEVELS + 1, size=operation.shape) / LEVELS
+        elif self.policy == "autoaugment":  # the operations drawn above are not used
+            operation, share = _draw_autoaugment(rng, images)
+
+        strength = largest[operation] * share
+        is_reversed = (operation < N_SIGNED) & (rng.random(operation.shape) < 0.5)
+
+        # To the units of Changes: whole pixels, bits that stay, a threshold.
+        is_translation = (operation == NUMBERS["translate_x"]) | (operation == NUMBERS["translate_y"])
+        strength = np.where(is_translation, np.trunc(strength), strength)
+        strength = np.where(operation == NUMBERS["solarize"], 1 - strength, strength)
+        strength = np.where(operation == NUMBERS["posterize"], 8 - np.rint(strength), strength)
+        return operation, np.where(is_reversed, -strength, strength)
 
 
-def rectangles(
+def _draw_three_augment(rng: np.random.Generator, images: int) -> Rounds:
+    """One of three operations for each image; the strength is the sigma of a blur."""
+    choices = [NUMBERS[name] for name in ("grayscale", "solarize", "blur")]
+    operation = rng.choice(choices, (images, 1))
+    sigma = rng.uniform(0.1, 2.0, operation.shape)
+    return operation, np.where(operation == NUMBERS["solarize"], 128 / 255, sigma)
+
+
+def _draw_autoaugment(rng: np.random.Generator, images: int) -> Rounds:
+    """A pair of IMAGENET for each image: operations, 0 where one does not happen, and their magnitudes from 0 to 1."""
+    pairs = np.array([pair.split() for pair in IMAGENET.split(",")])  # pairs x 6 words
+    words = pairs[rng.integers(len(pairs), size=images)].reshape(images, 2, 3)
+    names = words[..., 0]
+    tenths = words[..., 1].astype(int)
+    magnitudes = words[..., 2].astype(int)
+
+    happens = 10 * rng.random((images, 2)) < tenths
+    operation = np.where(happens, np.vectorize(NUMBERS.get)(names), 0)
+    return operation, magnitudes / 9
+
+
+def draw_rectangles(
     uniform: Float[np.ndarray, "images numbers"],
     height: Int[np.ndarray, " images"],
     width: Int[np.ndarray, " images"],
     areas: tuple[float, float],
     aspects: tuple[float, float],
-    room: int = 0,
+    margin: int = 0,
 ) -> tuple[Int[np.ndarray, "images 4"], Bool[np.ndarray, " images"]]:
     """Random rectangles by torchvision's rule: top, left, height, width of each, and whether one of TRIES fits.
 
-    Its share of the image's area is uniform in `areas`, the logarithm of its width / height in those of `aspects`.
-    uniform: in [0, 1): 2 TRIES for area and aspect, then 2 for the place.    room: pixels left free along each axis.
+    Its share of the image's area is uniform in `areas`, the logarithm of its width / height in those of `aspects`:
+    a rectangle of area A and aspect r is sqrt(A / r) high and sqrt(A r) wide. The first one that fits is taken.
+
+    uniform: in [0, 1): 2 TRIES for area and aspect, then 2 for the place.    margin: pixels left free along each axis.
     """
+    # images x tries
     log_low, log_high = np.log(aspects)
     area = (areas[0] + (areas[1] - areas[0]) * uniform[:, :TRIES]) * (height * width)[:, None]
-    stretch = np.exp(log_low + (log_high - log_low) * uniform[:, TRIES : 2 * TRIES])
-    sides = np.rint(np.sqrt([area / stretch, area * stretch])).astype(int)
-    whole = np.stack([height, width])
-    fits = np.logical_and.reduce((sides > 0) & (sides <= whole[..., None] - room))
-    sides = np.take_along_axis(sides, fits.argmax(1)[None, :, None], 2)[..., 0]
-    start = np.floor(uniform[:, 2 * TRIES : 2 * TRIES + 2].T * (whole - sides + 1)).astype(int)
-    return np.concatenate([start, sides]).T, np.asarray(fits.any(1))
+    aspect = np.exp(log_low + (log_high - log_low) * uniform[:, TRIES : 2 * TRIES])
+    heights = np.rint(np.sqrt(area / aspect)).astype(int)
+    widths = np.rint(np.sqrt(area * aspect)).astype(int)
+    fits_height = (heights > 0) & (heights <= height[:, None] - margin)
+    fits_width = (widths > 0) & (widths <= width[:, None] - margin)
+    fits = fits_height & fits_width
+
+    # images
+    first_fit = fits.argmax(1)[:, None]
+    box_height = np.take_along_axis(heights, first_fit, 1)[:, 0]
+    box_width = np.take_along_axis(widths, first_fit, 1)[:, 0]
+    top = np.floor(uniform[:, 2 * TRIES] * (height - box_height + 1)).astype(int)
+    left = np.floor(uniform[:, 2 * TRIES + 1] * (width - box_width + 1)).astype(int)
+    return np.stack([top, left, box_height, box_width], 1), np.asarray(fits.any(1))
 
 
 def crops(
@@ -152,9 +217,12 @@ def crops(
 ) -> Int[np.ndarray, "images 4"]:
     """torchvision's RandomResizedCrop, scale=(scale_min, 1): top, left, height and width of a crop of each image.
 
-    Where no try fits, it is the largest central one with an aspect from 3:4 to 4:3.    uniform: see `rectangles`.
+    Where no try fits, it is the largest central one with an aspect from 3:4 to 4:3.    uniform: see `draw_rectangles`.
     """
-    boxes, found = rectangles(uniform, height, width, (scale_min, 1.0), (3 / 4, 4 / 3))
-    tall = np.minimum(height, np.rint(width * 4 / 3).astype(int))
-    wide = np.minimum(width, np.rint(height * 4 / 3).astype(int))
-    return np.where(found[:, None], boxes, np.stack([(height - tall) // 2, (width - wide) // 2, tall, wide], 1))
+    boxes, has_fit = draw_rectangles(uniform, height, width, (scale_min, 1.0), (3 / 4, 4 / 3))
+    central_height = np.minimum(height, np.rint(width * 4 / 3).astype(int))
+    central_width = np.minimum(width, np.rint(height * 4 / 3).astype(int))
+    central_top = (height - central_height) // 2
+    central_left = (width - central_width) // 2
+    central = np.stack([central_top, central_left, central_height, central_width], 1)
+    return np.where(has_fit[:, None], boxes, central)

@@ -21,20 +21,22 @@ from fca.training.changes import cut
 from fca.training.recipe import Recipe
 from fca.types import FcaError, Originals, Packed, Pixels
 
-HELD_BYTES = 2 * 2**30  # image sets up to this size are put on the device once; larger ones are read batch by batch
-READ_TOGETHER = 1024
-SAMPLED = 16  # images whose size decides whether all can be held
+PRELOAD_BYTES = 2 * 2**30  # image sets up to this size are put on the device once; larger ones are read batch by batch
+READ_TOGETHER = 1024  # images that are read at a time to be preloaded
+SIZE_SAMPLE = 16  # images whose size decides whether all are preloaded
 DRAWS = 7  # random numbers an image: flip, shift x, shift y, area, aspect, place x, place y
 ASPECT = math.log(4 / 3)  # crops are at most 4:3 or 3:4, as in torchvision's RandomResizedCrop
 
-Part = TypeVar("Part")
-Read = TypeVar("Read")
+Chunk = TypeVar("Chunk")
+Content = TypeVar("Content")
 
 
 def to_device(array: Shaped[np.ndarray, "*shape"], device: torch.device) -> Shaped[Tensor, "*shape"]:
     """A copy on the device; to CUDA through pinned memory, so that the copy does not block."""
     tensor = torch.from_numpy(np.ascontiguousarray(array))
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def as_input(images: UInt8[Tensor, "batch size size 3"]) -> Float32[Tensor, "batch 3 size size"]:
@@ -59,9 +61,11 @@ class Examples:
 
 
 class Batch(NamedTuple):
-    """Pixels as stored or cropped; labels; uniform numbers if `warp` is to change them; what else is to change.
+    """The share of a batch that one process trains on.
 
-    share: number of images in this process, as a multiple of what each would have if all had the same.
+    images:  pixels as stored or cropped.    draws: uniform numbers for `warp`, if it is to change the images.
+    changes: further changes of the images, if there are any.
+    share:   number of images in this process, as a multiple of the mean over all processes.
     """
 
     images: UInt8[Tensor, "batch size size 3"]
@@ -71,7 +75,7 @@ class Batch(NamedTuple):
     share: float = 1.0
 
 
-class Held(NamedTuple):
+class DeviceImages(NamedTuple):
     """Packed images on the device; an image begins at pixel `start`."""
 
     pixels: UInt8[Tensor, "pixels 3"]
@@ -79,15 +83,21 @@ class Held(NamedTuple):
     height: Int[np.ndarray, " images"]
     width: Int[np.ndarray, " images"]
 
+    def select(self, positions: Int[np.ndarray, " chosen"]) -> DeviceImages:
+        """These images among the same pixels."""
+        return DeviceImages(self.pixels, self.start[positions], self.height[positions], self.width[positions])
 
-def batches_of(images: int, batch_size: int, fewest: int = 1) -> int:
-    """How many batches of nearly equal size show so many images once; fewer where one would have less than `fewest`.
 
-    >>> batches_of(7, 2), batches_of(7, 2, fewest=2), batches_of(8, 2, fewest=2)
+def count_batches(images: int, batch_size: int, min_images: int = 1) -> int:
+    """Number of batches of nearly equal size that show all images once; fewer where one had less than `min_images`.
+
+    >>> count_batches(7, 2), count_batches(7, 2, min_images=2), count_batches(8, 2, min_images=2)
     (4, 3, 4)
     """
-    number = -(-images // batch_size)
-    return number if images // number >= fewest else max(1, images // fewest)
+    n_batches = -(-images // batch_size)
+    if images // n_batches >= min_images:
+        return n_batches
+    return max(1, images // min_images)
 
 
 def keyed(*key: int) -> np.random.Generator:
@@ -100,16 +110,16 @@ def keyed(*key: int) -> np.random.Generator:
 
 
 class Batches:
-    """What Lightning iterates over once an epoch, instead of a DataLoader and its worker processes.
+    """Batches of an epoch, which Lightning reads instead of a DataLoader and its worker processes.
 
-    Several processes draw the whole epoch alike; each takes every `world`th image of a batch, beginning with its own
-    number, so that repeats of an image go to different ones.
+    All processes draw the same epoch; each takes every `world`th image of a batch, beginning with its own rank, so that
+    repeats of an image go to different processes.
 
     seed:        all that is drawn in an epoch follows from (seed, epoch); None = in the order of the examples.
     recipe:      of a training, for passes, repeats and changes of images; None = images as they are stored.
     progress:    show a bar while images are read into memory.
     rank, world: number of this process, from 0, and of all.
-    fewest:      images of a batch in all processes together.
+    min_images:  fewest images of a batch, over all processes.
     Raises FcaError if the recipe crops originals and the examples have none.
     """
 
@@ -123,115 +133,160 @@ class Batches:
         progress: bool = False,
         rank: int = 0,
         world: int = 1,
-        fewest: int = 1,
+        min_images: int = 1,
     ) -> None:
-        self.examples, self.device, self.seed, self.recipe = examples, device, seed, recipe
-        self.mine, self.world = slice(rank, None, world), world
-        self.passes, self.repeats = (recipe.passes, recipe.repeats) if recipe else (1, 1)
-        self.count = batches_of(len(examples), batch_size, fewest) * self.passes
+        self.examples = examples
+        self.device = device
+        self.seed = seed
+        self.recipe = recipe
+        self.world = world
         self.epoch = 0  # counted from 0; the caller sets it
+        self._rank_slice = slice(rank, None, world)  # images of a batch that this process takes
+
+        self.passes = recipe.passes if recipe else 1
+        self.repeats = recipe.repeats if recipe else 1
+        self.n_batches = count_batches(len(examples), batch_size, min_images) * self.passes
         self.labels = torch.from_numpy(examples.labels.astype(np.int64)).to(device)
+        self.size = examples.pixels[examples.rows[:1]].shape[1]
+
         self.crops = recipe is not None and recipe.crops
         if self.crops and examples.originals is None:
             raise FcaError("recipe.crop_from", "original", "input: there are no originals here", "set it to input")
-        self.size = examples.pixels[examples.rows[:1]].shape[1]
-        some = self._read(examples.rows[:: -(-len(examples) // SAMPLED)])
-        small = some.pixels.nbytes / len(some.height) * len(examples) <= HELD_BYTES
-        self.held = self._hold(progress) if small else None
+
+        sample_step = -(-len(examples) // SIZE_SAMPLE)
+        sample = self._read(examples.rows[::sample_step])
+        expected_bytes = sample.pixels.nbytes / len(sample.height) * len(examples)
+        self.preloaded = self._preload(progress) if expected_bytes <= PRELOAD_BYTES else None
 
     def __len__(self) -> int:
-        return self.count
+        return self.n_batches
 
     def __iter__(self) -> Iterator[Batch]:
         epoch = self.epoch
-        order, draws = self._drawn(epoch)
-        parts = order.tensor_split(self.count)
-        mine = [part[self.mine].numpy() for part in parts]
-        if self.held is None:
-            read = read_ahead(self._streamed, (self.examples.rows[part] for part in mine))
-        else:
-            held = self.held
-            read = (Held(held.pixels, *(values[part] for values in held[1:])) for part in mine)
-        split = (values.to(self.device).tensor_split(self.count) for values in (order, draws))
-        for index, (images, *drawn) in enumerate(zip(read, *split, strict=True)):
-            places, numbers = (values[self.mine] for values in drawn)
-            rng = keyed(self.seed or 0, epoch, index, 2)  # what is drawn batch by batch
-            shown, changes = self._seen(images, places, rng, len(parts[index]))
-            share = len(places) * self.world / len(parts[index])
-            yield Batch(shown, self.labels[places], numbers if numbers.shape[1] else None, changes, share)
+        order, draws = self._draw_epoch(epoch)
 
-    def _drawn(self, epoch: int) -> tuple[Int64[Tensor, " shown"], Float32[Tensor, "shown draws"]]:
+        # Images of this process, by batch.
+        batches = order.tensor_split(self.n_batches)
+        chunks = [batch[self._rank_slice].numpy() for batch in batches]
+        if self.preloaded is None:
+            images_by_batch = read_ahead(self._stream, (self.examples.rows[chunk] for chunk in chunks))
+        else:
+            preloaded = self.preloaded
+            images_by_batch = (preloaded.select(chunk) for chunk in chunks)
+
+        # Positions in the examples, and numbers for `warp`, on the device.
+        positions_by_batch = order.to(self.device).tensor_split(self.n_batches)
+        draws_by_batch = draws.to(self.device).tensor_split(self.n_batches)
+
+        steps = zip(images_by_batch, positions_by_batch, draws_by_batch, strict=True)
+        for index, (images, batch_positions, batch_draws) in enumerate(steps):
+            positions = batch_positions[self._rank_slice]
+            warp_draws = batch_draws[self._rank_slice]
+            rng = keyed(self.seed or 0, epoch, index, 2)  # for the draws that are made batch by batch
+            batch_size = len(batches[index])
+            pixels = self._pixels(images, positions, rng, batch_size)
+            changes = self._draw_changes(rng, batch_size)
+            yield Batch(
+                pixels,
+                self.labels[positions],
+                warp_draws if warp_draws.shape[1] else None,
+                changes,
+                share=len(positions) * self.world / batch_size,
+            )
+
+    def _draw_epoch(self, epoch: int) -> tuple[Int64[Tensor, " shown"], Float32[Tensor, "shown draws"]]:
         """The images of an epoch in order, and their numbers for `warp`."""
-        number, recipe = len(self.examples), self.recipe
+        n_examples = len(self.examples)
         if self.seed is None:
-            return torch.arange(number), torch.empty(number, 0)
-        rng, kept = keyed(self.seed, epoch), np.arange(number) // self.repeats
-        order = np.concatenate([rng.permutation(number)[kept] for _ in range(self.passes)])
-        warps = recipe is not None and recipe.warps and not self.crops
-        draws = rng.random((len(order), DRAWS * warps), dtype=np.float32)
+            return torch.arange(n_examples), torch.empty(n_examples, 0)
+
+        # With repeats, a pass shows the first 1 / repeats of a random order, each image several times in a row.
+        rng = keyed(self.seed, epoch)
+        repeated = np.arange(n_examples) // self.repeats
+        order = np.concatenate([rng.permutation(n_examples)[repeated] for _ in range(self.passes)])
+
+        is_warped = self.recipe is not None and self.recipe.warps and not self.crops
+        n_draws = DRAWS if is_warped else 0
+        draws = rng.random((len(order), n_draws), dtype=np.float32)
         if self.passes == self.repeats == 1:
             draws = draws[order]  # numbers belong to the image, as they did when each was shown once
         return torch.from_numpy(order), torch.from_numpy(draws)
 
-    def _seen(
-        self, images: Held, places: Int64[Tensor, " batch"], rng: np.random.Generator, size: int
-    ) -> tuple[UInt8[Tensor, "batch size size 3"], Changes | None]:
-        """The pixels of a batch, cropped if need be, and its changes; size: of the batch in all processes."""
-        recipe, shape = self.recipe, (-1, self.size, self.size, 3)
+    def _pixels(
+        self, images: DeviceImages, positions: Int64[Tensor, " batch"], rng: np.random.Generator, batch_size: int
+    ) -> UInt8[Tensor, "batch size size 3"]:
+        """The pixels of a batch, cropped at random if the recipe crops.    batch_size: over all processes."""
+        recipe = self.recipe
         if recipe is None or self.seed is None or not self.crops:
-            shown = images.pixels.view(shape)
-            shown = shown if self.held is None else shown[places]
-        else:
-            uniform = rng.random((size, 2 * TRIES + 3))[self.mine]
-            boxes = crops(uniform, images.height, images.width, recipe.scale_min)
-            mirrored = recipe.flip & (uniform[:, -1] < 0.5)
-            windows = np.column_stack([images.start, images.width, boxes, mirrored]).astype(np.int64)
-            shown = cut(images.pixels, to_device(windows, self.device), self.size)
-        if recipe is None or recipe.augment.label() is None:
-            return shown, None
-        return shown, Changes(*(values[self.mine] for values in recipe.augment.drawn(rng, size, self.size)))
+            pixels = images.pixels.view((-1, self.size, self.size, 3))
+            return pixels if self.preloaded is None else pixels[positions]
 
-    def _hold(self, progress: bool) -> Held:
+        uniform = rng.random((batch_size, 2 * TRIES + 3))[self._rank_slice]
+        boxes = crops(uniform, images.height, images.width, recipe.scale_min)
+        is_mirrored = recipe.flip & (uniform[:, -1] < 0.5)
+        windows = np.column_stack([images.start, images.width, boxes, is_mirrored]).astype(np.int64)
+        return cut(images.pixels, to_device(windows, self.device), self.size)
+
+    def _draw_changes(self, rng: np.random.Generator, batch_size: int) -> Changes | None:
+        """The changes of this process's images.    batch_size: over all processes."""
+        if self.recipe is None or self.recipe.augment.label() is None:
+            return None
+        changes = self.recipe.augment.drawn(rng, batch_size, self.size)
+        return Changes(*(values[self._rank_slice] for values in changes))
+
+    def _preload(self, progress: bool) -> DeviceImages:
+        """All images on the device."""
         rows = self.examples.rows
-        parts = [rows[start : start + READ_TOGETHER] for start in range(0, len(rows), READ_TOGETHER)]
-        reading = read_ahead(self._read, parts)
-        read = list(track(reading, "reading images", len(parts), long=progress))
-        height, width = (np.concatenate(sides) for sides in list(zip(*read, strict=True))[1:])
-        pixels = torch.empty((sum(len(part.pixels) for part in read), 3), dtype=torch.uint8, device=self.device)
+        chunks = [rows[start : start + READ_TOGETHER] for start in range(0, len(rows), READ_TOGETHER)]
+        reading = read_ahead(self._read, chunks)
+        packed_chunks = list(track(reading, "reading images", len(chunks), long=progress))
+
+        height = np.concatenate([packed.height for packed in packed_chunks])
+        width = np.concatenate([packed.width for packed in packed_chunks])
+        n_pixels = sum(len(packed.pixels) for packed in packed_chunks)
+        pixels = torch.empty((n_pixels, 3), dtype=torch.uint8, device=self.device)
+
         start = 0
-        while read:  # freed as it is copied
-            part = torch.from_numpy(np.ascontiguousarray(read.pop(0).pixels))
-            pixels[start : start + len(part)] = part
-            start += len(part)
-        return _placed(pixels, height, width)
+        while packed_chunks:  # each is freed as it is copied
+            chunk_pixels = torch.from_numpy(np.ascontiguousarray(packed_chunks.pop(0).pixels))
+            end = start + len(chunk_pixels)
+            pixels[start:end] = chunk_pixels
+            start = end
+        return _device_images(pixels, height, width)
 
     def _read(self, rows: Int[np.ndarray, " batch"]) -> Packed:
+        """Originals for a recipe that crops them, else images at input size."""
         if self.crops and self.examples.originals is not None:
             return self.examples.originals[rows]
-        pixels, sides = self.examples.pixels[rows], np.full(len(rows), self.size)
+        pixels = self.examples.pixels[rows]
+        sides = np.full(len(rows), self.size)
         return Packed(pixels.reshape(-1, 3), sides, sides)
 
-    def _streamed(self, rows: Int[np.ndarray, " batch"]) -> Held:
+    def _stream(self, rows: Int[np.ndarray, " batch"]) -> DeviceImages:
         packed = self._read(rows)
-        return _placed(to_device(packed.pixels, self.device), packed.height, packed.width)
+        return _device_images(to_device(packed.pixels, self.device), packed.height, packed.width)
 
 
-def _placed(pixels: Tensor, height: Int[np.ndarray, " images"], width: Int[np.ndarray, " images"]) -> Held:
+def _device_images(
+    pixels: Tensor, height: Int[np.ndarray, " images"], width: Int[np.ndarray, " images"]
+) -> DeviceImages:
+    """Packed images, with the start of each from the sizes of those before it."""
     ends = np.cumsum(height.astype(np.int64) * width)
-    return Held(pixels, np.concatenate([[0], ends[:-1]]), height, width)
+    starts = np.concatenate([[0], ends[:-1]])
+    return DeviceImages(pixels, starts, height, width)
 
 
-def read_ahead(read: Callable[[Part], Read], parts: Iterable[Part], ahead: int = 2) -> Iterator[Read]:
-    """`read` every part in one thread, up to `ahead` parts early; an error is raised where its part is due."""
+def read_ahead(read: Callable[[Chunk], Content], chunks: Iterable[Chunk], ahead: int = 2) -> Iterator[Content]:
+    """`read` every chunk in one thread, up to `ahead` chunks early; an error is raised where its chunk is due."""
     pool = ThreadPoolExecutor(1, "read-ahead")
-    waiting: deque[Future[Read]] = deque()
+    pending: deque[Future[Content]] = deque()
     try:
-        for part in parts:
-            waiting.append(pool.submit(read, part))
-            if len(waiting) > ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        for chunk in chunks:
+            pending.append(pool.submit(read, chunk))
+            if len(pending) > ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -254,18 +309,32 @@ def warp(
                (torchvision draws again, which makes large windows rarer).
     """
     size = images.shape[-1]
-    mirrored, shifts, area, aspect, places = draws[:, :1], draws[:, 1:3], draws[:, 3:4], draws[:, 4:5], draws[:, 5:7]
+    flip_draw = draws[:, :1]
+    shift_draws = draws[:, 1:3]  # x, y
+    area_draw = draws[:, 3:4]
+    aspect_draw = draws[:, 4:5]
+    place_draws = draws[:, 5:7]  # x, y
+
+    # t: a shift of -reach, ..., reach pixels.
     reach = round(shift * size)
-    centre = 2 / size * ((shifts * (2 * reach + 1)).floor() - reach)
-    share = torch.ones_like(shifts)
+    centre = 2 / size * ((shift_draws * (2 * reach + 1)).floor() - reach)  # images x 2
+
+    # a: the sides of the window, whose place within the image moves its centre.
+    share = torch.ones_like(shift_draws)  # images x 2
     if scale_min < 1:
-        side = (scale_min + (1 - scale_min) * area).sqrt()
-        stretch = ((aspect - 0.5) * ASPECT).exp()  # the square root of the aspect: log aspect is in ±ASPECT
+        side = (scale_min + (1 - scale_min) * area_draw).sqrt()
+        stretch = ((aspect_draw - 0.5) * ASPECT).exp()  # the square root of the aspect: log aspect is in ±ASPECT
         share = torch.cat([side * stretch, side / stretch], 1).clamp(max=1)
-        centre = centre + (2 * places - 1) * (1 - share)
+        centre = centre + (2 * place_draws - 1) * (1 - share)
     if flip:
-        share = share * torch.cat([torch.where(mirrored < 0.5, -1.0, 1.0), torch.ones_like(mirrored)], 1)
-    pixel = (torch.arange(size, device=images.device) * 2 + 1) / size - 1
-    across, down = (share[:, i : i + 1] * pixel + centre[:, i : i + 1] for i in (0, 1))
-    grid = torch.stack([across[:, None, :].expand(-1, size, -1), down[:, :, None].expand(-1, -1, size)], 3)
+        sign_x = torch.where(flip_draw < 0.5, -1.0, 1.0)
+        share = share * torch.cat([sign_x, torch.ones_like(flip_draw)], 1)
+
+    # x_in = a x_out + t, for the pixel centres of the output.
+    x_out = (torch.arange(size, device=images.device) * 2 + 1) / size - 1
+    x_in = share[:, 0:1] * x_out + centre[:, 0:1]  # images x size
+    y_in = share[:, 1:2] * x_out + centre[:, 1:2]
+    x_grid = x_in[:, None, :].expand(-1, size, -1)
+    y_grid = y_in[:, :, None].expand(-1, -1, size)
+    grid = torch.stack([x_grid, y_grid], 3)  # images x size x size x 2
     return grid_sample(images, grid.to(images.dtype), padding_mode="zeros", align_corners=False)

@@ -1,4 +1,4 @@
-"""Do to a batch of images on its device what fca/training/augment.py drew: crops, operations, erasing; in torch.
+"""Apply the draws of fca/training/augment.py to a batch of images on its device: crops, operations, erasing; in torch.
 
 An operation takes images with a strength each, and does what torchvision.transforms.v2.functional does to uint8.
 """
@@ -19,7 +19,7 @@ from fca.training.augment import AFFINE, OPERATIONS, Changes
 Bytes = UInt8[Tensor, "batch 3 size size"]
 Strength = Float[np.ndarray, " batch"]
 BLUR_REACH = 6  # pixels: three of the largest sigma
-CHUNK = 2**16  # output pixels that a CPU works on at a time, so that its cache holds all that it makes of them
+CHUNK_PIXELS = 2**16  # output pixels that a CPU works on at a time, so that its cache holds all intermediate results
 
 
 def cut(
@@ -29,60 +29,83 @@ def cut(
 
     windows: of each image the start in `pixels` and the width; of its crop top, left, height, width; whether mirrored.
     """
-    return torch.cat([_cut(pixels, windows[part], size) for part in _chunks(len(windows), size, pixels.device)])
+    chunks = _chunks(len(windows), size, pixels.device)
+    return torch.cat([_cut_chunk(pixels, windows[chunk], size) for chunk in chunks])
 
 
 def _chunks(images: int, size: int, device: torch.device) -> list[slice]:
-    """All images of a batch at once, but not on a CPU."""
-    step = max(1, CHUNK // size**2) if device.type == "cpu" else images
+    """Slices of a batch that are worked on at a time: on a CPU a few images each, else all images."""
+    step = max(1, CHUNK_PIXELS // size**2) if device.type == "cpu" else images
     return [slice(start, start + step) for start in range(0, images, step)]
 
 
-def _cut(pixels: Tensor, windows: Tensor, size: int) -> Tensor:
-    start, across, top, left, height, width, mirrored = windows[:, :, None].unbind(1)
+def _cut_chunk(pixels: Tensor, windows: Tensor, size: int) -> Tensor:
+    """`cut` for one chunk. Each output pixel is a mean of 2 x 2 source pixels, weighted by its position among them."""
+    start, image_width, top, left, height, width, is_mirrored = windows[:, :, None].unbind(1)  # each images x 1
     steps = torch.arange(size, device=pixels.device)
+    steps_x = torch.where(is_mirrored > 0, size - 1 - steps, steps)
+    rows, weight_below = _bilinear_taps(height, steps, size)
+    columns, weight_right = _bilinear_taps(width, steps_x, size)
 
-    def taps(extent: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-        """Both source pixels of each output pixel along an axis, and the share of the second."""
-        at = ((steps + 0.5) * (extent / size) - 0.5).clamp(min=0)
-        low = at.long()
-        return torch.stack([low, (low + 1).minimum(extent - 1)]), at - low
-
-    rows, down = taps(height, steps)
-    columns, right = taps(width, torch.where(mirrored > 0, size - 1 - steps, steps))
-    lines = (start + (top + rows) * across + left)[:, None, :, :, None]
-    index = lines + columns[None, :, :, None, :]
+    # Positions of the four source pixels: 2 rows x 2 columns x images x size x size.
+    row_starts = (start + (top + rows) * image_width + left)[:, None, :, :, None]
+    index = row_starts + columns[None, :, :, None, :]
     corners = pixels.index_select(0, index.flatten()).view(2, 2, -1, size, 3 * size).float()
-    above, below = torch.lerp(corners[:, 0], corners[:, 1], right.repeat_interleave(3, 1)[:, None, :])
-    return torch.lerp(above, below, down[:, :, None]).round_().to(torch.uint8).view(-1, size, size, 3)
+
+    weight_right = weight_right.repeat_interleave(3, 1)[:, None, :]  # for each of 3 channels
+    above, below = torch.lerp(corners[:, 0], corners[:, 1], weight_right)
+    resized = torch.lerp(above, below, weight_below[:, :, None])
+    return resized.round_().to(torch.uint8).view(-1, size, size, 3)
+
+
+def _bilinear_taps(extent: Tensor, steps: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Both source pixels of each output pixel along an axis (2 x images x size), and the weight of the second.
+
+    extent: pixels of the crop along the axis, resized to `size`.    steps: source order of the output pixels.
+    """
+    position = ((steps + 0.5) * (extent / size) - 0.5).clamp(min=0)
+    first = position.long()
+    second = (first + 1).minimum(extent - 1)
+    return torch.stack([first, second]), position - first
 
 
 def changed(images: Float32[Tensor, "batch 3 size size"], changes: Changes) -> Float32[Tensor, "batch 3 size size"]:
     """Images in [0, 1] after all their operations, each done at once to all its images; in the 256 levels of uint8."""
-    if not changes.operation.shape[1]:
+    n_rounds = changes.operation.shape[1]
+    if n_rounds == 0:
         return images
-    parts = _chunks(len(images), images.shape[-1], images.device)
-    return torch.cat([_changed(images[part], Changes(*(values[part] for values in changes))) for part in parts])
+
+    results = []
+    for chunk in _chunks(len(images), images.shape[-1], images.device):
+        chunk_changes = Changes(*(values[chunk] for values in changes))
+        results.append(_change_chunk(images[chunk], chunk_changes))
+    return torch.cat(results)
 
 
-def _changed(images: Tensor, changes: Changes) -> Tensor:
+def _change_chunk(images: Tensor, changes: Changes) -> Tensor:
     levels = (images * 255).round_().to(torch.uint8).contiguous()
     for operation, strength in zip(changes.operation.T, changes.strength.T, strict=True):
-        for number in set(operation.tolist()) - {0}:
+        for number in set(operation.tolist()) - {0}:  # 0: identity
             rows = np.flatnonzero(operation == number)
-            place = torch.from_numpy(rows).to(levels.device)
-            levels[place] = apply(OPERATIONS[number], levels[place], strength[rows])
+            device_rows = torch.from_numpy(rows).to(levels.device)
+            levels[device_rows] = apply(OPERATIONS[number], levels[device_rows], strength[rows])
     return levels.float().div_(255)
 
 
 def erased(images: Float[Tensor, "batch 3 size size"], boxes: Int[np.ndarray, "batch 4"]) -> Tensor:
     """Normalised images, with standard normal noise in their rectangles (top, left, height, width): done in place."""
-    rows = np.flatnonzero(boxes[:, 2])
-    place, box = (torch.from_numpy(part).to(images.device) for part in (rows, boxes[rows]))
-    top, left, height, width = box[:, :, None].unbind(1)
-    steps, old = torch.arange(images.shape[-1], device=images.device), images[place]
-    inside = ((steps >= top) & (steps < top + height))[:, :, None] & ((steps >= left) & (steps < left + width))[:, None]
-    images[place] = torch.where(inside[:, None], torch.randn_like(old), old)
+    rows = np.flatnonzero(boxes[:, 2])  # height 0: nothing is erased
+    device_rows = torch.from_numpy(rows).to(images.device)
+    device_boxes = torch.from_numpy(boxes[rows]).to(images.device)
+
+    top, left, height, width = device_boxes[:, :, None].unbind(1)  # each images x 1
+    steps = torch.arange(images.shape[-1], device=images.device)
+    is_erased_row = (steps >= top) & (steps < top + height)
+    is_erased_column = (steps >= left) & (steps < left + width)
+    is_erased = is_erased_row[:, :, None] & is_erased_column[:, None]  # images x size x size
+
+    originals = images[device_rows]
+    images[device_rows] = torch.where(is_erased[:, None], torch.randn_like(originals), originals)
     return images
 
 
@@ -90,62 +113,85 @@ def apply(name: str, images: Bytes, strength: Strength) -> Bytes:
     """One of OPERATIONS, with a strength for each image; see Changes for the units."""
     if name in AFFINE:
         return _affine(name, images, strength)
-    number = torch.from_numpy(strength.astype(np.float32)).to(images.device)[:, None, None, None]
+
+    strengths = torch.from_numpy(strength.astype(np.float32)).to(images.device)[:, None, None, None]
     match name:
         case "autocontrast" | "equalize" | "invert":
             return getattr(imported("torchvision.transforms.v2.functional"), name)(images)
         case "grayscale":
             return imported("torchvision.transforms.v2.functional").rgb_to_grayscale(images, 3)
         case "posterize":
-            return images & (256 - 2 ** (8 - number)).to(torch.uint8)
+            return images & (256 - 2 ** (8 - strengths)).to(torch.uint8)
         case "solarize":
-            return torch.where(images >= number * 255, ~images, images)
+            return torch.where(images >= strengths * 255, ~images, images)
         case "blur":
-            return _blurred(images.float(), number).round_().to(torch.uint8)
+            return _blurred(images.float(), strengths).round_().to(torch.uint8)
+
+    # brightness, color, contrast, sharpness: v + (v - base) strength
     values = images.float()
-    return (values + (values - _other(name, values)) * number).clamp_(0, 255).to(torch.uint8)
+    blended = values + (values - _blend_base(name, values)) * strengths
+    return blended.clamp_(0, 255).to(torch.uint8)
 
 
 def _affine(name: str, images: Bytes, strength: Strength) -> Bytes:
-    """The nearest pixel of a linear map around the centre, or for a shear the upper left corner; outside is black."""
+    """The nearest pixel of a linear map around the centre, or for a shear the upper left corner; outside is black.
+
+    x_in = a x + b y + c,   y_in = d x + e y + f   from output to input, in pixels from the centre.
+    """
     size = images.shape[-1]
-    half, one, none = size / 2, np.ones_like(strength), np.zeros_like(strength)
-    sine, cosine = np.sin(np.deg2rad(strength)), np.cos(np.deg2rad(strength))
-    rows = {
-        "shear_x": ((one, strength, strength * half), (none, one, none)),
-        "shear_y": ((one, none, none), (strength, one, strength * half)),
-        "translate_x": ((one, none, -strength), (none, one, none)),
-        "translate_y": ((one, none, none), (none, one, -strength)),
-        "rotate": ((cosine, -sine, none), (sine, cosine, none)),
+    half = size / 2
+    ones = np.ones_like(strength)
+    zeros = np.zeros_like(strength)
+    sine = np.sin(np.deg2rad(strength))
+    cosine = np.cos(np.deg2rad(strength))
+    coefficients = {  # (a, b, c), (d, e, f)
+        "shear_x": ((ones, strength, strength * half), (zeros, ones, zeros)),
+        "shear_y": ((ones, zeros, zeros), (strength, ones, strength * half)),
+        "translate_x": ((ones, zeros, -strength), (zeros, ones, zeros)),
+        "translate_y": ((ones, zeros, zeros), (zeros, ones, -strength)),
+        "rotate": ((cosine, -sine, zeros), (sine, cosine, zeros)),
     }[name]
-    matrix = torch.from_numpy((np.array(rows) / half).astype(np.float32)).to(images.device)[..., None, None]
-    steps = torch.arange(size, device=images.device) - (size - 1) / 2
+
+    scaled = (np.array(coefficients) / half).astype(np.float32)  # grid_sample counts from -1 to 1
+    x_row, y_row = torch.from_numpy(scaled).to(images.device)[..., None, None]
+    x = torch.arange(size, device=images.device) - (size - 1) / 2
+    y = x[:, None]
+
     # Sums, not a matrix product, which mixed precision would round.
-    grid = torch.stack([x * steps + y * steps[:, None] + moved for x, y, moved in matrix], -1)
+    x_in = x_row[0] * x + x_row[1] * y + x_row[2]  # images x size x size
+    y_in = y_row[0] * x + y_row[1] * y + y_row[2]
+    grid = torch.stack([x_in, y_in], -1)
     return grid_sample(images.float(), grid, "nearest", align_corners=False).to(torch.uint8)
 
 
-def _other(name: str, values: Tensor) -> Tensor:
-    """What a blend moves images away from: black, their grey, its mean, or themselves blurred but at the edge."""
+def _blend_base(name: str, values: Tensor) -> Tensor:
+    """The image that a blend moves away from: black, the grey image, its mean, or the image blurred but at the edge."""
     if name == "brightness":
         return torch.zeros_like(values)
+
     if name == "sharpness":
         inner = values[:, :, 1:-1, 1:-1]
-        around = avg_pool2d(values, 3, 1, divisor_override=1)
-        return values + pad(((around + 4 * inner) / 13).round_() - inner, (1, 1, 1, 1))
+        neighbourhood_sum = avg_pool2d(values, 3, 1, divisor_override=1)
+        blurred = ((neighbourhood_sum + 4 * inner) / 13).round_()
+        return values + pad(blurred - inner, (1, 1, 1, 1))
+
     red, green, blue = values.unbind(1)
     grey = (red * 0.2989 + green * 0.587 + blue * 0.114).floor_()[:, None]
     return grey if name == "color" else grey.mean((2, 3), keepdim=True)
 
 
 def _blurred(values: Tensor, sigma: Tensor) -> Tensor:
-    """Gaussian blur, edges mirrored, one axis after the other; sums, as mixed precision would round a convolution."""
+    """Gaussian blur, edges mirrored, one axis after the other; sums, as mixed precision would round a convolution.
+
+    weight(k) = exp(-k² / (2 sigma²)) / sum,   k = -reach, ..., reach
+    """
     size = values.shape[-1]
     reach = min(BLUR_REACH, size - 1)
-    steps = torch.arange(-reach, reach + 1, device=values.device)
-    weights = torch.softmax(-(steps**2) / (2 * sigma**2), 3).unbind(3)
-    for axis, sides in ((2, (0, 0, reach, reach)), (3, (reach, reach, 0, 0))):
-        padded = pad(values, sides, "reflect")
-        shifted = (padded.narrow(axis, first, size) * weight[..., None] for first, weight in enumerate(weights))
-        values = functools.reduce(torch.add, shifted)
+    k = torch.arange(-reach, reach + 1, device=values.device)
+    weights = torch.softmax(-(k**2) / (2 * sigma**2), 3).unbind(3)
+
+    for axis, padding in ((2, (0, 0, reach, reach)), (3, (reach, reach, 0, 0))):
+        padded = pad(values, padding, "reflect")
+        weighted = (padded.narrow(axis, start, size) * weight[..., None] for start, weight in enumerate(weights))
+        values = functools.reduce(torch.add, weighted)
     return values

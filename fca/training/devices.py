@@ -1,4 +1,4 @@
-"""The device, or several for one training, with a process for each, started by the one that plans and writes.
+"""The device of a training, or several with a process for each, started by the process that plans and writes.
 
 Nothing here imports torch before a training begins: the form of `machine.devices` is checked with every plan.
 """
@@ -36,52 +36,58 @@ if TYPE_CHECKING:
     import torch
 
 ACCELERATORS = ("auto", "cpu", "gpu")
-WRAPPED = 1_000_000  # FSDP gathers parts of a network with at least so many parameters one after another
-ASK_S = 1.0  # between two looks whether the training is to stop
+WRAPPED_PARAMS = 1_000_000  # FSDP gathers layers with at least this many parameters one after another
+POLL_S = 1.0  # seconds between two checks whether a stop is requested
 _PROCESS = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
 import fca.training.loop
-fca.training.devices.take_part(int(sys.argv[1]))
+fca.training.devices.run_process(int(sys.argv[1]))
 """
 
 
-class Part(NamedTuple):
-    """A process of a training: the devices of all, its number among them.    send: to the one that started it."""
+class TrainingProcess(NamedTuple):
+    """A process of a training: the devices of all processes, its rank.    send: to the process that started it."""
 
     devices: Sequence[torch.device]
     rank: int = 0
     send: Callable[[object], None] | None = None
 
-    def trainer(self, strategy: str) -> dict[str, Any]:
+    def trainer_options(self, strategy: str) -> dict[str, Any]:
         """Lightning's options: each process has the whole network, or (fsdp) its share of all weights."""
-        kind, number = self.devices[0].type, len(self.devices)
-        chosen: Any = "auto"
-        if number > 1:
-            from pytorch_lightning.strategies import DDPStrategy, FSDPStrategy
-            from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
+        kind = self.devices[0].type
+        n_devices = len(self.devices)
+        return {
+            "accelerator": kind,
+            "devices": [device.index for device in self.devices] if kind == "cuda" else n_devices,
+            "strategy": self._strategy(strategy) if n_devices > 1 else "auto",
+        }
 
-            wrapped = partial(size_based_auto_wrap_policy, min_num_params=WRAPPED)
-            chosen = FSDPStrategy(auto_wrap_policy=wrapped) if strategy == "fsdp" else DDPStrategy()
-        devices = [device.index for device in self.devices] if kind == "cuda" else number
-        return {"accelerator": kind, "devices": devices, "strategy": chosen}
+    def _strategy(self, name: str) -> Any:
+        from pytorch_lightning.strategies import DDPStrategy, FSDPStrategy
+        from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 
-    def curves(self) -> Any:
-        """A logger whose figures go to the process that started this one."""
+        if name != "fsdp":
+            return DDPStrategy()
+        policy = partial(size_based_auto_wrap_policy, min_num_params=WRAPPED_PARAMS)
+        return FSDPStrategy(auto_wrap_policy=policy)
+
+    def forwarding_logger(self) -> Any:
+        """A logger that sends its figures to the process that started this one."""
         from pytorch_lightning.loggers.logger import DummyLogger
 
-        class Curves(DummyLogger):
+        class ForwardingLogger(DummyLogger):
             def log_metrics(_, metrics: Any, step: int | None = None) -> None:  # noqa: N805
                 if self.rank == 0 and self.send is not None:
                     self.send((metrics, step))
 
-        return Curves()
+        return ForwardingLogger()
 
 
 def device_of(accelerator: str, key: str = "machine.accelerator") -> torch.device:
-    """auto: the GPU that there is (CUDA or Apple's), else the CPU. Raises FcaError for a GPU that is not there.
+    """The device of an accelerator; auto: the GPU that there is (CUDA or Apple's), else the CPU.
 
-    key: what the error names.
+    Raises FcaError for a GPU that is not there.    key: what the error names.
     """
     import torch
 
@@ -101,10 +107,12 @@ def device_name(accelerator: str) -> str:
         return torch.cuda.get_device_name(device)
     if device.type == "mps":
         return f"{platform.processor()} GPU"
-    listed = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.+)", listed.read_text()) if listed.is_file() else None
+
+    cpuinfo = Path("/proc/cpuinfo")
+    model_name = re.search(r"model name\s*: (.+)", cpuinfo.read_text()) if cpuinfo.is_file() else None
+    processor = model_name[1] if model_name else platform.processor()
     threads = torch.get_num_threads()
-    return f"{found[1] if found else platform.processor()}, {threads} thread{'s' if threads > 1 else ''}"
+    return f"{processor}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def accelerator_for(module: torch.nn.Module, accelerator: str) -> str:
@@ -120,9 +128,14 @@ def check_devices(devices: object) -> None:
     Traceback (most recent call last):
     fca.types.FcaError: machine.devices = 0; allowed: a number from 1, auto, or a list of GPUs: [0,2]; next: correct it
     """
-    whole = isinstance(devices, list) and all(type(index) is int and index >= 0 for index in devices)
-    listed = whole and 0 < len(set(devices)) == len(devices)  # type: ignore[call-overload, arg-type]
-    if not (listed or devices == "auto" or (type(devices) is int and devices >= 1)):
+    if isinstance(devices, list):
+        are_indices = all(type(index) is int and index >= 0 for index in devices)
+        is_valid = are_indices and 0 < len(set(devices)) == len(devices)
+    else:
+        is_number = type(devices) is int and devices >= 1
+        is_valid = is_number or devices == "auto"
+
+    if not is_valid:
         raise FcaError("machine.devices", devices, "a number from 1, auto, or a list of GPUs: [0,2]", "correct it")
 
 
@@ -135,25 +148,37 @@ def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[t
 
     check_devices(devices)
     kind = device_of(accelerator).type
-    there = {"cpu": os.cpu_count() or 1, "cuda": torch.cuda.device_count()}.get(kind, 1)
-    number = devices if devices != "auto" else 1 if kind == "cpu" else there
-    indices = devices if isinstance(devices, list) else list(range(number))
-    if max(indices) >= there or (kind != "cuda" and devices is indices):
-        allowed = f"GPUs from 0 to {there - 1}" if kind == "cuda" else f"a number up to {there} on {kind}"
+    available_by_kind = {"cpu": os.cpu_count() or 1, "cuda": torch.cuda.device_count()}
+    n_available = available_by_kind.get(kind, 1)
+
+    if isinstance(devices, list):
+        indices = devices
+    elif devices == "auto":
+        indices = [0] if kind == "cpu" else list(range(n_available))
+    else:
+        indices = list(range(devices))
+
+    is_list_without_cuda = isinstance(devices, list) and kind != "cuda"
+    if max(indices) >= n_available or is_list_without_cuda:
+        allowed = f"GPUs from 0 to {n_available - 1}" if kind == "cuda" else f"a number up to {n_available} on {kind}"
         raise FcaError("machine.devices", devices, allowed, "take those that are there")
     if strategy == "fsdp" and kind != "cuda":
         raise FcaError("machine.strategy", strategy, f"auto or ddp on {kind}", "leave it at auto")
-    return [torch.device(kind, index) if kind == "cuda" else torch.device(kind) for index in indices]
+
+    if kind == "cuda":
+        return [torch.device(kind, index) for index in indices]
+    return [torch.device(kind) for _ in indices]
 
 
 def devices_name(accelerator: str, devices: Any) -> str:
-    """What a row calls the devices of a training: by the number of them, if there are several."""
-    number = len(devices_of(accelerator, devices))
-    return f"{number} x " * (number > 1) + device_name(accelerator)
+    """The name of a training's devices in a row, after their number if there are several."""
+    n_devices = len(devices_of(accelerator, devices))
+    name = device_name(accelerator)
+    return f"{n_devices} x {name}" if n_devices > 1 else name
 
 
-def launch(work: Callable[..., Any], given: Sequence[Any], devices: Sequence[torch.device], logger: Any) -> None:
-    """Call `work(*given, part)` in a process for every device, which form a group, and return when all have returned.
+def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torch.device], logger: Any) -> None:
+    """Call `work(*args, process)` in a process for every device, which form a group; return when all have returned.
 
     Arrays in memory maps are mapped there again; all else is copied. Log records and figures of the first process come
     here, the latter to `logger`, a Lightning logger or False. The first error in any process ends all of them and is
@@ -163,28 +188,43 @@ def launch(work: Callable[..., Any], given: Sequence[Any], devices: Sequence[tor
 
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
     threads = max(1, torch.get_num_threads() // len(devices))
-    environment = {**os.environ, "NODE_RANK": "0", "OMP_NUM_THREADS": str(threads), PLUGINS: ",".join(plugins())}
-    environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
-    left, processes = dict[Any, Popen[bytes]](), list[Popen[bytes]]()
+    environment = {
+        **os.environ,
+        "NODE_RANK": "0",
+        "OMP_NUM_THREADS": str(threads),
+        PLUGINS: ",".join(plugins()),
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+    }
+
+    processes: list[Popen[bytes]] = []
+    running: dict[Any, Popen[bytes]] = {}  # by this end of its pipe
     try:
         for rank in range(len(devices)):
-            here, there = Pipe()
-            with there:
-                own = {"LOCAL_RANK": str(rank)}  # by which Lightning knows that it is to start no process
-                command = [sys.executable, "-P", "-c", _PROCESS, str(there.fileno())]
-                processes.append(Popen(command, env=environment | own, pass_fds=[there.fileno()]))  # noqa: S603
-            left[here] = processes[-1]
-        payload = _pickled((work, given))
-        for rank, here in enumerate(left):
-            with suppress(OSError):  # it died: seen below
-                here.send((devices, rank, store.port))
-                here.send_bytes(payload)
-        while left:
-            for ready in wait(list(left), ASK_S):
-                _receive(ready, left, logger)
-            for here in left if stop.requested.is_set() else ():
-                with suppress(OSError):
-                    here.send_bytes(b"stop")
+            connection, remote_connection = Pipe()
+            with remote_connection:
+                handle = remote_connection.fileno()
+                process = Popen(  # noqa: S603
+                    [sys.executable, "-P", "-c", _PROCESS, str(handle)],
+                    env={**environment, "LOCAL_RANK": str(rank)},  # with it Lightning starts no process itself
+                    pass_fds=[handle],
+                )
+            processes.append(process)
+            running[connection] = process
+
+        payload = _pickled((work, args))
+        for rank, connection in enumerate(running):
+            with suppress(OSError):  # the process died: `_receive` raises that
+                connection.send((devices, rank, store.port))
+                connection.send_bytes(payload)
+
+        while running:
+            for ready_connection in wait(list(running), POLL_S):
+                _receive(ready_connection, running, logger)
+            if stop.requested.is_set():
+                for connection in running:
+                    with suppress(OSError):
+                        connection.send_bytes(b"stop")
+
         if logger:
             logger.finalize("success")
     finally:
@@ -193,13 +233,16 @@ def launch(work: Callable[..., Any], given: Sequence[Any], devices: Sequence[tor
             process.wait()
 
 
-def _receive(here: Any, left: dict[Any, Popen[bytes]], logger: Any) -> None:
+def _receive(connection: Any, running: dict[Any, Popen[bytes]], logger: Any) -> None:
+    """Handle a message of a process: None when it has returned, an error, figures, or a log record."""
     try:
-        message = here.recv()
+        message = connection.recv()
     except (EOFError, OSError):
-        raise RuntimeError(f"a process of the training died: exit code {left[here].wait()}") from None
+        exit_code = running[connection].wait()
+        raise RuntimeError(f"a process of the training died: exit code {exit_code}") from None
+
     if message is None:
-        del left[here]
+        del running[connection]
     elif isinstance(message, BaseException):
         raise message
     elif isinstance(message, tuple):
@@ -208,25 +251,27 @@ def _receive(here: Any, left: dict[Any, Popen[bytes]], logger: Any) -> None:
         logging.getLogger(message.name).handle(message)
 
 
-def _pickled(given: object) -> bytes:
+def _pickled(value: object) -> bytes:
+    """Pickled bytes in which an array of a memory map is the name of its file and its place there."""
     from joblib.externals.cloudpickle import Pickler
 
-    class ByName(Pickler):  # type: ignore[misc]
+    class MapByName(Pickler):  # type: ignore[misc]
         def reducer_override(self, value: object) -> Any:
             if type(value) is np.memmap and isinstance(value.base, mmap.mmap) and value.flags.c_contiguous:
                 return np.memmap, (value.filename, value.dtype, "r", value.offset, value.shape)
             return super().reducer_override(value)
 
     file = io.BytesIO()
-    ByName(file).dump(given)
+    MapByName(file).dump(value)
     return file.getvalue()
 
 
-def take_part(handle: int) -> None:
-    """What a process of `launch` does: its part of the work; then it reports how that ended."""
+def run_process(handle: int) -> None:
+    """Do the work of one process of `launch`, then report how that ended."""
     import torch
 
-    connection, lock = Connection(handle), threading.Lock()
+    connection = Connection(handle)
+    lock = threading.Lock()
     devices, rank, port = connection.recv()
     payload = connection.recv_bytes()
 
@@ -241,19 +286,27 @@ def take_part(handle: int) -> None:
             connection.send(message)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
+
+    # Only the first process sends its log records.
     logging.captureWarnings(True)
     logging.getLogger("fca").setLevel(logging.INFO)
-    listening = QueueHandler(SimpleNamespace(put_nowait=send))
-    logging.getLogger().addHandler(logging.NullHandler() if rank else listening)
+    sending_handler = QueueHandler(SimpleNamespace(put_nowait=send))
+    logging.getLogger().addHandler(logging.NullHandler() if rank else sending_handler)
+
     try:
-        own = devices[rank] if devices[rank].type == "cuda" else None
-        if own:
-            torch.cuda.set_device(own)
-        group = {"backend": "nccl" if own else "gloo", "rank": rank, "world_size": len(devices), "device_id": own}
+        gpu = devices[rank] if devices[rank].type == "cuda" else None
+        if gpu:
+            torch.cuda.set_device(gpu)
         store = torch.distributed.TCPStore("127.0.0.1", port)  # type: ignore[attr-defined]
-        torch.distributed.init_process_group(store=store, **group)
-        work, given = pickle.loads(payload)  # noqa: S301
-        work(*given, Part(devices, rank, send))
+        torch.distributed.init_process_group(
+            store=store,
+            backend="nccl" if gpu else "gloo",
+            rank=rank,
+            world_size=len(devices),
+            device_id=gpu,
+        )
+        work, args = pickle.loads(payload)  # noqa: S301
+        work(*args, TrainingProcess(devices, rank, send))
         send(None)
     except BaseException as error:
         error.add_note(f"in process {rank} of the training:\n{traceback.format_exc()}")
@@ -262,4 +315,5 @@ def take_part(handle: int) -> None:
         except Exception:
             error = RuntimeError(f"{type(error).__name__}: {error}")
         send(error)
-    threading.Event().wait()  # to be ended: if connections closed now, others would fail of that
+
+    threading.Event().wait()  # until `launch` kills this process: if connections closed now, others would fail of that

@@ -30,11 +30,11 @@ def logits_of(
     pixels: Pixels,
     rows: Int[np.ndarray, " images"],
     accelerator: str = "auto",
-    done: Callable[[int], object] = lambda images: None,
+    on_batch: Callable[[int], object] = lambda n_images: None,
 ) -> Float32[np.ndarray, "images logits"]:
     """The classifier's logits for `pixels[rows]`, in full precision; the columns follow `classifier.classes`.
 
-    done: called after every batch with its number of images.
+    on_batch: called after every batch with its number of images.
 
     Raises FcaError where they are NaN or infinite, and for another number of logits than classes.
     """
@@ -42,7 +42,7 @@ def logits_of(
     def logits(images: Tensor) -> Tensor:
         return checked_logits(classifier.module(images), len(images), len(classifier.classes))
 
-    return _outputs("logits", classifier, logits, pixels, rows, accelerator, done)
+    return _outputs("logits", classifier, logits, pixels, rows, accelerator, on_batch)
 
 
 def features_of(
@@ -56,7 +56,9 @@ def features_of(
 
 
 def checked_logits(logits: Any, images: int, classes: int) -> Tensor:
-    """What a network gave, if it is one logit for each image and class; else FcaError: a network of one's own may err.
+    """The output of a network if it has one logit for each image and class.
+
+    Else raises FcaError: a network that a user wrote may have another output.
 
     >>> checked_logits(torch.zeros(4, 10), 4, 3)
     Traceback (most recent call last):
@@ -76,22 +78,27 @@ def _outputs(
     pixels: Pixels,
     rows: Any,
     accelerator: str,
-    done: Callable[[int], object] = lambda images: None,
+    on_batch: Callable[[int], object] = lambda n_images: None,
 ) -> Float32[np.ndarray, "images outputs"]:
+    """The outputs of `forward` for `pixels[rows]`, batch by batch.    kind: of outputs, for the error."""
     if not len(rows):
         raise ValueError("rows is empty: there is no image to evaluate")
+
     module = classifier.module.eval()
     device = device_of(accelerator_for(module, accelerator))
     module.to(device)
-    parts = np.array_split(rows, -(-len(rows) // batch_size_of(classifier.input_size)))
-    batches = read_ahead(lambda part: to_device(pixels[part], device), parts)
-    outputs_of_batches: list[Float32[np.ndarray, "batch outputs"]] = []
-    seen = 0
+
+    n_batches = -(-len(rows) // batch_size_of(classifier.input_size))
+    row_batches = np.array_split(rows, n_batches)
+    image_batches = read_ahead(lambda batch: to_device(pixels[batch], device), row_batches)
+
+    output_batches: list[Float32[np.ndarray, "batch outputs"]] = []
+    n_forwarded = 0
     with torch.inference_mode():
-        for images in batches:
+        for images in image_batches:
             outputs = forward(classifier.normalise(as_input(images))).float().cpu().numpy()
-            check_outputs(kind, outputs, before=seen)
-            outputs_of_batches.append(outputs)
-            seen += len(outputs)
-            done(len(images))
-    return np.concatenate(outputs_of_batches)
+            check_outputs(kind, outputs, before=n_forwarded)
+            output_batches.append(outputs)
+            n_forwarded += len(outputs)
+            on_batch(len(images))
+    return np.concatenate(output_batches)

@@ -1,7 +1,7 @@
 """`fit`: train a classifier by Lightning, go on after a kill, leave its best weights.
 
-`Keeper` is what is kept: the checkpoint to go on from, the requested snapshots, the best epoch. What happens to a batch
-is in fca/training/module.py.
+`Keeper` keeps the checkpoint to go on from, the requested snapshots and the best epoch. What happens to a batch is in
+fca/training/module.py.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from fca.store.damage import FITTED, PROGRESS, check_header
 from fca.store.files import DamagedFile, opened, read_object, remove, write_json, write_whole
 from fca.torchvision_ops import before_lightning
 from fca.training import stop
-from fca.training.batches import Batch, Batches, Examples, batches_of
-from fca.training.devices import Part, devices_of, launch
+from fca.training.batches import Batch, Batches, Examples, count_batches
+from fca.training.devices import TrainingProcess, devices_of, launch
 from fca.training.infer import batch_size_of, logits_of
-from fca.training.module import Diverged, Training, least_together
+from fca.training.module import Diverged, Training, smallest_forward
 from fca.training.recipe import Recipe, snapshot_file
 from fca.training.trainer import TrainerKeys
 from fca.types import Classifier, FcaError
@@ -43,11 +43,12 @@ from pytorch_lightning.plugins.environments import LightningEnvironment  # type:
 from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]  # noqa: E402
 
 COMPILED_FROM = 10**11  # pixels: 2 million images of 224 x 224, about a quarter of an hour of a ResNet-50 on one GPU
-BEST, CHECKPOINT = "best.safetensors", "last.ckpt"
-NOT_JUDGED = (-math.inf, -math.inf)  # rank of weights that do not count as an epoch: any epoch is better
-PROGRESS_S = 5.0  # between two writings of how far a training is
+BEST = "best.safetensors"
+CHECKPOINT = "last.ckpt"
+NO_RANK = (-math.inf, -math.inf)  # of weights that do not count as an epoch: any epoch is better
+PROGRESS_S = 5.0  # seconds between two writings of the progress
 # Warnings that no user can do anything about.
-_KNOWN = (
+_IGNORED_WARNINGS = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning 2.6 still uses the old name with torch 2.13
     r"GPU available but not used",  # as configured: machine.accelerator=cpu
     r"The `srun` command is available on your system but is not used",  # a launcher has placed the process
@@ -59,8 +60,8 @@ _KNOWN = (
 log = logging.getLogger(__name__)
 
 
-class WholeFiles(TorchCheckpointIO):
-    """Lightning's checkpoints, but never half of one after a kill."""
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Lightning's checkpoints, written so that a kill leaves no partial file."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         write_whole(Path(path), lambda file: torch.save(checkpoint, file))
@@ -71,11 +72,11 @@ def weights_of(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
 
 
-def whole_weights(trainer: pl.Trainer, training: Training) -> dict[str, Tensor]:
-    """Those of the evaluated network; where processes share them out, the first one gets all and the others nothing."""
+def gathered_weights(trainer: pl.Trainer, training: Training) -> dict[str, Tensor]:
+    """The weights of the evaluated network. With FSDP the first process gathers all, and the others get none."""
     if isinstance(trainer.strategy, pl.strategies.FSDPStrategy):
-        found = trainer.strategy.lightning_module_state_dict()
-        return {name.removeprefix("network."): value for name, value in found.items()}
+        state = trainer.strategy.lightning_module_state_dict()
+        return {name.removeprefix("network."): value for name, value in state.items()}
     return weights_of(training.evaluated)
 
 
@@ -90,24 +91,24 @@ def check_finite(trainer: pl.Trainer, training: Training, weights: Mapping[str, 
 
 
 class Sharded(Training):
-    """For FSDP: the optimiser is made while weights have their shapes, by which it decides what decays."""
+    """Training with FSDP: makes the optimiser while weights have their shapes, by which it decides what decays."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.made = super().configure_optimizers()
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.optimisers = super().configure_optimizers()
 
     def configure_optimizers(self) -> Any:
-        """As it was made; the parameters are the same objects, with their share of the values."""
-        return self.made
+        """The optimiser made before; its parameters are the same objects, with their share of the values."""
+        return self.optimisers
 
     def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, *_: Any, **__: Any) -> None:
-        """By the norm of all processes' shares."""
+        """Clip by the norm over the shares of all processes."""
         if gradient_clip_val:
             self.trainer.strategy.model.clip_grad_norm_(gradient_clip_val)  # type: ignore[union-attr, operator]
 
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
-    """One .safetensors file, whole or not there."""
+    """Write one .safetensors file; after a kill it is complete or absent."""
     write_whole(path, lambda file: file.write(save(weights)))
 
 
@@ -115,9 +116,11 @@ class Keeper(pl.Callback):
     """Keeps the best epoch so far in memory and in every checkpoint; writes snapshots, checkpoints and the progress.
 
     The best epoch has the highest val_top1; among equal ones, the lowest val_loss; then the first. Epoch 0 = the
-    weights that training began with, kept when not one epoch ended with finite losses, or when `start` is better.
+    weights that training began with, kept when not one epoch ended with finite losses, or when `start_rank` is better.
     A checkpoint is written at the end of an epoch, when checkpoint_s seconds have passed since the last one or since
     the training began, and when a stop is requested; it lacks the best weights where they are those of its own epoch.
+
+    snapshots: number of steps done -> the fractions of the training whose weights are saved then.
     """
 
     def __init__(
@@ -126,105 +129,144 @@ class Keeper(pl.Callback):
         snapshots: dict[int, list[float]],
         network: nn.Module,
         checkpoint_s: float = 0.0,
-        start: Sequence[float] = NOT_JUDGED,
+        start_rank: Sequence[float] = NO_RANK,
     ) -> None:
-        self.folder, self.snapshots, self.run, self.checkpoint_s = folder, snapshots, folder.name, checkpoint_s
+        self.folder = folder
+        self.run_id = folder.name
+        self.snapshots = snapshots
+        self.checkpoint_s = checkpoint_s
         self.history: list[dict[str, float]] = []
-        self.best: dict[str, Any] = {"epoch": 0, "rank": [*start], "weights": weights_of(network)}
-        self.seconds, self.images = 0.0, 0
-        self.begun = self.saved = self.shown = time.perf_counter()
+        self.best: dict[str, Any] = {"epoch": 0, "rank": [*start_rank], "weights": weights_of(network)}
+        self.seconds = 0.0  # of the epochs in history
+        self.images_since_progress = 0
+        self._start_clocks()
+
+    def _start_clocks(self) -> None:
+        current_time = time.perf_counter()
+        self.epoch_start = current_time
+        self.checkpoint_time = current_time
+        self.progress_time = current_time
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed training needs of the epochs before it."""
-        best = {**self.best, "weights": None} if self.best["epoch"] == len(self.history) else self.best
-        return {"history": self.history, "best": best, "seconds": self.seconds, "run": self.run}
+        """The state that a resumed training needs of the epochs before it."""
+        best_is_latest = self.best["epoch"] == len(self.history)
+        return {
+            "history": self.history,
+            "best": {**self.best, "weights": None} if best_is_latest else self.best,
+            "seconds": self.seconds,
+            "run": self.run_id,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.history, self.best, self.seconds = (state_dict[name] for name in ("history", "best", "seconds"))
+        self.history = state_dict["history"]
+        self.best = state_dict["best"]
+        self.seconds = state_dict["seconds"]
         log.info("go on after epoch %d", len(self.history))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """The clocks of checkpoints and progress begin; best weights are those of the network that was loaded."""
-        self.begun = self.saved = self.shown = time.perf_counter()
+        """Start the clocks of checkpoints and progress; take missing best weights from the network that was loaded."""
+        self._start_clocks()
         if self.best["weights"] is None:
-            self.best["weights"] = whole_weights(trainer, pl_module)
+            self.best["weights"] = gathered_weights(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, index: int) -> None:
         """Update the running average, then write the snapshots of this step, and at times the progress."""
-        pl_module.follow()
+        pl_module.update_average()
+
         for fraction in self.snapshots.get(trainer.global_step, ()):
             pl_module.check_loss()
-            weights = whole_weights(trainer, pl_module)
+            weights = gathered_weights(trainer, pl_module)
             if trainer.is_global_zero:
                 save_weights(self.folder / snapshot_file(fraction), weights)
-        self.images += len(batch.labels) * trainer.world_size
-        now = time.perf_counter()
-        if now - self.shown >= PROGRESS_S and trainer.is_global_zero:
-            with suppress(OSError):  # only somebody's view of it
-                write_json(self.folder / PROGRESS, self._progress(trainer, pl_module.device, index, now))
-            self.images, self.shown = 0, now
 
-    def _progress(self, trainer: pl.Trainer, device: torch.device, index: int, now: float) -> dict[str, Any]:
-        epoch, epochs = trainer.current_epoch, trainer.max_epochs or 1
-        share = (epoch + (index + 1) / trainer.num_training_batches) / epochs
+        self.images_since_progress += len(batch.labels) * trainer.world_size
+        current_time = time.perf_counter()
+        if current_time - self.progress_time >= PROGRESS_S and trainer.is_global_zero:
+            with suppress(OSError):  # the progress is for display only
+                write_json(self.folder / PROGRESS, self._progress(trainer, pl_module.device, index, current_time))
+            self.images_since_progress = 0
+            self.progress_time = current_time
+
+    def _progress(self, trainer: pl.Trainer, device: torch.device, index: int, current_time: float) -> dict[str, Any]:
+        """The progress after the batch of this index, with an estimate of the seconds left."""
+        epoch = trainer.current_epoch
+        epochs = trainer.max_epochs or 1
+        share_done = (epoch + (index + 1) / trainer.num_training_batches) / epochs
+        seconds_so_far = self.seconds + current_time - self.epoch_start
         return {
             "epoch": epoch + 1,
             "epochs": epochs,
-            "images_per_s": self.images / (now - self.shown),
-            "left_s": (self.seconds + now - self.begun) * (1 - share) / share,
-            "device": _name(device),
+            "images_per_s": self.images_since_progress / (current_time - self.progress_time),
+            "left_s": seconds_so_far * (1 - share_done) / share_done,
+            "device": _machine_wide_name(device),
         }
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Plain batch norm has other averages in every process: those of the first one are kept."""
-        for buffer in pl_module.evaluated.buffers() if trainer.world_size > 1 else ():
+        """Plain batch norm has other averages in every process: keep those of the first one."""
+        if trainer.world_size == 1:
+            return
+        for buffer in pl_module.evaluated.buffers():
             torch.distributed.broadcast(buffer, 0)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Compare the epoch with the best one, then write the checkpoint if it is due. Raises Preempted if asked to."""
+        """Compare the epoch with the best one, then write the checkpoint if it is due.
+
+        Raises Diverged for a figure that is not finite, and Preempted if a stop is requested.
+        """
         figures = pl_module.figures
         if not all(map(math.isfinite, figures.values())):
             raise Diverged
+
         epoch = trainer.current_epoch + 1
-        now = time.perf_counter()
-        self.seconds, self.begun = self.seconds + now - self.begun, now
+        epochs = pl_module.recipe.epochs
+        current_time = time.perf_counter()
+        self.seconds = self.seconds + current_time - self.epoch_start
+        self.epoch_start = current_time
         self.history.append(figures)
         log.info("epoch %d: %s", epoch, ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
+
         rank = [figures["val_top1"], -figures["val_loss"]]
         if rank > self.best["rank"]:
-            weights = whole_weights(trainer, pl_module)
+            weights = gathered_weights(trainer, pl_module)
             check_finite(trainer, pl_module, weights)
             self.best = {"epoch": epoch, "rank": rank, "weights": weights}
-        if epoch == pl_module.recipe.epochs:
+
+        if epoch == epochs:
             return
-        if (patience := pl_module.recipe.patience) and epoch - self.best["epoch"] >= patience:
+        patience = pl_module.recipe.patience
+        if patience and epoch - self.best["epoch"] >= patience:
             trainer.should_stop = True
             return  # without a checkpoint, from which a resumed training would go on
-        stopping, due = trainer.strategy.broadcast((stop.requested.is_set(), now - self.saved >= self.checkpoint_s))
-        if stopping or due:
+
+        is_due = current_time - self.checkpoint_time >= self.checkpoint_s
+        # All processes follow the first one.
+        should_stop, should_save = trainer.strategy.broadcast((stop.requested.is_set(), is_due))
+        if should_stop or should_save:
             trainer.save_checkpoint(self.folder / CHECKPOINT, weights_only=False)
-            self.saved = time.perf_counter()
-        if stopping:
-            raise stop.Preempted(f"the training stopped after epoch {epoch} of {pl_module.recipe.epochs}")
+            self.checkpoint_time = time.perf_counter()
+        if should_stop:
+            raise stop.Preempted(f"the training stopped after epoch {epoch} of {epochs}")
 
 
-def _name(device: torch.device) -> str:
-    """The device as the machine counts it, whatever a launcher shows to this process: cuda:3."""
-    seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    at = device.index or 0
-    return f"cuda:{seen[at]}" if device.type == "cuda" and at < len(seen) else str(device)
+def _machine_wide_name(device: torch.device) -> str:
+    """The device as the machine counts it, whichever of its GPUs a launcher shows to this process: cuda:3."""
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    index = device.index or 0
+    if device.type != "cuda" or index >= len(visible):
+        return str(device)
+    return f"cuda:{visible[index]}"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a training works and what it shows there; none of it changes the result.
+    """Folder, devices and display of a training; none of them changes the result.
 
     folder:       of the run; its weights and checkpoints go there.    accelerator: auto, cpu or gpu.
     devices:      a number, auto or a list of GPUs.                    strategy:    of several: auto, ddp or fsdp.
     compile:      auto, true or false: auto compiles long trainings on CUDA and none on a CPU (see COMPILED_FROM).
     checkpoint_s: seconds between two checkpoints, which are written at the ends of epochs; 0 = at each.
     logger:       a Lightning logger for the curves, or False.         progress:    show a bar on the terminal.
-    trainer:      what else shows or watches it.
+    trainer:      further loggers, callbacks and options of Lightning's Trainer.
     """
 
     folder: Path
@@ -276,12 +318,12 @@ def fit(
 
     Batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU, the same call gives the same bits,
     whether it was interrupted or not. Called again in the same folder, it goes on after the last checkpoint, and
-    only loads the weights when all are done; from files that are not whole it begins anew, with a warning. torch's
+    only loads the weights when all epochs are done; from damaged files it begins anew, with a warning. torch's
     global generator is left in another state.
 
     start_counts: whether the weights it begins with are kept where no epoch is better on `val`.
 
-    A recipe whose learning rate is for other batches is scaled as from scratch; one that is scaled already stays.
+    A recipe whose learning rate is for another batch size is scaled as from scratch; one that is scaled already stays.
     place.folder then has best.safetensors, snapshot-0.50.safetensors, ... as requested, and fitted.json.
     On several devices each step is that of the whole batch: every process works on its share of the images. Plain batch
     norm (on a CPU) sees that share, synchronised batch norm (on GPUs) all; dropout and mixup draw in each process.
@@ -291,50 +333,67 @@ def fit(
     recipe.check()
     recipe = recipe.scaled(finetune=False).sized(len(train), len(val))
     devices = devices_of(place.accelerator, place.devices, place.strategy)
-    least = _check_images(classifier, len(train), len(val), recipe, devices)
-    if len(devices) > 1 and place.strategy == "fsdp" and (recipe.ema or recipe.accumulate > 1):
+    forward_size = _check_images(classifier, len(train), len(val), recipe, devices)
+    _check_recipe_on_devices(classifier, recipe, place, devices)
+
+    finished = _load_fitted(place.folder, classifier.module)
+    if finished is not None:
+        return finished
+
+    place.folder.mkdir(parents=True, exist_ok=True)
+    if len(devices) == 1:
+        process = TrainingProcess(devices)
+        return _train(classifier, train, val, recipe, seed, place, forward_size, start_counts, process)
+
+    place_of_processes = replace(place, logger=bool(place.logger))  # a logger stays in this process
+    args = (classifier, train, val, recipe, seed, place_of_processes, forward_size, start_counts)
+    launch(_train, args, devices, place.logger)
+    fitted = _load_fitted(place.folder, classifier.module)
+    assert fitted is not None, "the first process wrote it"
+    return fitted
+
+
+def _check_recipe_on_devices(
+    classifier: Classifier, recipe: Recipe, place: Place, devices: Sequence[torch.device]
+) -> None:
+    """Raise FcaError for a recipe that these devices, or this network, cannot follow."""
+    is_sharded = len(devices) > 1 and place.strategy == "fsdp"
+    if is_sharded and (recipe.ema or recipe.accumulate > 1):
         raise FcaError("machine.strategy", "fsdp", "ddp with recipe.ema or recipe.accumulate", "switch these off")
     if recipe.precision == "16-mixed" and devices[0].type == "cpu":
         raise FcaError("recipe.precision", recipe.precision, "32-true or bf16-mixed on a CPU", "use bf16-mixed")
     if recipe.layer_decay < 1 and not hasattr(classifier.module, "group_matcher"):
         allowed = f"1 for {type(classifier.module).__name__}: only timm's own networks group their layers"
         raise FcaError("recipe.layer_decay", recipe.layer_decay, allowed, "set recipe.layer_decay=1")
-    if (fitted := _fitted(place.folder, classifier.module)) is not None:
-        return fitted
-    place.folder.mkdir(parents=True, exist_ok=True)
-    if len(devices) == 1:
-        return _train(classifier, train, val, recipe, seed, place, least, start_counts, Part(devices))
-    given = (classifier, train, val, recipe, seed, replace(place, logger=bool(place.logger)), least, start_counts)
-    launch(_train, given, devices, place.logger)
-    fitted = _fitted(place.folder, classifier.module)
-    assert fitted is not None, "the first process wrote it"
-    return fitted
 
 
-def _check_images(classifier: Classifier, train: int, val: int, recipe: Recipe, devices: Sequence[torch.device]) -> int:
+def _check_images(
+    classifier: Classifier, n_train: int, n_val: int, recipe: Recipe, devices: Sequence[torch.device]
+) -> int:
     """How many images must go through the network together in training: 1, or 2 where a batch norm needs two.
 
     Raises FcaError for too few images, and for more devices than images in a batch.
     """
-    for split, images, fewest in (("train", train, 2), ("val", val, 1)):
+    for split, images, fewest in (("train", n_train, 2), ("val", n_val, 1)):
         if images < fewest:
             step = "take a larger dataset, or see: fca run task=describe"
             raise FcaError(f"{split} images", images, f"at least {fewest}", step)
 
-    in_batch = train // batches_of(train, recipe.batch_size)
-    in_val_batch = val // batches_of(val, batch_size_of(classifier.input_size))
+    batch_images = n_train // count_batches(n_train, recipe.batch_size)
+    val_batch_images = n_val // count_batches(n_val, batch_size_of(classifier.input_size))
     is_synchronised = len(devices) > 1 and devices[0].type == "cuda"  # batch norm sees the images of all processes
-    is_one_alone = in_batch // len(devices) // recipe.accumulate < 2
-    least = least_together(classifier) if is_one_alone and not is_synchronised else 1
-    most = in_batch // recipe.accumulate
-    if least > 1:
-        most = min(train, recipe.batch_size) // least  # batches may be larger, and have fewer parts
+    can_be_alone = batch_images // len(devices) // recipe.accumulate < 2
+    forward_size = smallest_forward(classifier) if can_be_alone and not is_synchronised else 1
+
+    most_devices = batch_images // recipe.accumulate
+    if forward_size > 1:
+        most_devices = min(n_train, recipe.batch_size) // forward_size  # batches may be larger, and have fewer chunks
         log.info("no image goes through batch norm alone: it joins others of its batch, or those of the batch before")
 
-    for split, images in (("train", most), ("val", in_val_batch)):
+    for split, images in (("train", most_devices), ("val", val_batch_images)):
         if len(devices) > max(1, images):
             raise FcaError("machine.devices", len(devices), f"up to {images}, a batch of {split} images", "lower it")
-    return least
+    return forward_size
 
 
 def _train(
@@ -344,61 +403,79 @@ def _train(
     recipe: Recipe,
     seed: int,
     place: Place,
-    least: int,
+    forward_size: int,
     start_counts: bool,
-    part: Part,
+    process: TrainingProcess,
 ) -> Fitted:
-    """What one process does of a training; the first one writes."""
-    device, world = part.devices[part.rank], len(part.devices)
-    if world > 1:
-        logger = part.curves() if place.logger else False
-        place = replace(place, logger=logger, progress=place.progress and part.rank == 0)
+    """Do the share of one process in a training; the first process writes the files."""
+    n_processes = len(process.devices)
+    device = process.devices[process.rank]
+    if n_processes > 1:
+        logger = process.forwarding_logger() if place.logger else False
+        place = replace(place, logger=logger, progress=place.progress and process.rank == 0)
         if device.type == "cuda":  # by timm: torch's own would drop the activations inside timm's batch norms
             convert_sync_batchnorm(classifier.module)  # type: ignore[no-untyped-call]
-    share = (place.progress, part.rank, world)
-    batches = Batches(train, recipe.batch_size, device, seed, recipe, *share, fewest=least * world)
+
+    # Data: this process takes its share of every batch.
+    share = (place.progress, process.rank, n_processes)
+    batches = Batches(train, recipe.batch_size, device, seed, recipe, *share, min_images=forward_size * n_processes)
     val_batches = Batches(val, batch_size_of(classifier.input_size), device, None, None, *share)
     steps = len(batches) * recipe.epochs
-    start = _rank(classifier, val, place.accelerator) if start_counts else NOT_JUDGED
-    keeper = Keeper(place.folder, recipe.snapshot_steps(steps), classifier.module, place.checkpoint_s, start)
-    kind = Sharded if world > 1 and place.strategy == "fsdp" else Training
-    compiled = _compiles(place.compile, device, steps * recipe.batch_size * classifier.input_size**2)
-    with _quiet(), _tensor_cores(recipe.precision):
-        training = kind(classifier, recipe, steps, seed, compiled, least)
+
+    start_rank = _rank_before_training(classifier, val, place.accelerator) if start_counts else NO_RANK
+    snapshots = recipe.snapshot_steps(steps)
+    keeper = Keeper(place.folder, snapshots, classifier.module, place.checkpoint_s, start_rank)
+    training_class = Sharded if n_processes > 1 and place.strategy == "fsdp" else Training
+    is_compiled = _should_compile(place.compile, device, steps * recipe.batch_size * classifier.input_size**2)
+
+    # Train.
+    has_diverged = False
+    with _without_notes(), _tensor_cores(recipe.precision):
+        training = training_class(classifier, recipe, steps, seed, is_compiled, forward_size)
         training.train()
-        trainer = _trainer(recipe, place, part, keeper, len(batches))
-        checkpoint = _checkpoint(place.folder, training)
-        diverged = False
+        trainer = _trainer(recipe, place, process, keeper, len(batches))
+        checkpoint = _usable_checkpoint(place.folder, training)
         try:
             trainer.fit(training, batches, val_batches, ckpt_path=checkpoint, weights_only=True)
         except Diverged:
-            diverged = True
+            has_diverged = True
         finally:
             remove(place.folder / PROGRESS)
-    best, epoch = keeper.best, keeper.best["epoch"]
-    if world == 1:  # else the process that started this one loads them
+
+    # Keep the best epoch.
+    best = keeper.best
+    if n_processes == 1:  # else the process that started this one loads them
         classifier.module.float().load_state_dict(best["weights"])
-    top1 = best["rank"][0] if math.isfinite(best["rank"][0]) else None
-    fitted = Fitted(epoch, top1, len(keeper.history), diverged, keeper.seconds, keeper.history)
-    if part.rank == 0:
+    best_top1 = best["rank"][0]
+    fitted = Fitted(
+        best_epoch=best["epoch"],
+        val_top1=best_top1 if math.isfinite(best_top1) else None,
+        epochs_run=len(keeper.history),
+        diverged=has_diverged,
+        train_s=keeper.seconds,
+        history=keeper.history,
+    )
+    if process.rank == 0:
         save_weights(place.folder / BEST, best["weights"])
         write_json(place.folder / FITTED, asdict(fitted))
         (place.folder / CHECKPOINT).unlink(missing_ok=True)
     return fitted
 
 
-def _rank(classifier: Classifier, val: Examples, accelerator: str) -> tuple[float, float]:
-    """By which epochs are compared, of a network before it is trained: accuracy, then minus the loss."""
+def _rank_before_training(classifier: Classifier, val: Examples, accelerator: str) -> tuple[float, float]:
+    """The rank by which epochs are compared, of a network before it is trained: accuracy, then minus the loss."""
     logits = torch.from_numpy(logits_of(classifier, val.pixels, val.rows, accelerator))
     labels = torch.from_numpy(val.labels)
     top1 = (logits.argmax(1) == labels).float().mean()
-    return float(top1), -float(torch.nn.functional.cross_entropy(logits, labels))
+    loss = torch.nn.functional.cross_entropy(logits, labels)
+    return float(top1), -float(loss)
 
 
-def _fitted(folder: Path, module: nn.Module) -> Fitted | None:
-    """The training that ended in this folder, its weights loaded; None where none did, or its files are not whole."""
+def _load_fitted(folder: Path, module: nn.Module) -> Fitted | None:
+    """The training that ended in this folder, its weights loaded; None where none did, or its files are damaged."""
     if not (folder / FITTED).exists():
         return None
+
     try:
         fitted = Fitted(**read_object(folder / FITTED))
         check_header(folder / BEST)
@@ -406,25 +483,27 @@ def _fitted(folder: Path, module: nn.Module) -> Fitted | None:
         if _shapes(weights) != _shapes(module.state_dict()):
             raise DamagedFile(folder / BEST, "holds another network")
     except (DamagedFile, SafetensorError, OSError, TypeError) as error:
-        _begin_anew(error, folder / FITTED, folder / BEST)
+        _discard(error, folder / FITTED, folder / BEST)
         return None
+
     module.load_state_dict(weights)
     return fitted
 
 
-def _checkpoint(folder: Path, training: Training) -> Path | None:
-    """The checkpoint to go on from; None where there is none, or it is no whole one of this training."""
+def _usable_checkpoint(folder: Path, training: Training) -> Path | None:
+    """The checkpoint to go on from; None where there is none, or it is damaged or of another training."""
     path = folder / CHECKPOINT
     if not path.exists():
         return None
+
     try:
         with opened(path) as file:
-            found = torch.load(file, map_location="cpu", weights_only=True)
-        run = found["callbacks"]["Keeper"].get("run", folder.name)
-        if run != folder.name or _shapes(found["state_dict"]) != _shapes(training.state_dict()):
-            raise DamagedFile(path, f"is of another training, {run}")
+            checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+        run_id = checkpoint["callbacks"]["Keeper"].get("run", folder.name)
+        if run_id != folder.name or _shapes(checkpoint["state_dict"]) != _shapes(training.state_dict()):
+            raise DamagedFile(path, f"is of another training, {run_id}")
     except Exception as error:  # whatever unpickling raises
-        _begin_anew(error, path)
+        _discard(error, path)
         return None
     return path
 
@@ -433,67 +512,87 @@ def _shapes(state: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in state.items()}
 
 
-def _begin_anew(error: Exception, *paths: Path) -> None:
+def _discard(error: Exception, *paths: Path) -> None:
     """Warn that a training cannot go on from these files, and remove them."""
-    known = str(error) if isinstance(error, DamagedFile) else f"{paths[-1]} cannot be read ({error})"
-    log.warning("the training begins anew: %.300s", known.partition("\n")[0])
+    reason = str(error) if isinstance(error, DamagedFile) else f"{paths[-1]} cannot be read ({error})"
+    first_line, _, _ = reason.partition("\n")
+    log.warning("the training begins anew: %.300s", first_line)
     for path in paths:
         remove(path)
 
 
-def _trainer(recipe: Recipe, place: Place, part: Part, keeper: Keeper, steps: int) -> pl.Trainer:
-    watched: dict[str, Any] = {"enable_model_summary": False, "log_every_n_steps": 10, "callbacks": [], "logger": []}
-    watched |= place.trainer.arguments(place.folder) if place.trainer else {}
-    callbacks: list[pl.Callback] = [keeper, *watched.pop("callbacks")]
-    loggers = ([place.logger] if place.logger else []) + watched.pop("logger")
+def _trainer(recipe: Recipe, place: Place, process: TrainingProcess, keeper: Keeper, steps: int) -> pl.Trainer:
+    """Lightning's Trainer.    steps: of an epoch."""
+    options: dict[str, Any] = {
+        "enable_model_summary": False,
+        "log_every_n_steps": 10,
+        "callbacks": [],
+        "logger": [],
+    }
+    if place.trainer:
+        options.update(place.trainer.arguments(place.folder))
+    options["log_every_n_steps"] = min(options["log_every_n_steps"], steps)
+
+    callbacks: list[pl.Callback] = [keeper, *options.pop("callbacks")]
     if place.progress:
         callbacks.append(pl.callbacks.RichProgressBar(leave=False))
+
+    loggers = options.pop("logger")
+    if place.logger:
+        loggers = [place.logger, *loggers]
+
     return pl.Trainer(
-        **part.trainer(place.strategy),
+        **process.trainer_options(place.strategy),
         precision=recipe.precision if recipe.precision.endswith("mixed") else "32-true",  # type: ignore[arg-type]
         max_epochs=recipe.epochs,
         gradient_clip_val=recipe.grad_clip or None,
         logger=loggers or False,
         callbacks=callbacks,
         # No processes are started here, whatever the cluster: submitit or `launch` has already placed this one.
-        plugins=[WholeFiles(), LightningEnvironment()],
+        plugins=[AtomicCheckpointIO(), LightningEnvironment()],
         default_root_dir=place.folder,
         enable_checkpointing=False,
         enable_progress_bar=place.progress,
         num_sanity_val_steps=0,
-        **{**watched, "log_every_n_steps": min(watched["log_every_n_steps"], steps)},
+        **options,
     )
 
 
-def _compiles(wanted: str, device: torch.device, pixels: int) -> bool:
-    """Whether to compile: auto = on CUDA, where a training shows so many pixels that minutes of compiling come back."""
-    return wanted == "true" or (wanted == "auto" and device.type == "cuda" and pixels >= COMPILED_FROM)
+def _should_compile(setting: str, device: torch.device, pixels: int) -> bool:
+    """Whether to compile the network.
+
+    auto: on CUDA, for a training that shows so many pixels that faster steps make up for minutes of compiling.
+    """
+    if setting == "auto":
+        return device.type == "cuda" and pixels >= COMPILED_FROM
+    return setting == "true"
 
 
 @contextmanager
 def _tensor_cores(precision: str) -> Iterator[None]:
-    """TF32 in matrix products and convolutions where the precision is tf32; torch is left as it was."""
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    """Use TF32 in matrix products and convolutions where the precision is tf32; restore torch's settings after it."""
+    previous_precision = torch.get_float32_matmul_precision()
+    previous_cudnn = torch.backends.cudnn.allow_tf32
     if precision == "tf32":
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.allow_tf32 = True
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
+        torch.set_float32_matmul_precision(previous_precision)
+        torch.backends.cudnn.allow_tf32 = previous_cudnn
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without Lightning's notes on devices, tips and reasons to stop, and without the known warnings."""
+def _without_notes() -> Iterator[None]:
+    """Mute Lightning's notes on devices, tips and reasons to stop, and the warnings of _IGNORED_WARNINGS."""
     notes = logging.getLogger("pytorch_lightning.utilities.rank_zero")
-    level = notes.level
+    previous_level = notes.level
     notes.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
-            for message in _KNOWN:
+            for message in _IGNORED_WARNINGS:
                 warnings.filterwarnings("ignore", message)
             yield
     finally:
-        notes.setLevel(level)
+        notes.setLevel(previous_level)

@@ -1,4 +1,4 @@
-"""What happens to one batch: augment, forward, loss, the running average; and the figures of an epoch."""
+"""The steps of a training: augment a batch, forward, loss, running average; and the figures of an epoch."""
 
 from __future__ import annotations
 
@@ -43,35 +43,51 @@ class Diverged(Exception):
 
 
 class Training(pl.LightningModule):
-    """Trains a classifier's network in place; `figures` holds what `LOGGED` names of the last epoch.
+    """Trains a classifier's network in place; `figures` holds the figures of `LOGGED` for the last epoch.
 
-    steps:    of the whole training, for the schedule.
-    seed:     everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
-    compiled: whether training steps go through torch.compile; the names of the weights stay as they are.
-    least:    images that go through the network together, at least; see `least_together`.
+    steps:        of the whole training, for the schedule.
+    seed:         everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
+    is_compiled:  whether training steps go through torch.compile; the names of the weights stay as they are.
+    forward_size: fewest images that may go through the network together; see `smallest_forward`.
     """
 
     def __init__(
-        self, classifier: Classifier, recipe: Recipe, steps: int, seed: int, compiled: bool = False, least: int = 1
+        self,
+        classifier: Classifier,
+        recipe: Recipe,
+        steps: int,
+        seed: int,
+        is_compiled: bool = False,
+        forward_size: int = 1,
     ) -> None:
         super().__init__()
-        self.network, self.normalise = classifier.module, classifier.normalise
-        self.recipe, self.steps, self.seed = recipe, steps, seed
-        self.classes, self.least = len(classifier.classes), least
-        kinds = ((MixUp, recipe.mixup), (CutMix, recipe.cutmix))
-        mixes = [kind(alpha=alpha, num_classes=len(classifier.classes)) for kind, alpha in kinds if alpha]
+        self.network = classifier.module
+        self.normalise = classifier.normalise
+        self.n_classes = len(classifier.classes)
+        self.recipe = recipe
+        self.steps = steps
+        self.seed = seed
+        self.forward_size = forward_size
+
+        mixes: list[nn.Module] = []
+        if recipe.mixup:
+            mixes.append(MixUp(alpha=recipe.mixup, num_classes=self.n_classes))
+        if recipe.cutmix:
+            mixes.append(CutMix(alpha=recipe.cutmix, num_classes=self.n_classes))
         self.mix = RandomChoice(mixes) if len(mixes) > 1 else next(iter(mixes), None)
-        average = moving_average(recipe)
-        self.average = AveragedModel(self.network, multi_avg_fn=average, use_buffers=True) if recipe.ema else None
-        if self.average is not None:
+
+        self.average = None
+        if recipe.ema:
+            self.average = AveragedModel(self.network, multi_avg_fn=moving_average(recipe), use_buffers=True)
             self.average.requires_grad_(False)  # else other processes wait for its gradients
+
         if recipe.precision == "bf16-true":
             self.network.to(torch.bfloat16)
-        self.compiled = torch.compile(self.network.forward) if compiled else None
+        self.compiled_forward = torch.compile(self.network.forward) if is_compiled else None
         self.figures: dict[str, float] = {}
 
     def train(self, mode: bool = True) -> Training:
-        """PyTorch's; batch norms that the recipe leaves as they are stay as in a test."""
+        """PyTorch's; batch norms that the recipe freezes stay in evaluation mode."""
         super().train(mode)
         if self.recipe.frozen_norms:
             for norm in batch_norms(self.network):
@@ -87,96 +103,111 @@ class Training(pl.LightningModule):
         optimiser = timm.optim.create_optimizer_v2(  # type: ignore[attr-defined]
             self.network, recipe.optimiser, recipe.lr, recipe.weight_decay, **options
         )
+
         for group in optimiser.param_groups:
             group["lr"] = recipe.lr * group.get("lr_scale", 1.0)  # which only timm's own schedules multiply with
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: recipe.lr_share(step, self.steps))
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_train_epoch_start(self) -> None:
-        """No random state passes from one epoch to the next, so a resumed training draws the same numbers."""
+        """Seed the epoch by its number: a resumed training draws the same numbers."""
         trainer: Any = self.trainer
-        self.every, batches = trainer.log_every_n_steps, trainer.train_dataloader
-        batches.epoch = self.current_epoch
-        torch.manual_seed(int(keyed(self.seed, self.current_epoch, 1).integers(2**63)) + self.global_rank)
-        self.totals = torch.zeros(2, device=self.device)  # loss and accuracy, added up over batches
-        self.shown, self.since = 0, time.perf_counter()
+        trainer.train_dataloader.epoch = self.current_epoch
+        epoch_seed = int(keyed(self.seed, self.current_epoch, 1).integers(2**63))
+        torch.manual_seed(epoch_seed + self.global_rank)
+
+        self.train_sums = torch.zeros(2, device=self.device)  # loss and accuracy, added up over batches
+        self.log_interval = trainer.log_every_n_steps
+        self.images_since_log = 0
+        self.last_log_time = time.perf_counter()
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
-        """The mean loss of a batch; of one in parts that of the last, when the others have left their gradients."""
-        images, targets = self.inputs(batch)
-        world = self.trainer.world_size
-        in_smallest_share = round(len(images) * world / batch.share) // world  # all processes have as many parts
-        number = max(1, min(self.recipe.accumulate, in_smallest_share // self.least))
+        """The mean loss of a batch; of one in chunks that of the last, when the others have left their gradients."""
+        images, targets = self.network_inputs(batch)
+
+        # A batch that does not fit the device goes through the network in chunks, as many in all processes.
+        n_processes = self.trainer.world_size
+        smallest_share = round(len(images) * n_processes / batch.share) // n_processes
+        n_chunks = max(1, min(self.recipe.accumulate, smallest_share // self.forward_size))
         if self.recipe.accumulate > 1:
             self.optimizers().zero_grad()  # type: ignore[union-attr]
-        total = torch.zeros_like(self.totals)
-        parts = list(zip(images.tensor_split(number), targets.tensor_split(number), strict=True))
-        for place, (part, truth) in enumerate(parts, start=1):
-            outputs = (self.compiled or self.network)(part)
-            logits = checked_logits(outputs, len(part), self.classes).float()
-            loss = cross_entropy(logits, truth, label_smoothing=self.recipe.label_smoothing)
-            share = batch.share * len(part) / len(images)
-            loss = loss if share == 1 else loss * share
-            total += torch.stack([loss.detach(), share * accuracy(logits.detach(), truth)])
-            if place < number:
+
+        forward = self.compiled_forward or self.network
+        sums = torch.zeros_like(self.train_sums)  # loss and accuracy
+        chunks = zip(images.tensor_split(n_chunks), targets.tensor_split(n_chunks), strict=True)
+        for number, (chunk, chunk_targets) in enumerate(chunks, start=1):
+            logits = checked_logits(forward(chunk), len(chunk), self.n_classes).float()
+            loss = cross_entropy(logits, chunk_targets, label_smoothing=self.recipe.label_smoothing)
+            weight = batch.share * len(chunk) / len(images)
+            if weight != 1:
+                loss = loss * weight
+            sums += torch.stack([loss.detach(), weight * accuracy(logits.detach(), chunk_targets)])
+            if number < n_chunks:  # Lightning goes backward from the loss of the last chunk
                 self.trainer.strategy.backward(loss, None)
-        self.totals += total
+
+        self.train_sums += sums
         if (index + 1) % CHECK_EVERY == 0:
             self.check_loss()
-        self.shown += len(images) * self.trainer.world_size
-        if self.logged_now:
-            self.log_dict({"train/loss_step": total[0], **self.pace()}, batch_size=len(images))
+
+        self.images_since_log += len(images) * n_processes
+        if self.is_logged_step:
+            self.log_dict({"train/loss_step": sums[0], **self.pace()}, batch_size=len(images))
         return loss
 
     @property
-    def logged_now(self) -> bool:
-        """Whether somebody wants to see this step: Lightning drops what is logged at others."""
-        return self.logger is not None and (self.global_step + 1) % self.every == 0
+    def is_logged_step(self) -> bool:
+        """Whether this step is logged: Lightning drops the figures of others."""
+        return self.logger is not None and (self.global_step + 1) % self.log_interval == 0
 
     def pace(self) -> dict[str, float]:
         """The learning rate of this step, and images a second since the last step that was logged."""
-        now, shown = time.perf_counter(), self.shown
-        seconds, self.since, self.shown = now - self.since, now, 0
+        current_time = time.perf_counter()
+        images_per_s = self.images_since_log / (current_time - self.last_log_time)
+        self.last_log_time = current_time
+        self.images_since_log = 0
         return {
             "lr": self.recipe.lr * self.recipe.lr_share(self.global_step, self.steps),
-            "images_per_s": shown / seconds,
+            "images_per_s": images_per_s,
         }
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Log the norm of all gradients together, before they are clipped; FSDP has but a share of them here."""
-        if self.logged_now and not isinstance(self.trainer.strategy, pl.strategies.FSDPStrategy):
+        is_sharded = isinstance(self.trainer.strategy, pl.strategies.FSDPStrategy)
+        if self.is_logged_step and not is_sharded:
             gradients = [weights.grad for weights in self.network.parameters() if weights.grad is not None]
             self.log("grad_norm", nn.utils.get_total_norm(gradients))
 
-    def inputs(self, batch: Batch) -> tuple[Float[Tensor, "batch 3 size size"], Tensor]:
-        """What the network sees of a batch, augmented and mixed, and its targets: labels, or shares of the classes."""
+    def network_inputs(self, batch: Batch) -> tuple[Float[Tensor, "batch 3 size size"], Tensor]:
+        """The images of a batch, augmented and mixed, and their targets: labels, or shares of the classes."""
         recipe = self.recipe
         images = as_input(batch.images)
+        targets = batch.labels
+
         if batch.draws is not None:
             images = warp(images, batch.draws, recipe.flip, recipe.shift, recipe.scale_min)
         if batch.changes is not None:
             images = changed(images, batch.changes)
-        images, targets = self.normalise(images), batch.labels
+        images = self.normalise(images)
         if batch.changes is not None:
             images = erased(images, batch.changes.erased)
         if self.mix is not None:
             images, targets = self.mix(images, targets)
-        return self.as_seen(images), targets
+        return self.in_network_format(images), targets
 
-    def as_seen(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch 3 size size"]:
+    def in_network_format(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch 3 size size"]:
         """Images in the precision of bf16-true, and in the strides in which convolutions are fastest."""
-        kind = torch.bfloat16 if self.recipe.precision == "bf16-true" else images.dtype
-        return images.to(kind, memory_format=torch.channels_last)
+        dtype = torch.bfloat16 if self.recipe.precision == "bf16-true" else images.dtype
+        return images.to(dtype, memory_format=torch.channels_last)
 
     def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:
-        """Lightning's, which comes after `training_step`; there the parts of a batch have left their gradients."""
+        """Lightning's. It comes after `training_step`, where the chunks of a batch have left their gradients."""
         if self.recipe.accumulate == 1:
             optimizer.zero_grad()
 
-    def optimizer_step(self, *given: Any, **named: Any) -> None:
-        """Lightning's. Raises Diverged for a step that no weight can take."""
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Lightning's. Raises Diverged for a step that overflows the weights."""
         try:
-            super().optimizer_step(*given, **named)
+            super().optimizer_step(*args, **kwargs)
         except RuntimeError as error:
             if OVERFLOW in str(error):
                 raise Diverged from error
@@ -187,36 +218,44 @@ class Training(pl.LightningModule):
         """The network that is validated and kept: the running average, if there is one."""
         return self.network if self.average is None else self.average.module
 
-    def follow(self) -> None:
+    def update_average(self) -> None:
         """Update the running average with the weights of a step."""
         if self.average is not None:
             self.average.update_parameters(self.network)
 
     def check_loss(self) -> None:
-        """Raise Diverged if a loss of this epoch was not finite; waits for the device."""
-        if not torch.isfinite(self.trainer.strategy.reduce(self.totals[0].clone())):  # in all processes alike
+        """Raise Diverged, in all processes, if a loss of this epoch was not finite; waits for the device."""
+        loss_sum = self.trainer.strategy.reduce(self.train_sums[0].clone())
+        if not torch.isfinite(loss_sum):
             raise Diverged
 
     def on_validation_epoch_start(self) -> None:
-        self.val = torch.zeros(3, dtype=torch.float32, device=self.device)
+        self.val_sums = torch.zeros(3, dtype=torch.float32, device=self.device)  # loss, correct predictions, images
 
     def validation_step(self, batch: Batch, index: int) -> None:
         """Add up loss, correct predictions and images, without waiting for the device."""
-        logits = self.evaluated(self.as_seen(self.normalise(as_input(batch.images)))).float()
+        images = self.in_network_format(self.normalise(as_input(batch.images)))
+        logits = self.evaluated(images).float()
         loss = cross_entropy(logits, batch.labels, reduction="sum")
-        correct = (logits.argmax(1) == batch.labels).sum()
-        self.val += torch.stack([loss, correct, torch.full_like(loss, len(batch.labels))])
+        n_correct = (logits.argmax(1) == batch.labels).sum()
+        self.val_sums += torch.stack([loss, n_correct, torch.full_like(loss, len(batch.labels))])
 
     def on_validation_epoch_end(self) -> None:
-        """The epoch's figures, for the loggers and for the choice of the best epoch."""
-        loss, correct, images = self.trainer.strategy.reduce(self.val, reduce_op="sum").tolist()
-        batches = self.trainer.num_training_batches
-        train = [value / batches for value in self.trainer.strategy.reduce(self.totals).tolist()]
-        lr = self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps)
-        found = (*train, loss / images, correct / images, lr)
-        self.figures = dict(zip(LOGGED, found, strict=True))
+        """Compute the epoch's figures, for the loggers and for the choice of the best epoch."""
+        strategy = self.trainer.strategy
+        val_loss, n_correct, n_images = strategy.reduce(self.val_sums, reduce_op="sum").tolist()
+        train_loss, train_accuracy = strategy.reduce(self.train_sums).tolist()
+        n_batches = self.trainer.num_training_batches
+        self.figures = {
+            "train_loss": train_loss / n_batches,
+            "train_top1": train_accuracy / n_batches,
+            "val_loss": val_loss / n_images,
+            "val_top1": n_correct / n_images,
+            "lr": self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps),
+        }
         if self.logger is not None:
-            self.log_dict({LOGGED[name]: value for name, value in self.figures.items() if name != "lr"})  # see pace
+            without_lr = {LOGGED[name]: value for name, value in self.figures.items() if name != "lr"}
+            self.log_dict(without_lr)  # `pace` logs the learning rate
 
 
 def batch_norms(module: nn.Module) -> list[nn.Module]:
@@ -224,8 +263,8 @@ def batch_norms(module: nn.Module) -> list[nn.Module]:
     return [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
 
 
-def least_together(classifier: Classifier) -> int:
-    """How many images a network must see at once to be trained: 2 where a batch norm has one value an image, else 1.
+def smallest_forward(classifier: Classifier) -> int:
+    """Fewest images that a network can be trained on at once: 2 where a batch norm has one value an image, else 1.
 
     Looked up in a forward pass that changes nothing.
     """
@@ -237,12 +276,13 @@ def least_together(classifier: Classifier) -> int:
         module.train(was_training)
         return 1
 
-    values_a_channel: list[int] = []
+    values_per_channel: list[int] = []
 
-    def count(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-        values_a_channel.append(given[0].shape[0] * math.prod(given[0].shape[2:]))
+    def count_values(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        shape = inputs[0].shape  # images x channels x sides
+        values_per_channel.append(shape[0] * math.prod(shape[2:]))
 
-    handles = [norm.register_forward_pre_hook(count) for norm in norms]
+    handles = [norm.register_forward_pre_hook(count_values) for norm in norms]
     module.eval()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -251,7 +291,7 @@ def least_together(classifier: Classifier) -> int:
         for handle in handles:
             handle.remove()
         module.train(was_training)
-    return 2 if 1 in values_a_channel else 1
+    return 2 if 1 in values_per_channel else 1
 
 
 def accuracy(logits: Float[Tensor, "batch classes"], targets: Tensor) -> Float[Tensor, ""]:
@@ -260,12 +300,12 @@ def accuracy(logits: Float[Tensor, "batch classes"], targets: Tensor) -> Float[T
     >>> accuracy(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([1, 1]))
     tensor(0.5000)
     """
-    truth = targets if targets.ndim == 1 else targets.argmax(1)
-    return (logits.argmax(1) == truth).float().mean()
+    labels = targets if targets.ndim == 1 else targets.argmax(1)
+    return (logits.argmax(1) == labels).float().mean()
 
 
 def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor | int], None]:
-    """How torch's AveragedModel follows the weights and buffers after its first step, which it copies.
+    """The rule by which torch's AveragedModel follows weights and buffers after its first step, which it copies.
 
         average ← d average + (1 - d) value,   d = min(ema, (1 + t) / (10 + t)) at its step t = 1, 2, ...
 
@@ -274,12 +314,14 @@ def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor | int],
     """
 
     @torch.no_grad()
-    def follow(averages: Tensors, values: Tensors, step: Tensor | int) -> None:
-        if not averages[0].is_floating_point():  # torch groups them by type
+    def update(averages: Tensors, values: Tensors, step: Tensor | int) -> None:
+        are_counts = not averages[0].is_floating_point()  # torch groups them by type
+        if are_counts:
             torch._foreach_copy_(averages, values)
             return
+
         t = int(step)
         decay = min(recipe.ema, (1 + t) / (10 + t)) if recipe.ema_warmup else recipe.ema
         torch._foreach_lerp_(averages, values, 1 - decay)
 
-    return follow
+    return update

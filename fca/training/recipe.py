@@ -1,4 +1,4 @@
-"""How a network is trained. Every field is part of a run's identity; nothing here imports torch."""
+"""The recipe of a training. Every field is part of a run's identity; nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,20 @@ PRECISIONS = ("32-true", "tf32", "bf16-mixed", "bf16-true", "16-mixed")
 CROPS_FROM = ("original", "input")
 # Names that every timm has. Any other one is looked up in timm itself, which takes seconds to import.
 COMMON_OPTIMISERS = ("sgd", "momentum", "adam", "adamw", "nadam", "nadamw", "radam", "rmsprop", "lamb", "lion", "muon")
-# Arguments of timm's optimisers that a recipe has under a name of its own, or not at all.
-OF_RECIPES = {"model_or_params", "params", "opt", "lr", "weight_decay", "momentum", "layer_decay", "param_group_fn"}
-OF_RECIPES |= {"args", "kwargs", "defaults"}
+# Arguments of timm's optimisers that are no keywords of `optimiser_options`: recipes set them elsewhere, or not at all.
+NOT_OPTIONS = {
+    "model_or_params",
+    "params",
+    "opt",
+    "lr",
+    "weight_decay",
+    "momentum",
+    "layer_decay",
+    "param_group_fn",
+    "args",
+    "kwargs",
+    "defaults",
+}
 FEW_STEPS = 100  # of a training; see experiments/few_class_arena/min_steps.py
 ADAPTIVE = ("ada", "lamb")  # parts of the names of optimisers whose steps do not grow with the gradient
 
@@ -58,8 +69,8 @@ class Recipe:
     flip:            mirror half of the images, left to right.
     shift:           largest random translation, as a share of the side: 0.125 = 4 of 32 pixels, filled with black.
     scale_min:       smallest area of a random resized crop, as a share of the image; 1 = no crop.
-    crop_from:       original = crops are cut from the whole image; input = from what a test shows the network.
-    frozen_norms:    batch norms keep the averages that they were given, as in a test: few images have other ones.
+    crop_from:       original = crops are cut from the whole image; input = from the image at input size, as in a test.
+    frozen_norms:    batch norms keep their pretrained averages, as in a test: those of few images differ.
     repeats:         augmentations of an image in an epoch (arXiv:1901.09335), which shows 1 / repeats of the images.
     augment:         further changes of training images, see fca/training/augment.py.
     grad_clip:       largest norm of all gradients together.
@@ -109,9 +120,12 @@ class Recipe:
     def check(self) -> None:
         """Raise FcaError for the first value outside its range, naming the key as the user types it."""
 
-        def number(value: float) -> tuple[bool, str]:
+        def at_least_0(value: float) -> tuple[bool, str]:
             return 0 <= value < math.inf, "a finite number of at least 0"
 
+        shift_below = 0 if self.crops else 1
+        has_distinct_snapshots = len(set(self.snapshots)) == len(self.snapshots)
+        # key -> whether its value is allowed, and the allowed values
         ranges = {
             "epochs": (self.epochs >= 1, "at least 1"),
             "steps": (self.steps >= 0, "at least 0"),
@@ -124,31 +138,34 @@ class Recipe:
             "patience": (self.patience >= 0, "at least 0"),
             "batch_size": (self.batch_size >= 2, "at least 2"),
             "accumulate": (1 <= self.accumulate <= self.batch_size, f"from 1 to batch_size={self.batch_size}"),
-            "optimiser": _optimiser(self.optimiser),
+            "optimiser": _is_optimiser(self.optimiser),
             "lr": (0 < self.lr < math.inf, "a finite number above 0"),
             "lr_batch": (self.lr_batch >= 0, "at least 0"),
             "finetune_lr": (0 < self.finetune_lr <= 1, "above 0 and at most 1, a share of lr"),
             "lr_min": (0 <= self.lr_min <= self.lr, f"from 0 to lr={self.lr:g}"),
-            "weight_decay": number(self.weight_decay),
+            "weight_decay": at_least_0(self.weight_decay),
             "momentum": (0 <= self.momentum < 1, "at least 0 and below 1"),
             "schedule": (self.schedule in SCHEDULES, ", ".join(SCHEDULES)),
             "warmup_epochs": (0 <= self.warmup_epochs <= self.epochs, f"from 0 to epochs={self.epochs}"),
-            "milestones": (all(0 < m < 1 for m in self.milestones), "shares of training, each above 0 and below 1"),
+            "milestones": (
+                all(0 < share < 1 for share in self.milestones),
+                "shares of training, each above 0 and below 1",
+            ),
             "gamma": (0 < self.gamma <= 1, "above 0 and at most 1"),
-            "step_epochs": number(self.step_epochs),
+            "step_epochs": at_least_0(self.step_epochs),
             "precision": (self.precision in PRECISIONS, ", ".join(PRECISIONS)),
             "label_smoothing": (0 <= self.label_smoothing < 1, "at least 0 and below 1"),
-            "mixup": number(self.mixup),
-            "cutmix": number(self.cutmix),
+            "mixup": at_least_0(self.mixup),
+            "cutmix": at_least_0(self.cutmix),
             "ema": (0 <= self.ema < 1, "at least 0 and below 1"),
             "shift": (
-                0 <= self.shift < (not self.crops) or not self.shift,
+                self.shift == 0 or 0 <= self.shift < shift_below,
                 "a share of the side below 1; 0 with crops",
             ),
             "scale_min": (0 < self.scale_min <= 1, "above 0 and at most 1, a share of the area"),
-            "grad_clip": number(self.grad_clip),
+            "grad_clip": at_least_0(self.grad_clip),
             "snapshots": (
-                all(0 < s <= 1 for s in self.snapshots) and len(set(self.snapshots)) == len(self.snapshots),
+                all(0 < fraction <= 1 for fraction in self.snapshots) and has_distinct_snapshots,
                 "fractions of all steps, each above 0, at most 1, and named once",
             ),
         }
@@ -156,23 +173,29 @@ class Recipe:
             ranges["patience"] = (self.patience == 0, "0 with snapshots, which are shares of the whole training")
         if self.precision == "bf16-true":
             ranges["ema"] = (self.ema == 0, "0 for bf16-true, in which an average stands still: see bf16-mixed")
-        for name, (inside, allowed) in ranges.items():
-            if not inside:
+
+        for name, (is_allowed, allowed) in ranges.items():
+            if not is_allowed:
                 raise FcaError(f"recipe.{name}", getattr(self, name), allowed, f"set recipe.{name}=...")
+
         if self.optimiser_options:
             _check_options(self)
 
     def essential(self, images: int, val_images: int) -> Recipe:
         """This recipe as it enters a run's identity: `sized`, and keys that cannot matter have their neutral value."""
-        made = self.sized(images, val_images)
-        mattering: dict[str, Any] = {
-            "ema_warmup": made.ema > 0 and made.ema_warmup,
-            "crop_from": made.crop_from if made.scale_min < 1 else "input",
-            "patience": made.patience if made.patience < made.epochs - 1 else 0,  # the first epoch is the best so far
-        }
-        if made.augment.policy != "randaugment":
-            mattering["augment"] = replace(made.augment, ops=0, magnitude=0)
-        return replace(made, **mattering)
+        recipe = self.sized(images, val_images)
+
+        augment = recipe.augment
+        if augment.policy != "randaugment":
+            augment = replace(augment, ops=0, magnitude=0)
+        can_stop_early = recipe.patience < recipe.epochs - 1  # the first epoch is the best so far
+        return replace(
+            recipe,
+            ema_warmup=recipe.ema > 0 and recipe.ema_warmup,
+            crop_from=recipe.crop_from if recipe.scale_min < 1 else "input",
+            patience=recipe.patience if can_stop_early else 0,
+            augment=augment,
+        )
 
     def steps_for(self, images: int) -> int:
         """Steps of a training on so many images, of a recipe that is `sized` for them."""
@@ -194,53 +217,72 @@ class Recipe:
         lr grows with batch_size / lr_batch, or with its square root for adaptive optimisers (arXiv:1706.02677 and
         arXiv:1404.5997, by the rule of timm's train.py).    finetune: whether training begins with given weights.
         """
-        ratio = self.batch_size / self.lr_batch if self.lr_batch else 1.0
-        by_batch = ratio**0.5 if any(part in self.optimiser for part in ADAPTIVE) else ratio
-        share = by_batch * (self.finetune_lr if finetune else 1.0)
-        return replace(self, lr=self.lr * share, lr_min=self.lr_min * share, lr_batch=0, finetune_lr=1.0)
+        batch_ratio = self.batch_size / self.lr_batch if self.lr_batch else 1.0
+        is_adaptive = any(name_part in self.optimiser for name_part in ADAPTIVE)
+        batch_factor = batch_ratio**0.5 if is_adaptive else batch_ratio
+        factor = batch_factor * (self.finetune_lr if finetune else 1.0)
+        return replace(self, lr=self.lr * factor, lr_min=self.lr_min * factor, lr_batch=0, finetune_lr=1.0)
 
     def sized(self, images: int, val_images: int) -> Recipe:
-        """This recipe for so many training images, without what asks for a length: steps and min_steps are 0.
+        """This recipe for this number of training images: steps and min_steps become epochs and passes, and are 0.
 
         images, val_images: of training and validation; where val_max is no less than the latter, it is 0.
         """
-        batches = max(1, -(-images // self.batch_size))
-        epochs, passes = self.epochs, self.passes
+        steps_per_pass = max(1, -(-images // self.batch_size))
+        epochs = self.epochs
+        passes = self.passes
         if self.steps:
-            whole = -(-self.steps // batches)
-            epochs = min(epochs, whole)
-            passes = -(-whole // epochs)
+            total_passes = -(-self.steps // steps_per_pass)
+            epochs = min(epochs, total_passes)
+            passes = -(-total_passes // epochs)
         else:
-            passes *= max(1, -(-self.min_steps // (epochs * passes * batches)))
-        share = epochs / self.epochs
-        lengths: dict[str, Any] = {"warmup_epochs": self.warmup_epochs * share, "step_epochs": self.step_epochs * share}
-        val_max = self.val_max if val_images > self.val_max else 0
-        return replace(self, epochs=epochs, passes=passes, steps=0, min_steps=0, val_max=val_max, **lengths)
+            steps = epochs * passes * steps_per_pass
+            passes *= max(1, -(-self.min_steps // steps))
+
+        epochs_ratio = epochs / self.epochs
+        return replace(
+            self,
+            epochs=epochs,
+            passes=passes,
+            steps=0,
+            min_steps=0,
+            warmup_epochs=self.warmup_epochs * epochs_ratio,
+            step_epochs=self.step_epochs * epochs_ratio,
+            val_max=self.val_max if val_images > self.val_max else 0,
+        )
 
     def lr_share(self, step: int, steps: int) -> float:
         """The learning rate of a step (from 0) of `steps`, as a share of `lr`.
 
-        Warm-up: (step + 1) / warm. Then cosine: (1 + cos(π t)) / 2 with t from 0 to 1 over what is left of training
+        Warm-up: (step + 1) / warm. Then cosine: (1 + cos(π t)) / 2 with t from 0 to 1 over the remaining training
         (arXiv:1608.03983, without restarts), between lr and lr_min; step: gamma to the number of drops passed.
         """
         warm = self.warmup_epochs / self.epochs * steps
         if step + 1 < warm:
             return (step + 1) / warm
+
         if self.schedule == "cosine":
-            share = (1 + math.cos(math.pi * (step - warm) / (steps - warm))) / 2 if step > warm else 1.0
-            return share + (1 - share) * self.lr_min / self.lr
+            cosine = 1.0
+            if step > warm:
+                angle = math.pi * (step - warm) / (steps - warm)  # π t
+                cosine = (1 + math.cos(angle)) / 2
+            return cosine + (1 - cosine) * self.lr_min / self.lr
+
         if self.schedule == "step":
-            every = self.step_epochs / self.epochs * steps
-            drops = math.floor(step / every + 1e-9) if every else 0
-            return self.gamma ** (drops + sum(milestone * steps <= step for milestone in self.milestones))
+            steps_per_drop = self.step_epochs / self.epochs * steps
+            periodic_drops = math.floor(step / steps_per_drop + 1e-9) if steps_per_drop else 0
+            milestone_drops = sum(milestone * steps <= step for milestone in self.milestones)
+            return self.gamma ** (periodic_drops + milestone_drops)
+
         return 1.0
 
     def snapshot_steps(self, steps: int) -> dict[int, list[float]]:
-        """Number of steps done -> the fractions of `snapshots` that are kept then: ceil(fraction * steps)."""
-        kept = defaultdict(list)
+        """Number of steps done -> the fractions of `snapshots` that are saved then: ceil(fraction * steps)."""
+        fractions_by_step = defaultdict(list)
         for fraction in self.snapshots:
-            kept[max(1, math.ceil(fraction * steps - 1e-9))].append(fraction)  # 0.07 * 100 is 7.000000000000001
-        return kept
+            step = max(1, math.ceil(fraction * steps - 1e-9))  # 0.07 * 100 is 7.000000000000001
+            fractions_by_step[step].append(fraction)
+        return fractions_by_step
 
 
 def snapshot_file(fraction: float) -> str:
@@ -249,11 +291,13 @@ def snapshot_file(fraction: float) -> str:
     >>> snapshot_file(0.5), snapshot_file(0.125), snapshot_file(1.0)
     ('snapshot-0.50.safetensors', 'snapshot-0.125.safetensors', 'snapshot-1.00.safetensors')
     """
-    short = f"{fraction:.2f}"
-    return f"snapshot-{short if float(short) == fraction else fraction}.safetensors"
+    two_decimals = f"{fraction:.2f}"
+    is_exact = float(two_decimals) == fraction
+    return f"snapshot-{two_decimals if is_exact else fraction}.safetensors"
 
 
-def _optimiser(name: str) -> tuple[bool, str]:
+def _is_optimiser(name: str) -> tuple[bool, str]:
+    """Whether timm has this optimiser, and the names that it has."""
     if name in COMMON_OPTIMISERS:
         return True, ""
     names = imported("timm.optim").list_optimizers()
@@ -262,14 +306,21 @@ def _optimiser(name: str) -> tuple[bool, str]:
 
 def _check_options(recipe: Recipe) -> None:
     """Raise FcaError for keywords that an optimiser does not have, or values that it refuses."""
-    optim, torch, options = imported("timm.optim"), imported("torch"), recipe.optimiser_options
-    makers = (optim.create_optimizer_v2, optim.get_optimizer_class(recipe.optimiser, False))
-    known = {name for made in makers for name in signature(made).parameters} - OF_RECIPES
-    key, problem = ".".join(["recipe.optimiser_options", *sorted(set(options) - known)[:1]]), ""
-    if options.keys() <= known:
-        try:
-            optim.create_optimizer_v2([torch.nn.Parameter(torch.zeros(2, 2))], recipe.optimiser, recipe.lr, **options)
-            return
-        except Exception as error:  # optimisers refuse values with errors of every kind
-            problem = f" ({error})"
-    raise FcaError(key, options, f"keywords of {recipe.optimiser}: {', '.join(sorted(known))}{problem}", "correct it")
+    optim = imported("timm.optim")
+    torch = imported("torch")
+    options = recipe.optimiser_options
+
+    optimiser_class = optim.get_optimizer_class(recipe.optimiser, False)
+    parameters = {*signature(optim.create_optimizer_v2).parameters, *signature(optimiser_class).parameters}
+    keywords = parameters - NOT_OPTIONS
+    allowed = f"keywords of {recipe.optimiser}: {', '.join(sorted(keywords))}"
+
+    unknown_keywords = sorted(set(options) - keywords)
+    if unknown_keywords:
+        raise FcaError(f"recipe.optimiser_options.{unknown_keywords[0]}", options, allowed, "correct it")
+
+    try:
+        weights = torch.nn.Parameter(torch.zeros(2, 2))
+        optim.create_optimizer_v2([weights], recipe.optimiser, recipe.lr, **options)
+    except Exception as error:  # optimisers refuse values with errors of every kind
+        raise FcaError("recipe.optimiser_options", options, f"{allowed} ({error})", "correct it") from None

@@ -1,4 +1,4 @@
-"""How fast networks are, how many operations they take and how much memory: measured, on this machine."""
+"""Speed, operations and memory of networks, measured on this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUND_S = 0.02  # a round calls a network so often that it takes at least this l
 
 
 class Speed(NamedTuple):
-    """What one network takes.
+    """The speed of one network.
 
     latency_ms: median over the rounds for one image, with its 95 % interval.    images_per_s: in batches, likewise;
     None where no batches were measured.
@@ -38,14 +38,14 @@ class Speed(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A network outside of PyTorch, on the CPU.    call: bytes of images of this size -> whatever it gives."""
+    """A network outside of PyTorch, on the CPU.    call: takes bytes of images of this size."""
 
     call: Callable[[UInt8[np.ndarray, "images size size 3"]], object]
     input_size: int
 
 
 class Cost(NamedTuple):
-    """What one image takes on any machine: floating-point operations (a multiply and an add are two) and bytes.
+    """The cost of one image on any machine: floating-point operations (a multiply and an add are two) and bytes.
 
     flops:  of torch's operations; 0 for an encoder that works in NumPy.
     memory: of the weights and, at its highest, of all intermediate results of one image.
@@ -59,61 +59,66 @@ class Cost(NamedTuple):
 def speeds(
     networks: Sequence[Classifier | Program], batch: int | None, rounds: int, accelerator: str = "auto"
 ) -> list[Speed]:
-    """Of each network, from interleaved rounds: what else the machine does hits all alike.
+    """The speed of each network, from interleaved rounds: other load on the machine affects all networks equally.
 
     From pixels at input size on the device to logits; decoding and resizing are not counted. On all threads of torch.
     batch: images of a batch; None: batches are not measured.
     """
     sizes = [1] if batch is None else [1, batch]
-    timed = [[_Timed(network, size, accelerator) for size in sizes] for network in networks]
+    timers_by_network = [[_Timer(network, size, accelerator) for size in sizes] for network in networks]
     for _ in range(rounds):
-        for of_network in timed:
-            for of_size in of_network:
-                of_size.round()
+        for timers in timers_by_network:
+            for timer in timers:
+                timer.run_round()
 
     measured = []
-    for single, *batches in timed:
-        latency_ms = Estimated(*(1e3 * seconds for seconds in median_with_interval(single.seconds)))
+    for single_timer, *batch_timers in timers_by_network:
+        latency_ms = Estimated(*(1e3 * seconds for seconds in median_with_interval(single_timer.seconds)))
         images_per_s = None
         if batch is not None:
-            middle, low, high = median_with_interval(batches[0].seconds)
-            images_per_s = Estimated(batch / middle, batch / high, batch / low)
+            median, low, high = median_with_interval(batch_timers[0].seconds)
+            images_per_s = Estimated(batch / median, batch / high, batch / low)
         measured.append(Speed(latency_ms, images_per_s))
     return measured
 
 
-class _Timed:
-    """A network with a batch of noise, called in rounds."""
+class _Timer:
+    """Times a network on a batch of noise, in rounds.    seconds: of a call, one mean per round."""
 
     def __init__(self, network: Classifier | Program, size: int, accelerator: str) -> None:
-        used = "cpu" if isinstance(network, Program) else accelerator_for(network.module, accelerator)
-        self.device = device_of(used)
+        used_accelerator = "cpu" if isinstance(network, Program) else accelerator_for(network.module, accelerator)
+        self.device = device_of(used_accelerator)
         side = network.input_size
         pixels = torch.randint(0, 256, (size, side, side, 3), dtype=torch.uint8, device=self.device)
+
         if isinstance(network, Program):
-            call, noise = network.call, pixels.numpy()
+            call = network.call
+            noise = pixels.numpy()
             self.call: Callable[[], object] = lambda: call(noise)
         else:
             classifier = network
             classifier.module.eval().to(self.device)
             self.call = lambda: logits(classifier, pixels)
+
         self.seconds: list[float] = []
-        self._calls(3)  # the first ones choose algorithms and reserve memory
-        self.calls = max(1, round(ROUND_S / max(self._calls(1), 1e-6)))
+        self._time_calls(3)  # the first ones choose algorithms and reserve memory
+        seconds_per_call = max(self._time_calls(1), 1e-6)
+        self.calls_per_round = max(1, round(ROUND_S / seconds_per_call))
 
-    def round(self) -> None:
-        self.seconds.append(self._calls(self.calls) / self.calls)
+    def run_round(self) -> None:
+        seconds = self._time_calls(self.calls_per_round)
+        self.seconds.append(seconds / self.calls_per_round)
 
-    def _calls(self, times: int) -> float:
+    def _time_calls(self, n_calls: int) -> float:
         with torch.inference_mode():
-            self._wait()
+            self._synchronise()
             start = time.perf_counter()
-            for _ in range(times):
+            for _ in range(n_calls):
                 self.call()
-            self._wait()
+            self._synchronise()
             return time.perf_counter() - start
 
-    def _wait(self) -> None:
+    def _synchronise(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
@@ -121,83 +126,100 @@ class _Timed:
 
 
 def logits(classifier: Classifier, pixels: Tensor) -> Tensor:
-    """From stored pixels (batch, size, size, 3) to logits, or to the features of an encoder."""
+    """The logits for stored pixels (batch, size, size, 3), or the features of an encoder."""
     network = classifier.module if classifier.classes else classifier.embed
     output: Tensor = network(classifier.normalise(as_input(pixels)))
     return output
 
 
 def cost(classifier: Classifier) -> Cost:
-    """Counted in one pass of one image on the CPU, so it is the same on every machine."""
-    module, side = classifier.module.eval().cpu(), classifier.input_size
+    """The cost of one image, counted in one pass on the CPU, so it is the same on every machine."""
+    module = classifier.module.eval().cpu()
+    side = classifier.input_size
     pixels = torch.zeros((1, side, side, 3), dtype=torch.uint8)
-    live = _Live()
-    with torch.inference_mode(), FlopCounterMode(display=False) as counted, live:
+
+    results = _ResultBytes()
+    with torch.inference_mode(), FlopCounterMode(display=False) as counter, results:
         logits(classifier, pixels)
-    weights = [*module.parameters(), *module.buffers()]
-    own = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in weights}
-    params = sum(one.numel() for one in module.parameters())
-    return Cost(counted.get_total_flops(), sum(own.values()) + live.peak, params)
+
+    bytes_by_address = {}  # weights may share a storage
+    for weights in (*module.parameters(), *module.buffers()):
+        storage = weights.untyped_storage()
+        bytes_by_address[storage.data_ptr()] = storage.nbytes()
+    return Cost(
+        flops=counter.get_total_flops(),
+        memory=sum(bytes_by_address.values()) + results.peak,
+        params=sum(weights.numel() for weights in module.parameters()),
+    )
 
 
-class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up the bytes of results that are alive, and remembers the highest sum."""
+class _ResultBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Adds up the bytes of intermediate results that are alive, and remembers the highest sum."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.now = self.peak = 0
-        self.known: set[int] = set()
+        self.current = 0
+        self.peak = 0
+        self.live_storages: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = {_place(one) for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)}
+        input_storages = {_storage_id(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
         result = func(*args, **(kwargs or {}))
-        for one in tree_leaves(result):
-            if isinstance(one, Tensor) and (place := _place(one)) not in given | self.known:
-                self._add(place, one.untyped_storage())
+        for leaf in tree_leaves(result):
+            if not isinstance(leaf, Tensor):
+                continue
+            storage_id = _storage_id(leaf)
+            if storage_id not in input_storages and storage_id not in self.live_storages:
+                self._add(storage_id, leaf.untyped_storage())
         return result
 
-    def _add(self, place: int, storage: Any) -> None:
+    def _add(self, storage_id: int, storage: Any) -> None:
         size = storage.nbytes()
-        self.known.add(place)
-        self.now += size
-        self.peak = max(self.peak, self.now)
+        self.live_storages.add(storage_id)
+        self.current += size
+        self.peak = max(self.peak, self.current)
 
-        def freed() -> None:
-            self.known.discard(place)
-            self.now -= size
+        def subtract() -> None:
+            self.live_storages.discard(storage_id)
+            self.current -= size
 
-        weakref.finalize(storage, freed)
+        weakref.finalize(storage, subtract)
 
 
-def _place(tensor: Tensor) -> int:
+def _storage_id(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
 @contextmanager
 def on_threads(threads: int | None) -> Iterator[int]:
-    """Let torch use so many threads in the body, and give their number; None: as many as it has."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
+    """Let torch use this number of threads in the body, and yield it; None: as many as it has."""
+    previous_threads = torch.get_num_threads()
+    used_threads = threads or previous_threads
+    torch.set_num_threads(used_threads)
     try:
-        yield threads or before
+        yield used_threads
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous_threads)
 
 
 class ProcessorTime(NamedTuple):
-    """Seconds of all cores since the machine started: those that passed, those used, those used by this process."""
+    """Seconds of all cores since the machine started.
+
+    passed: all of them.    used: by any process.    used_by_process: by this one.
+    """
 
     passed: float
     used: float
-    own: float
+    used_by_process: float
 
     @classmethod
     def now(cls) -> ProcessorTime:
-        """Until now."""
-        of_machine, of_process = psutil.cpu_times()._asdict(), psutil.Process().cpu_times()
-        passed = sum(seconds for kind, seconds in of_machine.items() if not kind.startswith("guest"))  # part of `user`
-        idle = of_machine["idle"] + of_machine.get("iowait", 0.0)
-        return cls(passed, passed - idle, of_process.user + of_process.system)
+        """The times from the start of the machine until this call."""
+        machine_times = psutil.cpu_times()._asdict()
+        process_times = psutil.Process().cpu_times()
+        passed = sum(seconds for kind, seconds in machine_times.items() if not kind.startswith("guest"))  # in `user`
+        idle = machine_times["idle"] + machine_times.get("iowait", 0.0)
+        return cls(passed, passed - idle, process_times.user + process_times.system)
 
     def share_of_others_until(self, later: ProcessorTime) -> float:
         """The share of the machine's processor time that other processes used between the two.
@@ -205,10 +227,14 @@ class ProcessorTime(NamedTuple):
         >>> ProcessorTime(100, 50, 5).share_of_others_until(ProcessorTime(120, 66, 13))
         0.4
         """
-        passed, used, own = (after - before for before, after in zip(self, later, strict=True))
-        return max(0.0, used - own) / passed if passed > 0 else 0.0
+        passed = later.passed - self.passed
+        used = later.used - self.used
+        used_by_process = later.used_by_process - self.used_by_process
+        if passed <= 0:
+            return 0.0
+        return max(0.0, used - used_by_process) / passed
 
 
 def load() -> float:
-    """Processes that compute or wait to, a core, over the last minute: 0 on an idle machine, 1 on a busy one."""
+    """Load average over the last minute, per core: 0 on an idle machine, 1 on a busy one."""
     return psutil.getloadavg()[0] / (os.cpu_count() or 1)

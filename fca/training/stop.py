@@ -10,5 +10,5 @@ requested = threading.Event()
 class Preempted(BaseException):
     """A training stopped because it was requested to; its folder has the checkpoint to go on from.
 
-    What it was at goes on in another process, so it is no error: nothing but the end of a job catches it.
+    Another process goes on with the work, so this is not an error: only the end of a job catches it.
     """

@@ -1,4 +1,4 @@
-"""What a configuration may set of Lightning's Trainer: what shows or watches a training, and changes no result."""
+"""Settings of Lightning's Trainer in a configuration: those that show or watch a training, and change no result."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from fca.plugins import class_of, is_within, plugins
 from fca.torchvision_ops import declare_torchvision_ops, imported
 from fca.types import FcaError
 
-Named = Mapping[str, tuple[str, ...]]
-_CALLBACKS, LOGGING = "pytorch_lightning.callbacks.", "pytorch_lightning.loggers"
-OBSERVERS: Named = {
-    _CALLBACKS + "LearningRateMonitor": ("logging_interval", "log_momentum", "log_weight_decay"),
-    _CALLBACKS + "DeviceStatsMonitor": ("cpu_stats",),
-    _CALLBACKS + "ModelSummary": ("max_depth",),
-    _CALLBACKS + "RichModelSummary": ("max_depth",),
+KeywordsByClass = Mapping[str, tuple[str, ...]]
+_CALLBACKS = "pytorch_lightning.callbacks"
+_LOGGERS = "pytorch_lightning.loggers"
+OBSERVERS: KeywordsByClass = {
+    f"{_CALLBACKS}.LearningRateMonitor": ("logging_interval", "log_momentum", "log_weight_decay"),
+    f"{_CALLBACKS}.DeviceStatsMonitor": ("cpu_stats",),
+    f"{_CALLBACKS}.ModelSummary": ("max_depth",),
+    f"{_CALLBACKS}.RichModelSummary": ("max_depth",),
 }
 """Callbacks of Lightning that change no result -> their keywords."""
-LOGGERS: Named = {f"{LOGGING}.CSVLogger": ("flush_logs_every_n_steps",), f"{LOGGING}.TensorBoardLogger": ()}
+LOGGERS: KeywordsByClass = {
+    f"{_LOGGERS}.CSVLogger": ("flush_logs_every_n_steps",),
+    f"{_LOGGERS}.TensorBoardLogger": (),
+}
 """Loggers of Lightning, which write into the folder `curves` of a run -> their keywords."""
 PROFILERS = {"simple": "SimpleProfiler", "advanced": "AdvancedProfiler", "pytorch": "PyTorchProfiler"}
-PLAIN = ("log_every_n_steps", "detect_anomaly", "deterministic", "benchmark", "enable_model_summary")
+PASSED_ON = ("log_every_n_steps", "detect_anomaly", "deterministic", "benchmark", "enable_model_summary")
 STEP = "correct the name; for a dataclass of your own, list its module: plugins=[my_module]"
 
 
@@ -49,55 +53,79 @@ class TrainerKeys:
 
     def check(self) -> None:
         """Raise FcaError for a class that may not be named, or a keyword that it does not have."""
-        for key, one, known in self._named():
-            target = one.get("_target_") if isinstance(one, Mapping) else None
+        for key, entry, keywords_by_class in self._entries():
+            target = entry.get("_target_") if isinstance(entry, Mapping) else None
             if not isinstance(target, str):
-                raise FcaError(key, one, "{_target_: CLASS, KEYWORD: VALUE}", "name a class")
-            if target not in known and is_within(target.rpartition(".")[0], *plugins()):
-                declare_torchvision_ops()  # its module imports Lightning
-                class_of(key, target)
-            elif target not in known:
-                raise FcaError(key, target, ", ".join(known), STEP)
-            elif odd := sorted(set(one) - {"_target_", *known[target]}):
-                raise FcaError(f"{key}.{odd[0]}", one[odd[0]], ", ".join(known[target]) or "none", "leave it out")
+                raise FcaError(key, entry, "{_target_: CLASS, KEYWORD: VALUE}", "name a class")
+
+            if target in keywords_by_class:
+                keywords = keywords_by_class[target]
+                unknown_keywords = sorted(set(entry) - {"_target_", *keywords})
+                if unknown_keywords:
+                    keyword = unknown_keywords[0]
+                    allowed = ", ".join(keywords) or "none"
+                    raise FcaError(f"{key}.{keyword}", entry[keyword], allowed, "leave it out")
+                continue
+
+            module, _, _ = target.rpartition(".")
+            if not is_within(module, *plugins()):
+                raise FcaError(key, target, ", ".join(keywords_by_class), STEP)
+            declare_torchvision_ops()  # its module imports Lightning
+            class_of(key, target)
 
     def meaning(self) -> list[Any]:
         """The callbacks that may change results."""
-        return [one for one in self.callbacks if one["_target_"] not in OBSERVERS]
+        return [entry for entry in self.callbacks if entry["_target_"] not in OBSERVERS]
 
     def arguments(self, folder: Path) -> dict[str, Any]:
-        """For Lightning's Trainer, `callbacks` and `logger` as lists.    folder: of the run.
+        """Arguments of Lightning's Trainer, `callbacks` and `logger` as lists.    folder: of the run.
 
         Raises FcaError for keywords that a class refuses, and for a class of the user's that is of another kind.
         """
-        values: dict[str, Any] = {name: getattr(self, name) for name in PLAIN}
-        values |= {"callbacks": [], "logger": []}
+        callbacks: list[Any] = []
+        loggers: list[Any] = []
+        for key, entry, keywords_by_class in self._entries():
+            instances = callbacks if keywords_by_class is OBSERVERS else loggers
+            instances.append(_instance(key, entry, keywords_by_class, folder))
+
+        arguments: dict[str, Any] = {name: getattr(self, name) for name in PASSED_ON}
+        arguments["callbacks"] = callbacks
+        arguments["logger"] = loggers
         if self.profiler:
-            kind = getattr(imported("pytorch_lightning.profilers"), PROFILERS[self.profiler])
-            values["profiler"] = kind(dirpath=folder, filename="profile")
-        for key, one, known in self._named():
-            group = "callbacks" if known is OBSERVERS else "logger"
-            values[group].append(_made(key, one, known, folder))
-        if any("ModelSummary" in one["_target_"] for one in self.callbacks):
-            values["enable_model_summary"] = True  # else Lightning refuses it
-        return values
+            profiler_class = getattr(imported("pytorch_lightning.profilers"), PROFILERS[self.profiler])
+            arguments["profiler"] = profiler_class(dirpath=folder, filename="profile")
+        if any("ModelSummary" in entry["_target_"] for entry in self.callbacks):
+            arguments["enable_model_summary"] = True  # else Lightning refuses it
+        return arguments
 
-    def _named(self) -> Iterator[tuple[str, Any, Named]]:
-        for group, named, known in (("callbacks", self.callbacks, OBSERVERS), ("loggers", self.loggers, LOGGERS)):
-            yield from ((f"trainer.{group}[{number}]", one, known) for number, one in enumerate(named))
+    def _entries(self) -> Iterator[tuple[str, Any, KeywordsByClass]]:
+        """Each callback and logger with its key, and the classes of Lightning that it may name."""
+        for number, entry in enumerate(self.callbacks):
+            yield f"trainer.callbacks[{number}]", entry, OBSERVERS
+        for number, entry in enumerate(self.loggers):
+            yield f"trainer.loggers[{number}]", entry, LOGGERS
 
 
-def _made(key: str, one: Mapping[str, Any], known: Named, folder: Path) -> Any:
-    target, keywords = one["_target_"], {name: value for name, value in one.items() if name != "_target_"}
+def _instance(key: str, entry: Mapping[str, Any], keywords_by_class: KeywordsByClass, folder: Path) -> Any:
+    """The callback or logger of an entry."""
+    target = entry["_target_"]
+    keywords = {name: value for name, value in entry.items() if name != "_target_"}
     if target in LOGGERS:
-        keywords |= {"save_dir": folder, "name": "curves", "version": ""}
-    module, _, name = target.rpartition(".")
-    made: Any = getattr(imported(module), name) if target in known else class_of(key, target)
+        keywords.update(save_dir=folder, name="curves", version="")
+
+    if target in keywords_by_class:
+        module, _, name = target.rpartition(".")
+        target_class: Any = getattr(imported(module), name)
+    else:
+        target_class = class_of(key, target)
+
     try:
-        built = made(**keywords)
+        instance = target_class(**keywords)
     except Exception as error:  # whatever a class refuses its keywords with, or a library that it needs is not there
         raise FcaError(key, target, f"keywords that it takes ({error})", "correct them") from error
-    kind = imported("pytorch_lightning.callbacks").Callback if known is OBSERVERS else imported(LOGGING).Logger
-    if not isinstance(built, kind):
-        raise FcaError(key, target, f"a {kind.__module__}.{kind.__name__}", "take a class of that kind")
-    return built
+
+    base_class = imported(_CALLBACKS).Callback if keywords_by_class is OBSERVERS else imported(_LOGGERS).Logger
+    if not isinstance(instance, base_class):
+        allowed = f"a {base_class.__module__}.{base_class.__name__}"
+        raise FcaError(key, target, allowed, "take a class of that kind")
+    return instance

@@ -211,14 +211,17 @@ def test_what_cannot_be_exported_is_refused(outputs, trained, tmp_path, capsys, 
         (lambda about: json.dumps({**about, "sha256": "0" * 64}), "describes another file"),
         (lambda about: json.dumps({**about, "classes": []}), "classes are texts"),
         (lambda about: json.dumps({**about, "classes": ["a", "b"]}), "logits: ['tensor(float)', 2]"),
-        (lambda about: json.dumps({**about, "geometry": {"resize": 32}}), "what cannot be: 'crop'"),
+        (
+            lambda about: json.dumps({**about, "geometry": {"resize": 32}}),
+            "impossible values for its images or classes: 'crop'",
+        ),
         (lambda about: json.dumps({**about, "geometry": {**about["geometry"], "crop": 0}}), "crop=0"),
         (
             lambda about: json.dumps({**about, "geometry": {**about["geometry"], "interpolation": "x"}}),
             "interpolation = x",
         ),
         (lambda about: json.dumps({**about, "geometry": {**about["geometry"], "crop": 8}}), "'tensor(uint8)', 8, 8, 3"),
-        (lambda about: json.dumps({**about, "white": "bright"}), "what cannot be"),
+        (lambda about: json.dumps({**about, "white": "bright"}), "impossible values"),
     ],
 )
 def test_a_json_that_is_none_of_the_file_is_refused_in_one_line(fca, net, photos, tmp_path, spoil, message, capsys):
@@ -245,7 +248,7 @@ def test_files_that_are_no_programs_of_their_own_are_refused(fca, net, photos, t
     for name, content, message in (
         ("text", b"hello", "cannot be read as one"),
         ("empty", b"", "fca export wrote"),
-        ("outside", model.SerializeToString(), "lie in further files"),
+        ("outside", model.SerializeToString(), "are in further files"),
     ):
         path = tmp_path / f"{name}.onnx"
         path.write_bytes(content)

@@ -16,7 +16,7 @@ from fca.models.open_clip_models import _open_clip, display_names
 from fca.stats.protocols import masked_top1
 from fca.store import Store
 from fca.tables.predictions import predictions
-from fca.tasks.predict import named
+from fca.tasks.predict import with_class_keys
 from fca.types import FcaError, ImageData
 from tests.support.open_clip_towers import NAME, write_towers
 
@@ -196,12 +196,12 @@ def test_a_set_with_levels_of_some_imagenet_classes_is_asked_all_of_them(asked, 
     items = pd.DataFrame({"image_id": ["a", "b"], "label": keys, "split": "test"})
     plain = ImageData("cranes", items, keys, "cranes", read=lambda _: None)
     levels = replace(plain, items=items.assign(level=["easy", "hard"]))
-    model, about = named(asked(), levels)
+    model, about = with_class_keys(asked(), levels)
     assert (list(model.classes), about) == (list(class_keys("imagenet-1k")), {"zero_shot_classes": "imagenet-1k"})
     assert model.identity() != asked().naming(keys).identity()
     few = replace(levels, items=levels.items.replace(dict.fromkeys(keys, "crane")), classes=("crane",))
     for data, model in ((plain, asked()), (few, asked()), (levels, asked("model.classes=[n02012849,n03126707]"))):
-        found, about = named(model, data)
+        found, about = with_class_keys(model, data)
         assert list(found.classes) == list(data.classes)
         assert about == ({} if model.classes is None else {"zero_shot_classes": "given"})
 

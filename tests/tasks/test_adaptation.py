@@ -1,4 +1,4 @@
-"""One network, three ways to its classes; and the way that the Few-Class Arena was released."""
+"""Three adaptations of one network; and training as the Few-Class Arena was released."""
 
 import numpy as np
 import pandas as pd
@@ -160,7 +160,8 @@ def test_fine_tuning_can_start_from_the_probe_and_keeps_it_where_no_epoch_is_bet
     start = ["adaptation=finetune", "adaptation.start=probe", "recipe.frozen_norms=true"]
     assert fca(*start, "recipe.lr=1e-12", *of_run)[0] == 0
     probe, tuned = (
-        row_of(store, f"task == 'train' and ncl == 3 and adaptation == '{way}'") for way in ("probe", "finetune")
+        row_of(store, f"task == 'train' and ncl == 3 and adaptation == '{adaptation}'")
+        for adaptation in ("probe", "finetune")
     )
     assert tuned["parent"] == probe["parent"], "the features are computed once"
     logits = [

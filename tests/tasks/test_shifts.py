@@ -110,7 +110,7 @@ def test_a_subset_of_shifted_images_is_scored_from_logits_that_must_be_kept(fca,
     assert "task.keep = None" in err
     code, _, err = fca(*line, "task.keep=logits")
     assert code == 2
-    assert "kept: it was made without task.keep=logits" in err
+    assert "stored: the run was made without task.keep=logits" in err
     code, _, err = fca(*line, "task.keep=logits", "shift.severities=[3]")
     assert code == 0, err
     score = store.rows("task == 'score' and shift == 'corruption/fog/3'").iloc[0]

@@ -29,13 +29,13 @@ def test_a_task_or_adaptation_declares_the_meaning_of_each_of_its_columns(declar
 
 
 def test_a_training_and_a_prediction_are_planned_once(fca, tmp_path, monkeypatch):
-    assert all(isinstance(way(), Task) for way in ADAPTATIONS)
+    assert all(isinstance(adaptation(), Task) for adaptation in ADAPTATIONS)
     planned = []
     for name in ("plan", "run"):
-        for way in (Network, Probe):
-            original = getattr(way, name)
+        for adaptation in (Network, Probe):
+            original = getattr(adaptation, name)
             monkeypatch.setattr(
-                way, name, lambda *given, _name=name, _do=original: planned.append(_name) or _do(*given)
+                adaptation, name, lambda *given, _name=name, _do=original: planned.append(_name) or _do(*given)
             )
     whole_split = predict.whole_split
     monkeypatch.setattr(predict, "whole_split", lambda *given: planned.append("predict") or whole_split(*given))

@@ -15,13 +15,13 @@ from tests.support.tiny import classifier, examples, recipe
 @pytest.mark.parametrize("warmup", [True, False])
 def test_the_average_is_what_is_kept_and_follows_its_equation(tmp_path, monkeypatch, warmup):
     path = []
-    after = Training.follow
+    after = Training.update_average
 
     def watched(self):
         path.append({k: v.clone() for k, v in self.network.state_dict().items()})
         after(self)
 
-    monkeypatch.setattr(Training, "follow", watched)
+    monkeypatch.setattr(Training, "update_average", watched)
     asked = recipe(ema=0.5, ema_warmup=warmup, snapshots=[1.0])
     fit(classifier(), examples(48), examples(12, seed=1), asked, 0, Place(tmp_path))
     expected = path[0]  # the first step is where the average begins

@@ -105,14 +105,14 @@ CROPS = {"scale_min": 0.3, "crop_from": "original", "flip": True, "augment": Aug
 
 
 def test_crops_are_the_same_bits_held_or_streamed_and_in_every_process(monkeypatch):
-    held = Batches(photos(50), 16, CPU, 1, recipe(**CROPS))
-    assert len(held.held.pixels) == sum(a * b for a, b in SIDES) * 7 + 9 * 31
-    monkeypatch.setattr(module, "HELD_BYTES", 100)
+    preloaded = Batches(photos(50), 16, CPU, 1, recipe(**CROPS))
+    assert len(preloaded.preloaded.pixels) == sum(a * b for a, b in SIDES) * 7 + 9 * 31
+    monkeypatch.setattr(module, "PRELOAD_BYTES", 100)
     streamed = Batches(photos(50), 16, CPU, 1, recipe(**CROPS))
-    assert streamed.held is None
+    assert streamed.preloaded is None
     halves = [Batches(photos(50), 16, CPU, 1, recipe(**CROPS), rank=rank, world=2) for rank in (0, 1)]
     halves[1].examples.originals.reads.clear()
-    for a, b, *split in zip(held, streamed, *halves, strict=True):
+    for a, b, *split in zip(preloaded, streamed, *halves, strict=True):
         assert torch.equal(a.images, b.images)
         assert torch.equal(a.labels, b.labels)
         assert all(map(np.array_equal, a.changes, b.changes))
@@ -151,12 +151,12 @@ def test_crops_of_originals_that_are_not_there_stop_with_the_way_out():
 
 
 def test_a_set_too_large_to_hold_gives_the_same_batches_read_as_they_come(monkeypatch):
-    held = Batches(examples(50), 16, CPU, seed=1)
-    monkeypatch.setattr(module, "HELD_BYTES", 100)
+    preloaded = Batches(examples(50), 16, CPU, seed=1)
+    monkeypatch.setattr(module, "PRELOAD_BYTES", 100)
     streamed = Batches(examples(50), 16, CPU, seed=1)
-    assert held.held is not None
-    assert streamed.held is None
-    for a, b in zip(held, streamed, strict=True):
+    assert preloaded.preloaded is not None
+    assert streamed.preloaded is None
+    for a, b in zip(preloaded, streamed, strict=True):
         assert torch.equal(a.images, b.images)
         assert torch.equal(a.labels, b.labels)
 

@@ -44,13 +44,13 @@ def requested():
 
 def written(monkeypatch):
     """The epochs after which checkpoints are written, as the training goes."""
-    epochs, original = [], loop.WholeFiles.save_checkpoint
+    epochs, original = [], loop.AtomicCheckpointIO.save_checkpoint
 
     def save(self, checkpoint, path, storage_options=None):
         epochs.append(len(checkpoint["callbacks"]["Keeper"]["history"]))
         original(self, checkpoint, path, storage_options)
 
-    monkeypatch.setattr(loop.WholeFiles, "save_checkpoint", save)
+    monkeypatch.setattr(loop.AtomicCheckpointIO, "save_checkpoint", save)
     return epochs
 
 
@@ -140,8 +140,8 @@ def test_a_training_shows_how_far_it_is_and_removes_that_at_its_end(tmp_path, mo
 
 def test_the_progress_names_the_gpu_as_the_machine_counts_it(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert loop._name(torch.device("cuda", 1)) == "cuda:5"
-    assert loop._name(torch.device("cuda")) == "cuda:3"
-    assert loop._name(torch.device("cpu")) == "cpu"
+    assert loop._machine_wide_name(torch.device("cuda", 1)) == "cuda:5"
+    assert loop._machine_wide_name(torch.device("cuda")) == "cuda:3"
+    assert loop._machine_wide_name(torch.device("cpu")) == "cpu"
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert loop._name(torch.device("cuda", 1)) == "cuda:1"
+    assert loop._machine_wide_name(torch.device("cuda", 1)) == "cuda:1"

@@ -18,7 +18,7 @@ from fca.training import batches
 from fca.training.augment import Augment
 from fca.training.batches import Batches, keyed
 from fca.training.infer import logits_of
-from fca.training.loop import Place, _compiles, fit, seed_everything
+from fca.training.loop import Place, _should_compile, fit, seed_everything
 from fca.training.module import LOGGED, Training
 from fca.types import FcaError
 from tests.support.tiny import SIZE, classifier, examples, recipe
@@ -157,7 +157,7 @@ def test_the_norm_of_gradients_is_that_before_they_are_clipped_and_lr_that_of_th
     class Watch(Training):
         def on_before_optimizer_step(self, optimizer):
             super().on_before_optimizer_step(optimizer)
-            if self.logged_now:
+            if self.is_logged_step:
                 squares = sum(float(weights.grad.double().square().sum()) for weights in self.network.parameters())
                 module.append((squares**0.5, optimizer.param_groups[0]["lr"]))
 
@@ -218,7 +218,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(tmp_path):
 
 def test_a_streamed_set_trains_the_same_network(tmp_path, monkeypatch):
     held, _ = train(tmp_path / "held")
-    monkeypatch.setattr(batches, "HELD_BYTES", SIZE)
+    monkeypatch.setattr(batches, "PRELOAD_BYTES", SIZE)
     streamed, _ = train(tmp_path / "streamed")
     assert same(held.module.state_dict(), streamed.module.state_dict())
 
@@ -354,6 +354,10 @@ def test_a_compiled_network_learns_the_same_and_its_weights_keep_their_names(tmp
 
 def test_only_long_trainings_on_cuda_are_compiled_unless_one_asks_for_it():
     cuda, cpu, enough = torch.device("cuda"), torch.device("cpu"), 2_000_000 * 224**2
-    decided = [_compiles("auto", cuda, enough), _compiles("auto", cuda, enough // 100), _compiles("auto", cpu, enough)]
+    decided = [
+        _should_compile("auto", cuda, enough),
+        _should_compile("auto", cuda, enough // 100),
+        _should_compile("auto", cpu, enough),
+    ]
     assert decided == [True, False, False]
-    assert (_compiles("true", cpu, 1), _compiles("false", cuda, enough)) == (True, False)
+    assert (_should_compile("true", cpu, 1), _should_compile("false", cuda, enough)) == (True, False)

@@ -6,9 +6,9 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from fca.training.batches import Batches, batches_of
+from fca.training.batches import Batches, count_batches
 from fca.training.loop import Place, fit
-from fca.training.module import least_together
+from fca.training.module import smallest_forward
 from fca.types import Classifier, FcaError
 from tests.support.numbered_images import CPU, numbered
 from tests.support.tiny import Square, classifier, examples, recipe
@@ -39,9 +39,9 @@ def group_norm(channels):
     ],
 )
 def test_batches_are_never_smaller_than_the_fewest(images, size, fewest, sizes):
-    loader = Batches(numbered(images), size, CPU, seed=0, fewest=fewest)
+    loader = Batches(numbered(images), size, CPU, seed=0, min_images=fewest)
     assert [len(batch.labels) for batch in loader] == sizes
-    assert len(loader) == batches_of(images, size, fewest) == len(sizes)
+    assert len(loader) == count_batches(images, size, fewest) == len(sizes)
     shown = torch.cat([batch.images[:, 0, 0, 0] for batch in loader])
     assert sorted(shown.tolist()) == list(range(images))
 
@@ -59,7 +59,7 @@ def test_how_many_images_a_network_needs_is_looked_up_without_a_trace(norm):
     built = pooled(norm)
     before = {name: value.clone() for name, value in built.module.state_dict().items()}
     state = torch.random.get_rng_state()
-    assert least_together(built) == (2 if norm is nn.BatchNorm2d else 1)
+    assert smallest_forward(built) == (2 if norm is nn.BatchNorm2d else 1)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in built.module.state_dict().items())
     assert built.module.training
@@ -68,7 +68,7 @@ def test_how_many_images_a_network_needs_is_looked_up_without_a_trace(norm):
 
 def test_a_batch_norm_over_many_pixels_takes_a_lone_image_as_before(tmp_path):
     """Results of such trainings have ids that must not come to mean others."""
-    assert least_together(classifier()) == 1
+    assert smallest_forward(classifier()) == 1
     data = examples(7), examples(4, seed=1)
     fit(classifier(), *data, recipe(batch_size=2, snapshots=[0.25]), 0, Place(tmp_path, accelerator="cpu"))
     shown = [len(batch.labels) for batch in Batches(data[0], 2, CPU, seed=0)]
@@ -85,6 +85,6 @@ def test_processes_with_plain_batch_norm_get_two_images_each_or_are_refused(tmp_
     place = Place(tmp_path, accelerator="cpu", devices=2)
     with pytest.raises(FcaError, match=r"machine.devices = 2; allowed: up to 1, a batch of train images"):
         fit(pooled(nn.BatchNorm2d), examples(7), examples(4), recipe(batch_size=3), 0, place)
-    loader = Batches(numbered(9), 4, CPU, seed=0, rank=1, world=2, fewest=4)
+    loader = Batches(numbered(9), 4, CPU, seed=0, rank=1, world=2, min_images=4)
     assert min(len(batch.labels) for batch in loader) == 2
     assert np.mean([batch.share for batch in loader]) <= 1

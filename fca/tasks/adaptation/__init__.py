@@ -1,4 +1,4 @@
-"""How a network comes to its classes: one file a way, named by conf/adaptation/*.yaml. Here is what they share."""
+"""Adaptations of a network to its classes: one file per kind, named by conf/adaptation/*.yaml. Shared helpers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fca.types import Column, FcaError, ImageData, Run
 VAL_TOP1 = Column("val_top1", float, ".1%", "accuracy of the chosen epoch, or of a probe, on the validation images")
 
 GROUP = Column("group", str, "", "column of the data that no drawn split cuts apart")
-OF_TRAINING = (GROUP, N_UNUSED)  # of `about_training`, beside the columns of every run
+OF_TRAINING = (GROUP, N_UNUSED)  # columns of `about_training`, beside the columns of every run
 
 
 def need_weights(setup: Setup, name: str) -> None:
-    """Raise FcaError for a way of this name that begins with weights, if the model has none."""
+    """Raise FcaError if the adaptation of this name begins with weights and the model has none."""
     if starts_from_scratch(setup.model):
         step = "give them: model.weights=pretrained, or model.weights=PATH"
         raise FcaError("adaptation", name, f"scratch: {setup.model.label()} has no weights", step)
 
 
 def about_training(setup: Setup, data: ImageData, name: str) -> dict[str, Any]:
-    """The columns of a training and its predictions that every way has; `name` stands in column `adaptation`."""
+    """The columns of a training and its predictions that every adaptation has; `name` is in column `adaptation`."""
     return {
         **data_columns(data, "test"),
         **subset_columns(setup.subset),
@@ -40,13 +40,16 @@ def about_training(setup: Setup, data: ImageData, name: str) -> dict[str, Any]:
 
 def predictions_of(train: Run, setup: Setup, data: ImageData, snapshots: Sequence[str] = (BEST,)) -> list[Run[Forward]]:
     """The predict runs of a training's weights on the test images: for each snapshot on clean ones, then by shift."""
-    by_label = {shift.label(): shift for shift in (CLEAN, *setup.shifts)}
     check_masks(setup.shifts, data, "test", setup.subset.classes)
-    shifts = [shift_on(shift, data, "test") for shift in by_label.values()]
+    shift_by_label = {shift.label(): shift for shift in (CLEAN, *setup.shifts)}
+    shifts = [shift_on(shift, data, "test") for shift in shift_by_label.values()]
+
     runs = []
     for snapshot in snapshots:
         model = StoredRun(str(setup.store.outputs), train.run_id, snapshot)
-        identity, about = {"run": train.run_id, "snapshot": snapshot}, {**train.about, "snapshot": snapshot}
-        works = [Forward(model, data, "test", shift, setup.subset.classes) for shift in shifts]
-        runs += [predict_run(work, identity, about, train.run_id) for work in works]
+        weights = {"run": train.run_id, "snapshot": snapshot}
+        columns = {**train.about, "snapshot": snapshot}
+        for shift in shifts:
+            work = Forward(model, data, "test", shift, setup.subset.classes)
+            runs.append(predict_run(work, weights, columns, train.run_id))
     return runs

@@ -1,4 +1,4 @@
-"""`adaptation=scratch` and `adaptation=finetune`: train the whole network, keep its best epoch on val."""
+"""`adaptation=scratch` and `adaptation=finetune`: train the whole network, keep its best epoch on validation images."""
 
 from __future__ import annotations
 
@@ -26,24 +26,25 @@ from fca.tasks import Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
 from fca.tasks.adaptation.probe import Probing, probing
 from fca.tasks.embed import embedded
-from fca.tasks.predict import Forward, adapted_columns, predicted, predictions
+from fca.tasks.predict import Forward, adapted_columns, predict_images, predictions
 from fca.training.recipe import FEW_STEPS, Recipe
 from fca.types import Classifier, Column, FcaError, Finished, ImageData, Model, Run
 
-RANDOM, PROBE = "random", "probe"  # what the last layer begins with
+RANDOM = "random"  # the last layer begins with random weights
+PROBE = "probe"  # the last layer begins as a linear probe
 BEST_EPOCH = Column("best_epoch", int, "d", "epoch whose weights are kept, the most accurate one on validation images")
 EPOCHS_RUN = Column("epochs_run", int, "d", "epochs of a training, fewer than planned if it stopped early or diverged")
 
 log = logging.getLogger(__name__)
-_warned: set[str] = set()  # data sets of which a plan has few steps: a sweep is warned once
+_warned: set[str] = set()  # names of data sets with few training steps: a sweep is warned once about each
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class TrainingWork:
     """The work of a training run.
 
-    clean: the run of its best weights' predictions on clean test images.    features: those of its network, where a
-    linear probe on them is the last layer that it begins with.
+    clean:    the run of its best weights' predictions on clean test images.
+    features: features of its network, where the last layer begins as a linear probe on them.
     """
 
     data: ImageData
@@ -62,28 +63,36 @@ class Network:
 
     def plan(self, setup: Setup) -> list[Run]:
         """The training and its predictions."""
-        way = Scratch() if setup.model.weights_label() is None else Finetune()
-        return way.plan(setup)
+        has_weights = setup.model.weights_label() is not None
+        adaptation = Finetune() if has_weights else Scratch()
+        return adaptation.plan(setup)
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Train if that is to be done, then let the weights that it kept predict the test images.
+        """Train if the training is among the runs, then predict the test images with the weights that it kept.
 
         A training that diverged has no accuracy, and its weights predict nothing.
         """
-        first, rest = runs[0], list(runs)
-        if first.task == "train":
-            classifier, columns, diverged = _fitted(first, setup)
-            setup.store.keep_items(first.work.data)  # a model that cannot be built leaves no file
-            if diverged:
-                yield Finished(first, {**columns, VAL_TOP1: None, FLAG: DIVERGED}, {})
-                return
-            clean = predicted(first.work.clean, classifier, setup)
-            columns = adapted_columns(clean.columns, first.work.data, setup.subset) | columns
-            yield Finished(first, columns, {})
-            rest = [run for run in runs[1:] if run.run_id != clean.run.run_id]
-            if len(rest) < len(runs) - 1:
-                yield clean
-        yield from predictions(rest, setup)
+        first_run = runs[0]
+        if first_run.task != "train":
+            yield from predictions(runs, setup)
+            return
+
+        classifier, columns, has_diverged = _train(first_run, setup)
+        setup.store.keep_items(first_run.work.data)  # a model that cannot be built leaves no file
+        if has_diverged:
+            yield Finished(first_run, {**columns, VAL_TOP1: None, FLAG: DIVERGED}, {})
+            return
+
+        # The trained network predicts the clean images while it is in memory, to give the training its accuracy.
+        clean = predict_images(first_run.work.clean, classifier, setup)
+        test_columns = adapted_columns(clean.columns, first_run.work.data, setup.subset)
+        yield Finished(first_run, {**test_columns, **columns}, {})
+
+        predict_runs = runs[1:]
+        other_runs = [run for run in predict_runs if run.run_id != clean.run.run_id]
+        if len(other_runs) < len(predict_runs):
+            yield clean
+        yield from predictions(other_runs, setup)
 
 
 @dataclass(frozen=True)
@@ -119,64 +128,103 @@ class Finetune(Network):
         need_weights(setup, "finetune")
         if self.start == RANDOM:
             return _plan(setup, finetune=True)
-        embed, features = probing(setup, setup.data)
-        return [embed, *_plan(setup, finetune=True, features=features)]
+
+        embed_run, features = probing(setup, setup.data)
+        return [embed_run, *_plan(setup, finetune=True, features=features)]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Embed where that was not done, then train and predict."""
+        """Embed if that is among the runs, then train and predict."""
         for run in runs:
             if run.task == "embed":
                 yield embedded(run, setup)
-        if rest := [run for run in runs if run.task != "embed"]:
-            yield from super().run(rest, setup)
+
+        other_runs = [run for run in runs if run.task != "embed"]
+        if other_runs:
+            yield from super().run(other_runs, setup)
 
 
 def _plan(setup: Setup, *, finetune: bool, features: Probing | None = None) -> list[Run]:
     """The training, and the predict runs of its best weights and of every snapshot, under every shift.
 
-    features: those of the probe to start from, if that is wanted.
+    features: those of the probe that the last layer begins as, if it does.
     """
     data = setup.data
-    images, val_images = (sum(data.number(split, setup.subset.classes) for split in part) for part in _parts(setup))
-    recipe = replace(setup.recipe, flip=setup.recipe.flip and data.mirror)
-    recipe = replace(recipe, val_max=0) if setup.compat else recipe  # there all test images choose the epoch
-    recipe = recipe.scaled(finetune).essential(images, val_images)
-    steps = recipe.steps_for(images)
-    if steps < FEW_STEPS and recipe.epochs > 1 and data.name not in _warned:  # one epoch is a trial
-        _warned.add(data.name)
-        few = "%s: a training has %d steps, on %d images; with fewer than %d, many networks stay near chance: set "
-        log.warning(few + "recipe.min_steps=%d, or more epochs", data.name, steps, images, FEW_STEPS, FEW_STEPS)
-    values, own = asdict(recipe), setup.trainer.meaning()
+    recipe = _recipe_for(setup, finetune)
+    callbacks = setup.trainer.meaning()
+
     identity = {
         "data": data.fingerprint,
         "classes": [data.classes[c] for c in setup.subset.classes],
         "model": setup.model.identity(),
-        "recipe": canonical("recipe", values),
+        "recipe": canonical("recipe", asdict(recipe)),
         "seed": setup.seed,
-        **({"compat": setup.compat} if setup.compat else {}),
-        **({"callbacks": own} if own else {}),
-        **({"start": PROBE, "group": data.group} if features else {}),
     }
-    values |= {"augment": recipe.augment.label() or "none", "callbacks": json.dumps(own)}
-    values["optimiser_options"] = json.dumps(recipe.optimiser_options, sort_keys=True)
-    about = {
+    if setup.compat:
+        identity["compat"] = setup.compat
+    if callbacks:
+        identity["callbacks"] = callbacks
+    if features:
+        identity["start"] = PROBE
+        identity["group"] = data.group
+
+    recipe_values = {
+        **asdict(recipe),
+        "augment": recipe.augment.label() or "none",
+        "callbacks": json.dumps(callbacks),
+        "optimiser_options": json.dumps(recipe.optimiser_options, sort_keys=True),
+    }
+    columns = {
         **about_training(setup, data, "finetune" if finetune else "scratch"),
         "compat": setup.compat,
         "seed": setup.seed,
-        **{f"recipe_{key}": value for key, value in values.items() if key not in ("steps", "min_steps")},  # see passes
+        # steps and min_steps are part of recipe_epochs and recipe_passes
+        **{f"recipe_{key}": value for key, value in recipe_values.items() if key not in ("steps", "min_steps")},
     }
-    train = Run("train", identity, about, features.features if features else None)
-    snapshots = list(dict.fromkeys([BEST, *map(snapshot_name, recipe.snapshots)]))
-    clean, *others = predictions_of(train, setup, data, snapshots)
-    return [replace(train, work=Training(data, setup.model, recipe, clean, features)), clean, *others]
+    parent = features.features if features else None
+    training = Run("train", identity, columns, parent)
+
+    names = [BEST, *map(snapshot_name, recipe.snapshots)]
+    distinct_names = list(dict.fromkeys(names))
+    clean, *other_predictions = predictions_of(training, setup, data, distinct_names)
+    work = TrainingWork(data, setup.model, recipe, clean, features)
+    return [replace(training, work=work), clean, *other_predictions]
 
 
-def _parts(setup: Setup) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _recipe_for(setup: Setup, finetune: bool) -> Recipe:
+    """The recipe as this training follows it; warns, once for each data set, of a training with few steps."""
+    data = setup.data
+    train_splits, val_splits = _train_and_val_splits(setup)
+    n_train = sum(data.number(split, setup.subset.classes) for split in train_splits)
+    n_val = sum(data.number(split, setup.subset.classes) for split in val_splits)
+
+    recipe = replace(setup.recipe, flip=setup.recipe.flip and data.mirror)
+    if setup.compat:
+        recipe = replace(recipe, val_max=0)  # there all test images choose the epoch
+    recipe = recipe.scaled(finetune).essential(n_train, n_val)
+
+    steps = recipe.steps_for(n_train)
+    if steps < FEW_STEPS and recipe.epochs > 1 and data.name not in _warned:  # one epoch is a trial
+        _warned.add(data.name)
+        log.warning(
+            "%s: a training has %d steps, on %d images; with fewer than %d, many networks stay near chance: set "
+            "recipe.min_steps=%d, or more epochs",
+            data.name,
+            steps,
+            n_train,
+            FEW_STEPS,
+            FEW_STEPS,
+        )
+    return recipe
+
+
+def _train_and_val_splits(setup: Setup) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Splits that are trained on, and those that choose the epoch: as released (compat), all test images."""
-    return (("train", "val"), ("test",)) if setup.compat else (("train",), ("val",))
+    if setup.compat:
+        return ("train", "val"), ("test",)
+    return ("train",), ("val",)
 
 
-def _fitted(run: Run[Training], setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
+def _train(run: Run[TrainingWork], setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     """The trained network, the columns of its training, and whether that diverged.
 
     As released (compat), the head has all classes.
@@ -186,23 +234,30 @@ def _fitted(run: Run[Training], setup: Setup) -> tuple[Classifier, dict[str, Any
     from fca.training.loop import Place, fit, seed_everything
 
     work = run.work
-    data, machine = work.data, setup.machine
-    head = full_set(len(data.classes)) if setup.compat else setup.subset
-    keys = [data.classes[c] for c in head.classes]
-    recipe, classes = work.recipe, setup.subset.classes
-    fitting, choosing = (np.sort(np.hstack([data.rows(each, classes) for each in part])) for part in _parts(setup))
-    choosing = fixed_draw(data, choosing, recipe.val_max) if recipe.val_max else choosing
+    data = work.data
+    machine = setup.machine
+    head_classes = full_set(len(data.classes)) if setup.compat else setup.subset
+    keys = [data.classes[c] for c in head_classes.classes]
+    train_rows, val_rows = _train_and_val_rows(work, setup)
+    train_labels = head_classes.new_labels(data.labels[train_rows])
+
     seed_everything(setup.seed)
     classifier = work.model.build(keys)
     check_built(work.model, classifier, keys)
     if work.features is not None:
-        _begin_with_probe(classifier, work.features, fitting, head.new_labels(data.labels[fitting]), setup)
-    where = (setup.cache, machine.workers, machine.cache_gb)
-    shown = choosing if recipe.crops else np.concatenate([fitting, choosing])
-    pixels = open_pixels(data, classifier.geometry, *where, rows=shown)
-    originals = open_originals(data, classifier.geometry, *where, rows=fitting) if recipe.crops else None
-    train = Examples(pixels, fitting, head.new_labels(data.labels[fitting]), originals)
-    val = Examples(pixels, choosing, head.new_labels(data.labels[choosing]))
+        _begin_with_probe(classifier, work.features, train_rows, train_labels, setup)
+
+    # A recipe that crops needs its training images with their margins, and only validation images at input size.
+    cache = (setup.cache, machine.workers, machine.cache_gb)
+    if work.recipe.crops:
+        pixels = open_pixels(data, classifier.geometry, *cache, rows=val_rows)
+        originals = open_originals(data, classifier.geometry, *cache, rows=train_rows)
+    else:
+        pixels = open_pixels(data, classifier.geometry, *cache, rows=np.concatenate([train_rows, val_rows]))
+        originals = None
+    train = Examples(pixels, train_rows, train_labels, originals)
+    val = Examples(pixels, val_rows, head_classes.new_labels(data.labels[val_rows]))
+
     place = Place(
         setup.store.folder(run.run_id),
         accelerator=machine.accelerator,
@@ -214,7 +269,7 @@ def _fitted(run: Run[Training], setup: Setup) -> tuple[Classifier, dict[str, Any
         trainer=setup.trainer,
     )
     write_json(place.folder / "model.json", describe_model(work.model, keys))
-    fitted = fit(classifier, train, val, recipe, setup.seed, place, start_counts=work.features is not None)
+    fitted = fit(classifier, train, val, work.recipe, setup.seed, place, start_counts=work.features is not None)
     if fitted.diverged:
         log.warning(
             "training %s diverged in epoch %d: losses or weights are no longer finite; no accuracy is stored; next: a "
@@ -222,6 +277,7 @@ def _fitted(run: Run[Training], setup: Setup) -> tuple[Classifier, dict[str, Any
             run.run_id,
             fitted.epochs_run + 1,
         )
+
     columns: dict[str, Any] = {
         N_TRAIN: len(train),
         N_VAL: len(val),
@@ -232,6 +288,22 @@ def _fitted(run: Run[Training], setup: Setup) -> tuple[Classifier, dict[str, Any
         DEVICE: devices_name(machine.accelerator, machine.devices),
     }
     return classifier, columns, fitted.diverged
+
+
+def _train_and_val_rows(work: TrainingWork, setup: Setup) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
+    """Rows of the training images, and of those that choose the epoch: at most `recipe.val_max` of these."""
+    data = work.data
+    train_splits, val_splits = _train_and_val_splits(setup)
+
+    def rows_of(splits: Sequence[str]) -> Int[np.ndarray, " rows"]:
+        rows_by_split = [data.rows(split, setup.subset.classes) for split in splits]
+        return np.sort(np.hstack(rows_by_split))
+
+    train_rows = rows_of(train_splits)
+    val_rows = rows_of(val_splits)
+    if work.recipe.val_max:
+        val_rows = fixed_draw(data, val_rows, work.recipe.val_max)
+    return train_rows, val_rows
 
 
 def _begin_with_probe(
@@ -249,10 +321,11 @@ def _begin_with_probe(
 
     layer = classifier.head
     if not isinstance(layer, torch.nn.Linear) or layer.bias is None:
-        allowed = f"random for {type(classifier.module).__name__}: its last layer is no linear one with a bias"
+        allowed = f"random for {type(classifier.module).__name__}: its last layer is not linear with a bias"
         raise FcaError("adaptation.start", PROBE, allowed, "set adaptation.start=random")
-    together = kept_together(features.data.items.iloc[rows], features.data.group)
-    probe = fit_probe(features.values(setup.store)[rows], labels, together)
+
+    unit_of_image = kept_together(features.data.items.iloc[rows], features.data.group)
+    probe = fit_probe(features.values(setup.store)[rows], labels, unit_of_image)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(probe.weight))
         layer.bias.copy_(torch.from_numpy(probe.bias))

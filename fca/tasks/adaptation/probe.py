@@ -40,12 +40,14 @@ class Probing:
 
     def values(self, store: Store) -> Float16[np.ndarray, "images features"]:
         """Features of every image of the data, at the depth that the probe stands on."""
-        of_every_depth = store.array(self.features, "features")
-        return of_every_depth if self.encoder is None else self.encoder.features(of_every_depth)
+        stored_features = store.array(self.features, "features")
+        if self.encoder is None:
+            return stored_features
+        return self.encoder.features(stored_features)  # a pass of every depth: its columns of this depth
 
 
 def probing(setup: Setup, data: ImageData) -> tuple[Run[Forward], Probing]:
-    """The run of the network's pass over all images, whatever the subset, and the work of what is fitted to them.
+    """The run of the network's pass over all images, whatever the subset, and the work of the probes fitted to them.
 
     Raises FcaError for a model without weights, and with compat.
     """
@@ -53,33 +55,41 @@ def probing(setup: Setup, data: ImageData) -> tuple[Run[Forward], Probing]:
     if setup.compat:
         allowed = "scratch or finetune: the original has no probes"
         raise FcaError("adaptation", "probe", allowed, "leave compat out")
+
     compiled = setup.model if isinstance(setup.model, Compiled) else None
-    features = embed_run(Forward(compiled.every_depth() if compiled else setup.model, data, ALL))
-    return features, Probing(data, features.run_id, compiled)
+    encoder = compiled.every_depth() if compiled else setup.model
+    features_run = embed_run(Forward(encoder, data, ALL))
+    return features_run, Probing(data, features_run.run_id, compiled)
 
 
 def of_features(prediction: Run[Forward], work: Probing) -> Run[Probing]:
-    """The same prediction, made of stored features instead of by the network."""
+    """The same prediction, made from stored features instead of by the network."""
     by_features: Run[Any] = prediction
     return replace(by_features, light=True, work=work)
 
 
 def identity_of_probe(setup: Setup, data: ImageData) -> dict[str, Any]:
-    """What any run that fits probes depends on: images, classes, network, and which images are left out together."""
-    keys = [data.classes[c] for c in setup.subset.classes]
-    identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity()}
-    identity["judged"] = f"{JUDGED}, each class by its share"  # before: 1000, as many of each class
-    return identity if data.group is None else identity | {"group": data.group}
+    """The identity that runs with probes share: images, classes, network, and which images are left out together."""
+    identity = {
+        "data": data.fingerprint,
+        "classes": [data.classes[c] for c in setup.subset.classes],
+        "model": setup.model.identity(),
+        "judged": f"{JUDGED}, each class by its share",  # before: 1000, as many of each class
+    }
+    if data.group is not None:
+        identity["group"] = data.group
+    return identity
 
 
 @dataclass(frozen=True)
 class Probe:
     """`adaptation=probe`: the network's weights stay as they are; the solution is exact, without recipe and seed.
 
-    Training images alone decide it, its penalty by being left out in turn: what it predicts for validation images is as
-    fair a judgement as for test images. Arrays of the training: `judged_images`, positions in the data's items, and
-    `left_out_logits`: of each training image by a fit without it (about fca.stats.features.JUDGED of them at most), of
-    each validation image by the probe.
+    The probe and its penalty depend on training images alone (the penalty is chosen by leaving images out), so its
+    predictions for validation images are as fair a judgement as those for test images.
+
+    Arrays of the training: `judged_images`, positions in the data's items, and `left_out_logits`: of training images by
+    a fit without them (about fca.stats.features.JUDGED of them at most), of each validation image by the probe.
     """
 
     columns: ClassVar[tuple[Column, ...]] = (PENALTY, N_JUDGED)
@@ -91,67 +101,90 @@ class Probe:
         Raises FcaError for a model without weights, and with compat.
         """
         data = setup.data
-        features, work = probing(setup, data)
-        identity = identity_of_probe(setup, data) | {"adaptation": "probe"}
-        identity["layer"] = "as solved"  # before, the stored layer had the same numbers in another order
-        identity["penalty"] = LEFT_OUT  # before, the validation images chose it
-        identity["judgement"] = "kept"  # before, its logits of the images left out were not stored
-        about = {**about_training(setup, data, "probe"), PENALTY_BY: LEFT_OUT}
-        train = Run("train", identity, about, features.run_id, light=True, work=work)
-        clean, *others = predictions_of(train, setup, data)
-        return [features, train, of_features(clean, work), *others]
+        features_run, work = probing(setup, data)
+        identity = {
+            **identity_of_probe(setup, data),
+            "adaptation": "probe",
+            "layer": "as solved",  # before, the stored layer had the same numbers in another order
+            "penalty": LEFT_OUT,  # before, the validation images chose it
+            "judgement": "kept",  # before, the logits of the images left out were not stored
+        }
+        columns = {**about_training(setup, data, "probe"), PENALTY_BY: LEFT_OUT}
+        training = Run("train", identity, columns, features_run.run_id, light=True, work=work)
+
+        clean, *shifted = predictions_of(training, setup, data)
+        return [features_run, training, of_features(clean, work), *shifted]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Embed once; solve for the subset; predict its test images, those of a shift by the network and the probe."""
+        """Embed once, solve for the subset, predict its test images; shifted ones by the network with the probe."""
         for run in runs:
             if run.task == "embed":
                 yield embedded(run, setup)
-        if light := [run for run in runs if run.light]:
-            yield from _solved(light, setup)
+
+        light_runs = [run for run in runs if run.light]
+        if light_runs:
+            yield from _solve(light_runs, setup)
+
         yield from predictions([run for run in runs if run.task == "predict" and not run.light], setup)
 
 
-def _solved(runs: Sequence[Run[Probing]], setup: Setup) -> Iterator[Finished]:
-    """The probe of a subset and what it predicts: those of these runs that are wanted."""
-    data, subset, features = runs[0].work.data, setup.subset, runs[0].work.features
-    values = runs[0].work.values(setup.store)
-    rows = {split: data.rows(split, subset.classes) for split in ("train", "val", "test")}
-    label = {split: subset.new_labels(data.labels[chosen]) for split, chosen in rows.items()}
+def _solve(runs: Sequence[Run[Probing]], setup: Setup) -> Iterator[Finished]:
+    """Fit the probe of a subset; finish its training and its predictions, whichever of them are among these runs."""
+    work = runs[0].work
+    data = work.data
+    subset = setup.subset
+    features = work.values(setup.store)
     keys = [data.classes[c] for c in subset.classes]
+    rows = {split: data.rows(split, subset.classes) for split in ("train", "val", "test")}
+    labels = {split: subset.new_labels(data.labels[rows[split]]) for split in rows}
+
     start = time.perf_counter()
-    together = kept_together(data.items.iloc[rows["train"]], data.group)
-    probe = fit_probe(values[rows["train"]], label["train"], together)
+    unit_of_image = kept_together(data.items.iloc[rows["train"]], data.group)
+    probe = fit_probe(features[rows["train"]], labels["train"], unit_of_image)
     seconds = time.perf_counter() - start
-    val_logits = probe.logits(values[rows["val"]])
-    judged = np.concatenate([rows["train"][probe.judged], rows["val"]])
+
+    val_logits = probe.logits(features[rows["val"]])
+    judged_rows = np.concatenate([rows["train"][probe.judged], rows["val"]])
+    judged_logits = np.concatenate([probe.left_out, val_logits])
     judgement = {
-        JUDGED_IMAGES: judged.astype(np.int32),
-        LEFT_OUT_LOGITS: np.concatenate([probe.left_out, val_logits]).astype(np.float32),
+        JUDGED_IMAGES: judged_rows.astype(np.int32),
+        LEFT_OUT_LOGITS: judged_logits.astype(np.float32),
     }
-    logits = probe.logits(values[rows["test"]]).astype(np.float32)
-    row = setup.store.row(features)  # the network was measured in the pass that the features came from
-    predicted = prediction_columns(logits, label["test"], subset.classes)
-    predicted |= {column: row.get(column) for column in FORWARD}
+
+    test_logits = probe.logits(features[rows["test"]]).astype(np.float32)
+    features_row = setup.store.row(work.features)  # the pass that made the features measured the network
+    predict_columns: dict[str, Any] = {
+        **prediction_columns(test_logits, labels["test"], subset.classes),
+        **{column: features_row.get(column) for column in FORWARD},
+    }
+
     for run in runs:
         if run.task == "predict":
-            yield Finished(run, predicted, prediction_arrays(logits, label["test"], keys))
+            yield Finished(run, predict_columns, prediction_arrays(test_logits, labels["test"], keys))
             continue
+
         keep_layer(probe.weight, probe.bias, keys, run, setup)
+        val_top1 = (val_logits.argmax(axis=1) == labels["val"]).mean()
         columns: dict[str, Any] = {
             N_TRAIN: len(rows["train"]),
             N_VAL: len(rows["val"]),
-            VAL_TOP1: float((val_logits.argmax(axis=1) == label["val"]).mean()),
-            N_JUDGED: len(judged),
+            VAL_TOP1: float(val_top1),
+            N_JUDGED: len(judged_rows),
             PENALTY: probe.penalty,
             "train_s": seconds,
+            **adapted_columns(predict_columns, data, subset),
         }
-        yield Finished(run, {**columns, **adapted_columns(predicted, data, subset)}, judgement)
+        yield Finished(run, columns, judgement)
 
 
 def keep_layer(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, setup: Setup) -> None:
-    """Leave the probe in its run's folder as model=run reads it."""
+    """Write the probe into its run's folder, as model=run reads it."""
     folder = setup.store.folder(run.run_id)
     write_json(folder / "model.json", describe_model(Probed.of(setup.model), keys))
-    # C order: safetensors writes the memory as it lies, and reads it as if it were in that order
-    state = {name: np.ascontiguousarray(of, np.float32) for name, of in (("weight", weight), ("bias", bias))}
-    write_whole(folder / "best.safetensors", lambda file: file.write(save(state)))
+
+    # In C order: safetensors writes the memory as it is, and reads it as if it were in that order.
+    layer = {
+        "weight": np.ascontiguousarray(weight, np.float32),
+        "bias": np.ascontiguousarray(bias, np.float32),
+    }
+    write_whole(folder / "best.safetensors", lambda file: file.write(save(layer)))
