@@ -23,7 +23,7 @@ from fca.types import FcaError
 Z = float(ndtri(0.5 + LEVEL / 2))
 TINY = 1e-12  # a variance of nothing
 STEP = 1e-4  # of ability, for slopes
-KNOWN_CHANCES = ("defensive_irt", "neyman_irt", "random", "static_k", "proportional")  # policies with `samples`
+KNOWN_CHANCE_POLICIES = ("defensive_irt", "neyman_irt", "random", "static_k", "proportional")  # policies with `samples`
 Targets = Float[np.ndarray, "groups targets"]
 Counted = Int[np.ndarray, "strata 3"]
 ByLevel = Float[np.ndarray, "groups 3"]
@@ -332,7 +332,7 @@ def regressed(pool: Pool, record: Record, bank: ItemBank) -> Float[np.ndarray, "
 
 def _check_samples(record: Record) -> None:
     if not record.samples:
-        allowed = f"{', '.join(KNOWN_CHANCES)}: each item's chance to be asked is known"
+        allowed = f"{', '.join(KNOWN_CHANCE_POLICIES)}: each item's chance to be asked is known"
         raise FcaError("policy", "one of unknown chances", allowed, "take one of these, or estimator mixed_logit")
 
 
