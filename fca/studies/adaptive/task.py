@@ -30,7 +30,7 @@ from fca.studies.adaptive import adaptive_tests as tests
 from fca.studies.adaptive import stats as adaptive
 from fca.studies.adaptive.stats import MAPPINGS, TARGETS, Estimate, Policy, Pool, Record, Rounds, StartPolicy
 from fca.studies.adaptive.stats.estimators import KNOWN_CHANCE_POLICIES
-from fca.studies.adaptive.stats.policies import FLAT, ability_of
+from fca.studies.adaptive.stats.policies import WITHOUT_LEVELS, ability_of
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
 from fca.studies.irt.fits import ABILITY
 from fca.studies.irt.not_estimable import bank_note
@@ -372,7 +372,7 @@ class AdaptiveTest:
         """Those configured, else the defaults. Raises FcaError for options that do not go together."""
         policy = self.policy or self._default_policy(pool)
         if policy in POLICIES_OF_LEVELS:
-            pool.check_levels("task.policy", policy, FLAT)
+            pool.check_levels("task.policy", policy, WITHOUT_LEVELS)
         estimator = self.estimator or self._default_estimator(policy, pool)
         self._check_bank_options(policy, estimator)
         chosen_policy = choose_policy(policy, self.mapping, self.objective, self.batch, self.randomesque)

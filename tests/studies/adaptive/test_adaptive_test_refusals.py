@@ -53,7 +53,7 @@ GRE = "task.policy=gre_two_stage"
         (["task.budget=0"], "task.budget = 0.0; allowed: a finite number, above 0, at most 1"),
         (
             [GRE, "task.budget=0.75"],
-            "easy items asked of session blue/size = 15; allowed: at most 12",
+            "easy items evaluated of session blue/size = 15; allowed: at most 12",
         ),
         (["task.mapping=F"], "task.mapping = F; allowed: Q, L, or ten triples"),
         (["task.mapping=[[5,0,0]]"], "lines of the mapping = 1; allowed: 10"),

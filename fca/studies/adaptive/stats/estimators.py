@@ -104,8 +104,10 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     # Jeffreys' interval of each level; groups x levels
     p = (share * n + added) / (n + 2 * added)
     m = p * (1 - p) / np.maximum(variance, TINY)
-    low = betaincinv(m * share + 0.5, m * (1 - share) + 0.5, (1 - LEVEL) / 2)
-    high = betaincinv(m * share + 0.5, m * (1 - share) + 0.5, (1 + LEVEL) / 2)
+    alpha = m * share + 0.5
+    beta = m * (1 - share) + 0.5
+    low = betaincinv(alpha, beta, (1 - LEVEL) / 2)
+    high = betaincinv(alpha, beta, (1 + LEVEL) / 2)
     low = np.where((share == 0) | (variance == 0), share, low)
     high = np.where((share == 1) | (variance == 0), share, high)
 
@@ -414,7 +416,10 @@ def evaluated_by_sample(record: Record) -> list[Marks]:
 
 
 def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples groups"]:
-    """Weight of each sample in the estimate of each group: n / (R (R - n) v), with sum 1; v is `Sample.variance`."""
+    """Weight of each sample in the estimate of each group: n / (R (R - n) v), with sum 1.
+
+    n drawn of the R items that remained; v is `Sample.variance_ratio`.
+    """
     weights = np.empty((len(record.samples), pool.groups))
     for i, (sample, is_evaluated) in enumerate(zip(record.samples, evaluated_by_sample(record), strict=True)):
         is_sampled = is_evaluated & ~sample.certain
@@ -422,7 +427,7 @@ def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples gro
         remaining = np.bincount(pool.group[~sample.certain], minlength=pool.groups)
         variance = remaining * (remaining - n) / np.maximum(n, 1)
         # a sample of all remaining items gets nearly all the weight
-        weights[i] = 1 / np.maximum(variance, 1e-9) / sample.variance
+        weights[i] = 1 / np.maximum(variance, 1e-9) / sample.variance_ratio
     return weights / weights.sum(axis=0)
 
 
@@ -490,8 +495,10 @@ def share_interval(
     share = np.clip(value, 0.0, 1.0)
     p = (share * n + 1 / 4) / (n + 1 / 2)
     m = np.minimum(p * (1 - p) / np.maximum(variance, TINY), n)
-    low = betaincinv(m * share + 0.5, m * (1 - share) + 0.5, (1 - LEVEL) / 2)
-    high = betaincinv(m * share + 0.5, m * (1 - share) + 0.5, (1 + LEVEL) / 2)
+    alpha = m * share + 0.5
+    beta = m * (1 - share) + 0.5
+    low = betaincinv(alpha, beta, (1 - LEVEL) / 2)
+    high = betaincinv(alpha, beta, (1 + LEVEL) / 2)
 
     # scaled to the standard error, with Student's t
     scale = stdtrit(df + 2, 0.5 + LEVEL / 2) / Z * np.sqrt(m * variance / (p * (1 - p)))

@@ -122,7 +122,7 @@ def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Est
     fit_of_all = fit_groups(patterns, patterns.frequency.sum(axis=0))
     estimate = predict(pool, rows, patterns, fit_of_all)
 
-    sample_estimate = stratified(pool, record.blind)
+    sample_estimate = stratified(pool, record.random_sample)
     if contradicted(estimate.overall, sample_estimate.overall):
         return sample_estimate._replace(warning=MISFIT)
     return estimate

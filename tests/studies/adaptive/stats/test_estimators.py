@@ -193,7 +193,7 @@ def test_what_cannot_be_estimated_is_refused(drawn):
         FcaError, match="policy = one of unknown chances; allowed: defensive_irt, neyman_irt, random, static_k"
     ):
         estimate("difference", pool, recorded((0, 2, 4)), BANK)
-    with pytest.raises(FcaError, match="items asked = 0"):
+    with pytest.raises(FcaError, match="items evaluated = 0"):
         estimate("pooled", pool, Record(7))
 
 

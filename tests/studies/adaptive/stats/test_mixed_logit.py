@@ -170,8 +170,8 @@ def test_a_random_sample_that_contradicts_the_model_takes_its_place():
     test.record.add(second := test.next(rng), np.zeros(len(second), dtype=bool))
     found = mixed_logit(pool, test.record)
     assert found.warning == MISFIT
-    assert found.value == pytest.approx(stratified(pool, test.record.blind).value, abs=1e-12)
-    assert test.record.blind.asked.sum() == len(first)
+    assert found.value == pytest.approx(stratified(pool, test.record.random_sample).value, abs=1e-12)
+    assert test.record.random_sample.asked.sum() == len(first)
     fine = mixed_logit(pool, run_policy(start_policy("gre_two_stage", pool, 0.25), correct, rng).record)
     assert not fine.warning
 
