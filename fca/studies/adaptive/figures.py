@@ -25,15 +25,15 @@ SHOWN = 6  # tests drawn by attribute
 _EVEN, _ADAPTIVE = "evenly drawn", "adaptive, needs levels only"
 _BANK, _BIASED = "needs an item bank", "biased by its adaptive draw"
 _NEEDS = {"static_k": _EVEN, "random": _EVEN, "proportional": _EVEN}
-_WITH_BANK = replay.OF_BANK
+_WITH_BANK = replay.BANK_ESTIMATORS
 NEEDS = Column("kind", str, "", "what the test needs", {name: name for name in (_EVEN, _ADAPTIVE, _BANK, _BIASED)})
 MSE = Column("mse", float, ".2f", "squared error (squared % points), log scale")
 _WAYS = {
     " + ".join(way): replay.SAME_BANK_NAME.format(way[1]) if way in replay.RANDOM_DRAWS else " + ".join(way)
-    for way in (*replay.METHODS, *replay.WITHOUT_LEVELS)
+    for way in (*replay.METHODS, *replay.METHODS_WITHOUT_LEVELS)
 }
 WAY = Column("way", str, "", "policy and estimator", _WAYS)
-_DEFAULTS = (" + ".join(replay.DEFAULT), " + ".join(replay.DEFAULT_WITHOUT))
+_DEFAULTS = (" + ".join(replay.DEFAULT), " + ".join(replay.DEFAULT_WITHOUT_LEVELS))
 _DEFAULT_OF_BANK = " + ".join(replay.DEFAULT_OF_BANK)
 _RANDOM_DRAWS = replay.SAME_BANK_NAME.format(replay.DEFAULT_OF_BANK[1])
 _TITLES = dict(TARGET.choices)
@@ -44,7 +44,7 @@ _MEASURES = (
 _FILTERS = (DATASET, MODEL)
 _LOG: dict[str, Any] = {"type": "log", "nice": False, "padding": 12}
 VALUE = table.VALUE.with_format(".2%", "share right")
-_RIGHT = {replay.RIGHT_SECOND: "right in the second round", replay.WHOLE: "right of all the session's images"}
+_RIGHT = {replay.RIGHT_SECOND: "right in the second round", replay.SESSION_TRUTH: "right of all the session's images"}
 LINE = Column("line", str, "", "share", {name: name for name in _RIGHT.values()})
 RESPONSE = Column("response", str, "", "prediction")
 STEP = Column("step", str, "", "round and image")
@@ -97,7 +97,7 @@ def methods_statements(methods: pd.DataFrame) -> Iterator[Statement]:
     """The squared error of the default test against evenly drawn images, and what a choice of images adds to a bank.
 
     >>> line = {"dataset": "zoo", "target": "accuracy", "budget": 0.25, "share": 0.25, "warning": None}
-    >>> static = line | {"method": "Static 3", "ratio": 1.0, **dict(zip(("policy", "estimator"), replay.BASE))}
+    >>> static = line | {"method": "Static 3", "ratio": 1.0, **dict(zip(("policy", "estimator"), replay.BASELINE))}
     >>> ours = line | dict(zip(("policy", "estimator"), replay.DEFAULT)) | {"method": " + ".join(replay.DEFAULT)}
     >>> ours |= {"ratio": 0.6, "ratio_low": 0.4, "ratio_high": 0.9}
     >>> [statement] = methods_statements(pd.DataFrame([static, ours]))
@@ -107,7 +107,7 @@ squared error in accuracy of as many evenly drawn images (Static 3).
     """
     has_smallest_budget = methods[live.BUDGET] == methods[live.BUDGET].min()
     for target, tests in methods[has_smallest_budget].groupby(TARGET, sort=False):
-        is_static = replay.is_base(tests)
+        is_static = replay.is_baseline(tests)
         is_compared = ~is_static & tests[live.WARNING].isna() & tests[replay.RATIO].notna()
         compared = tests[is_compared].drop_duplicates(METHOD)
         by_method = compared.set_index(METHOD).to_dict("index")
@@ -193,7 +193,9 @@ def _measured(frame: pd.DataFrame) -> pd.DataFrame:
     frame.loc[~(frame[MSE.low] > 0), [MSE.low, MSE.high]] = None
     needs = frame[POLICY].map(_NEEDS).fillna(_ADAPTIVE).where(~frame[ESTIMATOR].isin(_WITH_BANK), _BANK)
     needs = needs.where(frame[live.WARNING].isna(), _BIASED)
-    without = frame.groupby(DATASET)[ESTIMATOR].transform(lambda names: (names == replay.BASE_WITHOUT[1]).any())
+    without = frame.groupby(DATASET)[ESTIMATOR].transform(
+        lambda names: (names == replay.BASELINE_WITHOUT_LEVELS[1]).any()
+    )
     named = frame[TARGET].map(_TITLES).where(~without.astype(bool), frame[TARGET])
     frame = frame.assign(kind=needs, way=frame[POLICY] + " + " + frame[ESTIMATOR], named=named)
     return frame.assign(panel=style.panels(frame, DATASET, "named"))
@@ -391,7 +393,7 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
     """With the way of each test (policy and estimator), a name for tests that differ in more than the seed, and panels
     by target."""
     frame = frame.reset_index(drop=True)
-    named = frame[TARGET].map(_TITLES).where(frame[ESTIMATOR] != replay.BASE_WITHOUT[1], frame[TARGET])
+    named = frame[TARGET].map(_TITLES).where(frame[ESTIMATOR] != replay.BASELINE_WITHOUT_LEVELS[1], frame[TARGET])
     frame = frame.assign(way=frame[POLICY] + " + " + frame[ESTIMATOR], named=named)
     row = frame[MODEL].astype(object)
     for column, word in _DISTINCT.items():
