@@ -233,7 +233,7 @@ class AdaptiveTest:
         if len(classes) < len(data.classes):
             identity["classes"] = [data.classes[c] for c in classes]
 
-        about = {
+        columns = {
             **subset_columns(setup.subset),
             "budget": self.budget,
             "width": self.width,
@@ -249,7 +249,7 @@ class AdaptiveTest:
         for prediction in predictions:
             work = Examination(prediction.work, classes, policy, estimator, predictions)
             run_identity = {**prediction.identity, **identity}
-            runs.append(Run("adaptive_test", run_identity, {**prediction.about, **about}, work=work))
+            runs.append(Run("adaptive_test", run_identity, {**prediction.about, **columns}, work=work))
         return runs
 
     def _identity(self, policy: ChosenPolicy, estimator: str, seed: int, bank_identity: str | None) -> dict[str, Any]:
@@ -469,8 +469,8 @@ def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
     items = items.iloc[test_positions]
     unknown_levels = sorted(set(items["level"].astype(str)) - set(LEVELS))
     if unknown_levels:
-        what = f"level of images of {data.name}"
-        raise FcaError(what, ", ".join(unknown_levels[:5]), ", ".join(LEVELS), "name levels so")
+        named_levels = ", ".join(unknown_levels[:5])
+        raise FcaError(f"level of images of {data.name}", named_levels, ", ".join(LEVELS), "name levels so")
     return Items(rows[test_positions], test_positions, pool_of(items))
 
 
@@ -551,15 +551,16 @@ def _items_of_bank(
     if (bank_rows < 0).any():
         missing = names[bank_rows < 0]
         examples = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        what = f"items that task.bank {bank} lacks"
+        value = f"{examples} ({len(missing)} of {len(names)})"
         step = "fit one on other models' answers to all of these images: fca analyse analysis=irt"
-        raise FcaError(what, f"{examples} ({len(missing)} of {len(names)})", "none", step)
+        raise FcaError(f"items that task.bank {bank} lacks", value, "none", step)
 
     scales = frame["dataset"].iloc[bank_rows].unique()
     if len(scales) > 1:
-        what = f"scales of task.bank {bank} that these images are on"
+        scale_names = ", ".join(map(str, scales))
+        allowed = "one: difficulties of two scales are not comparable"
         step = "fit one bank on models that responded to all of these images: fca analyse analysis=irt"
-        raise FcaError(what, ", ".join(map(str, scales)), "one: difficulties of two scales are not comparable", step)
+        raise FcaError(f"scales of task.bank {bank} that these images are on", scale_names, allowed, step)
     return frame.iloc[bank_rows]
 
 
