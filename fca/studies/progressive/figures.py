@@ -525,7 +525,7 @@ def contradictions_statements(shown: pd.DataFrame) -> Iterator[Statement]:
     zoo: images that contradict their level for 6 models: 3 easy, but no model is right.
     """
     dataset, models = shown[DATASET].iloc[0], shown[MODELS].iloc[0]
-    count_of_kind = dict(zip(shown[validate_levels.CONTRADICTION], shown[validate_levels.OF], strict=True))
+    count_of_kind = dict(zip(shown[validate_levels.CONTRADICTION], shown[validate_levels.NUMBER], strict=True))
     counts = "; ".join(
         f"{count} {validate_levels.CONTRADICTION.choices[kind]}" for kind, count in count_of_kind.items()
     )
