@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import Bool
 
 from fca.store import Store
-from fca.studies.progressive.levels import ByLevel, sets_with_levels, whole_sessions
+from fca.studies.progressive.levels import LevelResponses, sets_with_levels, with_complete_sessions
 from fca.tables.answers import Gathered, clean_responses
 from fca.types import FcaError
 
@@ -39,7 +39,7 @@ def complete_responses(store: Store, query: str | None, files: Sequence[str], pr
     Then those of the files, and stored ones without levels where files are named or no set has levels. Raises FcaError
     when there is nothing, and for a file about images with levels.
     """
-    sources = [from_levels(whole_sessions(by_level)) for by_level in sets_with_levels(store, query, protocol)]
+    sources = [from_levels(with_complete_sessions(by_level)) for by_level in sets_with_levels(store, query, protocol)]
     if sources and not files:
         return sources
 
@@ -55,7 +55,7 @@ def complete_responses(store: Store, query: str | None, files: Sequence[str], pr
     return sources
 
 
-def from_levels(by_level: ByLevel) -> CompleteResponses:
+def from_levels(by_level: LevelResponses) -> CompleteResponses:
     """The same responses, with the networks: what comes before a seed in the name of a model."""
     networks = tuple(name.split(", ")[0] for name in by_level.models)
     return CompleteResponses(

@@ -385,8 +385,8 @@ class AdaptiveTest:
         if estimator == "hypergeometric" and policy not in EQUAL_CHANCE_POLICIES:
             allowed = f"{', '.join(EQUAL_CHANCE_POLICIES)}: every item has the same chance"
             raise FcaError("task.policy", policy, allowed, "take one of these, or leave out task.estimator")
-        if estimator in adaptive.OF_LEVELS:
-            without_levels = ", ".join(name for name in adaptive.ESTIMATORS if name not in adaptive.OF_LEVELS)
+        if estimator in adaptive.LEVEL_ESTIMATORS:
+            without_levels = ", ".join(name for name in adaptive.ESTIMATORS if name not in adaptive.LEVEL_ESTIMATORS)
             pool.check_levels("task.estimator", estimator, without_levels)
         return chosen_policy, estimator
 

@@ -20,14 +20,14 @@ from fca.studies.progressive.levels import (
     LEVEL,
     PAPER,
     SCORE,
+    LevelAnalysis,
     Line,
-    OfLevels,
     cells,
     levels_of,
     mean_cells,
     responses_by_level,
     score_cells,
-    whole_sessions,
+    with_complete_sessions,
 )
 from fca.studies.progressive.stats.hierarchy import level_rates
 from fca.studies.progressive.stats.pool import LEVELS
@@ -107,7 +107,7 @@ METHOD = {
 
 
 @dataclass(frozen=True)
-class AttributeLevels(OfLevels):
+class AttributeLevels(LevelAnalysis):
     """`analysis=attribute_levels`."""
 
     tables: ClassVar = (ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, ATTRIBUTE_LEVELS)
@@ -117,7 +117,7 @@ class AttributeLevels(OfLevels):
         scores: list[Line] = []
         steps: list[Line] = []
         by_level: list[Line] = []
-        sources = [whole_sessions(source) for source in responses_by_level(store, self.query, self.protocol)]
+        sources = [with_complete_sessions(source) for source in responses_by_level(store, self.query, self.protocol)]
         for source in sources:
             for attribute, items in source.items.groupby(ATTRIBUTE):
                 columns: Line = {DATASET: source.dataset, ATTRIBUTE: attribute}

@@ -334,14 +334,14 @@ def scores_figure(scores: Table) -> alt.FacetChart:
     rank = attribute_levels.MODEL_RANK
     best = text.transform_filter(f"datum.{rank} == 1").mark_text(fontSize=12, fontWeight=700)
     second = text.transform_filter(f"datum.{rank} == 2").mark_text(fontSize=12, fontStyle="italic")
-    others = text.transform_filter(f"datum.{rank} > 2").mark_text(fontSize=12)
+    lower_ranks = text.transform_filter(f"datum.{rank} > 2").mark_text(fontSize=12)
 
     title = style.title(
         ATTRIBUTE_SCORES.question,
         "Each number is a score, (easy + 2 medium + 4 hard) / 7, over classes; bold is the best on an attribute, "
         "italic second.",
     )
-    chart = kinds.layers(squares, best, second, others)
+    chart = kinds.layers(squares, best, second, lower_ranks)
     height = max(60, 30 * frame[MODEL].nunique())
     panels = style.faceted(chart, frame, title, (DATASET, MODEL), height=height, columns=1)
     panels.spec.width = max(320, 66 * frame[ATTRIBUTE].nunique())

@@ -21,14 +21,14 @@ from fca.studies.progressive.levels import (
     SCORE,
     SESSIONS,
     SHARE,
-    ByLevel,
+    LevelAnalysis,
+    LevelResponses,
     Line,
-    OfLevels,
     cells,
     levels_of,
     responses_by_level,
     sessions_of,
-    whole_sessions,
+    with_complete_sessions,
 )
 from fca.studies.progressive.stats import hierarchy as stats
 from fca.studies.progressive.stats.pool import LEVEL_WEIGHTS, LEVELS
@@ -131,7 +131,7 @@ METHOD = {
 
 
 @dataclass(frozen=True)
-class Hierarchy(OfLevels):
+class Hierarchy(LevelAnalysis):
     """`analysis=hierarchy`."""
 
     tables: ClassVar = (HIERARCHY, HIERARCHY_PATTERNS, HIERARCHY_CORRELATION)
@@ -144,7 +144,7 @@ class Hierarchy(OfLevels):
         model_lines: list[Line] = []
         pattern_lines: list[Line] = []
         for all_sessions, masked in zip(sources, masked_sources, strict=True):
-            source = whole_sessions(all_sessions)
+            source = with_complete_sessions(all_sessions)
             triplets = matched_triplets(source.items)
             is_in_whole_session = masked.items[IMAGE_ID].isin(source.items[IMAGE_ID])
             masked_correct = masked.correct[:, is_in_whole_session]
@@ -227,7 +227,9 @@ def _without_each_network(
     return np.where(n_models > 2, plain, np.nan), np.where(is_defined, partial, np.nan)
 
 
-def _model_line(source: ByLevel, position: int, masked_correct: Bool[np.ndarray, " items"], triplets: Triplets) -> Line:
+def _model_line(
+    source: LevelResponses, position: int, masked_correct: Bool[np.ndarray, " items"], triplets: Triplets
+) -> Line:
     """The line of one model, except its names.
 
     masked_correct: what it gets right when only the classes of the images may be predicted.
@@ -277,7 +279,7 @@ def _mean_over_classes(values: Float[np.ndarray, " sessions"], classes: Shaped[n
     return Estimated(values.mean(), *stats.class_interval(values, classes, FRACTION))
 
 
-def _pattern_lines(source: ByLevel, position: int, triplets: Triplets, model_line: Line) -> Iterator[Line]:
+def _pattern_lines(source: LevelResponses, position: int, triplets: Triplets, model_line: Line) -> Iterator[Line]:
     """How often a model shows each pattern, and how often accuracies alone, by session and by level, explain it."""
     correct = source.correct[position]
     all_triplets = stats.all_triplets_score(correct, levels_of(source.items), sessions_of(source.items))

@@ -50,7 +50,7 @@ LevelProtocol = Annotated[
 Line = dict[str, Any]  # of a table: column -> cell
 
 
-class ByLevel(NamedTuple):
+class LevelResponses(NamedTuple):
     """What the full models of one data set predicted for its test images, each of an attribute and a level.
 
     items:      image_id, label, attribute, level (easy, medium, hard), triplet (missing where there is none); one line
@@ -68,14 +68,14 @@ class ByLevel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OfLevels:
+class LevelAnalysis:
     """Options of analyses of levels; they read `predict` rows of full models on sets with attributes and levels."""
 
     query: Query = None
     protocol: LevelProtocol = "open"
 
 
-def responses_by_level(store: Store, query: str | None = None, protocol: str = "open") -> list[ByLevel]:
+def responses_by_level(store: Store, query: str | None = None, protocol: str = "open") -> list[LevelResponses]:
     """Responses to clean test images of data sets with columns `attribute` and `level`, one for each data set.
 
     Models are those that know every class of the set, with their best weights, without snapshots of training. Images
@@ -91,7 +91,7 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
     return sources
 
 
-def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[ByLevel]:
+def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[LevelResponses]:
     """Responses as of `responses_by_level`; empty when there is nothing."""
     if protocol not in PROTOCOLS:
         raise FcaError("analysis.protocol", protocol, " or ".join(PROTOCOLS), "take one of them")
@@ -99,7 +99,7 @@ def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[ByL
     is_best_snapshot = rows["snapshot"].fillna(BEST) == BEST
     rows = rows[(rows["shift"] == "clean") & is_best_snapshot]
 
-    sources: list[ByLevel] = []
+    sources: list[LevelResponses] = []
     problems: list[FcaError] = []
     for dataset, rows_of_dataset in rows.groupby("dataset"):
         try:
@@ -150,7 +150,7 @@ def pool_of(items: pd.DataFrame) -> Pool:
     return make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
 
 
-def whole_sessions(source: ByLevel) -> ByLevel:
+def with_complete_sessions(source: LevelResponses) -> LevelResponses:
     """Without the sessions that lack a level (their images were rejected, or never made); the log names these.
 
     Raises FcaError when no session is left.
@@ -201,7 +201,7 @@ def columns_of(stored: Predictions, labels: Sequence[int] | Int[np.ndarray, " la
     return columns[columns >= 0]
 
 
-def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -> ByLevel | None:
+def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -> LevelResponses | None:
     """None for a data set without the columns. Raises FcaError for a level of another name."""
     prediction_rows = sorted(records(rows), key=lambda row: (row["subject"], row["run_id"]))
     fingerprint, split = prediction_rows[0]["fingerprint"], prediction_rows[0]["split"]
@@ -220,7 +220,7 @@ def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str)
         raise FcaError(f"level of {dataset}", ", ".join(unknown_levels[:5]), ", ".join(LEVELS), step)
 
     responses = [_responses(store, row, has_level, protocol) for row in prediction_rows]
-    return ByLevel(
+    return LevelResponses(
         dataset=dataset,
         fingerprint=fingerprint,
         items=items,

@@ -23,14 +23,14 @@ from fca.studies.progressive.levels import (
     LEVEL,
     PAPER,
     SHARE,
-    ByLevel,
+    LevelAnalysis,
+    LevelResponses,
     Line,
-    OfLevels,
     cells,
     levels_of,
     mean_cells,
     responses_by_level,
-    whole_sessions,
+    with_complete_sessions,
 )
 from fca.studies.progressive.stats.pool import LEVELS
 from fca.tables.table import (
@@ -143,7 +143,7 @@ METHOD = {
 
 
 @dataclass(frozen=True)
-class ValidateLevels(OfLevels):
+class ValidateLevels(LevelAnalysis):
     """`analysis=validate_levels`."""
 
     tables: ClassVar = (CONFIDENCE_LEVELS, CONFIDENCE_TRENDS, CONTRADICTIONS_SHOWN, CONTRADICTIONS)
@@ -163,7 +163,7 @@ class ValidateLevels(OfLevels):
             contradictions = find_contradictions(source)
             with_thumbnails, thumbnails = add_pictures(store, contradictions, self.shown, source.fingerprint)
             bins.append(confidence_bins(source))
-            trends.append(confidence_trends(whole_sessions(source)))
+            trends.append(confidence_trends(with_complete_sessions(source)))
             with_pictures.append(with_thumbnails)
             all_contradictions.append(contradictions)
             runs |= set(source.runs)
@@ -177,7 +177,7 @@ class ValidateLevels(OfLevels):
         return filled(self.tables, frames, asdict(self) | METHOD, runs)
 
 
-def confidence_bins(source: ByLevel) -> pd.DataFrame:
+def confidence_bins(source: LevelResponses) -> pd.DataFrame:
     """Share of the images of each level in ten equal bins of confidence."""
     bin_of = np.minimum((source.confidence * BINS).astype(int), BINS - 1)  # models x images
     levels = levels_of(source.items)
@@ -204,7 +204,7 @@ def confidence_bins(source: ByLevel) -> pd.DataFrame:
     return CONFIDENCE_LEVELS.frame(pd.DataFrame(lines).assign(dataset=source.dataset))
 
 
-def confidence_trends(source: ByLevel) -> pd.DataFrame:
+def confidence_trends(source: LevelResponses) -> pd.DataFrame:
     """Mean confidence by level of every attribute and class, and whether it falls."""
     items = source.items.assign(confidence=source.confidence.mean(axis=0))
     frames = [
@@ -216,11 +216,15 @@ def confidence_trends(source: ByLevel) -> pd.DataFrame:
 
 def _trends(items: pd.DataFrame, column: str, block: str) -> pd.DataFrame:
     """A line for each value of a column, with p values corrected over them."""
-    means = items.pivot_table("confidence", [column, block], "level")[list(LEVELS)]
-    lines = [{VALUE: str(value), **_trend(of_blocks.to_numpy(float))} for value, of_blocks in means.groupby(level=0)]
+    means = items.pivot_table("confidence", [column, block], "level")[list(LEVELS)]  # (values, blocks) x levels
+    lines: list[Line] = []
+    for value, means_of_blocks in means.groupby(level=0):
+        lines.append({VALUE: str(value), **_trend(means_of_blocks.to_numpy(float))})
+
     frame = pd.DataFrame(lines)
+    p_rises = [str(p_rise) for p_rise in P_RISES]
     frame[str(P_HOLM)] = _corrected(frame[PAGE_P].to_numpy())
-    frame[list(map(str, P_RISES))] = _corrected(frame[list(P_RISES)].to_numpy())
+    frame[p_rises] = _corrected(frame[p_rises].to_numpy())
     frame[str(TREND_VERDICT)] = [_verdict(line) for line in frame.to_dict("records")]
     return frame
 
@@ -275,7 +279,7 @@ def _verdict(line: Mapping[Any, Any]) -> str:
     return FALLS if steps == [FALLS, FALLS] else TREND
 
 
-def find_contradictions(source: ByLevel) -> pd.DataFrame:
+def find_contradictions(source: LevelResponses) -> pd.DataFrame:
     """A line for each image that contradicts its level, the most confident of each kind first.
 
     Easy: no model is right. Hard: all models are right, with a mean confidence of at least `wanted`, the median over

@@ -43,11 +43,40 @@ from fca.studies.progressive.stats.pool import ALL, LEVEL_WEIGHTS, POINTS, TARGE
 from fca.types import FcaError
 
 __all__ = [
-    "ALL", "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPINGS", "MAPPING_L", "MAPPING_Q", "OF_LEVELS", "POINTS", "POLICIES",
-    "TARGETS", "WARNINGS", "Anchors", "DefensiveIrt", "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt",
-    "OptimalAllocation", "Policy", "Pool", "Proportional", "Random", "Record", "Rounds", "StartPolicy", "StaticK",
-    "anchors", "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
-]  # fmt: skip
+    "ALL",
+    "ESTIMATORS",
+    "LEVEL_ESTIMATORS",
+    "LEVEL_WEIGHTS",
+    "MAPPINGS",
+    "MAPPING_L",
+    "MAPPING_Q",
+    "POINTS",
+    "POLICIES",
+    "TARGETS",
+    "WARNINGS",
+    "Anchors",
+    "DefensiveIrt",
+    "Estimate",
+    "FisherCat",
+    "GreTwoStage",
+    "NeymanIrt",
+    "OptimalAllocation",
+    "Policy",
+    "Pool",
+    "Proportional",
+    "Random",
+    "Record",
+    "Rounds",
+    "StartPolicy",
+    "StaticK",
+    "anchors",
+    "check_mapping",
+    "estimate",
+    "make_pool",
+    "replay",
+    "run_policy",
+    "start_policy",
+]
 
 POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
     {
@@ -73,7 +102,7 @@ ESTIMATORS: Mapping[str, Callable[[Pool, Record, ItemBank | None], Estimate]] = 
         "regression": regression,
     }
 )
-OF_LEVELS = ("stratified", "session_mean", "pooled", "mixed_logit")  # estimators that need levels
+LEVEL_ESTIMATORS = ("stratified", "session_mean", "pooled", "mixed_logit")  # estimators that need levels
 # The known bias of an estimator; those that are right under every policy they take have none.
 WARNINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -108,8 +137,10 @@ def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None =
     """
     if estimator not in ESTIMATORS:
         raise FcaError("estimator", repr(estimator), ", ".join(ESTIMATORS), "stratified needs no bank")
-    if estimator in OF_LEVELS:
-        pool.check_levels("estimator", estimator, ", ".join(name for name in ESTIMATORS if name not in OF_LEVELS))
+    if estimator in LEVEL_ESTIMATORS:
+        pool.check_levels(
+            "estimator", estimator, ", ".join(name for name in ESTIMATORS if name not in LEVEL_ESTIMATORS)
+        )
     if not record.asked.any():
         raise FcaError("items evaluated", 0, "1 or more", "evaluate the policy's first round before estimating")
     return ESTIMATORS[estimator](pool, record, bank)

@@ -219,10 +219,11 @@ def learn_prior(parameters: Parameters, variance: Parameters) -> Prior:
 
         log L(τ) = -1/2 Σ_g [(x_g - μ)² / (v_g + τ²) + log(v_g + τ²)] - 1/2 log Σ_g 1 / (v_g + τ²)
     """
+    x = parameters[:, :, None]
     total = variance[:, :, None] + SPREADS**2  # groups x k x spreads
     precision = (1 / total).sum(axis=0)
-    mean = (parameters[:, :, None] / total).sum(axis=0) / precision
-    residual_terms = (parameters[:, :, None] - mean) ** 2 / total + np.log(total)
+    mean = (x / total).sum(axis=0) / precision
+    residual_terms = (x - mean) ** 2 / total + np.log(total)
     log_likelihood = -residual_terms.sum(axis=0) / 2 - np.log(precision) / 2  # k x spreads
 
     posterior = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True)) * np.gradient(SPREADS)
@@ -240,10 +241,14 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
     eta = parameters[:, :3, None] + s[:, :, None] * NODES  # groups x levels x nodes
     chance = expit(eta)
 
-    # log of P(responses | u) times the weight of u, at each node
+    # log of P(responses | u) times the weight of u, at each node; patterns x nodes
     n_wrong = patterns.n_evaluated - patterns.n_right
-    joint = np.einsum("pl,pln->pn", patterns.n_right, log_expit(eta)[patterns.group])
-    joint += np.einsum("pl,pln->pn", n_wrong, log_expit(-eta)[patterns.group]) + LOG_WEIGHTS
+    log_right = log_expit(eta)[patterns.group]
+    log_wrong = log_expit(-eta)[patterns.group]
+    joint = np.einsum("pl,pln->pn", patterns.n_right, log_right)
+    joint += np.einsum("pl,pln->pn", n_wrong, log_wrong) + LOG_WEIGHTS
+
+    # its integral over u, with the maximum taken out against underflow
     maximum = joint.max(axis=1, keepdims=True)
     mass = np.exp(joint - maximum)
     total = mass.sum(axis=1, keepdims=True)
@@ -253,7 +258,8 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
     height -= ((parameters - prior.mean) ** 2 / (2 * prior.variance)).sum(axis=1)
 
     # derivatives by β_l: right - evaluated p; by s: the same times u, over the levels that have this s
-    surplus = patterns.n_right[:, :, None] - patterns.n_evaluated[:, :, None] * chance[patterns.group]
+    expected_right = patterns.n_evaluated[:, :, None] * chance[patterns.group]
+    surplus = patterns.n_right[:, :, None] - expected_right
     score_of_s = np.einsum("ls,pln->psn", patterns.loadings, surplus) * NODES
     score_by_node = np.concatenate([surplus, score_of_s], axis=1)
     return Evaluation(height, log_likelihood, mass / total, chance, score_by_node)
@@ -283,9 +289,11 @@ def curvature(
     hidden -= score[:, :, None] * score[:, None]
 
     # Posterior means of n p (1 - p) times 1, u and u²; patterns x levels
-    noise = (evaluation.chance * (1 - evaluation.chance))[patterns.group] * patterns.n_evaluated[:, :, None]
+    response_variance = (evaluation.chance * (1 - evaluation.chance))[patterns.group]
+    noise = response_variance * patterns.n_evaluated[:, :, None]
     powers = np.stack([np.ones_like(NODES), NODES, NODES**2])
-    moments = noise @ (evaluation.posterior[:, None] * powers).swapaxes(1, 2)
+    weighted_powers = evaluation.posterior[:, None] * powers
+    moments = noise @ weighted_powers.swapaxes(1, 2)
     moment_0, moment_1, moment_2 = np.moveaxis(moments, 2, 0)
 
     # Information were u known: blocks (β, β), (β, s), (s, β) and (s, s)

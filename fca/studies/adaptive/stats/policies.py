@@ -284,8 +284,8 @@ class OptimalAllocation(Policy):
     def _first_round(self) -> list[Levels]:
         """How many items of each group are evaluated in the first round, by level."""
         pool = self.pool
-        most = FIRST_ROUND.sum() * np.bincount(pool.session_group)
-        n_by_group = np.minimum(most, self.n_total // 2)
+        full_round = FIRST_ROUND.sum() * np.bincount(pool.session_group)
+        n_by_group = np.minimum(full_round, self.n_total // 2)
         weight = FIRST_ROUND.astype(float)
         return [
             spread(int(n), weight, ONE_PER_LEVEL, sizes) for n, sizes in zip(n_by_group, pool.group_sizes, strict=True)
