@@ -477,9 +477,9 @@ def name_of(setting: Setting, pool: Pool) -> str:
 
 
 def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
-    """One line a method, budget and target: squared error over the models, and what it is in relation to others.
+    """One line per method, budget and target: squared error over the models, and its ratio to that of others.
 
-    Its ratio to Static at `budget` and, with a bank, to random draws with the same bank and estimator, with intervals
+    The ratio is to Static at `budget` and, with a bank, to random draws with the same bank and estimator, with intervals
     over models and groups.    tests: as of `replay_tests`.
     """
     models = tests[MODEL].nunique()
@@ -607,7 +607,7 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
 
 
 def evaluated_lines(source: CompleteResponses, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:
-    """One line a model, mapping and level: images a session in the first round, the second and both (table 1)."""
+    """One line per model, mapping and level: images per session in the first round, the second and both (table 1)."""
     lines: list[Line] = []
     for position, (model, right) in enumerate(zip(source.models, source.correct, strict=True)):
         for mapping in MAPPINGS:
@@ -634,7 +634,7 @@ def evaluated_lines(source: CompleteResponses, pool: Pool, budget: float, repeat
 
 
 def trajectory_lines(source: CompleteResponses, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
-    """One line a model and points: how many sessions have them, their next images, and what they get right."""
+    """One line per model and points: how many sessions have them, their next images, and what they get right."""
     lines: list[Line] = []
     for position, (model, correct) in enumerate(zip(source.models, source.correct, strict=True)):
         test = two_stage(pool, correct, budget, "Q", [draws_of(seed, position), 0, 0])

@@ -78,7 +78,7 @@ class AdaptiveTests:
     query: Query = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables adaptive_tests (a line a test and target) and adaptive_test_attributes (also by attribute)."""
+        """Tables adaptive_tests (one line per test and target) and adaptive_test_attributes (also by attribute)."""
         rows = with_needed(every_row(store, self.query), "adaptive_test", OF_MODELS)
         tests, _ = by_version(store, [narrowed(rows[rows["task"] == "adaptive_test"], self.query)], rows[:0])
         require(tests, "adaptive tests", len(rows), COMMAND)

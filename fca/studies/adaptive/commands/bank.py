@@ -61,7 +61,7 @@ def _bank_parser() -> Words:
 def _anchors_parser() -> Words:
     parser = Words(prog=f"fca bank {ANCHORS}", description=ABOUT_ANCHORS)
     parser.add_argument(
-        "responses", nargs="*", help="files of 0 and 1: CSV (a line a model, a column an image), npz, jsonl"
+        "responses", nargs="*", help="files of 0 and 1: CSV (one row per model, one column per image), npz, jsonl"
     )
     purpose = parser.add_mutually_exclusive_group(required=True)
     purpose.add_argument("--save", metavar="FILE", help="choose anchors and write them here (.json)")

@@ -196,7 +196,7 @@ class Proportional(Policy):
 class GreTwoStage(Policy):
     """`gre_two_stage`: 1 easy, 2 medium and 1 hard item of every session; then 5 more by the points won (1, 2, 4).
 
-    Huang et al. (2025, arXiv 2503.13058), section 4 and figure 5: two rounds a session, as in the GRE. Nine items a
+    Huang et al. (2025, arXiv 2503.13058), section 4 and figure 5: two rounds per session, as in the GRE. Nine items per
     session; a budget of twice as many has twice as many items in both rounds, and reads the mapping at the points per 4
     items, rounded down. `again` is two more rounds of other items, the second by the points of these alone, as far as a
     session has such items.
@@ -505,7 +505,7 @@ class FisherCat(_WithBank):
     Item information at the ability so far, P'² / (P (1 - P)), largest first, equally many of every group. For ranking
     models: the items it selects are not like the pool, so estimates of accuracy rely on the bank alone. Needs a bank.
 
-    batch:       items a round, of all groups together; None: four rounds a budget. Larger ones keep a GPU busy. With
+    batch:       items per round, of all groups together; None: four rounds per budget. Larger ones keep a GPU busy. With
                  400 of 4,000 ImageNet images (20 models, seed 0, experiments/progressive/ability.py) batches of 1, 16,
                  64 and 256 give mean standard errors of 0.0837, 0.0837, 0.0838 and 0.0842, and abilities that differ
                  from those on all images by 0.16, 0.16, 0.18 and 0.22 (root mean square).
