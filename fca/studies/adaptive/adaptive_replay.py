@@ -479,7 +479,7 @@ def name_of(setting: Setting, pool: Pool) -> str:
 def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
     """One line per method, budget and target: squared error over the models, and its ratio to that of others.
 
-    The ratio is to Static at `budget` and, with a bank, to random draws with the same bank and estimator, with intervals
+    The ratio is to Static at `budget` and, with a bank, to random draws with the same bank and estimator. Intervals are
     over models and groups.    tests: as of `replay_tests`.
     """
     models = tests[MODEL].nunique()

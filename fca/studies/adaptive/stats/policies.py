@@ -505,7 +505,7 @@ class FisherCat(_WithBank):
     Item information at the ability so far, P'² / (P (1 - P)), largest first, equally many of every group. For ranking
     models: the items it selects are not like the pool, so estimates of accuracy rely on the bank alone. Needs a bank.
 
-    batch:       items per round, of all groups together; None: four rounds per budget. Larger ones keep a GPU busy. With
+    batch:       items per round, of all groups together; None: four rounds per budget. Large ones keep a GPU busy. With
                  400 of 4,000 ImageNet images (20 models, seed 0, experiments/progressive/ability.py) batches of 1, 16,
                  64 and 256 give mean standard errors of 0.0837, 0.0837, 0.0838 and 0.0842, and abilities that differ
                  from those on all images by 0.16, 0.16, 0.18 and 0.22 (root mean square).
