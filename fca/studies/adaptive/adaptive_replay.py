@@ -2,7 +2,7 @@
 
 Each network takes every kind of test, with an item bank of other networks' responses where the test needs one. Tables:
 squared errors by model (Huang et al. 2025, table 2), over models against Static, and by the share of images evaluated;
-the images that two-stage tests evaluate by level (table 1), where sessions go after their first round, and a few
+the images that two-stage tests evaluate by level (table 1), the points of sessions after their first round, and a few
 sessions image by image (figure 5).
 """
 
@@ -24,8 +24,16 @@ from fca.stats.intervals import LOG, UNKNOWN, jackknife_interval
 from fca.store import Store
 from fca.studies.adaptive import stats as adaptive
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
-from fca.studies.adaptive.exposure import ADAPTIVE_EXPOSURE, FEWEST, METHOD, REPEATS, Shown, exposure_line, shown_by
-from fca.studies.adaptive.pools import Answers, answers_of
+from fca.studies.adaptive.exposure import (
+    ADAPTIVE_EXPOSURE,
+    FEWEST,
+    METHOD,
+    REPEATS,
+    ModelExposure,
+    exposure_line,
+    exposure_of_model,
+)
+from fca.studies.adaptive.pools import CompleteResponses, complete_responses
 from fca.studies.adaptive.stats import MAPPINGS, POINTS, GreTwoStage, Policy, Pool, Rounds, replay, start_policy
 from fca.studies.adaptive.stats.policies import check_budget
 from fca.studies.irt.not_estimable import log_not_estimable, priors_noted
@@ -37,33 +45,39 @@ from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import COVERAGE, DATASET, IMAGE_ID, MODEL, MODELS, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval
 
-BASE = ("static_k", "session_mean")
+Methods = tuple[tuple[str, str], ...]  # policies, each with an estimator
+BASELINE = ("static_k", "session_mean")
 DEFAULT = ("optimal_allocation", "stratified")
 DEFAULT_OF_BANK = ("defensive_irt", "regression")
-OF_BANKS = (  # those with an item bank, and what random draws gain by the same bank
-    *(("random", "regression"), DEFAULT_OF_BANK),
-    *(("random", "p_irt"), ("fisher_cat", "p_irt")),
+BANK_METHODS = (  # those with an item bank, and what random draws gain by the same bank
+    ("random", "regression"),
+    DEFAULT_OF_BANK,
+    ("random", "p_irt"),
+    ("fisher_cat", "p_irt"),
 )
-METHODS = (  # every policy with the estimator that is right for it
-    BASE,
+METHODS: Methods = (  # every policy with the estimator that is right for it
+    BASELINE,
     ("random", "pooled"),
     ("gre_two_stage", "mixed_logit"),
     DEFAULT,
-    *OF_BANKS,
+    *BANK_METHODS,
 )
-BASE_WITHOUT, DEFAULT_WITHOUT = ("random", "hypergeometric"), ("proportional", "hypergeometric")
-WITHOUT_LEVELS = (BASE_WITHOUT, DEFAULT_WITHOUT, *OF_BANKS)  # the same of images without levels
-CURVES = (*METHODS, *WITHOUT_LEVELS)
-BESIDE_OF_BANK = ("neyman_irt", "regression")
-BESIDE = (  # the first two are biased
-    *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled")),
-    *(("optimal_allocation", "mixed_logit"), BESIDE_OF_BANK),
+BASELINE_WITHOUT_LEVELS = ("random", "hypergeometric")
+DEFAULT_WITHOUT_LEVELS = ("proportional", "hypergeometric")
+METHODS_WITHOUT_LEVELS: Methods = (BASELINE_WITHOUT_LEVELS, DEFAULT_WITHOUT_LEVELS, *BANK_METHODS)
+CURVES = (*METHODS, *METHODS_WITHOUT_LEVELS)
+NEYMAN = ("neyman_irt", "regression")
+SINGLE_BUDGET_METHODS: Methods = (  # replayed at one budget alone; the first two are biased
+    ("gre_two_stage", "session_mean"),
+    ("gre_two_stage", "pooled"),
+    ("optimal_allocation", "mixed_logit"),
+    NEYMAN,
 )
-RANDOM_DRAWS = tuple(method for method in OF_BANKS if method[0] == "random")
+RANDOM_DRAWS = tuple(method for method in BANK_METHODS if method[0] == "random")
 SAME_BANK_NAME = "random draws, same bank ({})"
-OF_BANK = ("regression", "difference", "p_irt")  # estimators that need an item bank
+BANK_ESTIMATORS = ("regression", "difference", "p_irt")
 FOLDS = 10  # of networks; one in each where they are fewer
-SHOWN_MODELS, SHOWN_SESSIONS = 6, 6  # drawn one by one
+EXAMPLE_MODELS, EXAMPLE_SESSIONS = 6, 6  # whose images are listed
 
 MSE = Column("mse_pp2", float, ".2f", "squared error (squared % points)")
 MSE_LOW, MSE_HIGH = (
@@ -87,7 +101,7 @@ OF_SESSIONS = SHARE.with_format(".1%", "share of the sessions")
 NEXT = tuple(Column(f"next_{level}", float, ".2f", f"{level} images in the second round") for level in LEVELS)
 RIGHT_FIRST = Column("right_first", float, ".1%", "right in the first round")
 RIGHT_SECOND = Column("right_second", float, ".1%", "right in the second round")
-WHOLE = TRUTH.with_format(".1%", "right of all the session's images")
+SESSION_TRUTH = TRUTH.with_format(".1%", "right of all the session's images")
 PLACE = Column("place", int, ".0f", "image, in the order evaluated")
 ROUND = Column("round", int, ".0f", "round")
 RIGHT = Column("right", bool, "", "whether the prediction is right")
@@ -96,16 +110,37 @@ _TEST = (METHOD, POLICY, ESTIMATOR, TARGET, BUDGET, SHARE)
 _MEASURES = (MSE, MSE_LOW, MSE_HIGH, *with_interval(RATIO))
 _RATIOS = with_interval(SAME_BANK)
 _OVERALL = (
-    *(DATASET, *_TEST, *_MEASURES, *_RATIOS, BIAS, COVERAGE, UNDEFINED),
-    *(*with_interval(RANK_TAU), MODELS, GROUPS, REPEATS, WARNING),
+    DATASET,
+    *_TEST,
+    *_MEASURES,
+    *_RATIOS,
+    BIAS,
+    COVERAGE,
+    UNDEFINED,
+    *with_interval(RANK_TAU),
+    MODELS,
+    GROUPS,
+    REPEATS,
+    WARNING,
 )
 ADAPTIVE_ERRORS = TableSpec(
     "adaptive_errors",
     "How large is the error of a test of a part of the images, model by model?",
     f"{PAPER}, table 2",
     (
-        *(DATASET, MODEL, *_TEST, TRUTH, ESTIMATE, *_MEASURES, *_RATIOS),
-        *(BIAS, COVERAGE, UNDEFINED, GROUPS, REPEATS, WARNING),
+        DATASET,
+        MODEL,
+        *_TEST,
+        TRUTH,
+        ESTIMATE,
+        *_MEASURES,
+        *_RATIOS,
+        BIAS,
+        COVERAGE,
+        UNDEFINED,
+        GROUPS,
+        REPEATS,
+        WARNING,
     ),
 )
 ADAPTIVE_METHODS = TableSpec(
@@ -130,13 +165,13 @@ ADAPTIVE_TRAJECTORIES = TableSpec(
     "adaptive_trajectories",
     "Where do sessions go after their first round?",
     f"{PAPER}, figure 5",
-    (DATASET, MODEL, TOP1, POINTS_OF_SESSION, SESSIONS, OF_SESSIONS, *NEXT, RIGHT_FIRST, RIGHT_SECOND, WHOLE),
+    (DATASET, MODEL, TOP1, POINTS_OF_SESSION, SESSIONS, OF_SESSIONS, *NEXT, RIGHT_FIRST, RIGHT_SECOND, SESSION_TRUTH),
 )
 ADAPTIVE_SESSIONS = TableSpec(
     "adaptive_sessions",
     "How does a single session go?",
     f"{PAPER}, figure 5",
-    (DATASET, MODEL, TOP1, SESSION, POINTS_OF_SESSION, PLACE, ROUND, LEVEL, RIGHT, IMAGE_ID, WHOLE),
+    (DATASET, MODEL, TOP1, SESSION, POINTS_OF_SESSION, PLACE, ROUND, LEVEL, RIGHT, IMAGE_ID, SESSION_TRUTH),
 )
 NOTES = {
     "truth": "accuracy and score of every attribute on all its images; the error of an estimate is its difference",
@@ -178,8 +213,13 @@ class Banks(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """Tests as of `fca.studies.adaptive.stats.replay`, a line an adaptive_exposure, and the tests that could not be,
-    with the reason.    not_estimable: scales that an item bank could not learn."""
+    """The tests of one data set.
+
+    tests:         as of `fca.studies.adaptive.stats.replay`.
+    exposure:      the rows of adaptive_exposure.
+    left_out:      the tests that were impossible, with the reason.
+    not_estimable: scales that an item bank could not learn.
+    """
 
     tests: pd.DataFrame
     exposure: pd.DataFrame
@@ -223,147 +263,202 @@ class AdaptiveReplay:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables adaptive_errors, adaptive_methods, adaptive_curves, adaptive_exposure, adaptive_asked,
-        adaptive_trajectories and adaptive_sessions; the parameter `left_out` names the tests for which a pool is too
-        small."""
+        adaptive_trajectories and adaptive_sessions.
+
+        The parameter `left_out` names the tests for which a pool is too small.
+        """
         check_budget(self.budget)
-        parts: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
+        frames_by_table: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
         left_out: list[str] = []
         not_estimable: dict[str, tuple[str, ...]] = {}
         runs: set[str] = set()
-        for one in answers_of(store, self.query, self.responses, self.protocol):
-            pool = pool_of(one.items)
-            wanted = settings(self.budget, self.budgets, levels=pool.has_levels)
-            found = replays(one, pool, wanted, self.repeats, self.model, self.seed)
-            left_out += found.left_out
-            if found.not_estimable:
-                not_estimable[f"{one.dataset}, item banks of other models"] = found.not_estimable
-            runs |= set(one.runs)
-            parts[ADAPTIVE_EXPOSURE.name].append(ADAPTIVE_EXPOSURE.frame(found.exposure.assign(dataset=one.dataset)))
-            for spec, frame in self._frames(one, pool, found.tests):
-                parts[spec.name].append(spec.frame(frame.assign(dataset=one.dataset)))
-        lines: list[Any] = [pd.concat(found, ignore_index=True) if found else [] for found in parts.values()]
+
+        for source in complete_responses(store, self.query, self.responses, self.protocol):
+            pool = pool_of(source.items)
+            kinds_of_tests = settings(self.budget, self.budgets, has_levels=pool.has_levels)
+            replayed = replay_tests(source, pool, kinds_of_tests, self.repeats, self.model, self.seed)
+
+            left_out += replayed.left_out
+            if replayed.not_estimable:
+                not_estimable[f"{source.dataset}, item banks of other models"] = replayed.not_estimable
+            runs |= set(source.runs)
+            for spec, frame in self._frames(source, pool, replayed):
+                frames_by_table[spec.name].append(spec.frame(frame.assign(dataset=source.dataset)))
+
+        tables: list[Any] = [
+            pd.concat(frames, ignore_index=True) if frames else [] for frames in frames_by_table.values()
+        ]
         parameters = {**asdict(self), **NOTES, "left_out": left_out, **priors_noted(not_estimable)}
-        return filled(self.tables, lines, parameters, runs)
+        return filled(self.tables, tables, parameters, runs)
 
-    def _frames(self, one: Answers, pool: Pool, tests: pd.DataFrame) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
+    def _frames(
+        self, source: CompleteResponses, pool: Pool, replayed: Replayed
+    ) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
         """Of one data set; without the tables of two-stage tests where the pool is too small for these."""
-        at_budget = (tests[BUDGET] == self.budget) | (tests[BUDGET] == 2 * self.budget) & is_base(tests)
-        of_curves = [method in CURVES for method in zip(tests[POLICY], tests[ESTIMATOR], strict=True)]
-        by_model = tests[at_budget].groupby(MODEL, sort=False)
-        models = [overall(part, self.budget).assign(model=name) for name, part in by_model]
-        yield ADAPTIVE_ERRORS, pd.concat(models, ignore_index=True).drop(columns=[*with_interval(RANK_TAU), MODELS])
-        for spec, part in ((ADAPTIVE_METHODS, tests[at_budget]), (ADAPTIVE_CURVES, tests[of_curves])):
-            yield spec, overall(part, self.budget).drop(columns=[TRUTH, ESTIMATE])
-        if (tests.loc[tests[BUDGET] == self.budget, POLICY] == "gre_two_stage").any():
-            yield ADAPTIVE_ASKED, evaluated_lines(one, pool, self.budget, self.repeats, self.seed)
-            yield ADAPTIVE_TRAJECTORIES, trajectory_lines(one, pool, self.budget, self.seed)
-            yield ADAPTIVE_SESSIONS, session_lines(one, pool, self.budget, self.seed)
+        tests = replayed.tests
+        is_at_budget = tests[BUDGET] == self.budget
+        is_double_baseline = (tests[BUDGET] == 2 * self.budget) & is_baseline(tests)
+        tests_at_budget = tests[is_at_budget | is_double_baseline]
+        is_of_curve = [method in CURVES for method in zip(tests[POLICY], tests[ESTIMATOR], strict=True)]
+
+        by_model = []
+        for model, tests_of_one_model in tests_at_budget.groupby(MODEL, sort=False):
+            by_model.append(summarise(tests_of_one_model, self.budget).assign(model=model))
+        errors = pd.concat(by_model, ignore_index=True)
+        yield ADAPTIVE_ERRORS, errors.drop(columns=[*with_interval(RANK_TAU), MODELS])
+
+        yield ADAPTIVE_METHODS, summarise(tests_at_budget, self.budget).drop(columns=[TRUTH, ESTIMATE])
+        yield ADAPTIVE_CURVES, summarise(tests[is_of_curve], self.budget).drop(columns=[TRUTH, ESTIMATE])
+        yield ADAPTIVE_EXPOSURE, replayed.exposure
+
+        if (tests.loc[is_at_budget, POLICY] == "gre_two_stage").any():
+            yield ADAPTIVE_ASKED, evaluated_lines(source, pool, self.budget, self.repeats, self.seed)
+            yield ADAPTIVE_TRAJECTORIES, trajectory_lines(source, pool, self.budget, self.seed)
+            yield ADAPTIVE_SESSIONS, session_lines(source, pool, self.budget, self.seed)
 
 
-def settings(budget: float, budgets: Iterable[int | float], levels: bool = True) -> list[Setting]:
-    """Every method at the budget and at those of the curves; at the budget alone those of BESIDE, and the evenly drawn
-    one with twice as many images."""
-    methods, beside, base = (METHODS, BESIDE, BASE) if levels else (WITHOUT_LEVELS, (BESIDE_OF_BANK,), BASE_WITHOUT)
-    others = sorted({*map(float, budgets)} - {float(budget)})
-    every = [Setting(*method, share) for method in methods for share in (float(budget), *others)]  # never a repetition
-    every += [Setting(*method, float(budget)) for method in beside]
-    twice = Setting(*base, 2.0 * budget)
-    return [*every, twice] if twice.budget <= 1 and twice not in every else every
+def settings(budget: float, budgets: Iterable[int | float], has_levels: bool = True) -> list[Setting]:
+    """Every method at the budget and at those of the curves.
+
+    At the budget alone those of SINGLE_BUDGET_METHODS, and the baseline with twice as many images.
+    """
+    methods = METHODS if has_levels else METHODS_WITHOUT_LEVELS
+    single_budget_methods: Methods = SINGLE_BUDGET_METHODS if has_levels else (NEYMAN,)
+    baseline = BASELINE if has_levels else BASELINE_WITHOUT_LEVELS
+
+    other_budgets = sorted({*map(float, budgets)} - {float(budget)})
+    kinds = [Setting(*method, share) for method in methods for share in (float(budget), *other_budgets)]
+    kinds += [Setting(*method, float(budget)) for method in single_budget_methods]
+    double_baseline = Setting(*baseline, 2.0 * budget)
+    if double_baseline.budget <= 1 and double_baseline not in kinds:
+        kinds.append(double_baseline)
+    return kinds
 
 
-def is_base(tests: pd.DataFrame) -> pd.Series:
+def is_baseline(tests: pd.DataFrame) -> pd.Series:
     """Which tests are those that others are compared with: drawn evenly, as many of every level where there are any."""
-    policy, estimator = BASE_WITHOUT
-    return (tests[POLICY] == BASE[0]) | ((tests[POLICY] == policy) & (tests[ESTIMATOR] == estimator))
+    policy, estimator = BASELINE_WITHOUT_LEVELS
+    is_static = tests[POLICY] == BASELINE[0]
+    return is_static | ((tests[POLICY] == policy) & (tests[ESTIMATOR] == estimator))
 
 
-def replays(one: Answers, pool: Pool, tests: Sequence[Setting], repeats: int, model: str, seed: int) -> Replayed:
+def replay_tests(
+    source: CompleteResponses, pool: Pool, kinds: Sequence[Setting], repeats: int, model: str, seed: int
+) -> Replayed:
     """All tests of all models that the pool allows, and the others, each with its reason.
 
     Models by name; with columns network, policy, estimator, budget, method, share. Of two budgets that evaluate as many
     images it has only the first.
     """
-    banks, truth = banks_of_others(one, model), np.array([pool.truth(right)[:, 0].mean() for right in one.correct])
+    banks = banks_of_others(source, model)
+    truth = np.array([pool.truth(right)[:, 0].mean() for right in source.correct])  # accuracy of each model
+    models = len(source.models)
+
     frames: list[pd.DataFrame] = []
     exposure: list[Line] = []
     left_out: list[str] = []
-    done: set[tuple[object, ...]] = set()
-    shown = track(tests, f"tests of {one.dataset}")
-    for test in shown:
-        refused = why_not(test, pool, banks)
-        if refused is not None:
-            left_out.append(f"{one.dataset}: {test.policy} at budget {test.budget:g}: {refused}")
+    replayed_sizes: set[tuple[str, str, int]] = set()
+    replayed_exposures: set[tuple[str, float]] = set()
+    for setting in track(kinds, f"tests of {source.dataset}"):
+        policy, estimator, budget = setting
+        refusal = why_not(setting, pool, banks)
+        if refusal is not None:
+            left_out.append(f"{source.dataset}: {policy} at budget {budget:g}: {refusal}")
             continue
-        of_models = [_of_model(one, pool, test, banks, at, repeats, seed) for at in range(len(one.models))]
-        frame = pd.concat(found for found, _ in of_models)
-        size = frame["asked"].sum() / (len(one.models) * repeats * len(pool.targets))
-        if (*test[:2], round(size)) in done:
+
+        tests_by_model = [
+            _replay_model(source, pool, setting, banks, position, repeats, seed) for position in range(models)
+        ]
+        frame = pd.concat(tests for tests, _ in tests_by_model)
+        n_evaluated = frame["asked"].sum() / (models * repeats * len(pool.targets))
+        size = (policy, estimator, round(n_evaluated))
+        if size in replayed_sizes:
             continue
-        done.add((*test[:2], round(size)))
-        about = {**test._asdict(), "method": name_of(test, pool), "share": size / pool.items}
-        frames.append(frame.assign(**about))
-        if test[:2] in CURVES and not any(
-            line[POLICY] == test.policy and line[SHARE] == about["share"] for line in exposure
-        ):
-            line = exposure_line([shown for _, shown in of_models], truth, one.networks)
-            exposure.append({**about, **line, MODELS: len(truth), REPEATS: repeats})
-    # any pool is large enough for `random`
-    return Replayed(pd.concat(frames, ignore_index=True), pd.DataFrame(exposure), left_out, banks.not_estimable)
+        replayed_sizes.add(size)
+
+        share = n_evaluated / pool.items
+        columns = {**setting._asdict(), "method": name_of(setting, pool), "share": share}
+        frames.append(frame.assign(**columns))
+
+        # the images of a test depend on the policy alone: one line for all its estimators
+        if (policy, estimator) in CURVES and (policy, share) not in replayed_exposures:
+            replayed_exposures.add((policy, share))
+            line = exposure_line([images for _, images in tests_by_model], truth, source.networks)
+            exposure.append({**columns, **line, MODELS: models, REPEATS: repeats})
+
+    tests = pd.concat(frames, ignore_index=True)  # any pool is large enough for `random`
+    return Replayed(tests, pd.DataFrame(exposure), left_out, banks.not_estimable)
 
 
-def why_not(test: Setting, pool: Pool, banks: Banks) -> str | None:
+def why_not(setting: Setting, pool: Pool, banks: Banks) -> str | None:
     """The reason why a pool cannot be tested so, or None."""
-    if test.estimator in OF_BANK and banks.lacking is not None:
+    if setting.estimator in BANK_ESTIMATORS and banks.lacking is not None:
         return banks.lacking
     try:
-        start_policy(test.policy, pool, test.budget, banks.of_model[0])
+        start_policy(setting.policy, pool, setting.budget, banks.of_model[0])
     except FcaError as error:
         return str(error)
     return None
 
 
-def banks_of_others(one: Answers, model: str) -> Banks:
+def banks_of_others(source: CompleteResponses, model: str) -> Banks:
     """Each model's bank is fitted on other networks, in ten folds at most; another seed makes no other network."""
-    networks = one.networks
-    names = sorted(set(networks))
-    fold = [names.index(network) % min(FOLDS, len(names)) for network in networks]
-    banks, not_estimable = dict[int, ItemBank](), dict[str, None]()
-    for this in set(fold):
-        others = one.correct[np.array(fold) != this].astype(np.float64)
+    names = sorted(set(source.networks))
+    fold_of_model = [names.index(network) % min(FOLDS, len(names)) for network in source.networks]
+
+    bank_of_fold: dict[int, ItemBank] = {}
+    not_estimable: dict[str, None] = {}
+    for fold in set(fold_of_model):
+        responses_of_others = source.correct[np.array(fold_of_model) != fold].astype(np.float64)
         try:
-            check_responses(others)
+            check_responses(responses_of_others)
         except FcaError as error:
-            return Banks((None,) * len(networks), f"no item bank from other models' responses: {error}")
-        fit = fit_irt(others, model)
-        banks[this] = fit.bank
+            no_banks = (None,) * len(source.networks)
+            return Banks(no_banks, f"no item bank from other models' responses: {error}")
+        fit = fit_irt(responses_of_others, model)
+        bank_of_fold[fold] = fit.bank
         not_estimable |= dict.fromkeys(fit.not_estimable)
-    log_not_estimable(f"{one.dataset}, item banks of other models", tuple(not_estimable))
-    return Banks(tuple(banks[this] for this in fold), None, tuple(not_estimable))
+
+    log_not_estimable(f"{source.dataset}, item banks of other models", tuple(not_estimable))
+    return Banks(tuple(bank_of_fold[fold] for fold in fold_of_model), None, tuple(not_estimable))
 
 
-def _of_model(
-    one: Answers, pool: Pool, test: Setting, banks: Banks, at: int, repeats: int, seed: int
-) -> tuple[pd.DataFrame, Shown]:
-    """Tests of one model, with draws of its own, and what they asked."""
+def _replay_model(
+    source: CompleteResponses, pool: Pool, setting: Setting, banks: Banks, position: int, repeats: int, seed: int
+) -> tuple[pd.DataFrame, ModelExposure]:
+    """Tests of one model, with draws of its own, and the images that they evaluated."""
     started: list[Policy] = []
 
     def start(pool: Pool, budget: int | float, bank: ItemBank | None) -> Policy:
-        started.append(start_policy(test.policy, pool, budget, bank))
-        return started[-1]
+        """Keeps the policy, whose record has the images."""
+        policy = start_policy(setting.policy, pool, budget, bank)
+        started.append(policy)
+        return policy
 
-    codes, bank = (pool.level if pool.has_levels else None, pool.session, pool.group), banks.of_model[at]
-    found = replay(one.correct[[at]], *codes, start, *test[1:], bank, repeats, draws_of(seed, at))
-    group = pool.group_names[found["group"].to_numpy(dtype=np.int64)]
-    shown = shown_by([policy.record for policy in started], pool, bank)
-    return found.assign(model=one.models[at], network=one.networks[at], group=group), shown
+    bank = banks.of_model[position]
+    tests = replay(
+        source.correct[[position]],
+        pool.level if pool.has_levels else None,
+        pool.session,
+        pool.group,
+        policy=start,
+        estimator=setting.estimator,
+        budget=setting.budget,
+        bank=bank,
+        repeats=repeats,
+        seed=draws_of(seed, position),
+    )
+    group_names = pool.group_names[tests["group"].to_numpy(dtype=np.int64)]
+    tests = tests.assign(model=source.models[position], network=source.networks[position], group=group_names)
+    return tests, exposure_of_model([policy.record for policy in started], pool, bank)
 
 
-def draws_of(seed: int, at: int) -> int:
+def draws_of(seed: int, position: int) -> int:
     """The seed of a model's draws: no two models share one."""
-    return 100_000 * seed + at
+    return 100_000 * seed + position
 
 
-def name_of(test: Setting, pool: Pool) -> str:
+def name_of(setting: Setting, pool: Pool) -> str:
     """Static 3, or without levels the size of a simple random sample; gre_two_stage + mixed_logit.
 
     >>> from fca.studies.adaptive.stats import make_pool
@@ -371,102 +466,129 @@ def name_of(test: Setting, pool: Pool) -> str:
     >>> name_of(Setting("static_k", "session_mean", 0.25), make_pool(*codes))
     'Static 3'
     """
-    if test[:2] == BASE:
-        return f"Static {round(test.budget * pool.items / pool.sizes.size)}"
-    if test[:2] == BASE_WITHOUT:
-        return f"random sample of {round(test.budget * pool.items):,}"
-    if test.policy == "random" and test.estimator in OF_BANK:
-        return SAME_BANK_NAME.format(test.estimator)
-    return f"{test.policy} + {test.estimator}"
+    method = (setting.policy, setting.estimator)
+    if method == BASELINE:
+        return f"Static {round(setting.budget * pool.items / pool.sizes.size)}"
+    if method == BASELINE_WITHOUT_LEVELS:
+        return f"random sample of {round(setting.budget * pool.items):,}"
+    if setting.policy == "random" and setting.estimator in BANK_ESTIMATORS:
+        return SAME_BANK_NAME.format(setting.estimator)
+    return f"{setting.policy} + {setting.estimator}"
 
 
-def overall(frame: pd.DataFrame, budget: float) -> pd.DataFrame:
-    """One line a method, budget and target: squared error over the models and its ratio to Static at `budget` and, with
-    a bank, to random draws with the same bank and estimator, with intervals over models and groups.
+def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
+    """One line per method, budget and target: squared error over the models, and its ratio to that of others.
 
-    frame: the tests, as of `replays`.
+    The ratio is to Static at `budget` and, with a bank, to random draws with the same bank and estimator. Intervals are
+    over models and groups.    tests: as of `replay_tests`.
     """
-    models, groups = frame[MODEL].nunique(), frame["group"].nunique()
-    static = frame[is_base(frame) & (frame[BUDGET] == budget)]
-    base: dict[Any, Cells] = {target: squared(part) for target, part in static.groupby(TARGET)}
-    of_random = frame[(frame[POLICY] == "random") & frame[ESTIMATOR].isin(OF_BANK)]
-    same_bank: dict[Any, Cells] = {
-        key: squared(part) for key, part in of_random.groupby([str(column) for column in (TARGET, ESTIMATOR, BUDGET)])
+    models = tests[MODEL].nunique()
+    groups = tests["group"].nunique()
+
+    baseline = tests[is_baseline(tests) & (tests[BUDGET] == budget)]
+    baseline_errors: dict[Any, Cells] = {
+        target: squared_errors(of_target) for target, of_target in baseline.groupby(TARGET)
     }
+    random_with_bank = tests[(tests[POLICY] == "random") & tests[ESTIMATOR].isin(BANK_ESTIMATORS)]
+    same_bank_errors: dict[Any, Cells] = {
+        key: squared_errors(of_key)
+        for key, of_key in random_with_bank.groupby([str(column) for column in (TARGET, ESTIMATOR, BUDGET)])
+    }
+
     lines = []
-    for values, part in frame.groupby([str(column) for column in _TEST], sort=False):
-        about = cells(_TEST, values)
-        errors = squared(part)
-        line = about | measures(errors, base.get(about[TARGET])) | on_average(part)
-        if about[ESTIMATOR] in OF_BANK:
-            fair = measures(errors, same_bank.get((about[TARGET], about[ESTIMATOR], about[BUDGET])))
-            line |= dict(zip(with_interval(SAME_BANK), (fair[name] for name in with_interval(RATIO)), strict=True))
-        lines.append(line | {MODELS: models, GROUPS: groups, REPEATS: part["repeat"].nunique()})
+    for values, of_method in tests.groupby([str(column) for column in _TEST], sort=False):
+        method = cells(_TEST, values)
+        target, estimator = method[TARGET], method[ESTIMATOR]
+        errors = squared_errors(of_method)
+
+        to_same_bank: Line = {}
+        if estimator in BANK_ESTIMATORS:
+            by_same_bank = error_measures(errors, same_bank_errors.get((target, estimator, method[BUDGET])))
+            to_same_bank = cells(with_interval(SAME_BANK), [by_same_bank[name] for name in with_interval(RATIO)])
+
+        line: Line = {
+            **method,
+            **error_measures(errors, baseline_errors.get(target)),
+            **averages(of_method),
+            **to_same_bank,
+            MODELS: models,
+            GROUPS: groups,
+            REPEATS: of_method["repeat"].nunique(),
+        }
+        lines.append(line)
     return pd.DataFrame(lines)
 
 
-def squared(part: pd.DataFrame) -> Cells:
-    """Squared error of every model and group, mean over repeats, in squared percentage points; NaN where a test gave
-    no estimate."""
-    part = part.sort_values([MODEL, "group", "repeat"])
-    error = (100 * (part[ESTIMATE] - part[TRUTH]).to_numpy(dtype=np.float64)) ** 2
-    return error.reshape(part[MODEL].nunique(), part["group"].nunique(), -1).mean(axis=2)
+def squared_errors(tests: pd.DataFrame) -> Cells:
+    """Squared error of every model and group, mean over repeats, in squared percentage points.
+
+    NaN where a test gave no estimate.
+    """
+    tests = tests.sort_values([MODEL, "group", "repeat"])
+    error = (100 * (tests[ESTIMATE] - tests[TRUTH]).to_numpy(dtype=np.float64)) ** 2
+    by_repeat = error.reshape(tests[MODEL].nunique(), tests["group"].nunique(), -1)  # models x groups x repeats
+    return by_repeat.mean(axis=2)
 
 
-def measures(errors: Cells, base: Cells | None) -> dict[str, float]:
+def error_measures(errors: Cells, base: Cells | None) -> dict[str, float]:
     """Mean squared error over models and groups and its ratio to that of `base`, with 95 % intervals.
 
     Intervals leave out models and groups, each by itself, the same in both errors of a ratio (see jackknife_interval).
     None of one model and one group; no ratio where Static makes no error.
     """
-    found: dict[str, float] = dict.fromkeys(_MEASURES, float("nan"))
+    line: dict[str, float] = dict.fromkeys(_MEASURES, float("nan"))
     if np.isnan(errors).any():
-        return found
+        return line
 
-    mean, left_out = float(errors.mean()), without_each(errors)
-    found[MSE] = mean
-    found[MSE_LOW], found[MSE_HIGH] = jackknife_interval(mean, *left_out, scale=LOG)
+    mean = float(errors.mean())
+    left_out = left_out_means(errors)
+    line[MSE] = mean
+    line[MSE_LOW], line[MSE_HIGH] = jackknife_interval(mean, *left_out, scale=LOG)
     if base is None or np.isnan(base).any() or not base.any():
-        return found
+        return line
 
-    found[RATIO] = mean / float(base.mean())
+    line[RATIO] = mean / float(base.mean())
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratios = [of / of_base for of, of_base in zip(left_out, without_each(base), strict=True)]
-    found[RATIO.low], found[RATIO.high] = jackknife_interval(found[RATIO], *ratios, scale=LOG)
-    return found
+        ratios = [means / base_means for means, base_means in zip(left_out, left_out_means(base), strict=True)]
+    line[RATIO.low], line[RATIO.high] = jackknife_interval(line[RATIO], *ratios, scale=LOG)
+    return line
 
 
-def without_each(errors: Cells) -> list[Float[np.ndarray, " left_out"]]:
+def left_out_means(errors: Cells) -> list[Float[np.ndarray, " left_out"]]:
     """Mean errors without each model, and without each group; a single one is not left out."""
     means = []
     for axis, number in enumerate(errors.shape):
         if number > 1:
-            others = errors.sum(axis=axis, keepdims=True) - errors
-            means.append(others.mean(axis=1 - axis) / (number - 1))
+            sums_of_others = errors.sum(axis=axis, keepdims=True) - errors
+            means.append(sums_of_others.mean(axis=1 - axis) / (number - 1))
     return [np.ravel(values) for values in means]
 
 
-def on_average(part: pd.DataFrame) -> Line:
+def averages(tests: pd.DataFrame) -> Line:
     """Averages over tests of one method and target: truth and estimate, bias, coverage, order of the models.
 
     The order is Kendall's tau-b of estimated and true means, mean over repeats, as are the ends of its interval, which
     leaves out networks; NaN with fewer than three models.
     """
-    defined = part.dropna(subset=[ESTIMATE, "se"])
-    covered = (defined["low"] <= defined[TRUTH]) & (defined[TRUTH] <= defined["high"])
-    means = part.groupby(["repeat", MODEL, "network"])[[TRUTH, ESTIMATE]].mean().reset_index("network")
-    values = ((of[[TRUTH, ESTIMATE]].to_numpy(float).T, of["network"]) for _, of in means.groupby("repeat"))
-    few = part[MODEL].nunique() < FEWEST
-    taus = [] if few else [kendall(true, estimated, networks.tolist()) for (true, estimated), networks in values]
-    tau = np.mean(taus, axis=0) if taus else UNKNOWN
+    defined = tests.dropna(subset=[ESTIMATE, "se"])
+    is_covered = (defined["low"] <= defined[TRUTH]) & (defined[TRUTH] <= defined["high"])
+
+    taus = []
+    if tests[MODEL].nunique() >= FEWEST:
+        means = tests.groupby(["repeat", MODEL, "network"])[[TRUTH, ESTIMATE]].mean().reset_index("network")
+        for _, of_repeat in means.groupby("repeat"):
+            true, estimated = of_repeat[[TRUTH, ESTIMATE]].to_numpy(float).T
+            taus.append(kendall(true, estimated, of_repeat["network"].tolist()))
+
+    policy, estimator = tests[POLICY].iloc[0], tests[ESTIMATOR].iloc[0]
     return {
-        TRUTH: part[TRUTH].mean(),
+        TRUTH: tests[TRUTH].mean(),
         ESTIMATE: defined[ESTIMATE].mean(),
         BIAS: 100 * (defined[ESTIMATE] - defined[TRUTH]).mean(),
-        COVERAGE: covered.mean() if len(defined) else float("nan"),
-        UNDEFINED: len(part) - len(defined),
-        **cells(with_interval(RANK_TAU), tau),
-        WARNING: adaptive.WARNINGS.get(part[ESTIMATOR].iloc[0]) if part[POLICY].iloc[0] == "gre_two_stage" else None,
+        COVERAGE: is_covered.mean() if len(defined) else float("nan"),
+        UNDEFINED: len(tests) - len(defined),
+        **cells(with_interval(RANK_TAU), np.mean(taus, axis=0) if taus else UNKNOWN),
+        WARNING: adaptive.WARNINGS.get(estimator) if policy == "gre_two_stage" else None,
     }
 
 
@@ -479,67 +601,104 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
     round_of = np.zeros(pool.items, dtype=np.int64)
     for number, positions in enumerate(rounds.positions, start=1):
         round_of[positions] = number
-    return TwoStage(round_of, pool.by_stratum(right & (round_of == 1)) @ POINTS // test.times)
+
+    n_right_first = pool.by_stratum(right & (round_of == 1))  # sessions x levels
+    return TwoStage(round_of, n_right_first @ POINTS // test.times)
 
 
-def evaluated_lines(one: Answers, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:
-    """One line a model, mapping and level: images a session in the first round, the second and both (table 1)."""
+def evaluated_lines(source: CompleteResponses, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:
+    """One line per model, mapping and level: images per session in the first round, the second and both (table 1)."""
     lines: list[Line] = []
-    for at, (model, right) in enumerate(zip(one.models, one.correct, strict=True)):
+    for position, (model, right) in enumerate(zip(source.models, source.correct, strict=True)):
         for mapping in MAPPINGS:
-            seeds = ([draws_of(seed, at), 0, repeat] for repeat in range(repeats))
-            rounds = [two_stage(pool, right, budget, mapping, each).round for each in seeds]
-            counts = np.mean([[pool.by_stratum(of == k).mean(axis=0) for k in (1, 2)] for of in rounds], axis=0)
-            for level, (first, second) in zip(LEVELS, counts.T, strict=True):
-                line: Line = {MODEL: model, TOP1: right.mean(), MAPPING: mapping, LEVEL: level}
-                line |= {FIRST: first, SECOND: second, EVALUATED: first + second}
-                lines.append(line | {SESSIONS: len(pool.sizes), REPEATS: repeats})
+            images_by_round = []  # repeats x rounds x levels
+            for repeat in range(repeats):
+                test = two_stage(pool, right, budget, mapping, [draws_of(seed, position), 0, repeat])
+                images_by_round.append([pool.by_stratum(test.round == number).mean(axis=0) for number in (1, 2)])
+            first_round, second_round = np.mean(images_by_round, axis=0)
+
+            for level, first, second in zip(LEVELS, first_round, second_round, strict=True):
+                line: Line = {
+                    MODEL: model,
+                    TOP1: right.mean(),
+                    MAPPING: mapping,
+                    LEVEL: level,
+                    FIRST: first,
+                    SECOND: second,
+                    EVALUATED: first + second,
+                    SESSIONS: len(pool.sizes),
+                    REPEATS: repeats,
+                }
+                lines.append(line)
     return pd.DataFrame(lines)
 
 
-def trajectory_lines(one: Answers, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
-    """One line a model and points: how many sessions have them, their next images, and what they get right."""
+def trajectory_lines(source: CompleteResponses, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
+    """One line per model and points: how many sessions have them, their next images, and what they get right."""
     lines: list[Line] = []
-    for at, (model, correct) in enumerate(zip(one.models, one.correct, strict=True)):
-        test = two_stage(pool, correct, budget, "Q", [draws_of(seed, at), 0, 0])
-        images = [pool.by_stratum(test.round == k) for k in (1, 2)]
-        right = [pool.by_stratum((test.round == k) & correct).sum(axis=1) for k in (1, 2)]
-        whole = pool.by_stratum(correct).sum(axis=1) / pool.sizes.sum(axis=1)
+    for position, (model, correct) in enumerate(zip(source.models, source.correct, strict=True)):
+        test = two_stage(pool, correct, budget, "Q", [draws_of(seed, position), 0, 0])
+        images_first = pool.by_stratum(test.round == 1)  # sessions x levels
+        images_second = pool.by_stratum(test.round == 2)
+        right_first = pool.by_stratum((test.round == 1) & correct).sum(axis=1)  # sessions
+        right_second = pool.by_stratum((test.round == 2) & correct).sum(axis=1)
+        session_truth = pool.by_stratum(correct).sum(axis=1) / pool.sizes.sum(axis=1)
+
         for points in np.unique(test.points):
-            those = test.points == points
-            first, second = (now[those].sum() / then[those].sum() for now, then in zip(right, images, strict=True))
-            line: Line = {MODEL: model, TOP1: correct.mean(), POINTS_OF_SESSION: int(points)}
-            line |= {SESSIONS: int(those.sum()), OF_SESSIONS: those.mean()}
-            line |= cells(NEXT, images[1][those].mean(axis=0))
-            lines.append(line | {RIGHT_FIRST: first, RIGHT_SECOND: second, WHOLE: whole[those].mean()})
+            has_points = test.points == points
+            line: Line = {
+                MODEL: model,
+                TOP1: correct.mean(),
+                POINTS_OF_SESSION: int(points),
+                SESSIONS: int(has_points.sum()),
+                OF_SESSIONS: has_points.mean(),
+                **cells(NEXT, images_second[has_points].mean(axis=0)),
+                RIGHT_FIRST: right_first[has_points].sum() / images_first[has_points].sum(),
+                RIGHT_SECOND: right_second[has_points].sum() / images_second[has_points].sum(),
+                SESSION_TRUTH: session_truth[has_points].mean(),
+            }
+            lines.append(line)
     return pd.DataFrame(lines)
 
 
-def session_lines(one: Answers, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
-    """One line an evaluated image, in order, of a few sessions of a few models: from few points to many, weak to
-    strong."""
-    order = np.argsort(one.correct.mean(axis=1), kind="stable")
-    parts = [_sessions(one, pool, budget, seed, at) for at in _spread(order, SHOWN_MODELS).tolist()]
-    return pd.concat(parts, ignore_index=True)
+def session_lines(source: CompleteResponses, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
+    """One line for each evaluated image, in order, of a few sessions of a few models.
+
+    From few points to many, weak to strong.
+    """
+    weakest_first = np.argsort(source.correct.mean(axis=1), kind="stable")
+    positions = _equal_steps(weakest_first, EXAMPLE_MODELS).tolist()
+    frames = [_sessions_of_model(source, pool, budget, seed, position) for position in positions]
+    return pd.concat(frames, ignore_index=True)
 
 
-def _sessions(one: Answers, pool: Pool, budget: float, seed: int, at: int) -> pd.DataFrame:
-    """The sessions of one model: random ones of every rank by points."""
-    right = one.correct[at]
-    test = two_stage(pool, right, budget, "Q", [draws_of(seed, at), 0, 0])
-    ranked = np.lexsort((np.random.default_rng([seed, at]).random(len(test.points)), test.points))
-    parts = []
-    for session in _spread(ranked, SHOWN_SESSIONS).tolist():
-        mine = np.flatnonzero((pool.session == session) & (test.round > 0))
-        mine = mine[np.lexsort((pool.level[mine], test.round[mine]))]
-        images = {PLACE: np.arange(1, len(mine) + 1), ROUND: test.round[mine], RIGHT: right[mine]}
-        images |= {column: one.items[column].to_numpy()[mine] for column in (LEVEL, IMAGE_ID)}
-        about = {SESSION: str(pool.session_names[session]), POINTS_OF_SESSION: int(test.points[session])}
-        parts.append(pd.DataFrame({**about, **images, WHOLE: right[pool.session == session].mean()}))
-    return pd.concat(parts).assign(model=one.models[at], top1=right.mean())
+def _sessions_of_model(source: CompleteResponses, pool: Pool, budget: float, seed: int, position: int) -> pd.DataFrame:
+    """A few sessions of one model, at equal steps by points; random ones among those with the same points."""
+    right = source.correct[position]
+    test = two_stage(pool, right, budget, "Q", [draws_of(seed, position), 0, 0])
+    random_order = np.random.default_rng([seed, position]).random(len(test.points))
+    fewest_points_first = np.lexsort((random_order, test.points))
+
+    frames = []
+    for session in _equal_steps(fewest_points_first, EXAMPLE_SESSIONS).tolist():
+        is_of_session = pool.session == session
+        images = np.flatnonzero(is_of_session & (test.round > 0))
+        images = images[np.lexsort((pool.level[images], test.round[images]))]
+        columns = {
+            SESSION: str(pool.session_names[session]),
+            POINTS_OF_SESSION: int(test.points[session]),
+            PLACE: np.arange(1, len(images) + 1),
+            ROUND: test.round[images],
+            RIGHT: right[images],
+            LEVEL: source.items[LEVEL].to_numpy()[images],
+            IMAGE_ID: source.items[IMAGE_ID].to_numpy()[images],
+            SESSION_TRUTH: right[is_of_session].mean(),
+        }
+        frames.append(pd.DataFrame(columns))
+    return pd.concat(frames).assign(model=source.models[position], top1=right.mean())
 
 
-def _spread(ordered: Int[np.ndarray, " all"], number: int) -> Int[np.ndarray, " some"]:
-    """That many of them at equal steps from the first to the last, or all."""
+def _equal_steps(ordered: Int[np.ndarray, " values"], number: int) -> Int[np.ndarray, " chosen"]:
+    """That many of the values at equal steps from the first to the last, or all."""
     places = np.linspace(0, len(ordered) - 1, min(number, len(ordered)))
     return ordered[np.round(places).astype(np.int64)]

@@ -71,27 +71,32 @@ METHOD = {
 
 @dataclass(frozen=True)
 class AdaptiveTests:
-    """`analysis=adaptive_tests`; reads `adaptive_test` rows, and `predict` rows of the same weights where there are."""
+    """`analysis=adaptive_tests`; reads `adaptive_test` rows, and `predict` rows of the same weights where stored."""
 
     tables: ClassVar = (ADAPTIVE_TESTS, ADAPTIVE_TEST_ATTRIBUTES)
 
     query: Query = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables adaptive_tests (a line a test and target) and adaptive_test_attributes (also by attribute)."""
+        """Tables adaptive_tests (one line per test and target) and adaptive_test_attributes (also by attribute)."""
         rows = with_needed(every_row(store, self.query), "adaptive_test", OF_MODELS)
         tests, _ = by_version(store, [narrowed(rows[rows["task"] == "adaptive_test"], self.query)], rows[:0])
         require(tests, "adaptive tests", len(rows), COMMAND)
-        full = {_key(row): row for row in records(rows[(rows["task"] == "predict") & (rows["split"] == "test")])}
+        is_full_run = (rows["task"] == "predict") & (rows["split"] == "test")
+        full_run_by_key = {_key(row): row for row in records(rows[is_full_run])}
+
         overall: list[Line] = []
         by_attribute: list[Line] = []
         runs: set[str] = set()
         for row in records(tests):
-            beside = full.get(_key(row))
-            truth = None if beside is None else truth_of(store, row, beside)
-            overall += _overall(row, beside, truth)
-            by_attribute += _by_attribute(store, row, truth)
-            runs |= {one["run_id"] for one in (row, beside) if one is not None}
+            runs.add(row["run_id"])
+            truth = None
+            full_run = full_run_by_key.get(_key(row))
+            if full_run is not None:
+                runs.add(full_run["run_id"])
+                truth = truth_of(store, row, full_run)
+            overall += _overall_lines(row, full_run, truth)
+            by_attribute += _attribute_lines(store, row, truth)
         return filled(self.tables, (overall, by_attribute), asdict(self) | METHOD, runs)
 
 
@@ -99,9 +104,10 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Which network predicts which images: weights of a training by its run and snapshot, others by their names."""
     weights, parent = row["weights"], row["parent"]
     if isinstance(parent, str):
-        weights = f"{parent}/{BEST if pd.isna(row['snapshot']) else row['snapshot']}"
-    parts = (row["fingerprint"], row["model"], weights, row["shift"], row["input_size"])
-    return tuple(None if pd.isna(part) else part for part in parts)
+        snapshot = BEST if pd.isna(row["snapshot"]) else row["snapshot"]
+        weights = f"{parent}/{snapshot}"
+    values = (row["fingerprint"], row["model"], weights, row["shift"], row["input_size"])
+    return tuple(None if pd.isna(value) else value for value in values)
 
 
 def truth_of(
@@ -113,50 +119,61 @@ def truth_of(
     """
     if not set(test["classes"]) <= set(full["classes"]):
         return None
-    found = predictions(store, full)
-    allowed = columns_of(found, test["classes"])
-    if test["protocol"] == "open" or len(allowed) == len(found.logit_classes):
-        right = found.right
-    elif store.has_array(found.run_id, "logits"):
-        right = masked_answers(found.logits, allowed) == found.true  # only the test's classes compete
+
+    stored = predictions(store, full)
+    allowed = columns_of(stored, test["classes"])
+    if test["protocol"] == "open" or len(allowed) == len(stored.logit_classes):
+        right = stored.right
+    elif store.has_array(stored.run_id, "logits"):
+        right = masked_answers(stored.logits, allowed) == stored.true  # only the test's classes compete
     else:
         return None
+
     items = store.items(full["fingerprint"])
-    items = items[items["split"] == full["split"]].iloc[found.images]
-    there = found.of_classes(test["classes"])
-    if has_levels(items[there]):
-        there = there & items[["attribute", "level"]].notna().all(axis=1).to_numpy()
-    return pool_of(items[there]).truth(right[there])
+    items = items[items["split"] == full["split"]].iloc[stored.images]
+    is_tested = stored.of_classes(test["classes"])
+    if has_levels(items[is_tested]):
+        is_tested = is_tested & items[["attribute", "level"]].notna().all(axis=1).to_numpy()
+    return pool_of(items[is_tested]).truth(right[is_tested])
 
 
-def _overall(
+def _overall_lines(
     row: Mapping[str, Any], full: Mapping[str, Any] | None, truth: Float[np.ndarray, "groups targets"] | None
 ) -> Iterator[Line]:
-    """A line a target that the images have: the mean over attributes."""
-    about = _cells_of(row, (*_TEST, *_COUNTS, WARNING))
+    """A line for each target that the images have: the mean over attributes."""
+    columns = _cells_of(row, (*_TEST, *_COUNTS, WARNING))
     if full is not None:
-        about[FULL_S] = full["predict_s"]
+        columns[FULL_S] = full["predict_s"]
         if row["device"] == full["device"] and row["host"] == full["host"]:
-            about[TIME_SHARE] = row["predict_s"] / full["predict_s"]
-    targets = TARGETS if pd.notna(row.get(EVALUATED[0])) else TARGETS[:1]  # without levels no score
-    for at, target in enumerate(targets):
-        numbers = (row[target], row[f"{target}_low"], row[f"{target}_high"])
-        yield about | _result(target, *numbers, None if truth is None else truth[:, at].mean())
+            columns[TIME_SHARE] = row["predict_s"] / full["predict_s"]
+
+    targets = TARGETS if _has_levels(row) else TARGETS[:1]  # without levels no score
+    for i, target in enumerate(targets):
+        true_value = None if truth is None else truth[:, i].mean()
+        yield columns | _result(target, row[target], row[f"{target}_low"], row[f"{target}_high"], true_value)
 
 
-def _by_attribute(
+def _attribute_lines(
     store: Store, row: Mapping[str, Any], truth: Float[np.ndarray, "groups targets"] | None
 ) -> Iterator[Line]:
-    """A line an attribute and target; none for images without levels."""
-    if pd.isna(row.get(EVALUATED[0])):
+    """A line for each attribute and target; none for images without levels."""
+    if not _has_levels(row):
         return
-    about = _cells_of(row, _TEST)
-    arrays = (store.array(row["run_id"], name) for name in ("groups", "group_asked", "group_estimate"))
-    for group, (name, evaluated, estimates) in enumerate(zip(*arrays, strict=True)):
-        line = about | {ATTRIBUTE: str(name)} | cells(EVALUATED, evaluated.tolist())
-        for at, (target, (value, _, low, high)) in enumerate(zip(TARGETS, estimates.tolist(), strict=True)):
-            true = None if truth is None else truth[group, at]
-            yield line | _result(target, value, low, high, true)
+
+    columns = _cells_of(row, _TEST)
+    names = store.array(row["run_id"], "groups")
+    n_evaluated = store.array(row["run_id"], "group_asked")  # groups x levels
+    estimates = store.array(row["run_id"], "group_estimate")  # groups x targets x (value, se, low, high)
+    for group, name in enumerate(names):
+        columns_of_group = columns | {ATTRIBUTE: str(name)} | cells(EVALUATED, n_evaluated[group].tolist())
+        for i, target in enumerate(TARGETS):
+            value, _, low, high = estimates[group, i].tolist()
+            true_value = None if truth is None else truth[group, i]
+            yield columns_of_group | _result(target, value, low, high, true_value)
+
+
+def _has_levels(row: Mapping[str, Any]) -> bool:
+    return bool(pd.notna(row.get(EVALUATED[0])))
 
 
 def _cells_of(row: Mapping[str, Any], columns: Sequence[Column]) -> Line:
@@ -166,8 +183,14 @@ def _cells_of(row: Mapping[str, Any], columns: Sequence[Column]) -> Line:
 
 def _result(target: str, value: Any, low: Any, high: Any, truth: Any) -> Line:
     """An estimate beside the truth; what is not known stays missing."""
-    line: Line = {TARGET: target, ESTIMATE: value, LOW: low, HIGH: high, TRUTH: truth}
-    if truth is None or pd.isna(value):
-        return line
-    covered = None if pd.isna(low) else bool(low <= truth <= high)
-    return line | {ERROR: 100 * (value - truth), COVERED: covered}
+    line: Line = {
+        TARGET: target,
+        ESTIMATE: value,
+        LOW: low,
+        HIGH: high,
+        TRUTH: truth,
+    }
+    if truth is not None and not pd.isna(value):
+        line[ERROR] = 100 * (value - truth)
+        line[COVERED] = None if pd.isna(low) else bool(low <= truth <= high)
+    return line

@@ -1,8 +1,8 @@
-"""Files of anchors: a fixed few images, chosen on models that answered all, from which others' accuracy is estimated.
+"""Files of anchors: a fixed few images, chosen on models with all responses, from which others' accuracy is estimated.
 
-A file is JSON: the names of the images, all that an estimate needs, the models that chose, how far off the estimates of
-models were that did not choose, and how to cite it. Files come from strangers: what is read of one is numbers and
-names, each checked.
+A file is JSON: the names of the images, all that an estimate needs, the models that chose, the error of the estimates
+of models that did not choose, and how to cite it. Files come from strangers: only numbers and names are read, each
+checked.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,14 @@ KINDS = {  # of the values of a file
     "pool": int,
     "not_estimable": list,
 }
-RANGES = {  # logits of shares are below 50
+RANGES = {  # allowed ends; logits of shares are below 50
     "weights": (0.0, 1.0),
     "share": (0.0, 1.0),
     "line": (-1e6, 1e6),
     "shift": (-50.0, 50.0),
     "reach": (0.0, 50.0),
 }
-BANK = {"difficulty": (-1e6, 1e6), "discrimination": (0.0, 1e6), "feasibility": (0.0, 1.0), "guess": (0.0, 1.0)}
+BANK_RANGES = {"difficulty": (-1e6, 1e6), "discrimination": (0.0, 1e6), "feasibility": (0.0, 1.0), "guess": (0.0, 1.0)}
 log = logging.getLogger(__name__)
 
 
@@ -52,80 +53,100 @@ def responses_of(files: Sequence[str]) -> Responses:
 
     Raises FcaError for what `read_responses` refuses, for a subject of two files, and where no item is left.
     """
-    read = [read_responses(file) for file in files]
-    frames = [pd.DataFrame(one.correct, columns=one.items["item"]) for one in read]
-    joined = pd.concat(frames, join="inner", ignore_index=True).to_numpy() if len(read) > 1 else frames[0].to_numpy()
-    items = read[0].items[read[0].items["item"].isin(set.intersection(*(set(frame) for frame in frames)))]
-    whole = ~np.isnan(joined).any(axis=0)
-    if not whole.any():
-        value, step = f"none of {len(read[0].items)} in {files[0]}", "leave out the files or subjects that lack most"
+    responses_by_file = [read_responses(file) for file in files]
+    first = responses_by_file[0]
+    n_items = len(first.items)
+
+    frames = [pd.DataFrame(responses.correct, columns=responses.items["item"]) for responses in responses_by_file]
+    correct = frames[0].to_numpy()
+    if len(frames) > 1:
+        correct = pd.concat(frames, join="inner", ignore_index=True).to_numpy()
+    shared_names = set.intersection(*(set(frame) for frame in frames))
+    items = first.items[first.items["item"].isin(shared_names)]
+
+    is_complete = ~np.isnan(correct).any(axis=0)
+    if not is_complete.any():
+        value = f"none of {n_items} in {files[0]}"
+        step = "leave out the files or subjects that lack most"
         raise FcaError("items that every subject responded to", value, "1 or more", step)
-    if whole.sum() < len(read[0].items):
-        log.warning("%d of %d items lack a response: left out", len(read[0].items) - whole.sum(), len(read[0].items))
-    subjects = pd.concat([one.subjects for one in read], ignore_index=True)
-    return Responses(joined[:, whole], subjects, items[whole].reset_index(drop=True))
+    if is_complete.sum() < n_items:
+        log.warning("%d of %d items lack a response: left out", n_items - is_complete.sum(), n_items)
+
+    subjects = pd.concat([responses.subjects for responses in responses_by_file], ignore_index=True)
+    return Responses(correct[:, is_complete], subjects, items[is_complete].reset_index(drop=True))
 
 
-def error_of(found: Anchors, networks: Sequence[str]) -> tuple[Estimated, float]:
+def error_of(anchors: Anchors, networks: Sequence[str]) -> tuple[Estimated, float]:
     """Root mean squared error on networks that did not choose, with its 95 % interval, and that of random items.
 
     networks: of every model that chose; intervals are over them. The second is what the share right of as many random
     items would have on average: sqrt(mean p (1 - p) (1 - k / N) N / (N - 1) / k).
 
-    >>> half = np.array([[0.5, 0.4], [0.5, 0.6]])
-    >>> found = Anchors(np.arange(25), np.full(25, 0.04), 100, None, checked=half)
-    >>> error, random = error_of(found, ["a", "b"])
+    >>> checked = np.array([[0.5, 0.4], [0.5, 0.6]])
+    >>> anchors = Anchors(np.arange(25), np.full(25, 0.04), 100, None, checked=checked)
+    >>> error, random = error_of(anchors, ["a", "b"])
     >>> round(error.value, 3), round(random, 3)
     (0.1, 0.087)
     """
-    assert found.checked is not None  # as `anchors` gives it
-    truth, estimate = found.checked.T
-    squared = mean_with_interval((estimate - truth) ** 2, np.array(networks), within=FRACTION)
-    k, items = len(found.items), found.pool
-    random = (truth * (1 - truth)).mean() * (1 - k / items) * items / (items - 1) / k
-    return Estimated(*np.sqrt(squared).tolist()), float(np.sqrt(random))
+    assert anchors.checked is not None  # as the function `anchors` returns it
+    truth, estimate = anchors.checked.T
+    squared_error = mean_with_interval((estimate - truth) ** 2, np.array(networks), within=FRACTION)
+    k, n = len(anchors.items), anchors.pool
+    random_variance = (truth * (1 - truth)).mean() * (1 - k / n) * n / (n - 1) / k
+    return Estimated(*np.sqrt(squared_error).tolist()), float(np.sqrt(random_variance))
 
 
 def write_anchors(
-    found: Anchors, responses: Responses, path: Path, cite: str | None = None, licence: str | None = None
+    anchors: Anchors, responses: Responses, path: Path, cite: str | None = None, licence: str | None = None
 ) -> None:
     """Write anchors that these responses chose as a file."""
-    log_not_estimable(str(path), found.not_estimable)
-    subjects, networks = (responses.subjects[name].tolist() for name in ("subject", "model"))
-    assert found.checked is not None  # as `anchors` gives it
-    error, random = error_of(found, networks)
-    assert found.method is not None
-    assert found.errors is not None
-    checks = zip(subjects, networks, *found.checked.T.tolist(), strict=True)
-    tried = {" + ".join(method): value for method, value in found.errors.items()}
+    log_not_estimable(str(path), anchors.not_estimable)
+    assert anchors.checked is not None  # as the function `anchors` returns it
+    assert anchors.method is not None
+    assert anchors.errors is not None
+
+    networks = responses.subjects["model"].tolist()
+    error, random_error = error_of(anchors, networks)
+    checks = zip(responses.subjects["subject"].tolist(), networks, *anchors.checked.T.tolist(), strict=True)
+    subjects = [
+        {"subject": subject, "model": network, "accuracy": accuracy, "estimate": estimate}
+        for subject, network, accuracy, estimate in checks
+    ]
+
+    bank = None
+    if anchors.bank is not None:
+        bank = {"model": anchors.bank.model, **{name: getattr(anchors.bank, name).tolist() for name in BANK_RANGES}}
+
     content: dict[str, Any] = {
         "fca_anchors": FORMAT,
         "cite": cite,
         "licence": licence,
         "fca": version("fca"),
-        "method": " + ".join(found.method),
-        "held_out": {"root_mean_squared_error": error._asdict(), "of_random_items": random, "of_methods": tried},
-        "subjects": [dict(zip(("subject", "model", "accuracy", "estimate"), line, strict=True)) for line in checks],
-        "items": responses.items["item"].to_numpy()[found.items].tolist(),
-        "positions": found.items.tolist(),
-        "weights": found.weights.tolist(),
-        "pool": found.pool,
-        "share": found.share,
-        "line": list(found.line),
-        "shift": found.shift,
-        "reach": found.reach,
-        "bank": None,
-        "not_estimable": list(found.not_estimable),
+        "method": " + ".join(anchors.method),
+        "held_out": {
+            "root_mean_squared_error": error._asdict(),
+            "of_random_items": random_error,
+            "of_methods": {" + ".join(method): value for method, value in anchors.errors.items()},
+        },
+        "subjects": subjects,
+        "items": responses.items["item"].to_numpy()[anchors.items].tolist(),
+        "positions": anchors.items.tolist(),
+        "weights": anchors.weights.tolist(),
+        "pool": anchors.pool,
+        "share": anchors.share,
+        "line": list(anchors.line),
+        "shift": anchors.shift,
+        "reach": anchors.reach,
+        "bank": bank,
+        "not_estimable": list(anchors.not_estimable),
     }
-    if found.bank is not None:
-        content["bank"] = {"model": found.bank.model, **{name: getattr(found.bank, name).tolist() for name in BANK}}
     write_json(path, content)
 
 
 def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
     """The names of the images to evaluate, and the anchors, whose `estimate` takes 0 and 1 in the order of the names.
 
-    Raises FcaError for a file that is damaged or something else, naming what.
+    Raises FcaError for a file that is damaged or of another kind; it names the damaged value.
 
         names, anchors = read_anchors("anchors.json")
         accuracy, low, high = anchors.estimate(np.array([[right[name] for name in names]]))[0]
@@ -134,28 +155,41 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
         content = read_object(Path(path).expanduser(), **KINDS)
     if content["fca_anchors"] != FORMAT:
         raise FcaError("anchors", f"{path}, of format {content['fca_anchors']}", f"format {FORMAT}", "take a newer fca")
-    names, at, pool = content["items"], content["positions"], content["pool"]
+
+    names, positions, pool = content["items"], content["positions"], content["pool"]
     if not fits(names, list[str]) or len(set(names)) < len(names) or not names:
         raise FcaError(f"items of {path}", f"{len(names)}", "names, each once", STEP)
-    if (
-        not fits(at, list[int])
-        or len(at) != len(names)
-        or not all(a < b for a, b in zip([-1, *at], [*at, pool], strict=True))
-    ):
-        raise FcaError(f"positions of {path}", f"{at!s:.60}", f"as many as items, ascending, below {pool}", STEP)
+    if not fits(positions, list[int]) or len(positions) != len(names) or not _is_ascending([-1, *positions, pool]):
+        raise FcaError(f"positions of {path}", f"{positions!s:.60}", f"as many as items, ascending, below {pool}", STEP)
+
     numbers = {name: _numbers(content.get(name), name, path, RANGES) for name in RANGES}
     shapes = {name: value.shape for name, value in numbers.items()}
     if shapes != {"weights": (len(names),), "share": (), "line": (2,), "shift": (), "reach": ()}:
         allowed = "a list, a pair for line, and three numbers"
         raise FcaError(f"weights, share, line, shift and reach of {path}", "others", allowed, STEP)
+
     bank = _bank(content.get("bank"), pool, path)
     not_estimable = content["not_estimable"]
     if not fits(not_estimable, list[str]):
         raise FcaError(f"not_estimable of {path}", f"{not_estimable!s:.60}", "names of scales", STEP)
-    share, shift, reach = (float(numbers[name]) for name in ("share", "shift", "reach"))
+
     intercept, slope = numbers["line"].tolist()
-    estimate = (bank, share, (intercept, slope), shift, reach)
-    return names, Anchors(np.array(at), numbers["weights"], pool, *estimate, not_estimable=tuple(not_estimable))
+    anchors = Anchors(
+        items=np.array(positions),
+        weights=numbers["weights"],
+        pool=pool,
+        bank=bank,
+        share=float(numbers["share"]),
+        line=(intercept, slope),
+        shift=float(numbers["shift"]),
+        reach=float(numbers["reach"]),
+        not_estimable=tuple(not_estimable),
+    )
+    return names, anchors
+
+
+def _is_ascending(numbers: Sequence[int]) -> bool:
+    return all(smaller < larger for smaller, larger in pairwise(numbers))
 
 
 def _bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:
@@ -166,29 +200,31 @@ def _bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:
     model = content.get("model")
     if not isinstance(model, str) or model not in MODELS:
         raise FcaError(f"bank of {path}", f"{model!s:.60}", f"null, or items of {', '.join(MODELS)}", STEP)
-    values = [_numbers(content.get(name), name, path, BANK) for name in BANK]
-    if any(one.shape != (pool,) for one in values) or not (values[1] > 0).all():
+
+    parameters = {name: _numbers(content.get(name), name, path, BANK_RANGES) for name in BANK_RANGES}
+    has_other_size = any(values.shape != (pool,) for values in parameters.values())
+    if has_other_size or not (parameters["discrimination"] > 0).all():
         raise FcaError(f"bank of {path}", "of another size, or a slope of 0", f"{pool} items, slopes above 0", STEP)
-    return ItemBank(model, *values)
+    return ItemBank(model, **parameters)
 
 
 def _numbers(
     value: Any, name: str, path: str | Path, ranges: dict[str, tuple[float, float]]
 ) -> Float[np.ndarray, "..."]:
     low, high = ranges[name]
-    every = value if isinstance(value, list) else [value]
-    if not fits(every, list[float]) or not all(low <= one <= high for one in every):
+    numbers = value if isinstance(value, list) else [value]
+    if not fits(numbers, list[float]) or not all(low <= number <= high for number in numbers):
         raise FcaError(f"{name} of {path}", f"{value!s:.60}", f"numbers from {low:g} to {high:g}", STEP)
     return np.array(value, dtype=np.float64)
 
 
 def responses_to(responses: Responses, names: Sequence[str], path: str) -> Shaped[np.ndarray, "subjects k"]:
     """0 and 1 of every subject for these images. Raises FcaError, naming them, where responses are missing."""
-    at = pd.Index(responses.items["item"]).get_indexer(pd.Index(names))
-    if (at < 0).any():
-        lacking = [name for name, place in zip(names, at, strict=True) if place < 0]
-        value = f"{', '.join(lacking[:3])}{', ...' if len(lacking) > 3 else ''} ({len(lacking)} of {len(names)})"
+    positions = pd.Index(responses.items["item"]).get_indexer(pd.Index(names))
+    missing = [name for name, position in zip(names, positions, strict=True) if position < 0]
+    if missing:
+        value = f"{', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''} ({len(missing)} of {len(names)})"
         raise FcaError(
             "anchors without a response of every subject", value, f"none: all of {path}", "evaluate them too"
         )
-    return responses.correct[:, at]
+    return responses.correct[:, positions]

@@ -1,4 +1,4 @@
-"""Which images replayed tests ask how often, and whether abilities from these few responses order the models."""
+"""How often replayed tests evaluate each image, and whether abilities from these few responses order the models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATOR, POLICY, SHARE
 from fca.studies.adaptive.stats import Pool, Record
 from fca.studies.adaptive.stats.policies import ability_of
 from fca.studies.irt.stats import ItemBank
-from fca.studies.progressive.levels import PAPER, Line
+from fca.studies.progressive.levels import PAPER, Line, cells
 from fca.tables.table import DATASET, MODELS, TableSpec
 from fca.types import Column, with_interval
 
@@ -39,46 +39,57 @@ ADAPTIVE_EXPOSURE = TableSpec(
 FEWEST = 3  # models that have an order
 
 
-class Shown(NamedTuple):
-    """What the tests of one model asked.
+class ModelExposure(NamedTuple):
+    """The images that the tests of one model evaluated, and its ability by each.
 
-    expected: the accuracy on all images that the bank expects at the ability measured; none without bank.
+    expected: the accuracy on all images that the bank expects at the ability measured; empty without bank.
     """
 
-    asked: Bool[np.ndarray, "repeats items"]
+    evaluated: Bool[np.ndarray, "repeats items"]
     expected: Float[np.ndarray, " abilities"]
 
 
-def shown_by(records: Sequence[Record], pool: Pool, bank: ItemBank | None) -> Shown:
-    """The images of some tests of one model, and its ability by each, as the accuracy that it stands for.
+def exposure_of_model(records: Sequence[Record], pool: Pool, bank: ItemBank | None) -> ModelExposure:
+    """The images of some tests of one model, and its ability by each, as the accuracy that it corresponds to.
 
     Each model's bank is fitted on other networks, on a scale of its own; expected accuracies of all are comparable.
     """
-    abilities = np.array([] if bank is None else [ability_of(record, bank)[0] for record in records])
+    evaluated = np.stack([record.asked for record in records])
+    if bank is None:
+        return ModelExposure(evaluated, np.array([]))
+
+    abilities = np.array([ability_of(record, bank)[0] for record in records])
     weights = pool.weights[0] / pool.groups
-    expected = abilities if bank is None else bank.probability(abilities) @ weights
-    return Shown(np.stack([record.asked for record in records]), expected)
+    return ModelExposure(evaluated, bank.probability(abilities) @ weights)
 
 
-def exposure_line(tests: Sequence[Shown], truth: Float[np.ndarray, " models"], networks: Sequence[str]) -> Line:
-    """How often images are asked by the tests of all models, and the order of these by ability.
+def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " models"], networks: Sequence[str]) -> Line:
+    """How often images are evaluated by the tests of all models, and the order of the models by ability.
 
     truth: accuracy on all images.    The tau is the mean over repeats, its ends those of the repeats' intervals, which
     leave out networks; none with fewer than three models or without bank.
 
-    >>> asked = np.array([[[True, True, False, False]], [[True, False, True, False]]])  # models, repeats, images
-    >>> tests = [Shown(one, np.empty(0)) for one in asked]
+    >>> evaluated = np.array([[[True, True, False, False]], [[True, False, True, False]]])  # models, repeats, images
+    >>> tests = [ModelExposure(of_model, np.empty(0)) for of_model in evaluated]
     >>> line = exposure_line(tests, np.array([0.5, 0.6]), ["a", "b"])
     >>> line["exposure"], line["never"], line["common"]
     (1.0, 0.25, 0.5)
     """
-    times = np.sum([one.asked for one in tests], axis=0)  # repeats, items
-    models, expected = len(tests), np.stack([one.expected for one in tests], axis=1)
+    models = len(tests)
+    times = np.sum([of_model.evaluated for of_model in tests], axis=0)  # repeats x items: how many models
+    repeats = times.shape[0]
+
+    # of the images of a test, the share that the test of another model has too
     common = float("nan")
     if models > 1:
         common = float((times * (times - 1)).sum() / (models - 1) / times.sum())
-    taus = [kendall(truth, one, networks) for one in expected] if models >= FEWEST else []
+
+    expected = np.stack([of_model.expected for of_model in tests], axis=1)  # repeats x models, 0 x models without bank
+    taus = [kendall(truth, of_repeat, networks) for of_repeat in expected] if models >= FEWEST else []
     tau, low, high = np.mean(taus, axis=0).tolist() if taus else (float("nan"), *NO_INTERVAL)
-    line: Line = {LARGEST: float(times.sum(axis=0).max() / times.shape[0] / models)}
-    line |= {NEVER: float((times == 0).all(axis=0).mean()), COMMON: common}
-    return line | dict(zip(with_interval(ABILITY_TAU), (tau, low, high), strict=True))
+    return {
+        LARGEST: float(times.sum(axis=0).max() / repeats / models),
+        NEVER: float((times == 0).all(axis=0).mean()),
+        COMMON: common,
+        **cells(with_interval(ABILITY_TAU), (tau, low, high)),
+    }

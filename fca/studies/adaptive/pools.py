@@ -1,4 +1,4 @@
-"""What replays are made of: complete responses of models to the test images of one data set, with or without levels."""
+"""What replays read: complete responses of models to the test images of one data set, with or without levels."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pandas as pd
 from jaxtyping import Bool
 
 from fca.store import Store
-from fca.studies.progressive.levels import ByLevel, sets_with_levels, whole_sessions
+from fca.studies.progressive.levels import LevelResponses, sets_with_levels, with_complete_sessions
 from fca.tables.answers import Gathered, clean_responses
 from fca.types import FcaError
 
 log = logging.getLogger(__name__)
 
 
-class Answers(NamedTuple):
+class CompleteResponses(NamedTuple):
     """Right or wrong, of every model on every image.
 
     items:    image_id and label of every image; where they have levels, attribute and level.
-    networks: of each model: one under another seed, or a snapshot of it, is no other network.
+    networks: of each model: the same network under another seed, or a snapshot of it, is no other network.
     """
 
     dataset: str
@@ -33,42 +33,50 @@ class Answers(NamedTuple):
     runs: tuple[str, ...]
 
 
-def answers_of(store: Store, query: str | None, files: Sequence[str], protocol: str) -> list[Answers]:
-    """The data sets to replay tests on: those with levels, then those of the files, and stored ones without levels
-    where files are named or no set has levels.
+def complete_responses(store: Store, query: str | None, files: Sequence[str], protocol: str) -> list[CompleteResponses]:
+    """The data sets to replay tests on, those with levels first.
 
-    Raises FcaError when there is nothing, and for a file about images with levels.
+    Then those of the files, and stored ones without levels where files are named or no set has levels. Raises FcaError
+    when there is nothing, and for a file about images with levels.
     """
-    found = [of_levels(whole_sessions(one)) for one in sets_with_levels(store, query, protocol)]
-    if found and not files:
-        return found
-    known = {one.dataset for one in found}
+    sources = [from_levels(with_complete_sessions(by_level)) for by_level in sets_with_levels(store, query, protocol)]
+    if sources and not files:
+        return sources
+
+    datasets_with_levels = {source.dataset for source in sources}
     for gathered in clean_responses(store, query, files):
-        if gathered.dataset not in known:
-            found.append(without_levels(gathered))
-        elif len(gathered.responses.subjects) > len(gathered.runs):
-            allowed = f"responses to images without levels; those of {gathered.dataset} have levels"
+        dataset = gathered.dataset
+        has_responses_of_files = len(gathered.responses.subjects) > len(gathered.runs)
+        if dataset not in datasets_with_levels:
+            sources.append(without_levels(gathered))
+        elif has_responses_of_files:
+            allowed = f"responses to images without levels; those of {dataset} have levels"
             raise FcaError("analysis.responses", ", ".join(files), allowed, "store such predictions: task=predict")
-    return found
+    return sources
 
 
-def of_levels(one: ByLevel) -> Answers:
-    """The same, with the networks: what stands before a seed."""
-    networks = tuple(name.split(", ")[0] for name in one.models)
-    return Answers(one.dataset, one.items, one.models, networks, one.correct, one.runs)
+def from_levels(by_level: LevelResponses) -> CompleteResponses:
+    """The same responses, with the networks: what comes before a seed in the name of a model."""
+    networks = tuple(name.split(", ")[0] for name in by_level.models)
+    return CompleteResponses(
+        by_level.dataset, by_level.items, by_level.models, networks, by_level.correct, by_level.runs
+    )
 
 
-def without_levels(gathered: Gathered) -> Answers:
+def without_levels(gathered: Gathered) -> CompleteResponses:
     """The images that every subject responded to. Raises FcaError where there are none."""
     responses = gathered.responses
-    whole = ~np.isnan(responses.correct).any(axis=0)
-    if not whole.any():
-        what = f"images of {gathered.dataset} that every subject responded to"
-        raise FcaError(
-            what, f"none of {len(whole)}", "1 or more", "leave subjects out: a test is compared with all images"
-        )
-    if not whole.all():
-        log.warning("%s: %d of %d images lack a response: left out", gathered.dataset, (~whole).sum(), len(whole))
-    items = responses.items.loc[whole, ["image_id", "label"]].reset_index(drop=True)
-    models, networks = (tuple(map(str, responses.subjects[name])) for name in ("subject", "model"))
-    return Answers(gathered.dataset, items, models, networks, responses.correct[:, whole] == 1, gathered.runs)
+    is_complete = ~np.isnan(responses.correct).any(axis=0)
+    if not is_complete.any():
+        images = f"images of {gathered.dataset} that every subject responded to"
+        step = "leave subjects out: a test is compared with all images"
+        raise FcaError(images, f"none of {len(is_complete)}", "1 or more", step)
+    if not is_complete.all():
+        n_incomplete = (~is_complete).sum()
+        log.warning("%s: %d of %d images lack a response: left out", gathered.dataset, n_incomplete, len(is_complete))
+
+    items = responses.items.loc[is_complete, ["image_id", "label"]].reset_index(drop=True)
+    models = tuple(map(str, responses.subjects["subject"]))
+    networks = tuple(map(str, responses.subjects["model"]))
+    correct = responses.correct[:, is_complete] == 1
+    return CompleteResponses(gathered.dataset, items, models, networks, correct, gathered.runs)

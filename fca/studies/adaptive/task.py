@@ -1,8 +1,8 @@
-"""`task=adaptive_test`: a model's accuracy from a part of the images; it is run only on those that a policy selects.
+"""`task=adaptive_test`: a model's accuracy on all images from its predictions for a part of them, chosen by a policy.
 
 Round by round (see `fca.stats.ask`), a policy of fca.studies.adaptive.stats selects images, the network predicts them,
-and the run's journal keeps the predictions, so that a killed test goes on and predicts nothing twice. An estimator
-decides when it may stop.
+and the run's journal keeps the predictions, so that a killed test resumes and predicts nothing twice. An estimator
+decides when the test may stop.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from fca.store.journal import Journal, Line
 from fca.studies.adaptive import adaptive_tests as tests
 from fca.studies.adaptive import stats as adaptive
 from fca.studies.adaptive.stats import MAPPINGS, TARGETS, Estimate, Policy, Pool, Record, Rounds, StartPolicy
-from fca.studies.adaptive.stats.estimators import KNOWN_CHANCES
-from fca.studies.adaptive.stats.policies import FLAT, ability_of
+from fca.studies.adaptive.stats.estimators import KNOWN_CHANCE_POLICIES
+from fca.studies.adaptive.stats.policies import WITHOUT_LEVELS, ability_of
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
 from fca.studies.irt.fits import ABILITY
 from fca.studies.irt.not_estimable import bank_note
@@ -56,37 +56,42 @@ ACCURACY = progressive_levels.ACCURACY.with_format(
     ".1%", "estimated accuracy; with levels the mean over attributes and levels"
 )
 SCORE = progressive_levels.SCORE.with_format(".1%", "estimated mean over attributes of (easy + 2 medium + 4 hard) / 7")
-NAME = "journal.jsonl"
-TOGETHER = 2048  # images a line of the journal, at most
-OF_POLICY = {
+JOURNAL_NAME = "journal.jsonl"
+IMAGES_PER_LINE = 2048  # of the journal, at most
+
+POLICIES_OF_OPTION = {
     "mapping": ("gre_two_stage",),
     "objective": ("optimal_allocation", "neyman_irt", "defensive_irt"),
     "batch": ("fisher_cat",),
     "randomesque": ("fisher_cat",),
 }
-LEVELS_NEEDED = ("static_k", "gre_two_stage", "optimal_allocation")
-ESTIMATOR_OF = {
+DEFAULT_OPTIONS = {
+    "mapping": [list(line) for line in MAPPINGS["Q"]],
+    "objective": "accuracy",
+    "batch": None,
+    "randomesque": 1,
+}
+POLICIES_OF_LEVELS = ("static_k", "gre_two_stage", "optimal_allocation")
+ESTIMATOR_OF_POLICY = {
     "gre_two_stage": "mixed_logit",
     "neyman_irt": "difference",
     "defensive_irt": "regression",
     "fisher_cat": "p_irt",
 }
-BLIND = (
-    "static_k",
-    "random",
-    "proportional",
-    "optimal_allocation",
-)  # to what a session answered, so that plain shares are unbiased
-OF_BANK = ("defensive_irt", "neyman_irt", "fisher_cat", "difference", "regression", "p_irt")
-EQUAL_CHANCES = ("proportional", "random")  # those that estimator hypergeometric can take
+# Policies that ignore what a session answered, so that plain shares are unbiased.
+BLIND_POLICIES = ("static_k", "random", "proportional", "optimal_allocation")
+NEED_BANK = ("defensive_irt", "neyman_irt", "fisher_cat", "difference", "regression", "p_irt")
+EQUAL_CHANCE_POLICIES = ("proportional", "random")  # those that estimator hypergeometric can take
+
 LEAKED = "task.bank was fitted on this model's own answers too; fit it on others"
 OTHER_DATA = "task.bank was fitted on another version of these data: its items may have shown other pixels"
 OTHER_SIZE = "task.bank was fitted on images that were corrupted at another size; see shift.at"
-EXHAUSTED = "every image was asked before the interval was as narrow as task.width"
-EXHAUSTED_SE = "every image was asked before the ability was as certain as task.ability_se"
-# estimators that weigh the two samples of defensive_irt by the variance foreseen for each
-BY_PRECISION = ("regression", "difference")
-# estimators that answered otherwise in an earlier version; part of a test's identity
+EXHAUSTED = "every image was evaluated before the interval was as narrow as task.width"
+EXHAUSTED_SE = "every image was evaluated before the ability was as certain as task.ability_se"
+
+# Estimators that weight the two samples of defensive_irt by the variance foreseen for each.
+PRECISION_WEIGHTED = ("regression", "difference")
+# Estimators whose results differ from those of an earlier version; part of a test's identity.
 REVISED = {"stratified": "intervals by level", "mixed_logit": "kinds of effects", "difference": "lopsided intervals"}
 log = logging.getLogger(__name__)
 
@@ -94,20 +99,21 @@ log = logging.getLogger(__name__)
 class Items(NamedTuple):
     """The images that a test may evaluate.
 
-    rows:  their positions in `data.items`, in its order.    places: those among all test images of the classes.
-    pool:  their levels, sessions (class and attribute) and groups (attributes).
+    rows:           their positions in `data.items`, in its order.
+    test_positions: their positions among all test images of the classes.
+    pool:           their levels, sessions (class and attribute) and groups (attributes).
     """
 
     rows: Int[np.ndarray, " items"]
-    places: Int[np.ndarray, " items"]
+    test_positions: Int[np.ndarray, " items"]
     pool: Pool
 
 
-class Chosen(NamedTuple):
+class ChosenPolicy(NamedTuple):
     """A policy with its options: how to start it, its name, options that are not the default, its name in tables."""
 
     start: StartPolicy
-    policy: str
+    name: str
     options: dict[str, Any]
     label: str
 
@@ -116,13 +122,14 @@ class Chosen(NamedTuple):
 class Examination:
     """The work of an adaptive test.
 
-    forward: the model, the data and the shift.    classes: label indices whose images may be evaluated.
-    predictions: the runs that would predict every image, one a shift.
+    forward:     the model, the data and the shift.
+    classes:     label indices whose images may be evaluated.
+    predictions: the runs that would predict every image, one for each shift.
     """
 
     forward: Forward
     classes: Sequence[int]
-    policy: Chosen
+    policy: ChosenPolicy
     estimator: str
     predictions: Sequence[Run[Forward]]
 
@@ -134,25 +141,26 @@ class Examination:
 
 @dataclass(frozen=True)
 class AdaptiveTest:
-    """`task=adaptive_test`: accuracy and score of the test images (see fca.studies.adaptive.stats) from a part of them.
+    """`task=adaptive_test`: accuracy and score of the test images, estimated from a part of them.
 
-    Images without attribute and level are one group; their one target is the accuracy.
-    policy, estimator: names of fca.studies.adaptive.stats; null: what is unbiased whatever the responses. Of images
-               with levels optimal_allocation and stratified, without levels proportional and hypergeometric; with a
-               bank defensive_irt and regression, which from 100 images on erred at most 1 % more than random images
-               with the same bank and, where the bank did not fit, at most 2 % more than random images without one, in
-               every design of experiments/progressive/banks.py. With 10 or 20 images leave the bank out: a network much
-               better than those behind it is put too low.
+    Images without attribute and level are one group; their one target is the accuracy. The run's seed draws which
+    images are evaluated. See fca.studies.adaptive.stats.
+
+    policy, estimator: names of fca.studies.adaptive.stats; null takes what is unbiased whatever the responses. Images
+               with levels take optimal_allocation and stratified, images without levels proportional and
+               hypergeometric. With a bank the default is defensive_irt and regression. From 100 images on, its error
+               was at most 1 % above that of random images with the same bank and, where the bank did not fit, at most
+               2 % above that of random images without one, in every design of experiments/progressive/banks.py. With
+               10 or 20 images leave the bank out: a network much better than those behind it is put too low.
     budget:    share of the images to evaluate.
     width:     go on, a budget more at a time, until the 95 % interval of the mean accuracy over attributes is at most
-               this wide (by the default such intervals hold the truth: experiments/progressive/README.md).
+               this wide (by the default such intervals contain the truth: experiments/progressive/README.md).
     bank:      id of a saved table `irt_items`, or a file that `fca bank` wrote; fitted on other models.
     ability_se: go on in the same way until the ability on the bank's scale has this standard error.
     batch, randomesque: of fisher_cat, see there.
-    mapping:   of gre_two_stage: Q, L or ten triples.    objective: of optimal_allocation, neyman_irt and
-               defensive_irt.
+    mapping:   of gre_two_stage: Q, L or ten triples.
+    objective: of optimal_allocation, neyman_irt and defensive_irt.
     protocol:  open, any class that the model knows may be predicted; masked, only those of the evaluated images.
-    The run's seed draws which images are evaluated.
     """
 
     columns: ClassVar[tuple[Column, ...]] = (
@@ -160,16 +168,27 @@ class AdaptiveTest:
         Column("accuracy_se", float, ".4f", "standard error of accuracy"),
         *with_interval(SCORE),
         Column("score_se", float, ".4f", "standard error of score"),
-        *(tests.POLICY, tests.ESTIMATOR, tests.BUDGET, tests.WIDTH),
+        tests.POLICY,
+        tests.ESTIMATOR,
+        tests.BUDGET,
+        tests.WIDTH,
         Column("bank", str, "", "id of the item bank that was used"),
-        *(ABILITY, Column("ability_se", float, ".3f", "standard error of ability, the items taken as known")),
+        ABILITY,
+        Column("ability_se", float, ".3f", "standard error of ability, the items taken as known"),
         Column("ability_se_at_most", float, ".3~", "standard error of ability at which the test stops"),
         PROTOCOL.with_format("", "whether any class of the model (open) or of the images (masked) may be predicted"),
-        *(tests.N_EVALUATED, tests.N_POOL, tests.SHARE, *tests.EVALUATED, tests.ROUNDS, tests.WARNING),
+        tests.N_EVALUATED,
+        tests.N_POOL,
+        tests.SHARE,
+        *tests.EVALUATED,
+        tests.ROUNDS,
+        tests.WARNING,
     )
     summary: ClassVar[tuple[Column | str, ...]] = (
-        *(ACCURACY, SCORE, "ability {ability:.2f} (se {ability_se:.2f})"),
-        "{policy} + {estimator} asked {n_asked} of {n_pool} images",
+        ACCURACY,
+        SCORE,
+        "ability {ability:.2f} (se {ability_se:.2f})",
+        "{policy} + {estimator} evaluated {n_asked} of {n_pool} images",
     )
 
     policy: Annotated[str | None, Allowed(choices=tuple(adaptive.POLICIES))]
@@ -185,182 +204,250 @@ class AdaptiveTest:
     randomesque: Annotated[int, Allowed(1)] = 1
 
     def plan(self, setup: Setup) -> list[Run[Examination]]:
-        """A run a shift. Raises FcaError for what cannot be tested: options, pool, budget, bank."""
+        """One run for each shift. Raises FcaError for options, a pool, a budget or a bank that cannot be used."""
         predictions = whole_split(setup, "test")
-        data, own = predictions[0].work.data, predictions[0].work.classes  # as released, a model has its own classes
-        check_classes(predictions[0].work.model, data, "test")
+        forward: Forward = predictions[0].work
+        data = forward.data
+
+        check_classes(forward.model, data, "test")
         if setup.subset.ncl < len(data.classes):
-            check_subset(predictions[0].work.model, data, setup.subset.classes)
-        classes = [c for c in setup.subset.classes if own is None or c in own]
+            check_subset(forward.model, data, setup.subset.classes)
+
+        model_classes = forward.classes  # as released, a sub-model predicts for its own classes alone
+        classes = [c for c in setup.subset.classes if model_classes is None or c in model_classes]
         items = items_of(data, "test", classes)
-        policy, estimator = self._checked(items.pool)
+        policy, estimator = self._policy_and_estimator(items.pool)
 
-        priors = dict[str, None]()
+        # Starting the policy refuses a pool, budget or bank that it cannot take.
+        prior_notes: dict[str, None] = {}
         for shift in setup.shifts if self.bank else setup.shifts[:1]:
-            policy.start(items.pool, self.budget, self._bank(setup, data, items, shift))  # refuses what cannot be
-            priors |= dict.fromkeys(self._priors(setup.store, data, items, shift))
-        for prior in priors:
-            log.warning(prior)
+            bank = self._bank_of(setup.store, data, items, shift)
+            policy.start(items.pool, self.budget, bank)
+            prior_notes |= dict.fromkeys(self._prior_notes(setup.store, data, items, shift))
+        for note in prior_notes:
+            log.warning(note)
+        check_forward(forward)
 
-        check_forward(predictions[0].work)
-        protocol = None if self.protocol == "open" else self.protocol
-        keys = [data.classes[c] for c in classes] if len(classes) < len(data.classes) else None
-        bank = None if self.bank is None else bank_id(self.bank)
-        options = {"width": self.width, "bank": bank, "protocol": protocol, "classes": keys}
-        options["ability_se"] = self.ability_se
-        meaning = {"policy": policy.policy, **policy.options, "estimator": estimator, "budget": self.budget}
-        if policy.policy == "optimal_allocation":
-            # before, those of the group itself decided what it was asked, and the first round had a fixed size
-            meaning["shares"] = "of other groups, at most half first"
-        if policy.policy == "defensive_irt" and estimator in BY_PRECISION:
-            # before, the variance foreseen ignored how much of the pool is drawn
-            meaning["foreseen"] = "of a finite population"
-        if estimator in REVISED:
-            meaning["revised"] = REVISED[estimator]
-        meaning |= {"seed": setup.seed, **{key: value for key, value in options.items() if value is not None}}
-        about = {**subset_columns(setup.subset), "budget": self.budget, "width": self.width, "bank": bank}
-        about |= {"protocol": self.protocol, "ability_se_at_most": self.ability_se}
-        about |= {"policy": policy.label, "estimator": estimator, "seed": setup.seed}
+        bank_identity = None if self.bank is None else bank_id(self.bank)
+        identity = self._identity(policy, estimator, setup.seed, bank_identity)
+        if len(classes) < len(data.classes):
+            identity["classes"] = [data.classes[c] for c in classes]
+
+        columns = {
+            **subset_columns(setup.subset),
+            "budget": self.budget,
+            "width": self.width,
+            "bank": bank_identity,
+            "protocol": self.protocol,
+            "ability_se_at_most": self.ability_se,
+            "policy": policy.label,
+            "estimator": estimator,
+            "seed": setup.seed,
+        }
+
         runs = []
-        for whole in predictions:
-            work = Examination(whole.work, classes, policy, estimator, predictions)
-            runs.append(Run("adaptive_test", {**whole.identity, **meaning}, {**whole.about, **about}, work=work))
+        for prediction in predictions:
+            work = Examination(prediction.work, classes, policy, estimator, predictions)
+            run_identity = {**prediction.identity, **identity}
+            runs.append(Run("adaptive_test", run_identity, {**prediction.about, **columns}, work=work))
         return runs
+
+    def _identity(self, policy: ChosenPolicy, estimator: str, seed: int, bank_identity: str | None) -> dict[str, Any]:
+        """What a run id hashes of the options; defaults are absent, so that a new option changes no earlier id."""
+        identity: dict[str, Any] = {
+            "policy": policy.name,
+            **policy.options,
+            "estimator": estimator,
+            "budget": self.budget,
+            "seed": seed,
+        }
+
+        # Revisions of policies and estimators: an earlier version evaluated other images or gave other numbers.
+        if policy.name == "optimal_allocation":
+            # its earlier version: a group's own responses decided, and the first round had a fixed size
+            identity["shares"] = "of other groups, at most half first"
+        if policy.name == "defensive_irt" and estimator in PRECISION_WEIGHTED:
+            # its earlier version: the variance foreseen ignored how much of the pool is drawn
+            identity["foreseen"] = "of a finite population"
+        if estimator in REVISED:
+            identity["revised"] = REVISED[estimator]
+
+        if self.width is not None:
+            identity["width"] = self.width
+        if bank_identity is not None:
+            identity["bank"] = bank_identity
+        if self.protocol != "open":
+            identity["protocol"] = self.protocol
+        if self.ability_se is not None:
+            identity["ability_se"] = self.ability_se
+        return identity
 
     def run(self, runs: Sequence[Run[Examination]], setup: Setup) -> Iterator[Finished]:
         """Build the model once; test it under every shift."""
-        first: Forward = runs[0].work.forward
-        classifier = built(first.model)
-        setup.store.keep_items(first.data)
+        forward: Forward = runs[0].work.forward
+        classifier = built(forward.model)
+        setup.store.keep_items(forward.data)
         for run in runs:
-            yield self._tested(run, setup, classifier)
+            yield self._finish(run, setup, classifier)
 
-    def _tested(self, run: Run[Examination], setup: Setup, classifier: Classifier) -> Finished:
+    def _finish(self, run: Run[Examination], setup: Setup, classifier: Classifier) -> Finished:
+        """Test under one shift; the row and the arrays of the run."""
         work: Examination = run.work
         data, shift = work.forward.data, work.forward.shift
-        classes = _known(classifier, work, setup)
+
+        classes = _testable_classes(classifier, work, setup)
         items = items_of(data, "test", classes)
-        bank = self._bank(setup, data, items, shift)
+        bank = self._bank_of(setup.store, data, items, shift)
         evaluator = self._evaluator(run, setup, classifier, classes, items)
         policy = work.policy.start(items.pool, self.budget, bank)
         goal = Goal(self.width, self.ability_se, work.estimator, items.pool, policy.record, bank)
         order, rounds = examine(policy, evaluator, goal, setup.seed)
 
-        found = goal.estimate
-        ability = (
-            {} if bank is None else dict(zip(("ability", "ability_se"), ability_of(policy.record, bank), strict=True))
-        )
+        estimate = goal.estimate
+        ability_columns: dict[str, float] = {}
+        if bank is not None:
+            ability, ability_se = ability_of(policy.record, bank)
+            ability_columns = {"ability": ability, "ability_se": ability_se}
+
         columns = {
             "ncl": len(classes),
             "classes": classes,
-            **estimates(found),
-            **ability,
-            **counts(items.pool, order),
+            **estimate_columns(estimate),
+            **ability_columns,
+            **count_columns(items.pool, order),
             "rounds": int(rounds[-1]),
             **forward_columns(classifier, len(order), evaluator.seconds, setup.machine.accelerator),
-            "warning": self._warning(setup.store, work, items, policy.record, found),
+            "warning": self._warning(setup.store, work, items, policy.record, estimate),
         }
+        n_evaluated_by_group = items.pool.by_group(items.pool.by_stratum(policy.record.asked))  # groups x levels
         arrays = {
-            "asked": items.places[order].astype(np.int32),  # among the test images, as in the arrays of a predict run
+            "asked": items.test_positions[order].astype(np.int32),  # as in the arrays of a predict run
             "round": rounds.astype(np.int32),
             "pred": evaluator.pred[order],
             "p_true": evaluator.p_true[order],
             "logit_classes": np.array(classifier.classes),
             "groups": items.pool.group_names.astype(str),
-            "group_asked": items.pool.by_group(items.pool.by_stratum(policy.record.asked)).astype(np.int32),
-            "group_estimate": np.stack([found.value, found.se, found.low, found.high], axis=-1),
+            "group_asked": n_evaluated_by_group.astype(np.int32),
+            "group_estimate": np.stack([estimate.value, estimate.se, estimate.low, estimate.high], axis=-1),
         }
         return Finished(run, columns, arrays)
 
     def _evaluator(
         self, run: Run[Examination], setup: Setup, classifier: Classifier, classes: list[int], items: Items
     ) -> Evaluator:
+        """What runs the classifier on the images of the test, with the journal of this run."""
         data, shift, machine = run.work.forward.data, run.work.forward.shift, setup.machine
-        clean = shift.label() == CLEAN.label()
-        shown = data if clean else shifted(data, shift, "test")
-        places = items.rows if clean else np.searchsorted(data.rows("test"), items.rows)
-        # a limit of 0: what another run decoded is used; else the evaluated images are read, and no others
+
+        if shift.label() == CLEAN.label():
+            images = data
+            pixel_positions = items.rows
+        else:
+            images = shifted(data, shift, "test")  # has the test images alone
+            pixel_positions = np.searchsorted(data.rows("test"), items.rows)
         pixels = open_pixels(
-            shown, geometry_under(shift, classifier.geometry), setup.cache, machine.workers, 0.0, places
+            images,
+            geometry_under(shift, classifier.geometry),
+            setup.cache,
+            machine.workers,
+            0.0,  # a limit of 0: what another run decoded is used; else only the evaluated images are read
+            pixel_positions,
         )
-        column = logit_columns(classifier.classes, data.classes)
-        everything = np.arange(len(classifier.classes))
+
+        logit_of_class = logit_columns(classifier.classes, data.classes)
+        allowed_logits = np.arange(len(classifier.classes))
+        if self.protocol == "masked":
+            allowed_logits = np.sort(logit_of_class[classes])
         return Evaluator(
             classifier=classifier,
             accelerator=machine.accelerator,
             pixels=pixels,
-            places=places,
-            image_id=data.items["image_id"].iloc[items.rows].tolist(),
-            true=column[data.labels[items.rows]],
-            allowed=everything if self.protocol == "open" else np.sort(column[classes]),
-            file=setup.store.folder(run.run_id) / NAME,
+            pixel_positions=pixel_positions,
+            image_ids=data.items["image_id"].iloc[items.rows].tolist(),
+            true_logits=logit_of_class[data.labels[items.rows]],
+            allowed_logits=allowed_logits,
+            journal_file=setup.store.folder(run.run_id) / JOURNAL_NAME,
         )
 
-    def _checked(self, pool: Pool) -> tuple[Chosen, str]:
-        """The policy and the estimator. Raises FcaError for an option that does not go with another one."""
-        policy = self.policy or self._policy_of(pool)
-        if policy in LEVELS_NEEDED:
-            pool.check_levels("task.policy", policy, FLAT)
-        without_bank = "stratified" if pool.has_levels else "hypergeometric"
-        usual = "regression" if self.bank and policy in KNOWN_CHANCES else without_bank
-        estimator = self.estimator or ESTIMATOR_OF.get(policy, usual)
-        of_bank = [name for name in (self.policy, self.estimator, policy, estimator) if name in OF_BANK]
-        if of_bank and self.bank is None:
-            step = "fit one on other models' answers, fca analyse analysis=irt, and give the id of its table irt_items"
-            raise FcaError("task.bank", None, f"an item bank: {of_bank[0]} needs one", step)
-        if self.bank is not None and not of_bank:
-            step = f"leave it out, or take one of {', '.join(OF_BANK)}"
-            raise FcaError("task.bank", self.bank, f"null for {policy} with {estimator}", step)
-        if self.ability_se is not None and self.bank is None:
-            raise FcaError("task.ability_se", self.ability_se, "null without task.bank", "give task.bank")
-        chosen = choose_policy(policy, self.mapping, self.objective, self.batch, self.randomesque)
-        if estimator in ("difference", "regression") and policy not in KNOWN_CHANCES:
-            allowed = f"{', '.join(KNOWN_CHANCES)}: each item's chance to be asked is known"
+    def _policy_and_estimator(self, pool: Pool) -> tuple[ChosenPolicy, str]:
+        """Those configured, else the defaults. Raises FcaError for options that do not go together."""
+        policy = self.policy or self._default_policy(pool)
+        if policy in POLICIES_OF_LEVELS:
+            pool.check_levels("task.policy", policy, WITHOUT_LEVELS)
+        estimator = self.estimator or self._default_estimator(policy, pool)
+        self._check_bank_options(policy, estimator)
+        chosen_policy = choose_policy(policy, self.mapping, self.objective, self.batch, self.randomesque)
+
+        if estimator in ("difference", "regression") and policy not in KNOWN_CHANCE_POLICIES:
+            allowed = f"{', '.join(KNOWN_CHANCE_POLICIES)}: each item's chance to be evaluated is known"
             raise FcaError("task.policy", policy, allowed, "take one of these, or task.estimator=mixed_logit")
         if estimator == "hypergeometric" and pool.has_levels:
             raise FcaError("task.estimator", f"{estimator} of items with levels", "stratified", "leave it out")
-        if estimator == "hypergeometric" and policy not in EQUAL_CHANCES:
-            allowed = f"{', '.join(EQUAL_CHANCES)}: every item has the same chance"
+        if estimator == "hypergeometric" and policy not in EQUAL_CHANCE_POLICIES:
+            allowed = f"{', '.join(EQUAL_CHANCE_POLICIES)}: every item has the same chance"
             raise FcaError("task.policy", policy, allowed, "take one of these, or leave out task.estimator")
-        if estimator in adaptive.OF_LEVELS:
-            others = ", ".join(name for name in adaptive.ESTIMATORS if name not in adaptive.OF_LEVELS)
-            pool.check_levels("task.estimator", estimator, others)
-        return chosen, estimator
+        if estimator in adaptive.LEVEL_ESTIMATORS:
+            without_levels = ", ".join(name for name in adaptive.ESTIMATORS if name not in adaptive.LEVEL_ESTIMATORS)
+            pool.check_levels("task.estimator", estimator, without_levels)
+        return chosen_policy, estimator
 
-    def _policy_of(self, pool: Pool) -> str:
-        """The policy that is taken where none is named."""
-        if self.bank is not None or self.estimator in OF_BANK:
-            return {"p_irt": "fisher_cat", "difference": "neyman_irt"}.get(self.estimator or "", "defensive_irt")
+    def _check_bank_options(self, policy: str, estimator: str) -> None:
+        """Raises FcaError where a bank is missing, or where nothing would use it."""
+        bank_users = [name for name in (self.policy, self.estimator, policy, estimator) if name in NEED_BANK]
+        if bank_users and self.bank is None:
+            step = "fit one on other models' answers, fca analyse analysis=irt, and give the id of its table irt_items"
+            raise FcaError("task.bank", None, f"an item bank: {bank_users[0]} needs one", step)
+        if self.bank is not None and not bank_users:
+            step = f"leave it out, or take one of {', '.join(NEED_BANK)}"
+            raise FcaError("task.bank", self.bank, f"null for {policy} with {estimator}", step)
+        if self.ability_se is not None and self.bank is None:
+            raise FcaError("task.ability_se", self.ability_se, "null without task.bank", "give task.bank")
+
+    def _default_policy(self, pool: Pool) -> str:
+        if self.bank is not None or self.estimator in NEED_BANK:
+            policy_of_estimator = {"p_irt": "fisher_cat", "difference": "neyman_irt"}
+            return policy_of_estimator.get(self.estimator or "", "defensive_irt")
         return "optimal_allocation" if pool.has_levels else "proportional"
 
-    def _bank(self, setup: Setup, data: ImageData, items: Items, shift: Shift) -> ItemBank | None:
-        return None if self.bank is None else bank_of(setup.store, self.bank, data, items.rows, shift)
+    def _default_estimator(self, policy: str, pool: Pool) -> str:
+        if policy in ESTIMATOR_OF_POLICY:
+            return ESTIMATOR_OF_POLICY[policy]
+        if self.bank and policy in KNOWN_CHANCE_POLICIES:
+            return "regression"
+        return "stratified" if pool.has_levels else "hypergeometric"
 
-    def _priors(self, store: Store, data: ImageData, items: Items, shift: Shift) -> list[str]:
+    def _bank_of(self, store: Store, data: ImageData, items: Items, shift: Shift) -> ItemBank | None:
+        return None if self.bank is None else bank_of(store, self.bank, data, items.rows, shift)
+
+    def _prior_notes(self, store: Store, data: ImageData, items: Items, shift: Shift) -> list[str]:
         return [] if self.bank is None else priors_of_bank(store, self.bank, data, items.rows, shift)
 
-    def _warning(self, store: Store, work: Examination, items: Items, record: Record, found: Estimate) -> str | None:
-        """Known faults of the estimates; see also the width of their intervals."""
-        known = [found.warning, None if work.policy.policy in BLIND else adaptive.WARNINGS.get(work.estimator)]
-        if found.warning:
-            log.warning(found.warning)
-        goals = ((self.width, EXHAUSTED), (self.ability_se, EXHAUSTED_SE))
-        known += [problem for goal, problem in goals if record.asked.all() and goal is not None]
+    def _warning(self, store: Store, work: Examination, items: Items, record: Record, estimate: Estimate) -> str | None:
+        """Known faults of the estimates, in one line; see also the width of their intervals."""
+        faults: list[str | None] = []
+        if estimate.warning:
+            log.warning(estimate.warning)
+            faults.append(estimate.warning)
+        if work.policy.name not in BLIND_POLICIES:
+            faults.append(adaptive.WARNINGS.get(work.estimator))
+        if record.asked.all():
+            faults += [EXHAUSTED] if self.width is not None else []
+            faults += [EXHAUSTED_SE] if self.ability_se is not None else []
         if self.bank:
-            known += faults_of_bank(store, self.bank, work.predictions)
-        known += self._priors(store, work.forward.data, items, work.forward.shift)
-        return "; ".join(filter(None, known)) or None
+            faults += faults_of_bank(store, self.bank, work.predictions)
+        faults += self._prior_notes(store, work.forward.data, items, work.forward.shift)
+        return "; ".join(filter(None, faults)) or None
 
 
-def _known(classifier: Classifier, work: Examination, setup: Setup) -> list[int]:
-    """The classes of the test that the classifier knows; a subset that was configured must be known whole."""
-    keys = work.forward.data.classes
-    known = [c for c in work.classes if keys[c] in classifier.classes]
-    if not known or (len(known) < len(work.classes) and setup.subset.ncl < len(keys)):
-        unknown = ", ".join([keys[c] for c in work.classes if c not in known][:5])
+def _testable_classes(classifier: Classifier, work: Examination, setup: Setup) -> list[int]:
+    """The classes of the test that the classifier knows; of a configured subset it must know every class."""
+    names = work.forward.data.classes
+    testable = [c for c in work.classes if names[c] in classifier.classes]
+    is_incomplete_subset = len(testable) < len(work.classes) and setup.subset.ncl < len(names)
+    if not testable or is_incomplete_subset:
+        unknown = [names[c] for c in work.classes if c not in testable]
         allowed = "classes that the model knows"
-        raise FcaError("classes to test", unknown, allowed, "choose another subset or model")
-    return known
+        raise FcaError("classes to test", ", ".join(unknown[:5]), allowed, "choose another subset or model")
+    return testable
 
 
 # What is tested: the pool of images, the policy's options, the bank's items.
@@ -372,19 +459,25 @@ def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
     Raises FcaError for a data set without such images, for a level of another name, and for a session that lacks a
     level.
     """
-    listed = data.rows(split, classes)
-    items = data.items.iloc[listed]
-    places = np.arange(len(listed))
-    if has_levels(items):
-        places = np.flatnonzero(items["attribute"].notna() & items["level"].notna())
-        items = items.iloc[places]
-        if wrong := sorted(set(items["level"].astype(str)) - set(LEVELS)):
-            raise FcaError(f"level of images of {data.name}", ", ".join(wrong[:5]), ", ".join(LEVELS), "name levels so")
-    return Items(listed[places], places, pool_of(items))
+    rows = data.rows(split, classes)
+    items = data.items.iloc[rows]
+    test_positions = np.arange(len(rows))
+    if not has_levels(items):
+        return Items(rows, test_positions, pool_of(items))
+
+    test_positions = np.flatnonzero(items["attribute"].notna() & items["level"].notna())
+    items = items.iloc[test_positions]
+    unknown_levels = sorted(set(items["level"].astype(str)) - set(LEVELS))
+    if unknown_levels:
+        named_levels = ", ".join(unknown_levels[:5])
+        raise FcaError(f"level of images of {data.name}", named_levels, ", ".join(LEVELS), "name levels so")
+    return Items(rows[test_positions], test_positions, pool_of(items))
 
 
-def choose_policy(policy: str, mapping: Any, objective: str, batch: int | None = None, randomesque: int = 1) -> Chosen:
-    """A policy by name. Raises FcaError for an unknown one, a mapping that is none, an option of another policy.
+def choose_policy(
+    policy: str, mapping: Any, objective: str, batch: int | None = None, randomesque: int = 1
+) -> ChosenPolicy:
+    """A policy by name. Raises FcaError for an unknown name, an invalid mapping, or an option of another policy.
 
     mapping: Q or L, or ten triples, for gre_two_stage.    objective: accuracy or score, where a policy has one.
 
@@ -395,18 +488,24 @@ def choose_policy(policy: str, mapping: Any, objective: str, batch: int | None =
         raise FcaError("task.policy", policy, ", ".join(adaptive.POLICIES), "take one of these")
     if isinstance(mapping, str) and mapping not in MAPPINGS:
         raise FcaError("task.mapping", mapping, f"{', '.join(MAPPINGS)}, or ten triples", "take one of these")
+
     table = adaptive.check_mapping(MAPPINGS[mapping] if isinstance(mapping, str) else mapping).tolist()
-    named = next((name for name, known in MAPPINGS.items() if table == [list(line) for line in known]), "own")
-    given: dict[str, Any] = {} if named == "Q" else {"mapping": table}
-    others = {"objective": (objective, "accuracy"), "batch": (batch, None), "randomesque": (randomesque, 1)}
-    given |= {name: value for name, (value, default) in others.items() if value != default}
-    for option, value in given.items():
-        if policy not in OF_POLICY[option]:
-            step = f"leave it out, or set task.policy={OF_POLICY[option][0]}"
-            raise FcaError(f"task.{option}", named if option == "mapping" else value, f"none for {policy}", step)
-    words = [policy, *(f"{key}={named if key == 'mapping' else value}" for key, value in given.items())]
-    start: Any = adaptive.POLICIES[policy]
-    return Chosen(partial(start, **given), policy, given, " ".join(words))
+    names = [name for name, published in MAPPINGS.items() if table == [list(line) for line in published]]
+    mapping_name = names[0] if names else "own"
+
+    all_options = {"mapping": table, "objective": objective, "batch": batch, "randomesque": randomesque}
+    options = {option: value for option, value in all_options.items() if value != DEFAULT_OPTIONS[option]}
+    readable_options = dict(options)
+    if "mapping" in options:
+        readable_options["mapping"] = mapping_name
+    for option, value in readable_options.items():
+        if policy not in POLICIES_OF_OPTION[option]:
+            step = f"leave it out, or set task.policy={POLICIES_OF_OPTION[option][0]}"
+            raise FcaError(f"task.{option}", value, f"none for {policy}", step)
+
+    option_words = [f"{option}={value}" for option, value in readable_options.items()]
+    policy_class: Any = adaptive.POLICIES[policy]
+    return ChosenPolicy(partial(policy_class, **options), policy, options, " ".join([policy, *option_words]))
 
 
 def bank_of(store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift) -> ItemBank:
@@ -425,37 +524,44 @@ def priors_of_bank(
 ) -> list[str]:
     """A sentence for each fit behind the bank's items of these images that could not learn a scale; see `bank_of`."""
     frame = _items_of_bank(store, bank, data, rows, shift)
-    taken = origin_of(store, bank).not_estimable_of(frame)
-    return [f"task.bank: {bank_note(scale, scales)}" for scale, scales in taken.items()]
+    priors_by_fit = origin_of(store, bank).not_estimable_of(frame)
+    return [f"task.bank: {bank_note(fit, scales)}" for fit, scales in priors_by_fit.items()]
 
 
 def _items_of_bank(
     store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift
 ) -> pd.DataFrame:
     """The lines of the bank for these images under the shift, in their order; see `bank_of`."""
-    kind = shift.label().split("/")[1] if "/" in shift.label() else shift.label()
+    label = shift.label()
+    corruption = label.split("/")[1] if "/" in label else label
     frame = read_bank(store, bank)
-    for column, wanted in (("dataset", data.name), ("corruption", kind)):
-        same = frame[frame[column] == wanted]
-        frame = same if len(same) else frame  # files of responses have names of their own
+    for column, value in (("dataset", data.name), ("corruption", corruption)):
+        matching = frame[frame[column] == value]
+        if len(matching):  # files of responses may name sets and corruptions otherwise
+            frame = matching
     if frame["item"].duplicated().any():
-        found = ", ".join(sorted(set(frame["dataset"])))
+        datasets = ", ".join(sorted(set(frame["dataset"])))
         step = f"save one of this set alone: fca analyse analysis=irt fingerprint={data.fingerprint}"
-        raise FcaError("data sets of task.bank", found, f"{data.name}, or another one", step)
-    images = data.items["image_id"].iloc[rows].astype(str)
-    names = images if shift.label() == CLEAN.label() else images + f"@{shift.label()}"
-    at = pd.Index(frame["item"]).get_indexer(pd.Index(names))
-    if (at < 0).any():
-        missing = names[at < 0]
-        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        what = f"items that task.bank {bank} lacks"
+        raise FcaError("data sets of task.bank", datasets, f"{data.name}, or another one", step)
+
+    names = data.items["image_id"].iloc[rows].astype(str)
+    if label != CLEAN.label():
+        names = names + f"@{label}"
+    bank_rows = pd.Index(frame["item"]).get_indexer(pd.Index(names))
+    if (bank_rows < 0).any():
+        missing = names[bank_rows < 0]
+        examples = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        value = f"{examples} ({len(missing)} of {len(names)})"
         step = "fit one on other models' answers to all of these images: fca analyse analysis=irt"
-        raise FcaError(what, f"{shown} ({len(missing)} of {len(names)})", "none", step)
-    if len(scales := frame["dataset"].iloc[at].unique()) > 1:
-        what = f"scales of task.bank {bank} that these images are on"
+        raise FcaError(f"items that task.bank {bank} lacks", value, "none", step)
+
+    scales = frame["dataset"].iloc[bank_rows].unique()
+    if len(scales) > 1:
+        scale_names = ", ".join(map(str, scales))
+        allowed = "one: difficulties of two scales are not comparable"
         step = "fit one bank on models that responded to all of these images: fca analyse analysis=irt"
-        raise FcaError(what, ", ".join(map(str, scales)), "one: difficulties of two scales are not comparable", step)
-    return frame.iloc[at]
+        raise FcaError(f"scales of task.bank {bank} that these images are on", scale_names, allowed, step)
+    return frame.iloc[bank_rows]
 
 
 def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[str]:
@@ -463,14 +569,32 @@ def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[
 
     predictions: the runs that would predict every image.
     """
-    origin, about = origin_of(store, bank), predictions[0].about
-    leaked = {*origin.runs} & {run.run_id for run in predictions}
-    other = {*origin.fingerprints.get(about["dataset"], ())} - {run.about["fingerprint"] for run in predictions}
-    tested_at = {run.about.get("shift"): run.about.get("corrupted_at") == "reference" for run in predictions}
-    fitted_rows = [store.row(run_id) for run_id in origin.runs if store.state(run_id) is State.DONE]
-    same_shift = [row for row in fitted_rows if row.get("shift") in tested_at]
-    other_size = any((row.get("corrupted_at") == "reference") != tested_at[row.get("shift")] for row in same_shift)
-    return [LEAKED] * bool(leaked) + [OTHER_DATA] * bool(other) + [OTHER_SIZE] * other_size
+    origin = origin_of(store, bank)
+    faults = []
+
+    tested_runs = {run.run_id for run in predictions}
+    if tested_runs & set(origin.runs):
+        faults.append(LEAKED)
+
+    tested_fingerprints = {run.about["fingerprint"] for run in predictions}
+    bank_fingerprints = origin.fingerprints.get(predictions[0].about["dataset"], ())
+    if set(bank_fingerprints) - tested_fingerprints:
+        faults.append(OTHER_DATA)
+
+    # a corruption may have been applied at the reference size or at that of the network
+    at_reference_by_shift = {
+        run.about.get("shift"): run.about.get("corrupted_at") == "reference" for run in predictions
+    }
+    for run_id in origin.runs:
+        if store.state(run_id) is not State.DONE:
+            continue
+        row = store.row(run_id)
+        shift = row.get("shift")
+        at_reference = row.get("corrupted_at") == "reference"
+        if shift in at_reference_by_shift and at_reference != at_reference_by_shift[shift]:
+            faults.append(OTHER_SIZE)
+            break
+    return faults
 
 
 # The test itself: the policy selects, the network predicts, the journal keeps, the estimate ends it.
@@ -480,55 +604,63 @@ def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[
 class Evaluator:
     """Runs a classifier on images of a pool, by position, and keeps its predictions in a journal.
 
-    places:   where each image is in `pixels`.    image_id: of each.    true: the logit of its class.
-    allowed:  the logits that may be predicted, ascending.
-    file:     of the journal: a line for the images that were forwarded together, with `round`, `image_id`, `pred` (the
-              logits predicted), `p_true` (the probabilities of the true classes) and `seconds`.
+    pixel_positions: where each image is in `pixels`.
+    image_ids:       the name of each image.
+    true_logits:     the logit of each image's class.
+    allowed_logits:  the logits that may be predicted, ascending.
+    journal_file:    a line for the images that were forwarded together, with `round`, `image_id`, `pred` (the logits
+                     predicted), `p_true` (the probabilities of the true classes) and `seconds`.
     """
 
     classifier: Classifier
     accelerator: str
     pixels: Pixels
-    places: Int[np.ndarray, " items"]
-    image_id: Sequence[str]
-    true: Int[np.ndarray, " items"]
-    allowed: Int[np.ndarray, " logits"]
-    file: Path
+    pixel_positions: Int[np.ndarray, " items"]
+    image_ids: Sequence[str]
+    true_logits: Int[np.ndarray, " items"]
+    allowed_logits: Int[np.ndarray, " logits"]
+    journal_file: Path
 
     def __post_init__(self) -> None:
         """Read the predictions that an earlier process made; where they cannot be read, the test begins anew."""
-        self.position = {image_id: place for place, image_id in enumerate(self.image_id)}
-        self.pred = np.full(len(self.image_id), -1, dtype=np.int32)  # -1: not evaluated
-        self.p_true = np.full(len(self.image_id), np.nan, dtype=np.float32)
+        self.position_of_image = {image_id: position for position, image_id in enumerate(self.image_ids)}
+        self.pred = np.full(len(self.image_ids), -1, dtype=np.int32)  # -1: not evaluated
+        self.p_true = np.full(len(self.image_ids), np.nan, dtype=np.float32)
         self.seconds = 0.0
-        self.journal = Journal(self.file, self._is_whole)
+        self.journal = Journal(self.journal_file, self._is_valid)
         for line in self.journal.lines_or_anew("the test begins anew"):
             self._take(line)
 
-    def _is_whole(self, line: Line) -> bool:
+    def _is_valid(self, line: Line) -> bool:
         """Whether a line has a prediction of this classifier for each of its images, all of them of the pool."""
         kinds = {"image_id": list[str], "pred": list[int], "p_true": list[float], "seconds": float}
         return (
             all(fits(line.get(name), kind) for name, kind in kinds.items())
             and len(line["image_id"]) == len(line["pred"]) == len(line["p_true"])
-            and set(line["image_id"]) <= set(self.position)
-            and set(line["pred"]) <= set(self.allowed.tolist())
+            and set(line["image_id"]) <= set(self.position_of_image)
+            and set(line["pred"]) <= set(self.allowed_logits.tolist())
         )
 
-    def correct(self, number: int, positions: Integer[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
-        """Which images of round `number` it gets right; those in the journal are not forwarded again.
+    def correct(self, round_number: int, positions: Integer[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
+        """Which images of a round the classifier gets right; those in the journal are not forwarded again.
 
-        Forwarded and kept in parts: an image that cannot be read loses the predictions of its own part alone.
+        Forwarded and written chunk by chunk: an image that cannot be read loses the predictions of its chunk alone.
         """
         missing = positions[self.pred[positions] < 0]
-        for start in range(0, len(missing), TOGETHER):
-            part, begun = missing[start : start + TOGETHER], time.perf_counter()
-            pred, p_true = self.predict(part)
-            line = {"round": number, "image_id": [self.image_id[place] for place in part.tolist()]}
-            line |= {"pred": pred.tolist(), "p_true": p_true.tolist(), "seconds": time.perf_counter() - begun}
+        for start in range(0, len(missing), IMAGES_PER_LINE):
+            chunk = missing[start : start + IMAGES_PER_LINE]
+            start_time = time.perf_counter()
+            pred, p_true = self.predict(chunk)
+            line = {
+                "round": round_number,
+                "image_id": [self.image_ids[position] for position in chunk.tolist()],
+                "pred": pred.tolist(),
+                "p_true": p_true.tolist(),
+                "seconds": time.perf_counter() - start_time,
+            }
             self.journal.add(line)
             self._take(line)
-        return self.pred[positions] == self.true[positions]
+        return self.pred[positions] == self.true_logits[positions]
 
     def predict(
         self, positions: Integer[np.ndarray, " images"]
@@ -536,15 +668,18 @@ class Evaluator:
         """The logit predicted for each image, and the probability of its class."""
         from fca.training.infer import logits_of
 
-        logits = logits_of(self.classifier, self.pixels, self.places[positions], accelerator=self.accelerator)
-        keys = [self.classifier.classes[logit] for logit in self.allowed]
-        true = np.searchsorted(self.allowed, self.true[positions])
-        found = prediction_arrays(logits[:, self.allowed], true, keys)
-        return self.allowed[found["pred"]], found["p_true"]
+        pixel_positions = self.pixel_positions[positions]
+        logits = logits_of(self.classifier, self.pixels, pixel_positions, accelerator=self.accelerator)
+
+        allowed_classes = [self.classifier.classes[logit] for logit in self.allowed_logits]
+        true_columns = np.searchsorted(self.allowed_logits, self.true_logits[positions])
+        arrays = prediction_arrays(logits[:, self.allowed_logits], true_columns, allowed_classes)
+        return self.allowed_logits[arrays["pred"]], arrays["p_true"]
 
     def _take(self, line: Line) -> None:
-        positions = [self.position[image_id] for image_id in line["image_id"]]
-        self.pred[positions], self.p_true[positions] = line["pred"], line["p_true"]
+        positions = [self.position_of_image[image_id] for image_id in line["image_id"]]
+        self.pred[positions] = line["pred"]
+        self.p_true[positions] = line["p_true"]
         self.seconds += line["seconds"]
 
 
@@ -565,17 +700,26 @@ class Goal:
         record: Record,
         bank: ItemBank | None,
     ) -> None:
-        self.width, self.ability_se = width, ability_se
-        self.estimator, self.pool, self.record, self.bank = estimator, pool, record, bank
+        self.width = width
+        self.ability_se = ability_se
+        self.estimator = estimator
+        self.pool = pool
+        self.record = record
+        self.bank = bank
 
     def is_reached(self) -> bool:
-        """Whether all that is to be known is known so precisely."""
+        """Whether accuracy and ability are as precise as the goal asks."""
         self.estimate = adaptive.estimate(self.estimator, self.pool, self.record, self.bank)
+
         overall = self.estimate.overall
-        width = overall.high[0, 0] - overall.low[0, 0]  # NaN, where undefined, is never narrow enough
-        if self.width is not None and not width <= self.width:
+        width = overall.high[0, 0] - overall.low[0, 0]
+        if self.width is not None and not width <= self.width:  # NaN, where undefined, is never narrow enough
             return False
-        return self.ability_se is None or self.bank is None or ability_of(self.record, self.bank)[1] <= self.ability_se
+
+        if self.ability_se is None or self.bank is None:
+            return True
+        _, ability_se = ability_of(self.record, self.bank)
+        return ability_se <= self.ability_se
 
 
 def examine(
@@ -589,11 +733,11 @@ def examine(
     rounds = Rounds(policy, np.random.default_rng([seed, 0, 0]), goal.is_reached)
 
     def correct(positions: Int[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
-        number = len(rounds.positions) + 1
-        found = evaluator.correct(number, positions)
-        asked = policy.record.asked.sum() + len(positions)
-        log.info("round %d: %d of %d images asked", number, asked, len(policy.record.asked))
-        return found
+        round_number = len(rounds.positions) + 1
+        is_correct = evaluator.correct(round_number, positions)
+        n_evaluated = policy.record.asked.sum() + len(positions)
+        log.info("round %d: %d of %d images evaluated", round_number, n_evaluated, len(policy.record.asked))
+        return is_correct
 
     ask_until_done(rounds, correct)
     images_by_round = [len(positions) for positions in rounds.positions]
@@ -601,20 +745,30 @@ def examine(
     return np.concatenate(rounds.positions), round_of
 
 
-def estimates(found: Estimate) -> dict[str, float]:
+def estimate_columns(estimate: Estimate) -> dict[str, float]:
     """The mean over groups of every target, with standard error and 95 % interval; what is undefined stays out."""
-    mean, columns = found.overall, {}
-    for target, name in enumerate(TARGETS[: found.value.shape[1]]):  # without levels accuracy alone
-        numbers = (mean.value, mean.low, mean.high, mean.se)
-        for end, number in zip(("", "_low", "_high", "_se"), numbers, strict=True):
-            if np.isfinite(number[0, target]):
-                columns[name + end] = float(number[0, target])
+    overall = estimate.overall
+    number_of_targets = estimate.value.shape[1]  # without levels accuracy alone
+    columns: dict[str, float] = {}
+    for target, name in enumerate(TARGETS[:number_of_targets]):
+        numbers = {
+            name: overall.value[0, target],
+            f"{name}_low": overall.low[0, target],
+            f"{name}_high": overall.high[0, target],
+            f"{name}_se": overall.se[0, target],
+        }
+        columns |= {column: float(number) for column, number in numbers.items() if np.isfinite(number)}
     return columns
 
 
-def counts(pool: Pool, order: Int[np.ndarray, " evaluated"]) -> dict[str, Any]:
+def count_columns(pool: Pool, order: Int[np.ndarray, " evaluated"]) -> dict[str, Any]:
     """How many images were evaluated, and of which level."""
-    by_level = np.bincount(pool.level[order], minlength=len(pool.levels))
-    levels = {f"asked_{level}": int(count) for level, count in zip(pool.levels, by_level, strict=True)}
-    levels = levels if pool.has_levels else {}
-    return {"n_asked": len(order), "n_pool": pool.items, "share": len(order) / pool.items, **levels}
+    columns: dict[str, Any] = {
+        "n_asked": len(order),
+        "n_pool": pool.items,
+        "share": len(order) / pool.items,
+    }
+    if pool.has_levels:
+        n_evaluated_by_level = np.bincount(pool.level[order], minlength=len(pool.levels)).tolist()
+        columns |= {f"asked_{level}": n for level, n in zip(pool.levels, n_evaluated_by_level, strict=True)}
+    return columns

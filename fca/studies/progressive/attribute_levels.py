@@ -20,14 +20,14 @@ from fca.studies.progressive.levels import (
     LEVEL,
     PAPER,
     SCORE,
+    LevelAnalysis,
     Line,
-    OfLevels,
     cells,
     levels_of,
     mean_cells,
     responses_by_level,
     score_cells,
-    whole_sessions,
+    with_complete_sessions,
 )
 from fca.studies.progressive.stats.hierarchy import level_rates
 from fca.studies.progressive.stats.pool import LEVELS
@@ -107,52 +107,75 @@ METHOD = {
 
 
 @dataclass(frozen=True)
-class AttributeLevels(OfLevels):
+class AttributeLevels(LevelAnalysis):
     """`analysis=attribute_levels`."""
 
     tables: ClassVar = (ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, ATTRIBUTE_LEVELS)
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables attribute_scores (a line a model and attribute), attribute_steps (over models), attribute_levels."""
+        """Tables attribute_scores (by model and attribute), attribute_steps (over models) and attribute_levels."""
         scores: list[Line] = []
         steps: list[Line] = []
         by_level: list[Line] = []
-        sources = [whole_sessions(every) for every in responses_by_level(store, self.query, self.protocol)]
+        sources = [with_complete_sessions(source) for source in responses_by_level(store, self.query, self.protocol)]
         for source in sources:
             for attribute, items in source.items.groupby(ATTRIBUTE):
-                about: Line = {DATASET: source.dataset, ATTRIBUTE: attribute}
-                levels, labels = levels_of(items), items[LABEL].to_numpy(dtype=str)
-                rates = np.stack([level_rates(correct, levels, labels) for correct in source.correct[:, items.index]])
-                right = source.correct[:, items.index].sum(axis=1)
+                columns: Line = {DATASET: source.dataset, ATTRIBUTE: attribute}
+                correct = source.correct[:, items.index]  # models x images
+                levels = levels_of(items)
+                labels = items[LABEL].to_numpy(dtype=str)
+                rates = np.stack([level_rates(of_model, levels, labels) for of_model in correct])
+
                 guess = guessing(labels)
-                at_chance = all(right_at_chance(of_model, len(labels), guess) for of_model in right)
-                steps += [about | line | {AT_CHANCE: at_chance} for line in _steps(rates)]
-                for model, of_model in zip(source.models, rates, strict=True):
-                    easy, medium, hard = of_model.mean(axis=0)
-                    falls = {MONOTONE: bool(easy > medium > hard), N_CLASSES: len(of_model)}
-                    scores.append(about | {MODEL: model} | score_cells(of_model) | falls)
-                    images = np.bincount(levels)
-                    by_level += [about | {MODEL: model} | line for line in _levels(of_model, images)]
+                is_at_chance = all(right_at_chance(n_right, len(labels), guess) for n_right in correct.sum(axis=1))
+                steps += [{**columns, **line, AT_CHANCE: is_at_chance} for line in _step_lines(rates)]
+
+                n_images = np.bincount(levels)
+                for model, class_rates in zip(source.models, rates, strict=True):
+                    columns_of_model = {**columns, MODEL: model}
+                    scores.append({**columns_of_model, **_score_line(class_rates)})
+                    by_level += [{**columns_of_model, **line} for line in _level_lines(class_rates, n_images)]
+
         runs = (run for source in sources for run in source.runs)
         return filled(self.tables, (_ranked(pd.DataFrame(scores)), steps, by_level), asdict(self) | METHOD, runs)
 
 
-def _levels(rates: Float[np.ndarray, "classes 3"], images: Integer[np.ndarray, " levels"]) -> Iterator[Line]:
+def _score_line(rates: Float[np.ndarray, "classes 3"]) -> Line:
+    """One model's score on an attribute."""
+    easy, medium, hard = rates.mean(axis=0)
+    return {
+        **score_cells(rates),
+        MONOTONE: bool(easy > medium > hard),
+        N_CLASSES: len(rates),
+    }
+
+
+def _level_lines(rates: Float[np.ndarray, "classes 3"], n_images: Integer[np.ndarray, " levels"]) -> Iterator[Line]:
     """One model's accuracy at each level, and how far it fell from the level before."""
     drops = rates[:, :-1] - rates[:, 1:]
-    for at, (level, value, n) in enumerate(zip(LEVELS, rates.mean(axis=0).tolist(), images.tolist(), strict=True)):
-        line = cells((LEVEL, N_TEST, *with_interval(TOP1_OF_LEVEL)), (level, n, value, *wilson(round(value * n), n)))
-        yield line | (mean_cells(DROP, drops[:, at - 1]) if at else {})
+    accuracies = rates.mean(axis=0).tolist()
+    for i, (level, accuracy, n) in enumerate(zip(LEVELS, accuracies, n_images.tolist(), strict=True)):
+        yield {
+            LEVEL: level,
+            N_TEST: n,
+            **cells(with_interval(TOP1_OF_LEVEL), (accuracy, *wilson(round(accuracy * n), n))),
+            **(mean_cells(DROP, drops[:, i - 1]) if i > 0 else {}),
+        }
 
 
-def _steps(rates: Float[np.ndarray, "models classes 3"]) -> Iterator[Line]:
+def _step_lines(rates: Float[np.ndarray, "models classes 3"]) -> Iterator[Line]:
     """Both steps of one attribute: the mean drop over models."""
     drops = rates[..., :-1] - rates[..., 1:]
-    for step, drop in zip(STEPS, np.moveaxis(drops, -1, 0), strict=True):
-        line = mean_cells(DROP, drop.mean(axis=0))
-        line |= {STEP: step, STEP_VERDICT: verdict(line[DROP], line[DROP.low], line[DROP.high])}
-        line |= {MODELS_FALLING: int((drop.mean(axis=1) > 0).sum()), MODELS: len(rates), N_CLASSES: rates.shape[1]}
-        yield line
+    for step, drop in zip(STEPS, np.moveaxis(drops, -1, 0), strict=True):  # drop: models x classes
+        mean_drop = mean_cells(DROP, drop.mean(axis=0))
+        yield {
+            **mean_drop,
+            STEP: step,
+            STEP_VERDICT: verdict(mean_drop[DROP], mean_drop[DROP.low], mean_drop[DROP.high]),
+            MODELS_FALLING: int((drop.mean(axis=1) > 0).sum()),
+            MODELS: len(rates),
+            N_CLASSES: rates.shape[1],
+        }
 
 
 def verdict(drop: float, low: float, high: float) -> str:
@@ -163,13 +186,15 @@ def verdict(drop: float, low: float, high: float) -> str:
     """
     if np.isnan(low) and abs(drop) > ALIKE:
         return NO_SPREAD
-    return FALLS if low > 0 else RISES if high < 0 else UNCLEAR
+    if low > 0:
+        return FALLS
+    return RISES if high < 0 else UNCLEAR
 
 
 def _ranked(scores: pd.DataFrame) -> pd.DataFrame:
     """With ranks; models in the order of their mean score over attributes."""
-    mean = scores.groupby([DATASET, MODEL])[SCORE].transform("mean")
-    order = scores.assign(mean=-mean).sort_values([DATASET, ATTRIBUTE, "mean", MODEL]).index
-    scores = scores.loc[order].reset_index(drop=True)
+    mean_score = scores.groupby([DATASET, MODEL])[SCORE].transform("mean")
+    best_first = scores.assign(mean=-mean_score).sort_values([DATASET, ATTRIBUTE, "mean", MODEL])
+    scores = scores.loc[best_first.index].reset_index(drop=True)
     rank = scores.groupby([DATASET, ATTRIBUTE])[SCORE].rank(ascending=False, method="min")
     return scores.assign(rank=rank.astype("Int64"))

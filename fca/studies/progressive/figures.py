@@ -25,27 +25,35 @@ from fca.tables.table import DATASET, DROP, MODEL, MODELS, N_TEST, NOTE, VALUE, 
 from fca.types import Column, Table, with_interval
 
 STEP_PX = kinds.SIDE + 40  # from the top of one picture to the next, with two lines of text between
-_SERIES = {
+_SCORES = {
     hierarchy.HIERARCHICAL_SCORE: "matched triplets",
     hierarchy.SESSION_RATES: "accuracies of each session alone",
     hierarchy.LEVEL_RATES: "accuracies by level alone",
 }
-_PARTS = {
+_EXCESSES = {
     hierarchy.MATCHED_EXCESS: "matched minus all: the same object",
     hierarchy.SESSION_EXCESS: "sessions minus levels: these differ",
 }
-SERIES = Column("series", str, "", "triplets", {name: name for name in _SERIES.values()})
-PART = SERIES.with_format("", "difference").with_choices({name: name for name in _PARTS.values()})
+SERIES = Column("series", str, "", "triplets", {name: name for name in _SCORES.values()})
+EXCESS = SERIES.with_format("", "difference").with_choices({name: name for name in _EXCESSES.values()})
 FOLLOWING = VALUE.with_format(".1%", "triplets that follow the order")
-_HOVER = (DATASET, MODEL, SERIES, *with_interval(FOLLOWING), ACCURACY, SCORE, *BY_LEVEL)
-_HOVER += (hierarchy.P_MATCHED, hierarchy.TRIPLETS, SESSIONS, N_TEST)
 DIFFERENCE = VALUE.with_format("+.1%", "share of triplets")
+_MODEL_COLUMNS = (ACCURACY, SCORE, *BY_LEVEL, hierarchy.P_MATCHED, hierarchy.TRIPLETS, SESSIONS, N_TEST)
+_SCORE_HOVER = (DATASET, MODEL, SERIES, *with_interval(FOLLOWING), *_MODEL_COLUMNS)
+_EXCESS_HOVER = (DATASET, MODEL, EXCESS, *with_interval(DIFFERENCE), *_MODEL_COLUMNS)
 _COLOURS = ("#0072b2", "#009e73", kinds.GREY)
 _SHAPES = ("circle", "square", "diamond")
 _DARK = "#333a44"
-_RIGHT = {
-    pattern: "".join(level[0] for level, mark in zip(LEVELS, pattern, strict=True) if mark == "1") or "none"
-    for pattern in ("000", "100", "110", "111", "001", "010", "011", "101")
+
+
+def _initials_of_right(pattern: str) -> str:
+    """The levels that are right: `em` of 110."""
+    initials = [level[0] for level, mark in zip(LEVELS, pattern, strict=True) if mark == "1"]
+    return "".join(initials) or "none"
+
+
+_INITIALS_OF_PATTERN = {
+    pattern: _initials_of_right(pattern) for pattern in ("000", "100", "110", "111", "001", "010", "011", "101")
 }
 RIGHT = Column("right", str, "", "levels that are right")
 _PATTERN_HOVER = (
@@ -57,8 +65,8 @@ _PATTERN_HOVER = (
     hierarchy.LEVEL_RATES,
     hierarchy.TRIPLETS,
 )
-_FOLLOWS = {True: "harder images fail first", False: "an easier image fails first"}
-ORDER = Column(hierarchy.FOLLOWS, str, "", "order of failure", {words: words for words in _FOLLOWS.values()})
+_ORDER_OF_FAILURE = {True: "harder images fail first", False: "an easier image fails first"}
+ORDER = Column(hierarchy.FOLLOWS, str, "", "order of failure", {words: words for words in _ORDER_OF_FAILURE.values()})
 BIN = Column("middle", str, "", "confidence (%)")
 _BEST_FIRST = alt.EncodingSortField(ACCURACY, op="max", order="descending")
 SHARE_RIGHT = ACCURACY.with_format(".0%", "accuracy")
@@ -105,13 +113,15 @@ def _accuracy_of_best(best_first: pd.DataFrame) -> str:
 
 
 def hierarchy_figure(models: Table) -> alt.FacetChart:
-    """The score of every model with its interval, and what accuracies alone make of it, by session and by level."""
-    frame = _series(models.frame, _SERIES)
-    frame = frame[frame[hierarchy.TRIPLETS].notna() | (frame[SERIES] != "matched triplets")].reset_index(drop=True)
+    """The score of every model with its interval, and those that accuracies alone explain, by session and by level."""
+    frame = _series(models.frame, _SCORES)
+    has_triplets = frame[hierarchy.TRIPLETS].notna()
+    frame = frame[has_triplets | (frame[SERIES] != "matched triplets")].reset_index(drop=True)
+
     coloured = kinds.hue(SERIES, frame, _COLOURS, _SHAPES)
-    along = kinds.category(alt.Y, MODEL, _BEST_FIRST)
-    axis = kinds.quantity(alt.X, FOLLOWING, domainMax=1, padding=0)
-    chart = kinds.points_with_intervals(FOLLOWING, along, _HOVER, coloured, dodge=SERIES, scale=axis, size=70)
+    y = kinds.category(alt.Y, MODEL, _BEST_FIRST)
+    x = kinds.quantity(alt.X, FOLLOWING, domainMax=1, padding=0)
+    chart = kinds.points_with_intervals(FOLLOWING, y, _SCORE_HOVER, coloured, dodge=SERIES, scale=x, size=70)
     title = style.title(
         "Do models fail hard images before easy ones, beyond what accuracy makes of it?",
         "Each mark is a hierarchical score with its 95 % interval over classes; the most accurate model comes first.",
@@ -122,7 +132,7 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
 
 
 def order_statements(models: pd.DataFrame) -> Iterator[Statement]:
-    """How often the most orderly model fails on hard images before easy ones, then how often all models do.
+    """How often the model with the highest score fails on hard images before easy ones, then how often all models do.
 
     >>> line = {"dataset": "zoo", "model": "vit", "hierarchical_score": 0.9, "level_rates": 0.8, "session_rates": 0.88}
     >>> vit = line | {"hierarchical_score_low": 0.85, "hierarchical_score_high": 0.95}
@@ -163,34 +173,35 @@ def _percent_range(shares: pd.Series) -> str:
 
 def parts_figure(models: Table) -> alt.FacetChart:
     """What the matching adds to the score of session rates, and what these add to the score of level rates."""
-    known = models.frame[hierarchy.MATCHED_EXCESS].notna()
-    frame = _series(models.frame, _PARTS)
+    frame = _series(models.frame, _EXCESSES)
     frame = frame[frame[FOLLOWING].notna()].reset_index(drop=True)
-    coloured = kinds.hue(PART, frame, _COLOURS[:2], _SHAPES[:2])
-    along = kinds.category(alt.Y, MODEL, _BEST_FIRST)
-    hover = (DATASET, MODEL, PART, *with_interval(DIFFERENCE), *_HOVER[6:])
-    chart = kinds.points_with_intervals(DIFFERENCE, along, hover, coloured, dodge=PART, line=kinds.ZERO, size=70)
-    named = "" if known.any() else " No triplets are named here, so that this part is unknown."
+
+    coloured = kinds.hue(EXCESS, frame, _COLOURS[:2], _SHAPES[:2])
+    y = kinds.category(alt.Y, MODEL, _BEST_FIRST)
+    chart = kinds.points_with_intervals(DIFFERENCE, y, _EXCESS_HOVER, coloured, dodge=EXCESS, line=kinds.ZERO, size=70)
+
+    has_triplets = models.frame[hierarchy.MATCHED_EXCESS].notna().any()
+    note = "" if has_triplets else " No triplets are named here, so that this part is unknown."
     title = style.title(
         "Is it the same object that fails first when hard?",
         "Each mark is a difference of scores with its 95 % interval over classes; the most accurate model comes first.",
-        f"Only matched minus all triplets shows that; the other part only that sessions differ.{named}",
+        f"Only matched minus all triplets shows that; the other part only that sessions differ.{note}",
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
 
 
 def _series(frame: pd.DataFrame, names: Mapping[Column, str]) -> pd.DataFrame:
-    """A line a model and score of these names."""
-    parts = [
-        frame.assign(series=name, value=frame[c], value_low=frame[c.low], value_high=frame[c.high])
-        for c, name in names.items()
+    """A line for each model and score of these names."""
+    frames = [
+        frame.assign(series=name, value=frame[column], value_low=frame[column.low], value_high=frame[column.high])
+        for column, name in names.items()
     ]
-    long = pd.concat(parts, ignore_index=True)
+    long = pd.concat(frames, ignore_index=True)
     return long.assign(panel=style.panels(long, DATASET))
 
 
 def parts_statements(models: pd.DataFrame) -> Iterator[Statement]:
-    """For how many models the matching adds to what accuracies make of the score.
+    """For how many models the matching adds to the score that accuracies explain.
 
     >>> net = {"dataset": "zoo", "matched_excess": 0.02, "matched_excess_low": 0.01, "session_excess_low": 0.04}
     >>> [statement] = parts_statements(pd.DataFrame([net, net | {"matched_excess_low": -0.01}]))
@@ -222,54 +233,63 @@ triplets: 95 % interval over classes above 0); classes and attributes differ in 
 
 
 def patterns_figure(patterns: Table) -> alt.FacetChart:
-    """How often each model shows each of the eight patterns, and how often accuracies alone; one panel a model."""
+    """How often each model shows each of the eight patterns, and how often accuracies alone; a panel for each model."""
     frame = patterns.frame.sort_values([DATASET, ACCURACY], ascending=[True, False], kind="stable")
-    frame = frame.assign(right=frame["pattern"].map(_RIGHT), follows=frame[hierarchy.FOLLOWS].map(_FOLLOWS))
+    frame = frame.assign(
+        right=frame["pattern"].map(_INITIALS_OF_PATTERN),
+        follows=frame[hierarchy.FOLLOWS].map(_ORDER_OF_FAILURE),
+    )
     frame["panel"] = style.panels(frame, DATASET, MODEL)
-    coloured = kinds.hue(ORDER, frame, ("#2b9c6f", "#b0568f"))
-    x = kinds.category(alt.X, RIGHT, list(_RIGHT.values()), RIGHT.meaning, grid=False)
+
+    x = kinds.category(alt.X, RIGHT, list(_INITIALS_OF_PATTERN.values()), RIGHT.meaning, grid=False)
     y = kinds.quantity(alt.Y, hierarchy.SHARE_OF_TRIPLETS, "triplets", zero=True, padding=0)
-    bars = kinds.bars(x, y, _PATTERN_HOVER, coloured)
+    bars = kinds.bars(x, y, _PATTERN_HOVER, kinds.hue(ORDER, frame, ("#2b9c6f", "#b0568f")))
     ticks: Any = alt.Chart().mark_tick(thickness=2, size=22, opacity=1).encode(x=x)
+    by_level = ticks.encode(y=f"{hierarchy.LEVEL_RATES}:Q", color=alt.value(kinds.GREY))
+    by_session = ticks.encode(y=f"{hierarchy.SESSION_RATES}:Q", color=alt.value(_DARK))
+
     title = style.title(
         "Which of easy, medium and hard does a model get right together?",
-        "The letters are e for easy, m for medium, h for hard. Ticks are what accuracies alone make: "
-        "black of each session, "
-        "grey by level.",
+        "The letters are e for easy, m for medium, h for hard. Ticks are the shares that accuracies alone explain: "
+        "black of each session, grey by level.",
     )
-    greys = {hierarchy.LEVEL_RATES: kinds.GREY, hierarchy.SESSION_RATES: _DARK}
-    marks = [ticks.encode(y=f"{column}:Q", color=alt.value(grey)) for column, grey in greys.items()]
-    chart = kinds.layers(bars, *marks)
+    chart = kinds.layers(bars, by_level, by_session)
     return style.faceted(chart, frame, title, (DATASET, MODEL), height=190)
 
 
 def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
-    """Score against accuracy, a point a model, beside what accuracies by level make; coefficients as headings."""
-    heading = {str(name): _coefficients(part) for name, part in correlation.frame.groupby(DATASET)}
-    names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.LEVEL_RATES: _SERIES[hierarchy.LEVEL_RATES]}
+    """Score against accuracy, a point for each model, beside the score by level; coefficients as headings."""
+    level_rates = _SCORES[hierarchy.LEVEL_RATES]
+    names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.LEVEL_RATES: level_rates}
     frame = _series(models.frame, names)
-    frame["panel"] = [f"{panel}\n{heading[name]}" for panel, name in zip(frame["panel"], frame[DATASET], strict=True)]
-    # names stand beyond the interval, or else beyond the point
-    ends = {"lower": FOLLOWING.low, "upper": FOLLOWING.high}
-    frame = frame.assign(**{end: frame[column].fillna(frame[FOLLOWING]) for end, column in ends.items()})
-    frame["below"] = frame.groupby(SERIES)[ACCURACY].rank(method="first") % 2 == 0  # names of neighbours part
+    heading = {str(dataset): _coefficients(lines) for dataset, lines in correlation.frame.groupby(DATASET)}
+    frame["panel"] = [
+        f"{panel}\n{heading[dataset]}" for panel, dataset in zip(frame["panel"], frame[DATASET], strict=True)
+    ]
+
+    # a model's name is beyond its interval, or else beyond its point; names of neighbours on opposite sides
+    frame["lower"] = frame[FOLLOWING.low].fillna(frame[FOLLOWING])
+    frame["upper"] = frame[FOLLOWING.high].fillna(frame[FOLLOWING])
+    frame["below"] = frame.groupby(SERIES)[ACCURACY].rank(method="first") % 2 == 0
+
     series = SERIES.with_choices({name: name for name in names.values()})
     coloured = kinds.hue(series, frame, (_COLOURS[0], kinds.GREY), ("circle", "diamond"))
     x = kinds.quantity(alt.X, ACCURACY, padding=40)  # room for names
     y = kinds.quantity(alt.Y, FOLLOWING, domainMax=1, padding=0)
-    points = kinds.scatter(x, y, _HOVER, coloured)
+    points = kinds.scatter(x, y, _SCORE_HOVER, coloured)
     scores: Any = alt.Chart().transform_filter("datum.series == 'hierarchical score'").encode(x=x)
     rules = kinds.interval(scores.encode(color=coloured.colour()), FOLLOWING, upright=True)
-    named = scores.encode(text=f"{MODEL}:N")
-    texts = [
-        named.transform_filter(side).mark_text(dy=dy, fontSize=11).encode(y=f"{end}:Q")
-        for side, end, dy in (("datum.below", "lower", 10), ("!datum.below", "upper", -8))
-    ]
+    text = scores.encode(text=f"{MODEL}:N")
+    text_below = text.transform_filter("datum.below").mark_text(dy=10, fontSize=11).encode(y="lower:Q")
+    text_above = text.transform_filter("!datum.below").mark_text(dy=-8, fontSize=11).encode(y="upper:Q")
+
     title = style.title(
         "Do more accurate models follow the order more?",
-        "Each point is one model with its 95 % interval. In the panel given level rates, what these make is taken out.",
+        "Each point is one model with its 95 % interval. The coefficient given level rates is without what these "
+        "explain.",
     )
-    return style.faceted(kinds.layers(rules, points, *texts), frame, title, (DATASET, MODEL), height=300)
+    chart = kinds.layers(rules, points, text_below, text_above)
+    return style.faceted(chart, frame, title, (DATASET, MODEL), height=300)
 
 
 def correlation_statements(correlation: pd.DataFrame) -> Iterator[Statement]:
@@ -293,9 +313,15 @@ def r_text(line: Mapping[Any, Any]) -> str:
     """
     if pd.isna(line["r"]):
         return "not defined"
-    known = [f"{line[name]:.2f}".replace("0.", ".", 1) for name in ("r", "r_low", "r_high") if pd.notna(line[name])]
-    without = f" ({line[NOTE]})" if pd.notna(line[NOTE]) else ""
-    return f"{known[0]}{without}" if len(known) < 3 else f"{known[0]} [{known[1]}, {known[2]}]"
+
+    coefficient = _without_leading_zero(line["r"])
+    if pd.isna(line["r_low"]) or pd.isna(line["r_high"]):
+        return f"{coefficient} ({line[NOTE]})" if pd.notna(line[NOTE]) else coefficient
+    return f"{coefficient} [{_without_leading_zero(line['r_low'])}, {_without_leading_zero(line['r_high'])}]"
+
+
+def _without_leading_zero(value: float) -> str:
+    return f"{value:.2f}".replace("0.", ".", 1)
 
 
 def scores_figure(scores: Table) -> alt.FacetChart:
@@ -305,28 +331,29 @@ def scores_figure(scores: Table) -> alt.FacetChart:
     y = style.names_axis(MODEL, list(dict.fromkeys(frame[MODEL])))
     heat: Any = kinds.heat_map(SCORE, x, y, scores.columns, (0.0, 1.0))
     squares, text = heat.layer
-    looks: dict[str, Any] = {"== 1": {"fontWeight": 700}, "== 2": {"fontStyle": "italic"}, "> 2": {}}
-    texts = [
-        text.transform_filter(f"datum.{attribute_levels.MODEL_RANK} {at}").mark_text(fontSize=12, **look)
-        for at, look in looks.items()
-    ]
+    rank = attribute_levels.MODEL_RANK
+    best = text.transform_filter(f"datum.{rank} == 1").mark_text(fontSize=12, fontWeight=700)
+    second = text.transform_filter(f"datum.{rank} == 2").mark_text(fontSize=12, fontStyle="italic")
+    lower_ranks = text.transform_filter(f"datum.{rank} > 2").mark_text(fontSize=12)
+
     title = style.title(
         ATTRIBUTE_SCORES.question,
-        "Each number is a score, (easy + 2 medium + 4 hard) / 7, over classes; bold is the best on "
-        "an attribute, italic second.",
+        "Each number is a score, (easy + 2 medium + 4 hard) / 7, over classes; bold is the best on an attribute, "
+        "italic second.",
     )
-    tall = max(60, 30 * frame[MODEL].nunique())
-    drawn = style.faceted(kinds.layers(squares, *texts), frame, title, (DATASET, MODEL), height=tall, columns=1)
-    drawn.spec.width = max(320, 66 * frame[ATTRIBUTE].nunique())
-    return drawn
+    chart = kinds.layers(squares, best, second, lower_ranks)
+    height = max(60, 30 * frame[MODEL].nunique())
+    panels = style.faceted(chart, frame, title, (DATASET, MODEL), height=height, columns=1)
+    panels.spec.width = max(320, 66 * frame[ATTRIBUTE].nunique())
+    return panels
 
 
 def steps_figure(steps: Table) -> alt.FacetChart:
     """How much accuracy each step of each attribute costs, mean over models, with its interval over classes."""
     title = style.title(
         "Does every level cost accuracy?",
-        "Each mark is the mean over models with its 95 % interval over classes; right of the line "
-        "the harder level is harder.",
+        "Each mark is the mean over models with its 95 % interval over classes; right of the line the harder "
+        "level is harder.",
     )
     return _by_attribute(steps, DROP, attribute_levels.STEP, title, (DATASET,), line=kinds.ZERO, size=70)
 
@@ -366,7 +393,7 @@ significantly in size (easy to medium).
 def _costliest_step(costliest_first: pd.DataFrame) -> str:
     significant = costliest_first[costliest_first[COST.low] > 0]
     without_interval = costliest_first[costliest_first[COST.low].isna() & (costliest_first[COST] > ALIKE)]
-    is_largest = without_interval[COST] >= costliest_first[COST].iloc[0] - ALIKE
+    is_largest = without_interval[COST] >= costliest_first[COST].iloc[0] - ALIKE  # up to rounding
     costly = significant if len(significant) else without_interval[is_largest]
     if costly.empty:
         return f"no step costs accuracy significantly; {_step(costliest_first)} costs {_cost(costliest_first)}"
@@ -395,43 +422,45 @@ def _cost(ordered: pd.DataFrame) -> str:
 
 
 def levels_figure(levels: Table) -> alt.FacetChart:
-    """Accuracy of every model on the levels of each attribute with Wilson's intervals; one panel a model."""
+    """Accuracy of every model on the levels of each attribute with Wilson's intervals; a panel for each model."""
     title = style.title(
         "How accurate is each model on easy, medium and hard images of each attribute?",
         "Bars are Wilson's 95 % intervals.",
     )
-    axis = kinds.quantity(alt.X, attribute_levels.TOP1_OF_LEVEL, domain=[0, 1])
-    return _by_attribute(levels, attribute_levels.TOP1_OF_LEVEL, LEVEL, title, (DATASET, MODEL), scale=axis, size=55)
+    x = kinds.quantity(alt.X, attribute_levels.TOP1_OF_LEVEL, domain=[0, 1])
+    return _by_attribute(levels, attribute_levels.TOP1_OF_LEVEL, LEVEL, title, (DATASET, MODEL), scale=x, size=55)
 
 
 def _by_attribute(
     table: Table, value: Column, colour: Column, title: alt.Title, panels: tuple[Column, ...], **options: Any
 ) -> alt.FacetChart:
-    """Dots with intervals, a row an attribute."""
+    """Dots with intervals, a row for each attribute."""
     frame = table.frame.assign(panel=style.panels(table.frame, *panels))
     coloured = kinds.hue(colour, frame, ordered=True)
-    along = kinds.category(alt.Y, ATTRIBUTE)
-    chart = kinds.points_with_intervals(value, along, table.columns, coloured, dodge=colour, **options)
-    drawn = style.faceted(chart, frame, title, panels)
-    drawn.spec.height = alt.Step(12)  # pixels a dot beside its neighbours
-    return drawn
+    y = kinds.category(alt.Y, ATTRIBUTE)
+    chart = kinds.points_with_intervals(value, y, table.columns, coloured, dodge=colour, **options)
+    figure = style.faceted(chart, frame, title, panels)
+    figure.spec.height = alt.Step(12)  # pixels for each of the dots beside each other
+    return figure
 
 
 def bins_figure(bins: Table) -> alt.FacetChart:
     """Share of the images of each level by confidence, mean and range of the models."""
     frame = bins.frame.assign(panel=style.panels(bins.frame, DATASET))
     frame[BIN] = [f"{100 * low:.0f}-{100 * high:.0f}" for low, high in frame[["bin_low", "bin_high"]].to_numpy()]
+
     x = kinds.category(alt.X, BIN, list(dict.fromkeys(frame[BIN])), BIN.meaning, grid=False)
     y = kinds.quantity(alt.Y, validate_levels.SHARE_OF_LEVEL, zero=True, padding=0)
-    beside = alt.XOffset(f"{LEVEL}:N", scale=alt.Scale(domain=list(LEVELS)))
-    bars = kinds.bars(x, y, bins.columns, kinds.hue(LEVEL, frame, ordered=True), xOffset=beside)
+    x_offset = alt.XOffset(f"{LEVEL}:N", scale=alt.Scale(domain=list(LEVELS)))
+    bars = kinds.bars(x, y, bins.columns, kinds.hue(LEVEL, frame, ordered=True), xOffset=x_offset)
     ranges: Any = alt.Chart().mark_rule(strokeWidth=1.5, color=kinds.GREY, opacity=0.7)
-    ranges = ranges.encode(x=x, xOffset=beside, y=f"{validate_levels.SHARE_MIN}:Q", y2=f"{validate_levels.SHARE_MAX}:Q")
+    lowest, highest = f"{validate_levels.SHARE_MIN}:Q", f"{validate_levels.SHARE_MAX}:Q"
+    ranges = ranges.encode(x=x, xOffset=x_offset, y=lowest, y2=highest)
+
     title = style.title(
         CONFIDENCE_LEVELS.question,
-        "Each bar is the share of images whose greatest probability lies in one of ten equal bins, "
-        "the mean of the models;",
-        "grey lines are their range.",
+        "Each bar is the share of images whose greatest probability is in one of ten equal bins, the mean of the "
+        "models; grey lines are their range.",
     )
     return style.faceted(kinds.layers(bars, ranges), frame, title, (DATASET,))
 
@@ -440,27 +469,28 @@ def trends_figure(trends: Table) -> alt.FacetChart:
     """Mean confidence by level of every attribute and class, with the verdict of the tests where it does not fall."""
     frame = trends.frame.assign(by="by " + trends.frame["by"])
     frame["panel"] = style.panels(frame, DATASET, "by")
-    falls = frame[validate_levels.TREND_VERDICT] == FALLS
-    frame["named"] = frame["value"].where(falls, frame["value"] + " (" + frame[validate_levels.TREND_VERDICT] + ")")
-    levels = frame[list(LEVELS)]
-    along = kinds.category(alt.Y, "named", frame["named"].tolist())
-    frame = pd.concat([frame.assign(level=level, confidence=frame[level]) for level in LEVELS], ignore_index=True)
-    first = frame[LEVEL] == LEVELS[0]  # one rule a row joins the three dots
-    frame[CONFIDENCE.low], frame[CONFIDENCE.high] = (
-        pd.concat([ends] * 3, ignore_index=True).where(first) for ends in (levels.min(axis=1), levels.max(axis=1))
-    )
-    rules = kinds.interval(alt.Chart().encode(y=along), CONFIDENCE, upright=False)
-    dots = kinds.points_with_intervals(
-        CONFIDENCE, along, trends.columns, kinds.hue(LEVEL, frame, ordered=True), size=70
-    )
+    verdicts = frame[validate_levels.TREND_VERDICT]
+    frame["named"] = frame["value"].where(verdicts == FALLS, frame["value"] + " (" + verdicts + ")")
+    rows = frame["named"].tolist()
+    lowest, highest = frame[list(LEVELS)].min(axis=1), frame[list(LEVELS)].max(axis=1)
+
+    # one line for each level; a single rule in each row joins its three dots
+    long = pd.concat([frame.assign(level=level, confidence=frame[level]) for level in LEVELS], ignore_index=True)
+    is_first_level = long[LEVEL] == LEVELS[0]
+    long[CONFIDENCE.low] = pd.concat([lowest] * 3, ignore_index=True).where(is_first_level)
+    long[CONFIDENCE.high] = pd.concat([highest] * 3, ignore_index=True).where(is_first_level)
+
+    y = kinds.category(alt.Y, "named", rows)
+    rules = kinds.interval(alt.Chart().encode(y=y), CONFIDENCE, upright=False)
+    coloured = kinds.hue(LEVEL, long, ordered=True)
+    dots = kinds.points_with_intervals(CONFIDENCE, y, trends.columns, coloured, size=70)
     title = style.title(
         "Does confidence fall from easy to medium to hard?",
-        "Each row is a mean over models. A verdict stands in brackets where confidence does not fall "
-        "at both steps: trend,",
+        "Each row is a mean over models. A verdict is in brackets where confidence does not fall at both steps: trend, "
         "if it falls only as a whole (Page's test, Holm); rises, if it rises at a step (paired t, Holm); undecided, if "
         "neither.",
     )
-    return style.faceted(kinds.layers(rules, dots), frame, title, (DATASET,), columns=2, row=20)
+    return style.faceted(kinds.layers(rules, dots), long, title, (DATASET,), columns=2, row=20)
 
 
 def trends_statements(trends: pd.DataFrame) -> Iterator[Statement]:
@@ -472,9 +502,9 @@ def trends_statements(trends: pd.DataFrame) -> Iterator[Statement]:
     zoo: mean confidence falls at both steps in 1 of 2 attributes; it rises at a step in view.
     """
     plural = {"attribute": "attributes", "class": "classes"}
-    for by, tested in trends.groupby(validate_levels.BY, sort=False):
+    for kind, tested in trends.groupby(validate_levels.BY, sort=False):
         verdicts = tested[validate_levels.TREND_VERDICT]
-        count = f"{(verdicts == FALLS).sum()} of {len(tested)} {plural[str(by)]}"
+        count = f"{(verdicts == FALLS).sum()} of {len(tested)} {plural[str(kind)]}"
         exceptions = _exceptions(tested[validate_levels.VALUE], verdicts, validate_levels.TREND_VERDICT.choices)
         dataset = tested[DATASET].iloc[0]
         yield Statement(f"{dataset}: mean confidence falls at both steps in {count}{exceptions}.")
@@ -487,33 +517,40 @@ def _exceptions(names: pd.Series, verdicts: pd.Series, words: Mapping[str, str])
     for verdict, same_verdict in names[does_not_fall].groupby(verdicts[does_not_fall], sort=False):
         first_names = ", ".join(same_verdict.head(MOST_NAMES))
         number_left = len(same_verdict) - MOST_NAMES
-        others = f" and {number_left} more" if number_left > 0 else ""
-        clauses.append(f"; it {words[str(verdict)]} in {first_names}{others}")
+        further_names = f" and {number_left} more" if number_left > 0 else ""
+        clauses.append(f"; it {words[str(verdict)]} in {first_names}{further_names}")
     return "".join(clauses)
 
 
 def contradictions_figure(shown: Table) -> alt.FacetChart:
-    """A grid of pictures a kind of contradiction, with class, attribute and confidence below each."""
-    frame = shown.frame.dropna(subset="thumbnail")
+    """A grid of pictures for each kind of contradiction, with class, attribute and confidence below each."""
     if shown.frame.empty:
         raise style.NothingToDraw("no image contradicts its level")
+    frame = shown.frame.dropna(subset="thumbnail")
     if frame.empty:
-        runs = (f"fca run task=describe dataset={name}" for name in dict.fromkeys(shown.frame[DATASET]))
-        raise style.NothingToDraw(f"no pictures; next: {'; '.join(runs)}")
-    words = dict(validate_levels.CONTRADICTION.choices)
-    frame = frame.assign(way=frame["kind"].map(words) + " (" + frame["of"].astype(str) + ")")
+        commands = [f"fca run task=describe dataset={name}" for name in dict.fromkeys(shown.frame[DATASET])]
+        raise style.NothingToDraw(f"no pictures; next: {'; '.join(commands)}")
+
+    kind_name = frame["kind"].map(dict(validate_levels.CONTRADICTION.choices))
+    frame = frame.assign(way=kind_name + " (" + frame["of"].astype(str) + ")")
     frame["panel"] = style.panels(frame, DATASET, "way")
-    frame["under"] = [f"{a}, {100 * c:.0f} %" for a, c in zip(frame[ATTRIBUTE], frame[CONFIDENCE], strict=True)]
+    frame["under"] = [
+        f"{attribute}, {100 * confidence:.0f} %"
+        for attribute, confidence in zip(frame[ATTRIBUTE], frame[CONFIDENCE], strict=True)
+    ]
+
     hover = [column for column in shown.columns if column not in ("thumbnail", "row", "column", "kind", "of")]
+    chart = kinds.pictures(frame, hover, "label", "under")
     title = style.title(
         CONTRADICTIONS_SHOWN.question,
         "The most confident come first, with class, attribute and mean confidence; the number is in brackets.",
     )
-    tall, wide = int((frame["row"].max() + 1) * STEP_PX), int((frame["column"].max() + 1) * (kinds.SIDE + 28))
-    chart = kinds.pictures(frame, hover, "label", "under")
-    drawn = style.faceted(chart, frame, title, (DATASET,), height=tall, columns=1)
-    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide
-    return drawn
+    height = int((frame["row"].max() + 1) * STEP_PX)
+    width = int((frame["column"].max() + 1) * (kinds.SIDE + 28))
+    panels = style.faceted(chart, frame, title, (DATASET,), height=height, columns=1)
+    panels.usermeta = kinds.FIXED
+    panels.spec.width = width
+    return panels
 
 
 def contradictions_statements(shown: pd.DataFrame) -> Iterator[Statement]:
@@ -525,7 +562,7 @@ def contradictions_statements(shown: pd.DataFrame) -> Iterator[Statement]:
     zoo: images that contradict their level for 6 models: 3 easy, but no model is right.
     """
     dataset, models = shown[DATASET].iloc[0], shown[MODELS].iloc[0]
-    count_of_kind = dict(zip(shown[validate_levels.CONTRADICTION], shown[validate_levels.OF], strict=True))
+    count_of_kind = dict(zip(shown[validate_levels.CONTRADICTION], shown[validate_levels.NUMBER], strict=True))
     counts = "; ".join(
         f"{count} {validate_levels.CONTRADICTION.choices[kind]}" for kind, count in count_of_kind.items()
     )

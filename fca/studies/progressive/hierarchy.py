@@ -1,4 +1,4 @@
-"""Do models fail hard images before easy ones? The hierarchical score, and what accuracies alone make of it."""
+"""Do models fail hard images before easy ones? The hierarchical score, and how much accuracies alone explain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Bool, Float, Integer, Shaped
 
 from fca.stats.chance import guessing, right_at_chance
 from fca.stats.correlation import resampled_correlation
@@ -21,14 +21,14 @@ from fca.studies.progressive.levels import (
     SCORE,
     SESSIONS,
     SHARE,
-    ByLevel,
+    LevelAnalysis,
+    LevelResponses,
     Line,
-    OfLevels,
     cells,
     levels_of,
     responses_by_level,
     sessions_of,
-    whole_sessions,
+    with_complete_sessions,
 )
 from fca.studies.progressive.stats import hierarchy as stats
 from fca.studies.progressive.stats.pool import LEVEL_WEIGHTS, LEVELS
@@ -76,10 +76,24 @@ HIERARCHY = TableSpec(
     "How often does a model solve the easier image where it solves the harder, and what makes it do so?",
     f"{PAPER} section 3.2 and figure 4 (top right), with intervals, and what accuracies alone make of the score",
     (
-        *(DATASET, MODEL, *with_interval(ACCURACY), *with_interval(SCORE), *BY_LEVEL),
-        *(*with_interval(HIERARCHICAL_SCORE), *with_interval(SESSION_RATES), *with_interval(LEVEL_RATES)),
-        *(*with_interval(MATCHED_EXCESS), P_MATCHED, *with_interval(SESSION_EXCESS)),
-        *(ACCURACY_MASKED, SCORE_MASKED, TRIPLETS, SESSIONS, N_CLASSES, N_TEST, AT_CHANCE),
+        DATASET,
+        MODEL,
+        *with_interval(ACCURACY),
+        *with_interval(SCORE),
+        *BY_LEVEL,
+        *with_interval(HIERARCHICAL_SCORE),
+        *with_interval(SESSION_RATES),
+        *with_interval(LEVEL_RATES),
+        *with_interval(MATCHED_EXCESS),
+        P_MATCHED,
+        *with_interval(SESSION_EXCESS),
+        ACCURACY_MASKED,
+        SCORE_MASKED,
+        TRIPLETS,
+        SESSIONS,
+        N_CLASSES,
+        N_TEST,
+        AT_CHANCE,
     ),
 )
 HIERARCHY_PATTERNS = TableSpec(
@@ -117,29 +131,37 @@ METHOD = {
 
 
 @dataclass(frozen=True)
-class Hierarchy(OfLevels):
+class Hierarchy(LevelAnalysis):
     """`analysis=hierarchy`."""
 
     tables: ClassVar = (HIERARCHY, HIERARCHY_PATTERNS, HIERARCHY_CORRELATION)
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables hierarchy (a line a model), hierarchy_patterns and hierarchy_correlation."""
-        lines: list[Line] = []
-        shares: list[Line] = []
+        """Tables hierarchy (a line for each model), hierarchy_patterns and hierarchy_correlation."""
         sources = responses_by_level(store, self.query, self.protocol)
-        for every, masked in zip(sources, responses_by_level(store, self.query, "masked"), strict=True):
-            source = whole_sessions(every)
+        masked_sources = responses_by_level(store, self.query, "masked")
+
+        model_lines: list[Line] = []
+        pattern_lines: list[Line] = []
+        for all_sessions, masked in zip(sources, masked_sources, strict=True):
+            source = with_complete_sessions(all_sessions)
             triplets = matched_triplets(source.items)
-            right_masked = masked.correct[:, masked.items[IMAGE_ID].isin(source.items[IMAGE_ID])]
-            for at, model in enumerate(source.models):
-                about: Line = {DATASET: source.dataset, MODEL: model}
-                lines.append(about | _of_model(source, at, right_masked[at], triplets))
-                shares += _patterns(source, at, triplets, lines[-1])
-        models = HIERARCHY.frame(lines).astype({TRIPLETS: "Int64"})
-        over = [line for name, part in models.groupby(DATASET) for line in over_models(str(name), part)]
-        patterns = pd.DataFrame(shares).astype({TRIPLETS: "Int64"})
+            is_in_whole_session = masked.items[IMAGE_ID].isin(source.items[IMAGE_ID])
+            masked_correct = masked.correct[:, is_in_whole_session]
+
+            for position, model in enumerate(source.models):
+                line = _model_line(source, position, masked_correct[position], triplets)
+                line = {DATASET: source.dataset, MODEL: model, **line}
+                model_lines.append(line)
+                pattern_lines += _pattern_lines(source, position, triplets, line)
+
+        models = HIERARCHY.frame(model_lines).astype({TRIPLETS: "Int64"})
+        patterns = pd.DataFrame(pattern_lines).astype({TRIPLETS: "Int64"})
+        correlations: list[Line] = []
+        for dataset, models_of_dataset in models.groupby(DATASET):
+            correlations += correlation_lines(str(dataset), models_of_dataset)
         runs = (run for source in sources for run in source.runs)
-        return filled(self.tables, (models, patterns, over), asdict(self) | METHOD, runs)
+        return filled(self.tables, (models, patterns, correlations), asdict(self) | METHOD, runs)
 
 
 def matched_triplets(items: pd.DataFrame) -> Triplets:
@@ -149,84 +171,133 @@ def matched_triplets(items: pd.DataFrame) -> Triplets:
     >>> matched_triplets(items.assign(level=["hard", "easy", "easy", "medium"]))
     array([[1, 3, 0]])
     """
-    named = pd.DataFrame({"triplet": items["triplet"], "session": sessions_of(items), "level": levels_of(items)})
-    named = named.dropna(subset="triplet").reset_index(names="at")
-    by = named.groupby(["session", "triplet"])["level"]
-    whole = named[(by.transform("size") == 3) & (by.transform("nunique") == 3)]
-    ordered = whole.sort_values(["session", "triplet", "level"])
-    return ordered["at"].to_numpy(dtype=np.int64).reshape(-1, 3)
+    columns = {"triplet": items["triplet"], "session": sessions_of(items), "level": levels_of(items)}
+    images = pd.DataFrame(columns).dropna(subset="triplet").reset_index(names="position")
+
+    levels = images.groupby(["session", "triplet"])["level"]
+    is_complete = (levels.transform("size") == 3) & (levels.transform("nunique") == 3)
+    ordered = images[is_complete].sort_values(["session", "triplet", "level"])
+    return ordered["position"].to_numpy(dtype=np.int64).reshape(-1, 3)
 
 
-def over_models(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
+def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
     """Correlation of score and accuracy over the models of one data set, plain and given the level rates' score."""
     values = models[[HIERARCHICAL_SCORE, ACCURACY, LEVEL_RATES]].to_numpy(dtype=float).T
-    network = pd.factorize(models[MODEL].str.split(", ").str[0])[0]  # `resnet18, seed 1` is one more resnet18
-    networks = int(network.max()) + 1
-    about = {"dataset": dataset, "models": len(models), "networks": networks}
+    network = pd.factorize(models[MODEL].str.split(", ").str[0])[0]  # `resnet18, seed 1` is the network resnet18
+    columns = {"dataset": dataset, "models": len(models), "networks": int(network.max()) + 1}
     if len(models) < FEWEST:
-        yield from ({**about, "kind": kind} for kind in KIND.choices)
+        for kind in KIND.choices:
+            yield {**columns, "kind": kind}
         return
-    found = stats.score_and_accuracy(*values)
-    coefficients = _without_each_network(values, left_out_weights(network))
-    for kind, here, left_out in zip(KIND.choices, found, coefficients, strict=True):
-        low, high = jackknife_interval(here.r, left_out, scale=FISHER_Z)
-        note = UNDEFINED_WITHOUT if np.isnan(low) and not np.isnan(here.r) else None
-        yield {**about, "kind": kind, "r": here.r, "r_low": low, "r_high": high, "p": here.p, "note": note}
+
+    correlations = stats.score_and_accuracy(*values)
+    left_out_coefficients = _without_each_network(values, left_out_weights(network))
+    for kind, correlation, left_out in zip(KIND.choices, correlations, left_out_coefficients, strict=True):
+        low, high = jackknife_interval(correlation.r, left_out, scale=FISHER_Z)
+        lacks_interval = np.isnan(low) and not np.isnan(correlation.r)
+        yield {
+            **columns,
+            "kind": kind,
+            "r": correlation.r,
+            "r_low": low,
+            "r_high": high,
+            "p": correlation.p,
+            "note": UNDEFINED_WITHOUT if lacks_interval else None,
+        }
 
 
 def _without_each_network(
     values: Float[np.ndarray, "3 models"], times: Integer[np.ndarray, "networks models"]
 ) -> tuple[Float[np.ndarray, " networks"], Float[np.ndarray, " networks"]]:
-    """Both coefficients without each network; NaN where so few models are left that they lie on a line anyway."""
+    """Both coefficients without each network; NaN where so few models are left that they lie on a line anyway.
+
+    r_given = (r_sa - r_sl r_al) / sqrt((1 - r_sl²) (1 - r_al²)),   s: score, a: accuracy, l: level rates
+    """
     score, accuracy, by_level = values
-    plain, of_score, of_accuracy = (
-        resampled_correlation(x, y, times) for x, y in ((score, accuracy), (score, by_level), (accuracy, by_level))
-    )
-    left = (1 - of_score**2) * (1 - of_accuracy**2)
+    plain = resampled_correlation(score, accuracy, times)
+    score_by_level = resampled_correlation(score, by_level, times)
+    accuracy_by_level = resampled_correlation(accuracy, by_level, times)
+
+    unexplained = (1 - score_by_level**2) * (1 - accuracy_by_level**2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        partial = (plain - of_score * of_accuracy) / np.sqrt(left)
-    different = (times > 0).sum(axis=1)
-    defined = (different > 3) & (left > 1e-12)  # else these explain everything: only rounding is left
-    return np.where(different > 2, plain, np.nan), np.where(defined, partial, np.nan)
+        partial = (plain - score_by_level * accuracy_by_level) / np.sqrt(unexplained)
+
+    n_models = (times > 0).sum(axis=1)
+    is_defined = (n_models > 3) & (unexplained > 1e-12)  # else level rates explain everything: only rounding is left
+    return np.where(n_models > 2, plain, np.nan), np.where(is_defined, partial, np.nan)
 
 
-def _of_model(source: ByLevel, at: int, masked: Bool[np.ndarray, " items"], triplets: Triplets) -> Line:
+def _model_line(
+    source: LevelResponses, position: int, masked_correct: Bool[np.ndarray, " items"], triplets: Triplets
+) -> Line:
     """The line of one model, except its names.
 
-    masked: what it gets right when only the classes of the images may be predicted.
+    masked_correct: what it gets right when only the classes of the images may be predicted.
     """
-    correct, levels, sessions = source.correct[at], levels_of(source.items), sessions_of(source.items)
+    correct = source.correct[position]
+    levels = levels_of(source.items)
+    sessions = sessions_of(source.items)
     labels = source.items[LABEL].to_numpy(dtype=str)
-    rates, rates_masked = (stats.level_rates(right, levels, sessions) for right in (correct, masked))
-    classes = labels[np.unique(sessions, return_index=True)[1]]
-    line = cells(BY_LEVEL, rates.mean(axis=0).tolist())
-    for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
-        each = rates @ weights
-        line |= _cells(target, Estimated(each.mean(), *stats.class_interval(each, classes, FRACTION)))
-    line |= cells((ACCURACY_MASKED, SCORE_MASKED), (LEVEL_WEIGHTS @ rates_masked.mean(axis=0)).tolist())
-    made = stats.score_from_rates(rates, classes)
-    for column, part in zip((SESSION_RATES, LEVEL_RATES, SESSION_EXCESS), made, strict=True):
-        line |= _cells(column, part)
-    line[AT_CHANCE] = right_at_chance(correct.sum(), len(correct), guessing(labels))
-    line |= {SESSIONS: len(rates), N_CLASSES: len(set(labels)), N_TEST: len(correct), TRIPLETS: len(triplets) or None}
-    if not len(triplets):
-        return line | _cells(HIERARCHICAL_SCORE, made.session)
-    easy = triplets[:, 0]
-    found = stats.matched_score(correct[triplets], sessions[easy], labels[easy])
-    return line | _cells(HIERARCHICAL_SCORE, found.score) | _cells(MATCHED_EXCESS, found.excess) | {P_MATCHED: found.p}
+
+    # Accuracy and score over sessions, which count equally
+    rates = stats.level_rates(correct, levels, sessions)  # sessions x levels
+    masked_rates = stats.level_rates(masked_correct, levels, sessions)
+    classes = labels[np.unique(sessions, return_index=True)[1]]  # of the sessions
+    accuracy, score = (_mean_over_classes(rates @ weights, classes) for weights in LEVEL_WEIGHTS)
+    explained = stats.score_from_rates(rates, classes)
+
+    # Without named triplets the score is that of all triplets of each session
+    if len(triplets):
+        easy = triplets[:, 0]
+        matched = stats.matched_score(correct[triplets], sessions[easy], labels[easy])
+        of_triplets = {
+            **cells(with_interval(HIERARCHICAL_SCORE), matched.score),
+            **cells(with_interval(MATCHED_EXCESS), matched.excess),
+            P_MATCHED: matched.p,
+        }
+    else:
+        of_triplets = cells(with_interval(HIERARCHICAL_SCORE), explained.session)
+
+    return {
+        **cells(BY_LEVEL, rates.mean(axis=0).tolist()),
+        **cells(with_interval(ACCURACY), accuracy),
+        **cells(with_interval(SCORE), score),
+        **cells((ACCURACY_MASKED, SCORE_MASKED), (LEVEL_WEIGHTS @ masked_rates.mean(axis=0)).tolist()),
+        **cells(with_interval(SESSION_RATES), explained.session),
+        **cells(with_interval(LEVEL_RATES), explained.level),
+        **cells(with_interval(SESSION_EXCESS), explained.excess),
+        AT_CHANCE: right_at_chance(correct.sum(), len(correct), guessing(labels)),
+        SESSIONS: len(rates),
+        N_CLASSES: len(set(labels)),
+        N_TEST: len(correct),
+        TRIPLETS: len(triplets) or None,
+        **of_triplets,
+    }
 
 
-def _cells(column: Column, found: Estimated) -> Line:
-    return cells(with_interval(column), found)
+def _mean_over_classes(values: Float[np.ndarray, " sessions"], classes: Shaped[np.ndarray, " sessions"]) -> Estimated:
+    return Estimated(values.mean(), *stats.class_interval(values, classes, FRACTION))
 
 
-def _patterns(source: ByLevel, at: int, triplets: Triplets, line: Line) -> Iterator[Line]:
-    """How often a model shows each pattern, and how often accuracies alone, by session and by level, make it."""
-    every = stats.all_triplets_score(source.correct[at], levels_of(source.items), sessions_of(source.items))
-    found = stats.hierarchical_score(source.correct[at][triplets]) if len(triplets) else every
-    total, of_sessions = (sum(score.patterns.values()) for score in (found, every))
-    about: Line = {column: line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}
-    for pattern, count in found.patterns.items():
-        rates = [line[level] if mark == "1" else 1 - line[level] for level, mark in zip(LEVELS, pattern, strict=True)]
-        made = {SESSION_RATES: every.patterns[pattern] / of_sessions, LEVEL_RATES: float(np.prod(rates))}
-        yield about | {PATTERN: pattern, FOLLOWS: pattern in stats.FOLLOWING, SHARE_OF_TRIPLETS: count / total} | made
+def _pattern_lines(source: LevelResponses, position: int, triplets: Triplets, model_line: Line) -> Iterator[Line]:
+    """How often a model shows each pattern, and how often accuracies alone, by session and by level, explain it."""
+    correct = source.correct[position]
+    all_triplets = stats.all_triplets_score(correct, levels_of(source.items), sessions_of(source.items))
+    matched = stats.hierarchical_score(correct[triplets]) if len(triplets) else all_triplets
+    n_matched = sum(matched.patterns.values())
+    n_all = sum(all_triplets.patterns.values())
+
+    columns: Line = {column: model_line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}
+    for pattern, count in matched.patterns.items():
+        probabilities = [
+            model_line[level] if mark == "1" else 1 - model_line[level]
+            for level, mark in zip(LEVELS, pattern, strict=True)
+        ]
+        yield {
+            **columns,
+            PATTERN: pattern,
+            FOLLOWS: pattern in stats.FOLLOWING,
+            SHARE_OF_TRIPLETS: count / n_matched,
+            SESSION_RATES: all_triplets.patterns[pattern] / n_all,
+            LEVEL_RATES: float(np.prod(probabilities)),
+        }

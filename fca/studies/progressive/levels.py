@@ -7,7 +7,7 @@ arXiv 2503.13058) count two targets over the level accuracies e, m and h: accura
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -50,11 +50,12 @@ LevelProtocol = Annotated[
 Line = dict[str, Any]  # of a table: column -> cell
 
 
-class ByLevel(NamedTuple):
+class LevelResponses(NamedTuple):
     """What the full models of one data set predicted for its test images, each of an attribute and a level.
 
-    items: image_id, label, attribute, level (easy, medium, hard), triplet (missing where there is none); one line a
-    column of `correct`.    confidence: the greatest of the probabilities of the classes that may be predicted.
+    items:      image_id, label, attribute, level (easy, medium, hard), triplet (missing where there is none); one line
+                for each column of `correct`.
+    confidence: the greatest of the probabilities of the classes that may be predicted.
     """
 
     dataset: str
@@ -67,15 +68,15 @@ class ByLevel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OfLevels:
-    """What analyses of levels ask for; they read `predict` rows of full models on sets with attributes and levels."""
+class LevelAnalysis:
+    """Options of analyses of levels; they read `predict` rows of full models on sets with attributes and levels."""
 
     query: Query = None
     protocol: LevelProtocol = "open"
 
 
-def responses_by_level(store: Store, query: str | None = None, protocol: str = "open") -> list[ByLevel]:
-    """Responses to clean test images of data sets with columns `attribute` and `level`, one a data set.
+def responses_by_level(store: Store, query: str | None = None, protocol: str = "open") -> list[LevelResponses]:
+    """Responses to clean test images of data sets with columns `attribute` and `level`, one for each data set.
 
     Models are those that know every class of the set, with their best weights, without snapshots of training. Images
     without attribute or level are left out.
@@ -84,30 +85,36 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
     A data set with a level of another name is left out, with a line in the log.
     Raises FcaError for an unknown protocol, and when there is nothing.
     """
-    found = sets_with_levels(store, query, protocol)
-    what = "predictions of full models on test images with columns attribute and level"
-    require(found, what, len(store.rows()), COMMAND)
-    return found
+    sources = sets_with_levels(store, query, protocol)
+    requirement = "predictions of full models on test images with columns attribute and level"
+    require(sources, requirement, len(store.rows()), COMMAND)
+    return sources
 
 
-def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[ByLevel]:
-    """The same, also when there is nothing."""
+def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[LevelResponses]:
+    """Responses as of `responses_by_level`; empty when there is nothing."""
     if protocol not in PROTOCOLS:
         raise FcaError("analysis.protocol", protocol, " or ".join(PROTOCOLS), "take one of them")
     rows = answering_rows(store, query)
-    rows = rows[(rows["shift"] == "clean") & (rows["snapshot"].fillna(BEST) == BEST)]
-    found: list[ByLevel] = []
+    is_best_snapshot = rows["snapshot"].fillna(BEST) == BEST
+    rows = rows[(rows["shift"] == "clean") & is_best_snapshot]
+
+    sources: list[LevelResponses] = []
     problems: list[FcaError] = []
-    for name, part in rows.groupby("dataset"):
+    for dataset, rows_of_dataset in rows.groupby("dataset"):
         try:
-            found += _of_dataset(store, str(name), part, protocol)
+            source = _read_dataset(store, str(dataset), rows_of_dataset, protocol)
         except FcaError as error:
             problems.append(error)
-    if problems and not found:
+            continue
+        if source is not None:
+            sources.append(source)
+
+    if problems and not sources:
         raise problems[0]
     for problem in problems:
         log.warning("a data set is left out: %s", problem)
-    return found
+    return sources
 
 
 def levels_of(items: pd.DataFrame) -> Integer[np.ndarray, " items"]:
@@ -143,22 +150,27 @@ def pool_of(items: pd.DataFrame) -> Pool:
     return make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
 
 
-def whole_sessions(found: ByLevel) -> ByLevel:
+def with_complete_sessions(source: LevelResponses) -> LevelResponses:
     """Without the sessions that lack a level (their images were rejected, or never made); the log names these.
 
     Raises FcaError when no session is left.
     """
-    sessions = sessions_of(found.items)
-    whole = (found.items["level"].groupby(sessions).transform("nunique") == len(LEVELS)).to_numpy()
-    left_out = sorted(set(sessions[~whole]))
-    if not whole.any():
-        what = f"sessions (class/attribute) of {found.dataset} with {', '.join(LEVELS)} images"
-        raise FcaError(what, f"none of {len(left_out)}", "1 or more", "make the images of the level that is missing")
-    if left_out:
-        named = ", ".join(left_out[:5]) + (", ..." if len(left_out) > 5 else "")
-        log.warning("%s: %d sessions lack a level and are left out: %s", found.dataset, len(left_out), named)
-    items = found.items[whole].reset_index(drop=True)
-    return found._replace(items=items, correct=found.correct[:, whole], confidence=found.confidence[:, whole])
+    sessions = sessions_of(source.items)
+    n_levels = source.items["level"].groupby(sessions).transform("nunique")
+    is_whole = (n_levels == len(LEVELS)).to_numpy()  # of every image: whether its session has all levels
+    incomplete_sessions = sorted(set(sessions[~is_whole]))
+    if not is_whole.any():
+        required = f"sessions (class/attribute) of {source.dataset} with {', '.join(LEVELS)} images"
+        step = "make the images of the level that is missing"
+        raise FcaError(required, f"none of {len(incomplete_sessions)}", "1 or more", step)
+    if incomplete_sessions:
+        number = len(incomplete_sessions)
+        examples = ", ".join(incomplete_sessions[:5]) + (", ..." if number > 5 else "")
+        log.warning("%s: %d sessions lack a level and are left out: %s", source.dataset, number, examples)
+
+    items = source.items[is_whole].reset_index(drop=True)
+    correct = source.correct[:, is_whole]
+    return source._replace(items=items, correct=correct, confidence=source.confidence[:, is_whole])
 
 
 def mean_cells(
@@ -179,33 +191,44 @@ def score_cells(rates: Float[np.ndarray, "n 3"]) -> Line:
 
 
 def cells(columns: Iterable[Column], values: Iterable[Any]) -> Line:
-    """Part of a line of a table."""
+    """Cells of a line of a table, by column."""
     return dict(zip(columns, values, strict=True))
 
 
-def columns_of(found: Predictions, labels: Sequence[int] | Int[np.ndarray, " labels"]) -> Int[np.ndarray, " columns"]:
+def columns_of(stored: Predictions, labels: Sequence[int] | Int[np.ndarray, " labels"]) -> Int[np.ndarray, " columns"]:
     """The columns of the logits for these label indices that the model knows, in order."""
-    columns = np.unique(found.columns[np.asarray(labels)])
+    columns = np.unique(stored.columns[np.asarray(labels)])
     return columns[columns >= 0]
 
 
-def _of_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -> Iterator[ByLevel]:
-    """Nothing for a data set without the columns."""
-    lines = sorted(records(rows), key=lambda row: (row["subject"], row["run_id"]))
-    items = store.items(lines[0]["fingerprint"])
+def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -> LevelResponses | None:
+    """None for a data set without the columns. Raises FcaError for a level of another name."""
+    prediction_rows = sorted(records(rows), key=lambda row: (row["subject"], row["run_id"]))
+    fingerprint, split = prediction_rows[0]["fingerprint"], prediction_rows[0]["split"]
+    items = store.items(fingerprint)
     if not {ATTRIBUTE, LEVEL} <= set(items):
-        return
-    items = items[items["split"] == lines[0]["split"]].reindex(columns=list(map(str, ITEM))).astype(object)
-    there = items[[ATTRIBUTE, LEVEL]].notna().all(axis=1).to_numpy()
-    if not there.any():
-        return
-    items = items[there].reset_index(drop=True)
-    if wrong := sorted({str(level) for level in items["level"]} - set(LEVELS)):
-        step = f"name levels so, or leave the data set out: 'fingerprint!={lines[0]['fingerprint']}'"
-        raise FcaError(f"level of {dataset}", ", ".join(wrong[:5]), ", ".join(LEVELS), step)
-    correct, confidence = zip(*(_responses(store, row, there, protocol) for row in lines), strict=True)
-    models, runs = tuple(_name(row) for row in lines), tuple(sorted(row["run_id"] for row in lines))
-    yield ByLevel(dataset, lines[0]["fingerprint"], items, models, np.stack(correct), np.stack(confidence), runs)
+        return None
+
+    items = items[items["split"] == split].reindex(columns=list(map(str, ITEM))).astype(object)
+    has_level = items[[ATTRIBUTE, LEVEL]].notna().all(axis=1).to_numpy()
+    if not has_level.any():
+        return None
+    items = items[has_level].reset_index(drop=True)
+    unknown_levels = sorted({str(level) for level in items["level"]} - set(LEVELS))
+    if unknown_levels:
+        step = f"name levels so, or leave the data set out: 'fingerprint!={fingerprint}'"
+        raise FcaError(f"level of {dataset}", ", ".join(unknown_levels[:5]), ", ".join(LEVELS), step)
+
+    responses = [_responses(store, row, has_level, protocol) for row in prediction_rows]
+    return LevelResponses(
+        dataset=dataset,
+        fingerprint=fingerprint,
+        items=items,
+        models=tuple(_name(row) for row in prediction_rows),
+        correct=np.stack([correct for correct, _ in responses]),
+        confidence=np.stack([confidence for _, confidence in responses]),
+        runs=tuple(sorted(row["run_id"] for row in prediction_rows)),
+    )
 
 
 def _name(row: Mapping[str, Any]) -> str:
@@ -216,13 +239,15 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _responses(
-    store: Store, row: Mapping[str, Any], there: Bool[np.ndarray, " images"], protocol: str
+    store: Store, row: Mapping[str, Any], has_level: Bool[np.ndarray, " images"], protocol: str
 ) -> tuple[Bool[np.ndarray, " items"], Float[np.ndarray, " items"]]:
-    """Right or wrong, and confidence, of one model on the images that are there."""
-    found = predictions(store, row)
-    allowed = columns_of(found, found.labels[there])
-    if protocol == "open" or len(allowed) == len(found.logit_classes):
-        return found.right[there], store.array(row["run_id"], "p_max")[there].astype(np.float32)
-    logits = found.logits[there]
+    """Right or wrong, and confidence, of one model on the images that have a level."""
+    stored = predictions(store, row)
+    allowed = columns_of(stored, stored.labels[has_level])
+    if protocol == "open" or len(allowed) == len(stored.logit_classes):
+        confidence = store.array(row["run_id"], "p_max")[has_level].astype(np.float32)
+        return stored.right[has_level], confidence
+
+    logits = stored.logits[has_level]
     confidence = softmax(logits[:, allowed].astype(np.float32), axis=1).max(axis=1)
-    return masked_answers(logits, allowed) == found.true[there], confidence
+    return masked_answers(logits, allowed) == stored.true[has_level], confidence

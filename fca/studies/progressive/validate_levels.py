@@ -23,14 +23,14 @@ from fca.studies.progressive.levels import (
     LEVEL,
     PAPER,
     SHARE,
-    ByLevel,
+    LevelAnalysis,
+    LevelResponses,
     Line,
-    OfLevels,
     cells,
     levels_of,
     mean_cells,
     responses_by_level,
-    whole_sessions,
+    with_complete_sessions,
 )
 from fca.studies.progressive.stats.pool import LEVELS
 from fca.tables.table import (
@@ -83,8 +83,8 @@ _KINDS = {
 CONTRADICTION = PICTURE_KIND.with_format("", "contradiction").with_choices(_KINDS)
 CONFIDENCE_RANK = RANK.with_format(".0f", "rank by confidence")
 CONFIDENCE = Column("confidence", float, ".1%", "mean confidence")
-WANTED = Column("wanted", float, ".1%", "median confidence of the attribute's easy images")
-OF = Column("of", int, ".0f", "images that contradict their level so")
+MEDIAN_EASY = Column("wanted", float, ".1%", "median confidence of the attribute's easy images")
+NUMBER = Column("of", int, ".0f", "images that contradict their level so")
 
 CONFIDENCE_LEVELS = TableSpec(
     "confidence_levels",
@@ -97,23 +97,32 @@ CONFIDENCE_TRENDS = TableSpec(
     "Does confidence fall from easy to medium to hard in every attribute and class?",
     f"{PAPER} section 5.1 looks at all attributes together; Page 1963 (J. Am. Stat. Assoc. 58:216)",
     (
-        *(DATASET, BY, VALUE, *BY_LEVEL, BLOCKS, PAGE_L, PAGE_P, P_HOLM),
-        *(end for drop in DROPS for end in with_interval(drop)),
-        *(*P_RISES, TREND_VERDICT),
+        DATASET,
+        BY,
+        VALUE,
+        *BY_LEVEL,
+        BLOCKS,
+        PAGE_L,
+        PAGE_P,
+        P_HOLM,
+        *with_interval(DROPS[0]),
+        *with_interval(DROPS[1]),
+        *P_RISES,
+        TREND_VERDICT,
     ),
 )
-_ABOUT = (*ITEM, TOP1, CONFIDENCE, WANTED, MODELS)
+_IMAGE = (*ITEM, TOP1, CONFIDENCE, MEDIAN_EASY, MODELS)
 CONTRADICTIONS_SHOWN = TableSpec(
     "contradictions_shown",
     "Which images contradict their level?",
     f"{PAPER} section 6 reviewed images by hand",
-    (DATASET, CONTRADICTION, CONFIDENCE_RANK, THUMBNAIL, *_ABOUT, OF, ROW, COLUMN),
+    (DATASET, CONTRADICTION, CONFIDENCE_RANK, THUMBNAIL, *_IMAGE, NUMBER, ROW, COLUMN),
 )
 CONTRADICTIONS = TableSpec(
     "contradictions",
     "Which images contradict their level, all of them?",
     f"{PAPER} section 6, by what models predict",
-    (DATASET, CONTRADICTION, CONFIDENCE_RANK, *_ABOUT),
+    (DATASET, CONTRADICTION, CONFIDENCE_RANK, *_IMAGE),
 )
 METHOD = {
     "confidence": "the greatest of a model's class probabilities on an image; in trends and contradictions its mean "
@@ -134,7 +143,7 @@ METHOD = {
 
 
 @dataclass(frozen=True)
-class ValidateLevels(OfLevels):
+class ValidateLevels(LevelAnalysis):
     """`analysis=validate_levels`."""
 
     tables: ClassVar = (CONFIDENCE_LEVELS, CONFIDENCE_TRENDS, CONTRADICTIONS_SHOWN, CONTRADICTIONS)
@@ -145,84 +154,124 @@ class ValidateLevels(OfLevels):
         """Tables confidence_levels, confidence_trends, contradictions_shown and contradictions (all of them)."""
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
-        parts: list[tuple[pd.DataFrame, ...]] = []
+        bins: list[pd.DataFrame] = []
+        trends: list[pd.DataFrame] = []
+        with_pictures: list[pd.DataFrame] = []
+        all_contradictions: list[pd.DataFrame] = []
         runs: set[str] = set()
-        for every in responses_by_level(store, self.query, self.protocol):
-            found = contradictions(every)
-            shown, drawn = with_pictures(store, found, self.shown, every.fingerprint)
-            parts.append((by_bin(every), trends(whole_sessions(every)), shown, found))
-            runs |= {*every.runs, *([] if drawn.run_id is None else [drawn.run_id])}
-        frames = [pd.concat(frames, ignore_index=True) for frames in zip(*parts, strict=True)]
+        for source in responses_by_level(store, self.query, self.protocol):
+            contradictions = find_contradictions(source)
+            with_thumbnails, thumbnails = add_pictures(store, contradictions, self.shown, source.fingerprint)
+            bins.append(confidence_bins(source))
+            trends.append(confidence_trends(with_complete_sessions(source)))
+            with_pictures.append(with_thumbnails)
+            all_contradictions.append(contradictions)
+            runs |= set(source.runs)
+            if thumbnails.run_id is not None:
+                runs.add(thumbnails.run_id)
+
+        frames = [
+            pd.concat(of_datasets, ignore_index=True)
+            for of_datasets in (bins, trends, with_pictures, all_contradictions)
+        ]
         return filled(self.tables, frames, asdict(self) | METHOD, runs)
 
 
-def by_bin(source: ByLevel) -> pd.DataFrame:
+def confidence_bins(source: LevelResponses) -> pd.DataFrame:
     """Share of the images of each level in ten equal bins of confidence."""
-    at = np.minimum((source.confidence * BINS).astype(int), BINS - 1)
+    bin_of = np.minimum((source.confidence * BINS).astype(int), BINS - 1)  # models x images
+    levels = levels_of(source.items)
     lines: list[Line] = []
     for code, level in enumerate(LEVELS):
-        there = levels_of(source.items) == code
-        for number in range(BINS) if there.any() else ():
-            inside = at[:, there] == number
-            shares, right = inside.mean(axis=1), source.correct[:, there][inside]
-            line = cells((LEVEL, BIN, *BIN_ENDS), (level, number, number / BINS, (number + 1) / BINS))
-            line |= {
+        is_of_level = levels == code
+        if not is_of_level.any():
+            continue
+        for number in range(BINS):
+            is_inside = bin_of[:, is_of_level] == number  # models x images of the level
+            shares = is_inside.mean(axis=1)
+            correct = source.correct[:, is_of_level][is_inside]
+            line: Line = {
+                LEVEL: level,
+                BIN: number,
+                **cells(BIN_ENDS, (number / BINS, (number + 1) / BINS)),
                 SHARE_OF_LEVEL: shares.mean(),
                 SHARE_MIN: shares.min(),
                 SHARE_MAX: shares.max(),
                 MODELS: len(shares),
+                TOP1: correct.mean() if len(correct) else np.nan,
             }
-            lines.append(line | {TOP1: right.mean() if len(right) else np.nan})
+            lines.append(line)
     return CONFIDENCE_LEVELS.frame(pd.DataFrame(lines).assign(dataset=source.dataset))
 
 
-def trends(source: ByLevel) -> pd.DataFrame:
+def confidence_trends(source: LevelResponses) -> pd.DataFrame:
     """Mean confidence by level of every attribute and class, and whether it falls."""
-    frames = []
-    about = source.items.assign(confidence=source.confidence.mean(axis=0))
-    for by, block in (("attribute", "label"), ("label", "attribute")):
-        means = about.pivot_table("confidence", [by, block], "level")[list(LEVELS)]
-        of_value = means.groupby(level=0)
-        frame = pd.DataFrame([{VALUE: str(value), **_trend(part.to_numpy(float))} for value, part in of_value])
-        frame[str(P_HOLM)] = _corrected(frame[PAGE_P].to_numpy())
-        frame[list(map(str, P_RISES))] = _corrected(frame[list(P_RISES)].to_numpy())
-        frame[str(TREND_VERDICT)] = [_verdict(line) for line in frame.to_dict("records")]
-        frames.append(frame.assign(by="class" if by == "label" else by))
+    items = source.items.assign(confidence=source.confidence.mean(axis=0))
+    frames = [
+        _trends(items, "attribute", block="label").assign(by="attribute"),
+        _trends(items, "label", block="attribute").assign(by="class"),
+    ]
     return CONFIDENCE_TRENDS.frame(pd.concat(frames, ignore_index=True).assign(dataset=source.dataset))
 
 
+def _trends(items: pd.DataFrame, column: str, block: str) -> pd.DataFrame:
+    """A line for each value of a column, with p values corrected over them."""
+    means = items.pivot_table("confidence", [column, block], "level")[list(LEVELS)]  # (values, blocks) x levels
+    lines: list[Line] = []
+    for value, means_of_blocks in means.groupby(level=0):
+        lines.append({VALUE: str(value), **_trend(means_of_blocks.to_numpy(float))})
+
+    frame = pd.DataFrame(lines)
+    p_rises = [str(p_rise) for p_rise in P_RISES]
+    frame[str(P_HOLM)] = _corrected(frame[PAGE_P].to_numpy())
+    frame[p_rises] = _corrected(frame[p_rises].to_numpy())
+    frame[str(TREND_VERDICT)] = [_verdict(line) for line in frame.to_dict("records")]
+    return frame
+
+
 def _corrected(p: Float[np.ndarray, "*tests"]) -> Float[np.ndarray, "*tests"]:
-    """After Holm's correction over all tests that there are; NaN stays NaN."""
-    found = np.full(p.shape, np.nan)
-    found[~np.isnan(p)] = holm(p[~np.isnan(p)])
-    return found
+    """P values after Holm's correction over all defined ones; NaN stays NaN."""
+    is_defined = ~np.isnan(p)
+    corrected = np.full(p.shape, np.nan)
+    corrected[is_defined] = holm(p[is_defined])
+    return corrected
 
 
 def _p_rise(drops: Float[np.ndarray, " blocks"]) -> float:
     """One-sided paired t that drops are below 0; NaN for one block."""
     if len(drops) < 2:
         return float("nan")
-    if np.ptp(drops) < 1e-12:  # blocks are all alike: t is infinite, or there is no change
+    if np.ptp(drops) < 1e-12:  # blocks are all equal: t is infinite, or there is no change
         return 0.0 if drops.mean() < -1e-12 else 1.0
     return float(ttest_1samp(drops, 0.0, alternative="less").pvalue)
 
 
 def _trend(means: Float[np.ndarray, "blocks 3"]) -> Line:
     """One attribute or class: its level means, Page's test and the interval of each drop."""
-    line = cells(BY_LEVEL, means.mean(axis=0).tolist())
-    line |= {BLOCKS: len(means), PAGE_L: np.nan, PAGE_P: np.nan}
+    page_l, page_p = np.nan, np.nan
     if len(means) > 1:
-        found = page_trend_test(means, predicted_ranks=[3, 2, 1])
-        line |= {PAGE_L: float(found.statistic), PAGE_P: float(found.pvalue)}
-    for drop, p, values in zip(DROPS, P_RISES, (means[:, :-1] - means[:, 1:]).T, strict=True):
-        line |= mean_cells(drop, values) | {p: _p_rise(values)}
-    return line
+        page = page_trend_test(means, predicted_ranks=[3, 2, 1])
+        page_l, page_p = float(page.statistic), float(page.pvalue)
+
+    to_medium, to_hard = (means[:, :-1] - means[:, 1:]).T  # drops of each block
+    return {
+        **cells(BY_LEVEL, means.mean(axis=0).tolist()),
+        BLOCKS: len(means),
+        PAGE_L: page_l,
+        PAGE_P: page_p,
+        **mean_cells(DROPS[0], to_medium),
+        P_RISES[0]: _p_rise(to_medium),
+        **mean_cells(DROPS[1], to_hard),
+        P_RISES[1]: _p_rise(to_hard),
+    }
 
 
 def _verdict(line: Mapping[Any, Any]) -> str:
+    """Whether confidence falls, by the tests of one line; see METHOD."""
     steps = [verdict(line[drop], line[drop.low], line[drop.high]) for drop in DROPS]
-    if any(step == RISES and line[p] < 0.05 for step, p in zip(steps, P_RISES, strict=True)):
-        return RISES
+    for step, p_rise in zip(steps, P_RISES, strict=True):
+        if step == RISES and line[p_rise] < 0.05:
+            return RISES
     if line[BLOCKS] < 2:
         return UNTESTED
     if not line[P_HOLM] < 0.05:
@@ -230,30 +279,45 @@ def _verdict(line: Mapping[Any, Any]) -> str:
     return FALLS if steps == [FALLS, FALLS] else TREND
 
 
-def contradictions(source: ByLevel) -> pd.DataFrame:
-    """A line an image that contradicts its level, the most confident of each kind first.
+def find_contradictions(source: LevelResponses) -> pd.DataFrame:
+    """A line for each image that contradicts its level, the most confident of each kind first.
 
     Easy: no model is right. Hard: all models are right, with a mean confidence of at least `wanted`, the median over
     the easy images of the same attribute.    top1, confidence: means over models.
     """
-    about = source.items.assign(top1=source.correct.mean(axis=0), confidence=source.confidence.mean(axis=0))
-    easy = about[about[LEVEL] == "easy"]
-    wanted = about["attribute"].map(easy.groupby("attribute")["confidence"].median()).astype(float)
-    about = about.assign(dataset=source.dataset, models=len(source.models), wanted=wanted)
-    missed = (about[LEVEL] == "easy") & (about[TOP1] == 0)
-    sure = (about[LEVEL] == "hard") & (about[TOP1] == 1) & (about[CONFIDENCE] >= about[WANTED])
+    images = source.items.assign(
+        dataset=source.dataset,
+        models=len(source.models),
+        top1=source.correct.mean(axis=0),
+        confidence=source.confidence.mean(axis=0),
+    )
+    is_easy = images[LEVEL] == "easy"
+    median_easy_confidence = images[is_easy].groupby("attribute")["confidence"].median()
+    images = images.assign(wanted=images["attribute"].map(median_easy_confidence).astype(float))
+
+    is_missed_by_all = is_easy & (images[TOP1] == 0)
+    is_confident = images[CONFIDENCE] >= images[MEDIAN_EASY]
+    is_hard_and_confident = (images[LEVEL] == "hard") & (images[TOP1] == 1) & is_confident
     frames = []
-    for kind, chosen in zip(CONTRADICTION.choices, (missed, sure), strict=True):
-        part = about[chosen].sort_values([CONFIDENCE, "image_id"], ascending=[False, True])
-        frames.append(part.assign(kind=kind, rank=np.arange(1, len(part) + 1)))
+    for kind, is_of_kind in zip(CONTRADICTION.choices, (is_missed_by_all, is_hard_and_confident), strict=True):
+        most_confident_first = images[is_of_kind].sort_values([CONFIDENCE, "image_id"], ascending=[False, True])
+        ranks = np.arange(1, len(most_confident_first) + 1)
+        frames.append(most_confident_first.assign(kind=kind, rank=ranks))
     return CONTRADICTIONS.frame(pd.concat(frames, ignore_index=True))
 
 
-def with_pictures(store: Store, found: pd.DataFrame, shown: int, fingerprint: str) -> tuple[pd.DataFrame, Pictures]:
-    """The first `shown` of each kind with thumbnail, how many there are (`of`), and a place in a grid."""
-    first = found[found[CONFIDENCE_RANK] <= shown].reset_index(drop=True)
-    drawn = pictures(store, first["image_id"].tolist(), fingerprint)
+def add_pictures(
+    store: Store, contradictions: pd.DataFrame, number: int, fingerprint: str
+) -> tuple[pd.DataFrame, Pictures]:
+    """The first `number` of each kind with thumbnail, how many there are (`of`), and a place in a grid."""
+    first = contradictions[contradictions[CONFIDENCE_RANK] <= number].reset_index(drop=True)
+    thumbnails = pictures(store, first["image_id"].tolist(), fingerprint)
     row, column = np.divmod(first[CONFIDENCE_RANK] - 1, ACROSS)
-    of = first[CONTRADICTION].map(found[CONTRADICTION].value_counts()).astype("int64")
-    thumbnail = pd.Series(drawn.thumbnails, dtype=object)
-    return CONTRADICTIONS_SHOWN.frame(first.assign(row=row, column=column, of=of, thumbnail=thumbnail)), drawn
+    number_of_kind = contradictions[CONTRADICTION].value_counts()
+    frame = first.assign(
+        row=row,
+        column=column,
+        of=first[CONTRADICTION].map(number_of_kind).astype("int64"),
+        thumbnail=pd.Series(thumbnails.thumbnails, dtype=object),
+    )
+    return CONTRADICTIONS_SHOWN.frame(frame), thumbnails

@@ -58,10 +58,10 @@ def test_methods_are_coloured_by_what_they_need():
 
 def test_live_tests_are_named_by_what_differs_but_the_seed():
     frame = tables(seeds=(0, 1))["adaptive_tests"].frame
-    assert set(figures.named(frame)["row"]) == {"net0", "net1", "net2"}
+    assert set(figures.label_tests(frame)["row"]) == {"net0", "net1", "net2"}
     two = pd.concat([frame, frame.assign(policy="optimal_allocation", width=0.03)])
-    assert "net1 · gre_two_stage + mixed_logit" in set(figures.named(two)["row"])
-    assert "net1 · optimal_allocation + mixed_logit · width 0.03" in set(figures.named(two)["row"])
+    assert "net1 · gre_two_stage + mixed_logit" in set(figures.label_tests(two)["row"])
+    assert "net1 · optimal_allocation + mixed_logit · width 0.03" in set(figures.label_tests(two)["row"])
 
 
 def test_by_attribute_one_test_a_model_is_drawn():

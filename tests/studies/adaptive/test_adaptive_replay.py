@@ -14,11 +14,11 @@ from fca.studies.adaptive.adaptive_replay import (
     AdaptiveReplay,
     Setting,
     banks_of_others,
-    overall,
-    replays,
+    replay_tests,
+    summarise,
     two_stage,
 )
-from fca.studies.adaptive.pools import answers_of, of_levels
+from fca.studies.adaptive.pools import complete_responses, from_levels
 from fca.studies.adaptive.stats import MAPPING_L, MAPPING_Q, FisherCat, replay, run_policy
 from fca.studies.adaptive.stats.estimators import p_irt
 from fca.studies.adaptive.stats.policies import ability_of
@@ -96,7 +96,7 @@ def test_the_mean_over_models_and_the_ratio_to_static(tables):
 
 def test_banks_are_fitted_on_other_networks(tmp_path):
     [one] = responses_by_level(answered(tmp_path / "outputs", models=4).store)
-    two_seeds = of_levels(one._replace(models=("net0", "net1, seed 0", "net1, seed 1", "net2")))
+    two_seeds = from_levels(one._replace(models=("net0", "net1, seed 0", "net1, seed 1", "net2")))
     banks = banks_of_others(two_seeds, "2pl")
     assert banks.lacking is None
     alone = fit_irt(one.correct[[0, 3]].astype(float), "2pl").bank
@@ -109,8 +109,8 @@ def test_banks_are_fitted_on_other_networks(tmp_path):
 
 def test_without_other_networks_policies_with_a_bank_are_left_out(tmp_path):
     [one] = responses_by_level(answered(tmp_path / "outputs", models=2).store)
-    frame, exposure, left_out, _ = replays(
-        of_levels(one),
+    frame, exposure, left_out, _ = replay_tests(
+        from_levels(one),
         pool_of(one.items),
         [Setting("neyman_irt", "regression", 0.5), Setting("random", "pooled", 0.5)],
         1,
@@ -257,9 +257,9 @@ def test_tests_are_replayed_on_a_file_of_responses_as_one_group(zoo, tmp_path):
 
 
 def test_exposures_are_those_of_the_images_asked_and_orders_those_of_scipy(zoo, tmp_path):
-    [one] = answers_of(Store(tmp_path / "no"), None, [zoo], "open")
+    [one] = complete_responses(Store(tmp_path / "no"), None, [zoo], "open")
     pool, setting = pool_of(one.items), Setting("fisher_cat", "p_irt", 0.25)
-    found, banks = replays(one, pool, [setting], 2, "2pl", 0), banks_of_others(one, "2pl")
+    found, banks = replay_tests(one, pool, [setting], 2, "2pl", 0), banks_of_others(one, "2pl")
     asked, ability, estimate = np.zeros((9, 2, 119), bool), np.zeros((9, 2)), np.zeros((9, 2))
     for model, bank in enumerate(banks.of_model):
         for repeat in range(2):
@@ -277,13 +277,13 @@ def test_exposures_are_those_of_the_images_asked_and_orders_those_of_scipy(zoo, 
     taus = [[kendalltau(truth, values[:, r]).statistic for r in range(2)] for values in (ability, estimate)]
     assert line["ability_tau"] == pytest.approx(np.mean(taus[0]))
     assert line["ability_tau_low"] < line["ability_tau"] <= line["ability_tau_high"] <= 1
-    by_accuracy = overall(found.tests, 0.25).iloc[0]
+    by_accuracy = summarise(found.tests, 0.25).iloc[0]
     assert by_accuracy["rank_tau"] == pytest.approx(np.mean(taus[1]))
     assert by_accuracy["rank_tau_low"] < by_accuracy["rank_tau"]
 
 
 def test_the_images_without_a_missing_response_are_the_pool_and_snapshots_are_one_network(zoo, tmp_path, caplog):
-    [one] = answers_of(Store(tmp_path / "no"), None, [zoo], "open")
+    [one] = complete_responses(Store(tmp_path / "no"), None, [zoo], "open")
     assert "zoo: 1 of 120 images lack a response" in caplog.text
     assert one.correct.shape == (9, 119)
     assert "img7" not in set(one.items["image_id"])
@@ -295,7 +295,7 @@ def test_the_images_without_a_missing_response_are_the_pool_and_snapshots_are_on
 
 
 def test_a_stored_set_with_levels_stands_before_a_file_without(zoo, lab):
-    names = [one.dataset for one in answers_of(lab.store, None, [zoo], "open")]
+    names = [one.dataset for one in complete_responses(lab.store, None, [zoo], "open")]
     assert names == ["steps", "zoo"]
 
 
@@ -305,7 +305,7 @@ def test_a_stored_set_without_levels_is_read_where_none_has_them(tmp_path):
     rng = np.random.default_rng(0)
     for number in range(4):
         respond(lab, f"net{number}", rng.random(len(lab.true)) < 0.5 + 0.1 * number)
-    [one] = answers_of(lab.store, None, [], "open")
+    [one] = complete_responses(lab.store, None, [], "open")
     assert (one.dataset, len(one.items), one.models) == ("steps", 144, ("net0", "net1", "net2", "net3"))
     tables = AdaptiveReplay(budgets=[], repeats=1)(lab.store)
     assert "proportional + hypergeometric" in set(tables[1].frame["method"])

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from fca.studies.adaptive.adaptive_replay import Setting, measures, overall, settings, squared
+from fca.studies.adaptive.adaptive_replay import Setting, error_measures, settings, squared_errors, summarise
 
 
 def test_intervals_leave_out_models_and_groups():
     errors = np.random.default_rng(0).exponential(size=(5, 10))
-    found = measures(errors, 2 * errors[:, ::-1])
+    found = error_measures(errors, 2 * errors[:, ::-1])
     left_out = [[np.log(np.delete(errors, k, axis=axis).mean()) for k in range(n)] for axis, n in ((0, 5), (1, 10))]
     variances = [(len(z) - 1) * np.var(z) for z in left_out]
     freedom = sum(variances) ** 2 / (variances[0] ** 2 / 4 + variances[1] ** 2 / 9)
@@ -23,8 +23,8 @@ def test_intervals_leave_out_models_and_groups():
 
 def test_one_model_has_an_interval_over_groups_and_one_cell_has_none():
     errors = np.array([[1.0, 2.0, 4.0, 3.0]])
-    assert measures(errors, None)["mse_low"] > 0
-    assert np.isnan(measures(errors[:, :1], None)["mse_low"])
+    assert error_measures(errors, None)["mse_low"] > 0
+    assert np.isnan(error_measures(errors[:, :1], None)["mse_low"])
 
 
 def test_an_estimate_that_is_not_defined_leaves_its_error_out():
@@ -33,8 +33,8 @@ def test_an_estimate_that_is_not_defined_leaves_its_error_out():
     about = {"method": "random + pooled", "policy": "random", "estimator": "pooled", "target": "score"}
     frame = frame.assign(**about, budget=0.1, share=0.1, truth=0.5, estimate=[0.5, 0.6, np.nan, 0.5], se=0.1)
     frame = frame.assign(low=0.3, high=0.7, network="a")
-    assert np.isnan(squared(frame)).tolist() == [[False, True]]
-    [line] = overall(frame, 0.1).to_dict("records")
+    assert np.isnan(squared_errors(frame)).tolist() == [[False, True]]
+    [line] = summarise(frame, 0.1).to_dict("records")
     assert pd.isna(line["mse_pp2"])
     assert (line["undefined"], line["coverage"]) == (1, 1.0)
 

@@ -143,7 +143,7 @@ def test_images_that_were_decoded_for_another_run_are_not_read_again(lab):
 
 @pytest.mark.slow
 def test_an_unreadable_image_is_named_and_what_was_asked_is_kept(lab, monkeypatch):
-    monkeypatch.setattr(adaptive_test_live, "TOGETHER", 10)
+    monkeypatch.setattr(adaptive_test_live, "IMAGES_PER_LINE", 10)
     row = lab()
     before, folder = arrays(lab, row), lab.store.folder(row["run_id"])
     last = lab.items()["image_id"].iloc[before["asked"][-1]]
@@ -166,7 +166,7 @@ def test_an_unreadable_image_is_named_and_what_was_asked_is_kept(lab, monkeypatc
 
 @pytest.mark.wide
 def test_a_test_that_was_killed_while_writing_asks_only_what_was_lost(lab, monkeypatch):
-    monkeypatch.setattr(adaptive_test_live, "TOGETHER", 16)
+    monkeypatch.setattr(adaptive_test_live, "IMAGES_PER_LINE", 16)
     row = lab()
     before, folder = arrays(lab, row), lab.store.folder(row["run_id"])
     lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
@@ -258,7 +258,7 @@ def test_a_width_is_reached_or_every_image_is_asked(lab, words):
     assert pd.isna(row.get("warning"))
     row = lab(*words, "task.width=1e-9")
     assert row["n_asked"] == 216
-    assert "every image was asked" in row["warning"]
+    assert "every image was evaluated" in row["warning"]
     correct = pd.Series(lab.answers()[1])
     truth = correct.groupby([lab.items()["attribute"], lab.items()["level"]]).mean().mean()
     assert row["accuracy"] == pytest.approx(truth, abs=1e-12)

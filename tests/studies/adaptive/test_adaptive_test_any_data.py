@@ -98,7 +98,7 @@ def test_images_without_levels_are_sampled_by_class_and_have_one_exact_accuracy(
     row, out = lab("seed=3")
     asked = np.array(lab.store.array(row["run_id"], "asked"))
     assert (row["policy"], row["estimator"], row["n_asked"]) == ("proportional", "hypergeometric", 90)
-    assert "proportional + hypergeometric asked 90 of 359 images" in out
+    assert "proportional + hypergeometric evaluated 90 of 359 images" in out
     right = int(lab.correct[asked].sum())
     assert row["accuracy"] == pytest.approx(right / 90)
     assert (row["accuracy_low"], row["accuracy_high"]) == exact_interval(right, 90, 359)
@@ -117,7 +117,7 @@ def test_a_width_is_reached_with_more_images(lab):
     assert row["n_asked"] > 36
     row, _ = lab("task.budget=0.4", "task.width=1e-9")
     assert (row["n_asked"], row["accuracy"]) == (359, pytest.approx(lab.correct.mean()))
-    assert row["warning"].startswith("every image was asked before the interval")
+    assert row["warning"].startswith("every image was evaluated before the interval")
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_an_ability_is_measured_until_it_is_certain(lab):
     rounds = np.bincount(np.array(lab.store.array(longer["run_id"], "round")))[1:]
     assert rounds.max() <= 4
     never, _ = lab(*words, "task.ability_se=1e-6")
-    assert "every image was asked before the ability was as certain" in never["warning"]
+    assert "every image was evaluated before the ability was as certain" in never["warning"]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from fca.store import Store
 from fca.store.index import INDEX
 from fca.studies.adaptive.stats import ESTIMATORS, POLICIES, estimate, make_pool, run_policy
-from fca.studies.adaptive.task import KNOWN_CHANCES, LEAKED, OF_BANK, OTHER_DATA, OTHER_SIZE, faults_of_bank
+from fca.studies.adaptive.task import KNOWN_CHANCE_POLICIES, LEAKED, NEED_BANK, OTHER_DATA, OTHER_SIZE, faults_of_bank
 from fca.studies.irt.bank import read_bank
 from fca.studies.irt.irt import IRT_ITEMS
 from fca.studies.irt.stats import ItemBank
@@ -53,7 +53,7 @@ GRE = "task.policy=gre_two_stage"
         (["task.budget=0"], "task.budget = 0.0; allowed: a finite number, above 0, at most 1"),
         (
             [GRE, "task.budget=0.75"],
-            "easy items asked of session blue/size = 15; allowed: at most 12",
+            "easy items evaluated of session blue/size = 15; allowed: at most 12",
         ),
         (["task.mapping=F"], "task.mapping = F; allowed: Q, L, or ten triples"),
         (["task.mapping=[[5,0,0]]"], "lines of the mapping = 1; allowed: 10"),
@@ -136,7 +136,7 @@ def test_a_bank_that_is_another_table_is_refused_before_any_work(fca, tmp_path, 
 
 
 def test_every_estimator_that_needs_a_bank_is_known_to():
-    assert set(OF_BANK) & set(ESTIMATORS) == {"difference", "regression", "p_irt"}
+    assert set(NEED_BANK) & set(ESTIMATORS) == {"difference", "regression", "p_irt"}
 
 
 def test_difference_takes_the_policies_of_known_chances():
@@ -151,7 +151,7 @@ def test_difference_takes_the_policies_of_known_chances():
         except FcaError:
             continue
         taken.append(name)
-    assert sorted(taken) == sorted(KNOWN_CHANCES)
+    assert sorted(taken) == sorted(KNOWN_CHANCE_POLICIES)
 
 
 def test_a_bank_is_checked_without_writing_the_index_of_rows(tmp_path, monkeypatch):

@@ -99,12 +99,12 @@ def test_every_way_is_read_back_as_it_was_written(zoo, file, tmp_path, way):
 
 def test_the_command_prints_the_way_taken_and_the_error_of_each(zoo, tmp_path, capsys, file):
     assert door.main(["anchors", str(zoo[1] / "first.csv"), "--save", str(tmp_path / "b.json"), "--k", "20"]) == 0
-    _, way, error, _ = capsys.readouterr().out.splitlines()
+    _, method, error, _ = capsys.readouterr().out.splitlines()
     content = json.loads((tmp_path / "b.json").read_text())
-    assert way.startswith(f"way: {content['method']}; error of each in cross-validation, in points: ")
-    assert way.count(",") - 1 == len(content["held_out"]["of_methods"]) - 1 == 5
+    assert method.startswith(f"method: {content['method']}; error of each in cross-validation, in points: ")
+    assert method.count(",") - 1 == len(content["held_out"]["of_methods"]) - 1 == 5
     stated = 100 * content["held_out"]["root_mean_squared_error"]["value"]
-    assert error.startswith(f"error on networks that chose neither images nor way: {stated:.2f} [")
+    assert error.startswith(f"error on networks that chose neither images nor method: {stated:.2f} [")
 
 
 def test_images_that_a_model_lacks_are_left_out_of_the_pool(tmp_path, caplog):

@@ -12,7 +12,7 @@ from fca.store import Store
 from fca.studies.adaptive.adaptive_replay import AdaptiveReplay, banks_of_others
 from fca.studies.adaptive.anchor_files import read_anchors
 from fca.studies.adaptive.commands import bank as bank_door
-from fca.studies.adaptive.pools import answers_of
+from fca.studies.adaptive.pools import complete_responses
 from fca.studies.adaptive.task import priors_of_bank
 from fca.studies.irt.ability import Ability
 from fca.studies.irt.bank import origin_of, read_bank
@@ -134,7 +134,7 @@ def test_anchors_say_so_when_they_are_chosen_and_when_they_are_used(alike, tmp_p
 
 @pytest.mark.wide
 def test_banks_of_other_models_say_so(alike, tmp_path, caplog):
-    [one] = answers_of(Store(tmp_path / "outputs"), None, [alike], "open")
+    [one] = complete_responses(Store(tmp_path / "outputs"), None, [alike], "open")
     assert "spread of ability" in banks_of_others(one, "2pl").not_estimable
     assert f"alike, item banks of other models: {SENTENCE}" in caplog.text
 

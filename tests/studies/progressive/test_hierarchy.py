@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from fca.studies.progressive.hierarchy import Hierarchy, over_models
+from fca.studies.progressive.hierarchy import Hierarchy, correlation_lines
 from tests.studies.progressive.support.steps_lab import LEVELS, able, items_of, respond, steps_lab
 
 FOLLOWING = {"000", "100", "110", "111"}
@@ -146,7 +146,7 @@ def models_frame(accuracy, beyond=0.0, names=None):
 
 
 def test_fewer_than_four_models_have_no_correlation():
-    lines = list(over_models("steps", models_frame(np.array([0.2, 0.5, 0.7]))))
+    lines = list(correlation_lines("steps", models_frame(np.array([0.2, 0.5, 0.7]))))
     assert [(line["kind"], line["models"], line.get("r")) for line in lines] == [
         ("pearson", 3, None),
         ("partial", 3, None),
@@ -157,7 +157,7 @@ def test_what_level_rates_make_is_taken_out_of_the_partial_correlation():
     rng = np.random.default_rng(0)
     accuracy = rng.uniform(0.3, 0.9, 12)
     frame = models_frame(accuracy, rng.normal(0, 0.01, 12))
-    pearson, partial = over_models("steps", frame)
+    pearson, partial = correlation_lines("steps", frame)
     assert pearson["r"] == pytest.approx(scipy.stats.pearsonr(frame["accuracy"], frame["hierarchical_score"])[0])
     left = [np.polynomial.Polynomial.fit(frame["level_rates"], frame[c], 1) for c in ("accuracy", "hierarchical_score")]
     rest = [
@@ -172,8 +172,8 @@ def test_seeds_of_one_network_are_resampled_together():
     rng = np.random.default_rng(1)
     names = [f"net{number}, seed {seed}" for number in range(4) for seed in range(3)]
     frame = models_frame(np.repeat([0.3, 0.5, 0.6, 0.9], 3) + rng.normal(0, 0.01, 12), rng.normal(0, 0.05, 12), names)
-    together = next(iter(over_models("steps", frame)))
-    apart = next(iter(over_models("steps", frame.assign(model=[f"net{number}" for number in range(12)]))))
+    together = next(iter(correlation_lines("steps", frame)))
+    apart = next(iter(correlation_lines("steps", frame.assign(model=[f"net{number}" for number in range(12)]))))
     assert (together["models"], together["networks"], apart["networks"]) == (12, 4, 12)
     assert together["r"] == apart["r"]
     assert together["r_low"] != apart["r_low"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fca.store import Store
-from fca.studies.progressive.levels import levels_of, responses_by_level, sessions_of, whole_sessions
+from fca.studies.progressive.levels import levels_of, responses_by_level, sessions_of, with_complete_sessions
 from fca.types import FcaError
 from tests.studies.progressive.support.steps_lab import able, items_of, respond, steps_lab
 from tests.support.lab import Lab, images
@@ -127,7 +127,7 @@ def test_sessions_that_lack_a_level_are_left_out_and_named(steps, caplog):
     kept = found._replace(items=found.items[~struck], correct=found.correct[:, ~struck])
     kept = kept._replace(confidence=found.confidence[:, ~struck])
     with caplog.at_level(logging.WARNING):
-        whole = whole_sessions(kept)
+        whole = with_complete_sessions(kept)
     assert "steps: 1 sessions lack a level and are left out: yak/light" in caplog.text
     assert set(sessions_of(found.items)) - set(sessions_of(whole.items)) == {"yak/light"}
     there = (sessions_of(found.items) != "yak/light").nonzero()[0]
@@ -141,4 +141,4 @@ def test_without_a_whole_session_nothing_is_left(steps):
     easy = levels_of(found.items) == 0
     only = found._replace(items=found.items[easy], correct=found.correct[:, easy], confidence=found.confidence[:, easy])
     with pytest.raises(FcaError, match="easy, medium, hard images = none of 8; allowed: 1 or more"):
-        whole_sessions(only)
+        with_complete_sessions(only)

@@ -1,7 +1,7 @@
 """An item bank, or a few images that stand for all, as one file:  fca bank ID bank.json
 
-It is what a later test of a new model needs, to ship and to cite. An item bank has the difficulty of each image;
-anchors are a fixed few images with their weights. Both come from the responses of other models.
+Such a file is all that a later test of a new model needs; it can be shipped and cited. An item bank has the difficulty
+of each image; anchors are a fixed few images with their weights. Both come from the responses of other models.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fca.studies.irt.bank import bank_id, origin_of, read_bank, saved_banks, wri
 from fca.studies.irt.not_estimable import log_bank_priors, log_not_estimable
 from fca.types import FcaError
 
-ANCHORS = "anchors"  # no id of a table, which is of digits and a to f
+ANCHORS = "anchors"  # never the id of a table, which has digits and a to f alone
 
 ABOUT_BANK = """`fca bank`: an item bank that an analysis fitted, as one file to ship and cite. \
 Without an id: the banks there are.
@@ -29,25 +29,25 @@ Without an id: the banks there are.
 
 ABOUT_ANCHORS = """`fca bank anchors`: a fixed few images that stand for a test set, and what they show of a new model.
 
-Give the responses of many models to all images and --save: k images are chosen in the way that errs least on models
-that did not choose (spread over difficulty, by an item response model, or at random; see
+Give the responses of many models to all images and --save: k images are chosen by the method with the least error on
+models that did not choose (spread over difficulty, by an item response model, or at random; see
 fca.studies.adaptive.stats.anchors).
-With --use and a new model's responses to these images: its accuracy on all of them, with a 95 % interval. With --use
-alone: the names of the images.
+With --use and a new model's responses to these images: its accuracy on all images, with a 95 % interval. With --use
+alone: the names of the chosen images.
 """
 
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """`fca bank`: list the banks of a store, or write one, or anchors; exit code 2 for what cannot be written."""
+    """`fca bank`: list the banks of a store, write a bank, or write anchors; exit code 2 for what cannot be written."""
     if arguments[:1] == [ANCHORS]:
-        _anchors(_words_of_anchors().parse_args(arguments[1:]))
+        _choose_or_use_anchors(_anchors_parser().parse_args(arguments[1:]))
     else:
-        _bank(_words_of_banks().parse_args(arguments))
+        _write_or_list_banks(_bank_parser().parse_args(arguments))
     return 0
 
 
-def _words_of_banks() -> Words:
+def _bank_parser() -> Words:
     parser = Words(prog="fca bank", description=ABOUT_BANK)
     parser.add_argument("id", nargs="?", help="of a saved table irt_items: fca analyse analysis=irt")
     parser.offer(lambda _: [ANCHORS])
@@ -58,10 +58,10 @@ def _words_of_banks() -> Words:
     return parser
 
 
-def _words_of_anchors() -> Words:
+def _anchors_parser() -> Words:
     parser = Words(prog=f"fca bank {ANCHORS}", description=ABOUT_ANCHORS)
     parser.add_argument(
-        "responses", nargs="*", help="files of 0 and 1: CSV (a line a model, a column an image), npz, jsonl"
+        "responses", nargs="*", help="files of 0 and 1: CSV (one row per model, one column per image), npz, jsonl"
     )
     purpose = parser.add_mutually_exclusive_group(required=True)
     purpose.add_argument("--save", metavar="FILE", help="choose anchors and write them here (.json)")
@@ -83,11 +83,11 @@ def _json_file(option: str, name: str) -> Path:
 # Item banks.
 
 
-def _bank(options: argparse.Namespace) -> None:
+def _write_or_list_banks(options: argparse.Namespace) -> None:
     check_store(options.outputs)
     store = Store(Path(options.outputs))
     if options.id is None:
-        print(*_banks(store), sep="\n")
+        print(*_bank_lines(store), sep="\n")
         return
 
     path = _json_file("file", options.file or f"bank-{options.id}.json")
@@ -96,8 +96,8 @@ def _bank(options: argparse.Namespace) -> None:
     print(f"{path}: {len(read_bank(store, str(path))):,} items; identity {bank_id(str(path))}; use: task.bank={path}")
 
 
-def _banks(store: Store) -> list[str]:
-    """A line a bank: its id, data sets, items and model."""
+def _bank_lines(store: Store) -> list[str]:
+    """One line for each bank: its id, data sets, items and model."""
     lines = []
     for table_id in saved_banks(store):
         try:
@@ -105,15 +105,15 @@ def _banks(store: Store) -> list[str]:
         except FcaError as error:  # damaged, or of several scales: no bank for a test
             lines.append(f"{table_id}  cannot be used: {error}")
             continue
-        sets = ", ".join(sorted(set(items["dataset"].astype(str))))
-        lines.append(f"{table_id}  {sets}: {len(items):,} items, {items['irt_model'].iloc[0]}")
+        datasets = ", ".join(sorted(set(items["dataset"].astype(str))))
+        lines.append(f"{table_id}  {datasets}: {len(items):,} items, {items['irt_model'].iloc[0]}")
     return lines or ["no banks yet; make one: fca analyse analysis=irt"]
 
 
 # Anchors.
 
 
-def _anchors(options: argparse.Namespace) -> None:
+def _choose_or_use_anchors(options: argparse.Namespace) -> None:
     if options.save is not None:
         _choose_anchors(options)
     else:
@@ -135,15 +135,15 @@ def _choose_anchors(options: argparse.Namespace) -> None:
 
     assert chosen.method is not None
     assert chosen.errors is not None
-    error, random = error_of(chosen, networks)
+    error, random_error = error_of(chosen, networks)
     interval = "" if pd.isna(error.low) else f" [{100 * error.low:.2f}, {100 * error.high:.2f}]"
-    tried = sorted(chosen.errors, key=chosen.errors.__getitem__)
-    errors = ", ".join(f"{' + '.join(method)} {100 * chosen.errors[method]:.2f}" for method in tried)
+    best_first = sorted(chosen.errors, key=chosen.errors.__getitem__)
+    errors = ", ".join(f"{' + '.join(method)} {100 * chosen.errors[method]:.2f}" for method in best_first)
 
     print(f"{path}: {len(chosen.items)} of {chosen.pool:,} images, chosen by {len(networks)} subjects")
-    print(f"way: {' + '.join(chosen.method)}; error of each in cross-validation, in points: {errors}")
-    print(f"error on networks that chose neither images nor way: {100 * error.value:.2f}{interval} points", end=" ")
-    print(f"(root mean square); of as many random images {100 * random:.2f}")
+    print(f"method: {' + '.join(chosen.method)}; error of each in cross-validation, in points: {errors}")
+    print(f"error on networks that chose neither images nor method: {100 * error.value:.2f}{interval} points", end=" ")
+    print(f"(root mean square); of as many random images {100 * random_error:.2f}")
     print(f"the images: fca bank anchors --use {path}; a new model: fca bank anchors NEW.csv --use {path}")
 
 

@@ -43,33 +43,75 @@ from fca.studies.progressive.stats.pool import ALL, LEVEL_WEIGHTS, POINTS, TARGE
 from fca.types import FcaError
 
 __all__ = [
-    "ALL", "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPINGS", "MAPPING_L", "MAPPING_Q", "OF_LEVELS", "POINTS", "POLICIES",
-    "TARGETS", "WARNINGS", "Anchors", "DefensiveIrt", "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt",
-    "OptimalAllocation", "Policy", "Pool", "Proportional", "Random", "Record", "Rounds", "StartPolicy", "StaticK",
-    "anchors", "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
-]  # fmt: skip
+    "ALL",
+    "ESTIMATORS",
+    "LEVEL_ESTIMATORS",
+    "LEVEL_WEIGHTS",
+    "MAPPINGS",
+    "MAPPING_L",
+    "MAPPING_Q",
+    "POINTS",
+    "POLICIES",
+    "TARGETS",
+    "WARNINGS",
+    "Anchors",
+    "DefensiveIrt",
+    "Estimate",
+    "FisherCat",
+    "GreTwoStage",
+    "NeymanIrt",
+    "OptimalAllocation",
+    "Policy",
+    "Pool",
+    "Proportional",
+    "Random",
+    "Record",
+    "Rounds",
+    "StartPolicy",
+    "StaticK",
+    "anchors",
+    "check_mapping",
+    "estimate",
+    "make_pool",
+    "replay",
+    "run_policy",
+    "start_policy",
+]
 
 POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
-    {"static_k": StaticK, "random": Random, "gre_two_stage": GreTwoStage}
-    | {"optimal_allocation": OptimalAllocation, "neyman_irt": NeymanIrt, "fisher_cat": FisherCat}
-    | {"proportional": Proportional, "defensive_irt": DefensiveIrt}
+    {
+        "static_k": StaticK,
+        "random": Random,
+        "gre_two_stage": GreTwoStage,
+        "optimal_allocation": OptimalAllocation,
+        "neyman_irt": NeymanIrt,
+        "fisher_cat": FisherCat,
+        "proportional": Proportional,
+        "defensive_irt": DefensiveIrt,
+    }
 )
 ESTIMATORS: Mapping[str, Callable[[Pool, Record, ItemBank | None], Estimate]] = MappingProxyType(
     {
-        one.__name__: one
-        for one in (stratified, session_mean, pooled, mixed_logit, hypergeometric, p_irt, difference, regression)
+        "stratified": stratified,
+        "session_mean": session_mean,
+        "pooled": pooled,
+        "mixed_logit": mixed_logit,
+        "hypergeometric": hypergeometric,
+        "p_irt": p_irt,
+        "difference": difference,
+        "regression": regression,
     }
 )
-OF_LEVELS = ("stratified", "session_mean", "pooled", "mixed_logit")  # estimators that need levels
-# the known bias of an estimator; those that are right under every policy they take have none
+LEVEL_ESTIMATORS = ("stratified", "session_mean", "pooled", "mixed_logit")  # estimators that need levels
+# The known bias of an estimator; those that are right under every policy they take have none.
 WARNINGS: Mapping[str, str] = MappingProxyType(
     {
-        "stratified": "biased under gre_two_stage (about a point too low), where a session's own responses decide what "
-        "it is asked; unbiased for static_k, random and optimal_allocation",
+        "stratified": "biased under gre_two_stage (about a point too low), where a session's own responses decide "
+        "which of its images are evaluated; unbiased for static_k, random and optimal_allocation",
         "session_mean": "biased under an adaptive policy (gre_two_stage: about a point too low): sessions that do well "
-        "are asked other levels, and lucky answers stop the asking; unbiased for static_k and optimal_allocation",
-        "pooled": "biased under an adaptive policy (gre_two_stage: points too high): hard items are asked mostly where "
-        "the model does well; unbiased for static_k and random",
+        "get images of other levels, and lucky answers end them; unbiased for static_k and optimal_allocation",
+        "pooled": "biased under an adaptive policy (gre_two_stage: points too high): hard images are evaluated mostly "
+        "where the model does well; unbiased for static_k and random",
     }
 )
 
@@ -95,10 +137,12 @@ def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None =
     """
     if estimator not in ESTIMATORS:
         raise FcaError("estimator", repr(estimator), ", ".join(ESTIMATORS), "stratified needs no bank")
-    if estimator in OF_LEVELS:
-        pool.check_levels("estimator", estimator, ", ".join(name for name in ESTIMATORS if name not in OF_LEVELS))
+    if estimator in LEVEL_ESTIMATORS:
+        pool.check_levels(
+            "estimator", estimator, ", ".join(name for name in ESTIMATORS if name not in LEVEL_ESTIMATORS)
+        )
     if not record.asked.any():
-        raise FcaError("items asked", 0, "1 or more", "ask the policy's first round before estimating")
+        raise FcaError("items evaluated", 0, "1 or more", "evaluate the policy's first round before estimating")
     return ESTIMATORS[estimator](pool, record, bank)
 
 
@@ -121,17 +165,17 @@ def replay(
               None: items without levels, of one group; sessions are then classes, and the one target is accuracy.
     policy:   a name of POLICIES, or a policy's class with options bound: partial(GreTwoStage, mapping=MAPPING_L).
     estimator: a name of ESTIMATORS; None: stratified where items have levels, else hypergeometric.
-    budget:   share of the pool to ask.    bank: the pool's items, fitted on other models.
+    budget:   share of the pool to evaluate.    bank: the pool's items, fitted on other models.
     seed:     with the positions of model and repeat it seeds each test's draws: adding models changes no other.
 
     One row for each (model position, group, repeat, target), in shares: truth, estimate, se, low, high (95 %), and how
-    many of the group's items were asked, in all and by level. `attrs["warning"]` is the known bias of the estimator,
-    if any. Raises FcaError for a pool, policy, estimator, budget or bank that cannot be used.
+    many of the group's items were evaluated, in all and by level. `attrs["warning"]` is the known bias of the
+    estimator, if any. Raises FcaError for a pool, policy, estimator, budget or bank that cannot be used.
 
     >>> correct = np.ones((1, 36), dtype=bool)
     >>> session = np.zeros(36, dtype=int)
-    >>> found = replay(correct, np.repeat([0, 1, 2], 12), session, session, "static_k", "session_mean", repeats=1)
-    >>> found[["target", "truth", "estimate", "asked_hard"]].to_dict("list")
+    >>> tests = replay(correct, np.repeat([0, 1, 2], 12), session, session, "static_k", "session_mean", repeats=1)
+    >>> tests[["target", "truth", "estimate", "asked_hard"]].to_dict("list")
     {'target': ['accuracy', 'score'], 'truth': [1.0, 1.0], 'estimate': [1.0, 1.0], 'asked_hard': [3, 3]}
     """
     if not np.isin(correct, [0, 1]).all():
@@ -140,21 +184,36 @@ def replay(
         raise FcaError("repeats", repeats, "1 or more", "raise it")
     pool = make_pool(levels, sessions, groups)
     estimator = estimator or ("stratified" if pool.has_levels else "hypergeometric")
-    tests = []
+
+    # Blocks of numbers, one for each test: (groups x targets) rows
+    blocks = []
     for model, responses in enumerate(correct.astype(bool)):
-        truth = pool.truth(responses)
+        truth = pool.truth(responses)  # groups x targets
         for repeat in range(repeats):
             rng = np.random.default_rng([seed, model, repeat])
-            record = run_policy(start_policy(policy, pool, budget, bank), responses, rng).record
-            found = estimate(estimator, pool, record, bank)
-            asked = np.repeat(pool.by_group(pool.by_stratum(record.asked)), len(pool.targets), axis=0)
-            numbers = [part.ravel() for part in (truth, found.value, found.se, found.low, found.high)]
-            tests.append(np.column_stack([*numbers, asked.sum(axis=1), asked]))
+            policy_in_progress = start_policy(policy, pool, budget, bank)
+            record = run_policy(policy_in_progress, responses, rng).record
+            result = estimate(estimator, pool, record, bank)
+
+            n_evaluated = pool.by_group(pool.by_stratum(record.asked))  # groups x levels
+            n_evaluated = np.repeat(n_evaluated, len(pool.targets), axis=0)
+            block = [
+                truth.ravel(),
+                result.value.ravel(),
+                result.se.ravel(),
+                result.low.ravel(),
+                result.high.ravel(),
+                n_evaluated.sum(axis=1),
+                n_evaluated,
+            ]
+            blocks.append(np.column_stack(block))
+
     axes = {"model": range(len(correct)), "repeat": range(repeats), "group": pool.group_names, "target": pool.targets}
-    lines = pd.MultiIndex.from_product(list(axes.values()), names=list(axes))
-    counts = ["asked", *(f"asked_{level}" for level in pool.levels)]
-    table = pd.DataFrame(np.concatenate(tests), lines, ["truth", "estimate", "se", "low", "high", *counts])
-    table = table.astype(dict.fromkeys(counts, np.int64)).reset_index()
+    index = pd.MultiIndex.from_product(list(axes.values()), names=list(axes))
+    count_columns = ["asked", *(f"asked_{level}" for level in pool.levels)]
+    columns = ["truth", "estimate", "se", "low", "high", *count_columns]
+    table = pd.DataFrame(np.concatenate(blocks), index, columns)
+    table = table.astype(dict.fromkeys(count_columns, np.int64)).reset_index()
     table.insert(1, "group", table.pop("group"))
     table.attrs["warning"] = WARNINGS.get(estimator)
     return table

@@ -1,12 +1,14 @@
-"""A mixed logit of the responses to a test: responses to easy items predict those to hard items never asked.
+"""A mixed logit of the responses to a test: responses to easy items predict those to hard items never evaluated.
 
     P(right | session, level) = 1 / (1 + exp(-(β_level + s_level u))),   u ~ N(0, 1) for each session
 
 Three kinds: one s for all levels, an s for each level, or also a u for each level, which makes levels independent. The
-kind that best predicts the responses of sessions held out of the fit is taken. β and s of each group are themselves
+kind that best predicts the responses of sessions held out of the fit is used. β and s of each group are themselves
 drawn around those of all groups, with a spread learned from the groups: similar groups inform each other, dissimilar
-ones are estimated alone. An adaptive test chooses items by responses that the model conditions on, so its likelihood
+groups are estimated alone. An adaptive test chooses items by responses that the model conditions on, so its likelihood
 can ignore the rule (missing at random, Rubin 1976); shares of right responses cannot.
+
+In einsum: p patterns (or rows), l levels, n nodes, s loadings, k parameters (β, then s), g groups, t targets.
 """
 
 from __future__ import annotations
@@ -35,240 +37,311 @@ MISFIT = (
 STEPS = 100
 TOLERANCE, ROUGH = 1e-5, 1e-2  # of a step; rough is enough to compare kinds
 Parameters = Float[np.ndarray, "groups k"]  # β of the three levels, then s of all or of each
-Each = Float[np.ndarray, " k"]
+PerParameter = Float[np.ndarray, " k"]
+Frequency = Int[np.ndarray, " patterns"]
 
 
 class Kind(NamedTuple):
-    """loads: which s each level has (levels, number of s).    apart: a session has a u for each level."""
+    """Which effects a session has.
 
-    loads: Float[np.ndarray, "3 s"]
-    apart: bool = False
+    loadings:         which s each level has.
+    separate_effects: whether a session has a u for each level.
+    """
+
+    loadings: Float[np.ndarray, "3 s"]
+    separate_effects: bool = False
 
 
 KINDS = {
     "one effect a session": Kind(np.ones((3, 1))),
     "an effect that differs by level": Kind(np.eye(3)),
-    "an effect for each level": Kind(np.eye(3), apart=True),
+    "an effect for each level": Kind(np.eye(3), separate_effects=True),
 }
 
 
 class Rows(NamedTuple):
-    """What shares a u, one line each: a session, or one level of a session."""
+    """Counts by level of the responses that share a u, one row each: a session, or one level of a session."""
 
-    asked: Int[np.ndarray, "rows 3"]
-    right: Int[np.ndarray, "rows 3"]
-    left: Int[np.ndarray, "rows 3"]  # items not asked
+    n_evaluated: Int[np.ndarray, "rows 3"]
+    n_right: Int[np.ndarray, "rows 3"]
+    n_remaining: Int[np.ndarray, "rows 3"]  # items without a response
     group: Int[np.ndarray, " rows"]  # ascending
     fold: Int[np.ndarray, " rows"]
 
 
-class Counts(NamedTuple):
-    """Rows with equal counts in the same group, once each."""
+class Patterns(NamedTuple):
+    """Rows with equal counts in the same group, once each, and how often each is in each fold."""
 
-    asked: Int[np.ndarray, "patterns 3"]
-    right: Int[np.ndarray, "patterns 3"]
+    n_evaluated: Int[np.ndarray, "patterns 3"]
+    n_right: Int[np.ndarray, "patterns 3"]
     group: Int[np.ndarray, " patterns"]  # ascending
-    times: Int[np.ndarray, "folds patterns"]
-    of_row: Int[np.ndarray, " rows"]
-    loads: Float[np.ndarray, "3 s"]
+    frequency: Int[np.ndarray, "folds patterns"]
+    pattern_of_row: Int[np.ndarray, " rows"]
+    loadings: Float[np.ndarray, "3 s"]
 
 
 class Prior(NamedTuple):
     """Independent normals of β and s of a group, and the variance of their estimated means."""
 
-    mean: Each
-    variance: Each
-    mean_variance: Each
+    mean: PerParameter
+    variance: PerParameter
+    mean_variance: PerParameter
 
 
-class Local(NamedTuple):
+class Evaluation(NamedTuple):
     """At some parameters: the penalised log-likelihood of each group, and the posterior of u in each pattern."""
 
-    height: Float[np.ndarray, " groups"]
-    line: Float[np.ndarray, " patterns"]  # log-likelihood of one
+    height: Float[np.ndarray, " groups"]  # penalised log-likelihood
+    log_likelihood: Float[np.ndarray, " patterns"]  # of one row with the pattern
     posterior: Float[np.ndarray, "patterns nodes"]
     chance: Float[np.ndarray, "groups 3 nodes"]
-    by_node: Float[np.ndarray, "patterns k nodes"]  # score of β and s, were u known
+    score_by_node: Float[np.ndarray, "patterns k nodes"]  # derivatives by β and s, were u known
 
 
 class Fit(NamedTuple):
-    """Parameters at the mode, what is known there, and the prior that was learned from the groups."""
+    """Parameters at the mode, the likelihood there, and the prior that was learned from the groups."""
 
     parameters: Parameters
-    local: Local
+    evaluation: Evaluation
     prior: Prior
 
 
 def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Responses where asked; elsewhere the mean probability given all responses of the session.
+    """Responses of evaluated items; elsewhere the mean probability given all responses of the session.
 
     Each group is fitted alone first; the fits show how β and s vary among groups, and each is fitted again with that as
-    its prior (empirical Bayes). Variance of the finite pool: of responses not asked for given u, of u given the
-    session's responses, and of β and s (inverse information, and the variance of their mean), linear in them.
+    its prior (empirical Bayes). Variance of the finite pool: of missing responses given u, of u given the session's
+    responses, and of β and s (inverse information, and the variance of their mean), linear in them.
 
-    Items that no response led to are a random sample. Where their stratified mean contradicts the model (see
-    `contradicted`), that is the estimate, with a `warning`: the model does not fit these responses.
+    Items that were chosen whatever the responses are a random sample. Where their stratified mean contradicts the model
+    (see `contradicted`), that is the estimate, with a `warning`: the model does not fit these responses.
     """
-    kind = choose_kind(pool, record)
-    rows = rows_of(pool, record, KINDS[kind])
-    counts = count_patterns(rows, KINDS[kind].loads)
-    found = predict(pool, rows, counts, fit_groups(counts, counts.times.sum(axis=0)))
-    plain = stratified(pool, record.blind)
-    return plain._replace(warning=MISFIT) if contradicted(found.overall, plain.overall) else found
+    kind = KINDS[choose_kind(pool, record)]
+    rows = rows_of(pool, record, kind)
+    patterns = count_patterns(rows, kind.loadings)
+    fit_of_all = fit_groups(patterns, patterns.frequency.sum(axis=0))
+    estimate = predict(pool, rows, patterns, fit_of_all)
+
+    sample_estimate = stratified(pool, record.random_sample)
+    if contradicted(estimate.overall, sample_estimate.overall):
+        return sample_estimate._replace(warning=MISFIT)
+    return estimate
 
 
-def contradicted(model: Interval, plain: Interval) -> bool:
+def contradicted(by_model: Interval, by_sample: Interval) -> bool:
     """Whether an estimate by a model differs from one without, for any target, by more than chance (Hausman 1978).
 
     If the model is true its estimate is the better one, and the variance of the difference is the difference of the
-    variances; it is taken to be a quarter of that of `plain` or more. Two-sided, 5 % over both targets (Bonferroni).
+    variances; it is taken to be a quarter of that of `by_sample` or more. Two-sided, 5 % over both targets
+    (Bonferroni).
 
-    >>> one = np.full((1, 2), 0.5)
-    >>> contradicted(Interval(one, one / 50, one, one), Interval(one + 0.1, one / 12, one, one))
+    >>> half = np.full((1, 2), 0.5)
+    >>> contradicted(Interval(half, half / 50, half, half), Interval(half + 0.1, half / 12, half, half))
     True
     """
-    variance = np.maximum(plain.se**2 - model.se**2, plain.se**2 / 4)
-    apart = np.abs(model.value - plain.value)
-    return bool((apart > -ndtri((1 - LEVEL) / 2 / len(TARGETS)) * np.sqrt(variance)).any())
+    variance = np.maximum(by_sample.se**2 - by_model.se**2, by_sample.se**2 / 4)
+    difference = np.abs(by_model.value - by_sample.value)
+    critical_z = -ndtri((1 - LEVEL) / 2 / len(TARGETS))
+    return bool((difference > critical_z * np.sqrt(variance)).any())
 
 
 def choose_kind(pool: Pool, record: Record) -> str:
     """The kind under which sessions held out of the fit are the most likely; two folds of sessions."""
-    heights = {}
+    held_out_log_likelihood: dict[str, float] = {}
     for name, kind in KINDS.items():
-        counts = count_patterns(rows_of(pool, record, kind), kind.loads)
-        every = counts.times.sum(axis=0)
-        lines = [fit_groups(counts, every - held_out, ROUGH).local.line for held_out in counts.times]
-        heights[name] = float((counts.times * np.stack(lines)).sum())
-    return max(heights, key=heights.__getitem__)
+        patterns = count_patterns(rows_of(pool, record, kind), kind.loadings)
+        total = patterns.frequency.sum(axis=0)
+        fits = [fit_groups(patterns, total - held_out, ROUGH) for held_out in patterns.frequency]
+        log_likelihoods = np.stack([fold_fit.evaluation.log_likelihood for fold_fit in fits])  # folds x patterns
+        held_out_log_likelihood[name] = float((patterns.frequency * log_likelihoods).sum())
+    return max(held_out_log_likelihood, key=held_out_log_likelihood.__getitem__)
 
 
 def rows_of(pool: Pool, record: Record, kind: Kind) -> Rows:
-    """Sessions, or their levels one by one. Folds are of sessions, one after the other of each group."""
-    asked, right = pool.by_stratum(record.asked), pool.by_stratum(record.right)
-    counts = np.stack([asked, right, pool.sizes - asked])
-    sessions = np.arange(len(asked))
-    if kind.apart:
-        counts = (counts[:, :, None] * np.eye(3, dtype=np.int64)).reshape(3, -1, 3)
+    """Sessions, or their levels one by one. Folds are of sessions, in turn within each group."""
+    n_evaluated = pool.by_stratum(record.asked)  # sessions x levels
+    n_right = pool.by_stratum(record.right)
+    n_remaining = pool.sizes - n_evaluated
+    sessions = np.arange(len(n_evaluated))
+
+    if kind.separate_effects:  # one row for each session and level, 0 at the other levels
+        counts = np.stack([n_evaluated, n_right, n_remaining])
+        n_evaluated, n_right, n_remaining = (counts[:, :, None] * np.eye(3, dtype=np.int64)).reshape(3, -1, 3)
         sessions = np.repeat(sessions, 3)
-    asked, right, left = counts
-    return Rows(asked, right, left, pool.session_group[sessions], sessions % FOLDS)
+    return Rows(n_evaluated, n_right, n_remaining, pool.session_group[sessions], sessions % FOLDS)
 
 
-def count_patterns(rows: Rows, loads: Float[np.ndarray, "3 s"]) -> Counts:
-    """Asked and right by level of every row, equal ones of a group merged; how often each is in each fold."""
-    lines = np.column_stack([rows.group, rows.asked, rows.right])
-    _, first, of_row = np.unique(lines, axis=0, return_index=True, return_inverse=True)
-    times = np.stack([np.bincount(of_row[rows.fold == fold], minlength=len(first)) for fold in range(FOLDS)])
-    return Counts(rows.asked[first], rows.right[first], rows.group[first], times, of_row, loads)
+def count_patterns(rows: Rows, loadings: Float[np.ndarray, "3 s"]) -> Patterns:
+    """Counts by level of every row, equal ones of a group merged; how often each is in each fold."""
+    keys = np.column_stack([rows.group, rows.n_evaluated, rows.n_right])
+    _, first_row, pattern_of_row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    frequency = np.stack(
+        [np.bincount(pattern_of_row[rows.fold == fold], minlength=len(first_row)) for fold in range(FOLDS)]
+    )
+    return Patterns(
+        rows.n_evaluated[first_row],
+        rows.n_right[first_row],
+        rows.group[first_row],
+        frequency,
+        pattern_of_row,
+        loadings,
+    )
 
 
-def fit_groups(counts: Counts, times: Int[np.ndarray, " patterns"], tolerance: float = TOLERANCE) -> Fit:
-    """Each group alone, then each with the prior that the groups show; times: how often each pattern counts."""
-    groups, s = int(counts.group[-1]) + 1, counts.loads.shape[1]
-    alone = np.array([BETA_ALONE] * 3 + [S_ALONE] * s)
-    prior = Prior(np.zeros(3 + s), alone**2, np.zeros(3 + s))
-    right, asked = (group_sums(counts, values, times) for values in (counts.right, counts.asked))
-    share = (right + 0.5) / (asked + 1)
-    start = np.concatenate([np.log(share / (1 - share)), np.ones((groups, s))], axis=1)
-    parameters, local = fit(counts, prior, start, times, tolerance)
-    if groups > 1:
-        variance = np.diagonal(inverse(curvature(counts, prior, local, times)), axis1=1, axis2=2)
-        prior = learn_prior(parameters, variance)
-        parameters, local = fit(counts, prior, parameters, times, tolerance)
-    return Fit(parameters, local, prior)
+def fit_groups(patterns: Patterns, frequency: Frequency, tolerance: float = TOLERANCE) -> Fit:
+    """Each group alone, then each with the prior that the groups show; frequency: how often each pattern counts."""
+    number_of_groups = int(patterns.group[-1]) + 1
+    number_of_loadings = patterns.loadings.shape[1]
+
+    sd_alone = np.array([BETA_ALONE] * 3 + [S_ALONE] * number_of_loadings)
+    prior = Prior(np.zeros(3 + number_of_loadings), sd_alone**2, np.zeros(3 + number_of_loadings))
+
+    # Start at the logits of the shares right, and s = 1
+    n_right = group_sums(patterns, patterns.n_right, frequency)
+    n_evaluated = group_sums(patterns, patterns.n_evaluated, frequency)
+    share = (n_right + 0.5) / (n_evaluated + 1)
+    beta = np.log(share / (1 - share))
+    start = np.concatenate([beta, np.ones((number_of_groups, number_of_loadings))], axis=1)
+    parameters, evaluation = fit(patterns, prior, start, frequency, tolerance)
+
+    if number_of_groups > 1:
+        covariance = inverse(curvature(patterns, prior, evaluation, frequency))
+        prior = learn_prior(parameters, np.diagonal(covariance, axis1=1, axis2=2))
+        parameters, evaluation = fit(patterns, prior, parameters, frequency, tolerance)
+    return Fit(parameters, evaluation, prior)
 
 
 def learn_prior(parameters: Parameters, variance: Parameters) -> Prior:
-    """Mean and spread of β and s among groups, from each group's own estimate and its variance.
+    """Mean and spread of β and s among groups, from each group's estimate and its variance.
 
-    The spread is its posterior mean under a flat prior on SPREADS, given the residual likelihood of normal estimates;
+    The spread τ is its posterior mean under a flat prior on SPREADS, given the residual likelihood of normal estimates;
     with few groups that is wide, so that two groups that are similar by luck are not taken for one.
+
+        log L(τ) = -1/2 Σ_g [(x_g - μ)² / (v_g + τ²) + log(v_g + τ²)] - 1/2 log Σ_g 1 / (v_g + τ²)
     """
-    total = variance[:, :, None] + SPREADS**2  # (groups, k, spreads)
+    x = parameters[:, :, None]
+    total = variance[:, :, None] + SPREADS**2  # groups x k x spreads
     precision = (1 / total).sum(axis=0)
-    mean = (parameters[:, :, None] / total).sum(axis=0) / precision
-    height = -((parameters[:, :, None] - mean) ** 2 / total + np.log(total)).sum(axis=0) / 2 - np.log(precision) / 2
-    mass = np.exp(height - height.max(axis=1, keepdims=True)) * np.gradient(SPREADS)
-    mass /= mass.sum(axis=1, keepdims=True)
-    spread = (mass * SPREADS).sum(axis=1)
+    mean = (x / total).sum(axis=0) / precision
+    residual_terms = (x - mean) ** 2 / total + np.log(total)
+    log_likelihood = -residual_terms.sum(axis=0) / 2 - np.log(precision) / 2  # k x spreads
+
+    posterior = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True)) * np.gradient(SPREADS)
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    spread = (posterior * SPREADS).sum(axis=1)
+
     weight = 1 / (variance + spread**2)
     mean_variance = 1 / weight.sum(axis=0)
     return Prior((parameters * weight).sum(axis=0) * mean_variance, spread**2, mean_variance)
 
 
-def evaluate(counts: Counts, prior: Prior, parameters: Parameters, times: Int[np.ndarray, " patterns"]) -> Local:
+def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency: Frequency) -> Evaluation:
     """The likelihood over a grid of u, and the posterior of u in each pattern."""
-    effect = parameters[:, 3:] @ counts.loads.T
-    eta = parameters[:, :3, None] + effect[:, :, None] * NODES
+    s = parameters[:, 3:] @ patterns.loadings.T  # groups x levels
+    eta = parameters[:, :3, None] + s[:, :, None] * NODES  # groups x levels x nodes
     chance = expit(eta)
-    lines = np.einsum("pl,pln->pn", counts.right, log_expit(eta)[counts.group])
-    lines += np.einsum("pl,pln->pn", counts.asked - counts.right, log_expit(-eta)[counts.group]) + LOG_WEIGHTS
-    top = lines.max(axis=1, keepdims=True)
-    mass = np.exp(lines - top)
+
+    # log of P(responses | u) times the weight of u, at each node; patterns x nodes
+    n_wrong = patterns.n_evaluated - patterns.n_right
+    log_right = log_expit(eta)[patterns.group]
+    log_wrong = log_expit(-eta)[patterns.group]
+    joint = np.einsum("pl,pln->pn", patterns.n_right, log_right)
+    joint += np.einsum("pl,pln->pn", n_wrong, log_wrong) + LOG_WEIGHTS
+
+    # its integral over u, with the maximum taken out against underflow
+    maximum = joint.max(axis=1, keepdims=True)
+    mass = np.exp(joint - maximum)
     total = mass.sum(axis=1, keepdims=True)
-    line = (np.log(total) + top)[:, 0]
-    height = np.bincount(counts.group, weights=times * line, minlength=len(parameters))
+    log_likelihood = (np.log(total) + maximum)[:, 0]
+
+    height = np.bincount(patterns.group, weights=frequency * log_likelihood, minlength=len(parameters))
     height -= ((parameters - prior.mean) ** 2 / (2 * prior.variance)).sum(axis=1)
-    surplus = counts.right[:, :, None] - counts.asked[:, :, None] * chance[counts.group]
-    by_node = np.concatenate([surplus, np.einsum("ls,pln->psn", counts.loads, surplus) * NODES], axis=1)
-    return Local(height, line, mass / total, chance, by_node)
+
+    # derivatives by β_l: right - evaluated p; by s: the same times u, over the levels that have this s
+    expected_right = patterns.n_evaluated[:, :, None] * chance[patterns.group]
+    surplus = patterns.n_right[:, :, None] - expected_right
+    score_of_s = np.einsum("ls,pln->psn", patterns.loadings, surplus) * NODES
+    score_by_node = np.concatenate([surplus, score_of_s], axis=1)
+    return Evaluation(height, log_likelihood, mass / total, chance, score_by_node)
 
 
 def group_sums(
-    counts: Counts, values: Num[np.ndarray, "patterns ..."], times: Int[np.ndarray, " patterns"]
+    patterns: Patterns, values: Num[np.ndarray, "patterns ..."], frequency: Frequency
 ) -> Num[np.ndarray, "groups ..."]:
     """Sums over the rows of each group."""
-    starts = np.searchsorted(counts.group, np.arange(counts.group[-1] + 1))
-    return np.add.reduceat((values.T * times).T, starts, axis=0)
+    starts = np.searchsorted(patterns.group, np.arange(patterns.group[-1] + 1))
+    return np.add.reduceat((values.T * frequency).T, starts, axis=0)
+
+
+def posterior_score(evaluation: Evaluation) -> Float[np.ndarray, "patterns k"]:
+    """Derivatives of each pattern's log-likelihood by β and s: their mean over the posterior of u."""
+    return np.einsum("pn,pkn->pk", evaluation.posterior, evaluation.score_by_node)
 
 
 def curvature(
-    counts: Counts, prior: Prior, local: Local, times: Int[np.ndarray, " patterns"]
+    patterns: Patterns, prior: Prior, evaluation: Evaluation, frequency: Frequency
 ) -> Num[np.ndarray, "groups ..."]:
     """Negative Hessian of the penalised log-likelihood: information if u were known, less what u hides (Louis 1982)."""
-    seen = np.einsum("pn,pkn->pk", local.posterior, local.by_node)
-    hidden = (local.by_node * local.posterior[:, None]) @ local.by_node.swapaxes(1, 2)
-    hidden -= seen[:, :, None] * seen[:, None]
-    noise = (local.chance * (1 - local.chance))[counts.group] * counts.asked[:, :, None]
+    # What u hides: the covariance of the score over the posterior of u; patterns x k x k
+    score = posterior_score(evaluation)
+    weighted_score = evaluation.score_by_node * evaluation.posterior[:, None]
+    hidden = weighted_score @ evaluation.score_by_node.swapaxes(1, 2)
+    hidden -= score[:, :, None] * score[:, None]
+
+    # Posterior means of n p (1 - p) times 1, u and u²; patterns x levels
+    response_variance = (evaluation.chance * (1 - evaluation.chance))[patterns.group]
+    noise = response_variance * patterns.n_evaluated[:, :, None]
     powers = np.stack([np.ones_like(NODES), NODES, NODES**2])
-    levels, slope, curve = np.moveaxis(noise @ (local.posterior[:, None] * powers).swapaxes(1, 2), 2, 0)
-    known = np.zeros_like(hidden)
-    known[:, range(3), range(3)] = levels
-    known[:, :3, 3:] = slope[:, :, None] * counts.loads
-    known[:, 3:, :3] = known[:, :3, 3:].swapaxes(1, 2)
-    known[:, 3:, 3:] = np.einsum("pl,ls,lt->pst", curve, counts.loads, counts.loads)
-    return group_sums(counts, known - hidden, times) + np.diag(1 / prior.variance)
+    weighted_powers = evaluation.posterior[:, None] * powers
+    moments = noise @ weighted_powers.swapaxes(1, 2)
+    moment_0, moment_1, moment_2 = np.moveaxis(moments, 2, 0)
+
+    # Information were u known: blocks (β, β), (β, s), (s, β) and (s, s)
+    complete = np.zeros_like(hidden)
+    complete[:, range(3), range(3)] = moment_0
+    complete[:, :3, 3:] = moment_1[:, :, None] * patterns.loadings
+    complete[:, 3:, :3] = complete[:, :3, 3:].swapaxes(1, 2)
+    complete[:, 3:, 3:] = np.einsum("pl,ls,lt->pst", moment_2, patterns.loadings, patterns.loadings)
+    return group_sums(patterns, complete - hidden, frequency) + np.diag(1 / prior.variance)
 
 
 def fit(
-    counts: Counts,
+    patterns: Patterns,
     prior: Prior,
     parameters: Parameters,
-    times: Int[np.ndarray, " patterns"],
+    frequency: Frequency,
     tolerance: float = TOLERANCE,
-) -> tuple[Parameters, Local]:
+) -> tuple[Parameters, Evaluation]:
     """β and s at the mode, by Newton's method with steps halved where the likelihood would fall; s stays above 0."""
-    local = evaluate(counts, prior, parameters, times)
+    evaluation = evaluate(patterns, prior, parameters, frequency)
     for _ in range(STEPS):
-        score = group_sums(counts, np.einsum("pn,pkn->pk", local.posterior, local.by_node), times)
+        score = group_sums(patterns, posterior_score(evaluation), frequency)
         score -= (parameters - prior.mean) / prior.variance
-        step = np.einsum("gkl,gl->gk", inverse(curvature(counts, prior, local, times)), score)
-        # shorter where too long or where an s would reach 0, at which its slope vanishes whatever lies beyond
-        long = np.maximum(np.abs(step).max(axis=1) / 2, (-step[:, 3:] / (0.7 * parameters[:, 3:])).max(axis=1))
-        step /= np.maximum(long, 1.0)[:, None]
-        new = evaluate(counts, prior, parameters + step, times)
-        while (fell := new.height < local.height - 1e-9 * np.abs(local.height)).any():
-            step[fell] /= 2
-            new = evaluate(counts, prior, parameters + step, times)
-        parameters, local = parameters + step, new
+        covariance = inverse(curvature(patterns, prior, evaluation, frequency))
+        step = np.einsum("gkl,gl->gk", covariance, score)
+
+        # shorter where too long or where an s would reach 0, at which its slope vanishes whatever is beyond
+        longest = np.abs(step).max(axis=1) / 2
+        towards_zero = (-step[:, 3:] / (0.7 * parameters[:, 3:])).max(axis=1)
+        step /= np.maximum(np.maximum(longest, towards_zero), 1.0)[:, None]
+
+        next_evaluation = evaluate(patterns, prior, parameters + step, frequency)
+        lowest_allowed = evaluation.height - 1e-9 * np.abs(evaluation.height)
+        has_fallen = next_evaluation.height < lowest_allowed
+        while has_fallen.any():
+            step[has_fallen] /= 2
+            next_evaluation = evaluate(patterns, prior, parameters + step, frequency)
+            has_fallen = next_evaluation.height < lowest_allowed
+
+        parameters = parameters + step
+        evaluation = next_evaluation
         if np.abs(step).max() < tolerance:
             break
-    return parameters, local
+    return parameters, evaluation
 
 
 def inverse(matrix: Float[np.ndarray, "groups k k"]) -> Float[np.ndarray, "groups k k"]:
-    """Of curvatures; a negative one is turned, so that a step leads uphill off a saddle too.
+    """Inverse of curvatures; a negative curvature counts as positive, so that a step leads uphill off a saddle too.
 
     >>> inverse(np.diag([2.0, -4.0])[None])[0].tolist()
     [[0.5, 0.0], [0.0, 0.25]]
@@ -277,28 +350,48 @@ def inverse(matrix: Float[np.ndarray, "groups k k"]) -> Float[np.ndarray, "group
     return (vectors / np.maximum(np.abs(values), 1e-3)[:, None]) @ vectors.swapaxes(1, 2)
 
 
-def predict(pool: Pool, rows: Rows, counts: Counts, found: Fit) -> Estimate:
+def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Estimate:
     """Both targets of the pool and their standard errors; see `mixed_logit`."""
-    local, prior = found.local, found.prior
-    covariance = inverse(curvature(counts, prior, local, counts.times.sum(axis=0)))
-    pull = covariance / prior.variance
+    evaluation = fit_of_all.evaluation
+    prior = fit_of_all.prior
+
+    # Covariance of each group's parameters: inverse information, and what the mean of the prior adds
+    covariance = inverse(curvature(patterns, prior, evaluation, patterns.frequency.sum(axis=0)))  # groups x k x k
+    pull = covariance / prior.variance  # derivative of a group's parameters by the prior's mean
     covariance = covariance + (pull * prior.mean_variance) @ pull.swapaxes(1, 2)
-    chance = local.chance[counts.group]
-    mean = np.einsum("pn,pln->pl", local.posterior, chance)
-    noise = mean - np.einsum("pn,pln->pl", local.posterior, chance**2)
-    together = (chance * local.posterior[:, None]) @ chance.swapaxes(1, 2) - mean[:, :, None] * mean[:, None]
-    bend = np.einsum("pn,pln,n->pl", local.posterior, chance * (1 - chance), NODES)
-    slopes = np.concatenate([noise[:, :, None] * np.eye(3), bend[:, :, None] * counts.loads], axis=2)
-    seen = np.einsum("pn,pkn->pk", local.posterior, local.by_node)
-    slopes += (chance * local.posterior[:, None]) @ local.by_node.swapaxes(1, 2) - mean[:, :, None] * seen[:, None]
-    of, starts = counts.of_row, np.searchsorted(rows.group, np.arange(pool.groups))
-    total = partial(np.add.reduceat, indices=starts, axis=0)
-    a_item = LEVEL_WEIGHTS[:, None] / pool.group_sizes[rows.group]  # (targets, rows, levels)
-    weight = a_item * rows.left
-    value = (a_item * (rows.right + rows.left * mean[of])).sum(axis=2)
-    variance = (a_item**2 * rows.left * noise[of]).sum(axis=2)
-    variance += np.einsum("tsl,slm,tsm->ts", weight, together[of], weight)
-    towards = total(np.einsum("tsl,slk->stk", weight, slopes[of]))
-    of_parameters = np.einsum("gtk,gkm,gtm->gt", towards, covariance, towards)
-    shared = np.einsum("gtk,gkm,m->gtm", towards, pull, np.sqrt(prior.mean_variance))  # the prior's mean serves all
-    return normal_estimate(total(value.T), np.sqrt(total(variance.T) + of_parameters), shared)
+
+    # Of a missing response of each pattern, over the posterior of u: E p, E p (1 - p), and cov(p_l, p_m)
+    chance = evaluation.chance[patterns.group]  # patterns x levels x nodes
+    weighted_chance = chance * evaluation.posterior[:, None]
+    mean = np.einsum("pn,pln->pl", evaluation.posterior, chance)
+    response_variance = mean - np.einsum("pn,pln->pl", evaluation.posterior, chance**2)
+    chance_covariance = weighted_chance @ chance.swapaxes(1, 2) - mean[:, :, None] * mean[:, None]
+
+    # Its derivatives by β and s: given u, and by the shift of u's posterior; patterns x levels x k
+    slope_by_s = np.einsum("pn,pln,n->pl", evaluation.posterior, chance * (1 - chance), NODES)
+    slopes = np.concatenate(
+        [response_variance[:, :, None] * np.eye(3), slope_by_s[:, :, None] * patterns.loadings],
+        axis=2,
+    )
+    score = posterior_score(evaluation)
+    slopes += weighted_chance @ evaluation.score_by_node.swapaxes(1, 2) - mean[:, :, None] * score[:, None]
+
+    # Sums over the items of each row; targets x rows
+    pattern = patterns.pattern_of_row
+    item_weight = LEVEL_WEIGHTS[:, None] / pool.group_sizes[rows.group]  # targets x rows x levels
+    remaining_weight = item_weight * rows.n_remaining
+    value = (item_weight * (rows.n_right + rows.n_remaining * mean[pattern])).sum(axis=2)
+    variance = (item_weight**2 * rows.n_remaining * response_variance[pattern]).sum(axis=2)
+    # t targets, p rows, l and m levels
+    variance += np.einsum("tpl,plm,tpm->tp", remaining_weight, chance_covariance[pattern], remaining_weight)
+
+    # Sums over the rows of each group
+    starts = np.searchsorted(rows.group, np.arange(pool.groups))
+    sum_by_group = partial(np.add.reduceat, indices=starts, axis=0)
+    gradient = sum_by_group(np.einsum("tpl,plk->ptk", remaining_weight, slopes[pattern]))  # groups x targets x k
+    # g groups, t targets, k and m parameters
+    variance_of_parameters = np.einsum("gtk,gkm,gtm->gt", gradient, covariance, gradient)
+    # the prior's mean is shared by all groups
+    shared = np.einsum("gtk,gkm,m->gtm", gradient, pull, np.sqrt(prior.mean_variance))
+    se = np.sqrt(sum_by_group(variance.T) + variance_of_parameters)
+    return normal_estimate(sum_by_group(value.T), se, shared)

@@ -1,11 +1,11 @@
-"""Which items to ask next, for one model: `next` gives a round's items over all sessions, `record` has the responses.
+"""Which items to evaluate next, for one model: `next` gives a round's items, `record` has the responses.
 
     while len(positions := policy.next(rng)):
         policy.record.add(positions, run_the_model_on(positions))
 
 That loop is `fca.studies.adaptive.stats.rounds`. After the last round `next` gives no positions, and `policy.record`
-holds what an estimator reads. `budget` is the share of the pool to ask; `again` allows as many items once more, so that
-a test can go on until its estimate is precise.
+holds what an estimator reads. `budget` is the share of the pool to evaluate; `again` allows as many items once more, so
+that a test can go on until its estimate is precise.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ from fca.studies.progressive.stats.pool import (
 )
 from fca.types import FcaError, check_choice
 
-Positions = Int[np.ndarray, " asked"]
+Positions = Int[np.ndarray, " positions"]
 Levels = Integer[np.ndarray, " levels"]
 PerGroup = Int[np.ndarray, " groups"]
-NONE: Positions = np.empty(0, dtype=np.int64)
+PerItem = Float[np.ndarray, " items"]
+Marks = Bool[np.ndarray, " items"]
+NO_ITEMS: Positions = np.empty(0, dtype=np.int64)
 
-FIRST = np.array([1, 2, 1])  # easy, medium, hard items of the first of two rounds
-ONE = np.ones(3, dtype=np.int64)
-SECOND = 5  # items of the second
-FLAT = "proportional, random, defensive_irt, neyman_irt, fisher_cat"  # policies that need no levels
-PILOT = 0.05  # of the budget, for a first estimate of the ability
-ROUNDS = 4  # of fisher_cat after its pilot
-RANDOM_PART = 0.3  # of the budget, of defensive_irt
-SHARES_OF_EQUAL = (0.0, 0.25, 0.5, 0.75)  # of equal chances in its mixtures, beside 1
+FIRST_ROUND = np.array([1, 2, 1])  # easy, medium, hard items of the first of two rounds
+SECOND_ROUND_ITEMS = 5
+ONE_PER_LEVEL = np.ones(3, dtype=np.int64)
+WITHOUT_LEVELS = "proportional, random, defensive_irt, neyman_irt, fisher_cat"  # policies that need no levels
+PILOT_SHARE = 0.05  # of the budget, for a first estimate of the ability
+ROUNDS_PER_BUDGET = 4  # of fisher_cat after its pilot
+RANDOM_SHARE = 0.3  # of the budget, of defensive_irt
+EQUAL_SHARES = (0.0, 0.25, 0.5, 0.75)  # of equal chances in its mixtures, beside 1
 LEAST_FORESEEN = 0.1  # variance over that of equal chances
 AGREEING = 10  # responses that agree with a bank, counted beside those observed
 LEAST_VARIANCE = 0.005  # of a response that a bank takes as certain: surprises there are rare, but would weigh much
@@ -62,13 +64,16 @@ MAPPINGS = {"Q": MAPPING_Q, "L": MAPPING_L}
 
 
 class Policy(ABC):
-    """A test in progress: items in random order within strata, asked in rounds."""
+    """A test in progress: items in random order within strata, evaluated in rounds."""
 
     rounds = 2
 
     def __init__(self, pool: Pool, stratum: Codes) -> None:
-        self.pool, self.stratum, self.record, self.round = pool, stratum, Record(pool.items), 0
-        self.rank: Codes = NONE
+        self.pool = pool
+        self.stratum = stratum
+        self.record = Record(pool.items)
+        self.round = 0
+        self.rank: Codes = NO_ITEMS  # place of every item in its stratum, once the first round began
 
     def next(self, rng: np.random.Generator) -> Positions:
         """Positions of the next round's items; none when the test is over."""
@@ -76,21 +81,23 @@ class Policy(ABC):
             self.rank = shuffled_ranks(self.stratum, rng)
         while self.round < self.rounds:
             self.round += 1
-            if len(positions := self.select(rng)):
+            positions = self.select(rng)
+            if len(positions):
                 return positions
-        return NONE
+        return NO_ITEMS
 
     @abstractmethod
     def select(self, rng: np.random.Generator) -> Positions:
         """Positions of the items of round `self.round`, which counts from 1; a round without items is passed over."""
 
-    def below(self, wanted: Shaped[np.ndarray, "..."]) -> Positions:
-        """Items not asked so far that are among the first `wanted` of their stratum."""
-        return np.flatnonzero((self.rank < wanted.ravel()[self.stratum]) & ~self.record.asked)
+    def first_of_strata(self, counts: Shaped[np.ndarray, "..."]) -> Positions:
+        """Items not evaluated so far that are among the first `counts` of their stratum."""
+        is_among_first = self.rank < counts.ravel()[self.stratum]
+        return np.flatnonzero(is_among_first & ~self.record.asked)
 
     @abstractmethod
     def again(self) -> None:
-        """After the last round: ask as many items once more, or what is left; `next` gives further rounds."""
+        """After the last round: allow as many items once more, or what remains; `next` gives further rounds."""
 
 
 StartPolicy = Callable[[Pool, "int | float", "ItemBank | None"], Policy]  # a policy's class, or a partial of it
@@ -103,16 +110,19 @@ class _SimpleSample(Policy):
 
     def __init__(self, pool: Pool, stratum: Codes, n: Int[np.ndarray, " strata"]) -> None:
         super().__init__(pool, stratum)
-        self.n, self.step = 0 * n, n
+        self.n_per_budget = n
+        self.n = 0 * n
         self.again()
 
     def select(self, rng: np.random.Generator) -> Positions:
-        return self.below(self.n)
+        return self.first_of_strata(self.n)
 
     def again(self) -> None:
         sizes = np.bincount(self.stratum)
-        self.n, self.round = np.minimum(self.n + self.step, sizes), 0
-        self.record.samples = [Sample(np.zeros(self.pool.items, dtype=bool), (self.n / sizes)[self.stratum], None)]
+        self.n = np.minimum(self.n + self.n_per_budget, sizes)
+        self.round = 0
+        none_before = np.zeros(self.pool.items, dtype=bool)
+        self.record.samples = [Sample(none_before, (self.n / sizes)[self.stratum], None)]
 
 
 class StaticK(_SimpleSample):
@@ -125,11 +135,11 @@ class StaticK(_SimpleSample):
     """
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
-        pool.check_levels("policy", "static_k", FLAT)
+        pool.check_levels("policy", "static_k", WITHOUT_LEVELS)
         self.k = round(check_budget(budget) * pool.items / pool.sizes.size)
         if self.k < 1:
             allowed = f"{pool.sizes.size / pool.items:.3g} or more: k = 1"
-            raise FcaError("budget", budget, allowed, "static_k asks every level of every session")
+            raise FcaError("budget", budget, allowed, "static_k evaluates every level of every session")
         check_room(pool, np.full(3, self.k))
         super().__init__(pool, pool.stratum, np.full(pool.sizes.size, self.k))
 
@@ -167,24 +177,27 @@ class Proportional(Policy):
         self.n = np.maximum(share_of_groups(pool, budget), 1)
 
     def select(self, rng: np.random.Generator) -> Positions:
-        inclusion, drawn = np.ones(self.pool.items), [NONE]
+        inclusion = np.ones(self.pool.items)
+        positions = [NO_ITEMS]
         for group, n in enumerate(self.n):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.asked)
-            if len(items):
-                inclusion[items] = min(n / len(items), 1.0)
-                drawn.append(items[systematic(inclusion[items], rng, along=self.pool.session[items].astype(float))])
+            if not len(items):
+                continue
+            inclusion[items] = min(n / len(items), 1.0)
+            session = self.pool.session[items].astype(float)
+            positions.append(items[systematic(inclusion[items], rng, along=session)])
         self.record.samples.append(Sample(self.record.asked.copy(), inclusion, None))
-        return np.concatenate(drawn)
+        return np.concatenate(positions)
 
-    def again(self) -> None:  # as many of those that are left: still every item has the same chance
+    def again(self) -> None:  # as many of the items that remain: still every item has the same chance
         self.round = 0
 
 
 class GreTwoStage(Policy):
     """`gre_two_stage`: 1 easy, 2 medium and 1 hard item of every session; then 5 more by the points won (1, 2, 4).
 
-    Huang et al. (2025, arXiv 2503.13058), section 4 and figure 5: two rounds a session, as in the GRE. Nine items a
-    session; a budget of twice as many asks twice as many in both rounds, and reads the mapping at the points per 4
+    Huang et al. (2025, arXiv 2503.13058), section 4 and figure 5: two rounds per session, as in the GRE. Nine items per
+    session; a budget of twice as many has twice as many items in both rounds, and reads the mapping at the points per 4
     items, rounded down. `again` is two more rounds of other items, the second by the points of these alone, as far as a
     session has such items.
 
@@ -200,40 +213,47 @@ class GreTwoStage(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, mapping: Mapping = MAPPING_Q
     ) -> None:
-        pool.check_levels("policy", "gre_two_stage", FLAT)
+        pool.check_levels("policy", "gre_two_stage", WITHOUT_LEVELS)
         table = check_mapping(mapping)
-        items = pool.items / len(pool.sizes)  # of a session
-        if items < 9:
+        items_per_session = pool.items / len(pool.sizes)
+        if items_per_session < 9:
             step = "add images (12 a level are usual) or take another policy"
-            raise FcaError("images a session (class and attribute)", f"{items:.3g}", "9 or more, to ask nine", step)
-        self.times = round(check_budget(budget) * items / (FIRST.sum() + SECOND))
+            session = "images a session (class and attribute)"
+            raise FcaError(session, f"{items_per_session:.3g}", "9 or more, to evaluate nine", step)
+        self.times = round(check_budget(budget) * items_per_session / (FIRST_ROUND.sum() + SECOND_ROUND_ITEMS))
         if self.times < 1:
-            raise FcaError("budget", budget, f"{9 / items:.3g}, nine items a session, or a multiple", "raise it")
+            allowed = f"{9 / items_per_session:.3g}, nine items a session, or a multiple"
+            raise FcaError("budget", budget, allowed, "raise it")
         self.table = table * self.times
-        check_room(pool, FIRST * self.times + self.table.max(axis=0))
+        check_room(pool, FIRST_ROUND * self.times + self.table.max(axis=0))
         super().__init__(pool, pool.stratum)
-        self.before = np.zeros_like(pool.sizes)  # right responses of earlier pairs of rounds
+        self.right_in_earlier_pairs = np.zeros_like(pool.sizes)  # of rounds; sessions x levels
 
     def select(self, rng: np.random.Generator) -> Positions:
-        wanted = FIRST * self.times
-        if self.round == 2:
-            right = self.pool.by_stratum(self.record.right) - self.before
-            wanted = self.table[right @ POINTS // self.times]
-        positions = self.below(self.pool.by_stratum(self.record.asked) + wanted)
-        self.record.led[positions] = self.round == 2
+        n_evaluated = self.pool.by_stratum(self.record.asked)  # sessions x levels
+        if self.round == 1:
+            n_next = FIRST_ROUND * self.times
+        else:
+            n_right = self.pool.by_stratum(self.record.right) - self.right_in_earlier_pairs
+            points = n_right @ POINTS // self.times
+            n_next = self.table[points]
+        positions = self.first_of_strata(n_evaluated + n_next)
+        self.record.chosen_by_responses[positions] = self.round == 2
         return positions
 
     def again(self) -> None:
-        self.round, self.before = 0, self.pool.by_stratum(self.record.right)
+        self.round = 0
+        self.right_in_earlier_pairs = self.pool.by_stratum(self.record.right)
 
 
 class OptimalAllocation(Policy):
-    """`optimal_allocation`: a first round as in `gre_two_stage`, then each group's rest by level where it helps most.
+    """`optimal_allocation`: a first round as in `gre_two_stage`, then each group's items by level where they help most.
 
     Items of a level in proportion to c sqrt(p (1 - p)) (Neyman 1934), with c its weight in the objective and p the
-    share right in the OTHER groups so far (half a response of each kind added), spread evenly over sessions. Its own
-    responses decide nothing of what a group is asked: else a level with unlucky first responses would be asked little
-    more and stay low, a bias of a point in pools of a few hundred items. The first round is at most half of the budget.
+    share right in the OTHER groups so far (half a response of each kind added), spread evenly over sessions. A group's
+    own responses do not decide which of its items are evaluated: else a level with unlucky first responses would get
+    few more items and stay low, a bias of a point in pools of a few hundred items. The first round is at most half of
+    the budget.
 
     >>> from fca.studies.progressive.stats.pool import make_pool
     >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
@@ -247,40 +267,59 @@ class OptimalAllocation(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, objective: str = "accuracy"
     ) -> None:
-        pool.check_levels("policy", "optimal_allocation", FLAT)
+        pool.check_levels("policy", "optimal_allocation", WITHOUT_LEVELS)
         self.weight = LEVEL_WEIGHTS[objective_row(objective)]
-        self.total = self.step = share_of_groups(pool, budget)
-        if (self.total < 6).any():
+        self.n_per_budget = share_of_groups(pool, budget)
+        self.n_total = self.n_per_budget
+        if (self.n_total < 6).any():
             raise FcaError("budget", budget, "six items of every group, or more", "raise it")
         super().__init__(pool, pool.stratum)
 
     def select(self, rng: np.random.Generator) -> Positions:
-        pool = self.pool
         if self.round == 1:
-            self.start = rng.random(len(pool.sizes))  # of each session; the same when the test goes on
-            most = FIRST.sum() * np.bincount(pool.session_group)
-            of_groups = zip(np.minimum(most, self.total // 2), pool.group_sizes, strict=True)
-            return self.first([spread(int(n), FIRST.astype(float), ONE, sizes) for n, sizes in of_groups])
-        asked, right = (pool.by_group(pool.by_stratum(marked)) for marked in (self.record.asked, self.record.right))
-        asked_elsewhere, right_elsewhere = asked.sum(axis=0) - asked, right.sum(axis=0) - right
-        share = (right_elsewhere + 0.5) / (asked_elsewhere + 1)
-        rows = zip(self.total, self.weight * np.sqrt(share * (1 - share)), asked, pool.group_sizes, strict=True)
-        return self.first([spread(int(n), size, least, most) for n, size, least, most in rows])
+            self.session_starts = rng.random(len(self.pool.sizes))  # the same when the test goes on
+            return self.first_of_groups(self._first_round())
+        return self.first_of_groups(self._second_round())
 
-    def first(self, wanted: Sequence[Levels]) -> Positions:
-        """Items not asked so far that are among the first `wanted` of their group and level.
+    def _first_round(self) -> list[Levels]:
+        """How many items of each group are evaluated in the first round, by level."""
+        pool = self.pool
+        full_round = FIRST_ROUND.sum() * np.bincount(pool.session_group)
+        n_by_group = np.minimum(full_round, self.n_total // 2)
+        weight = FIRST_ROUND.astype(float)
+        return [
+            spread(int(n), weight, ONE_PER_LEVEL, sizes) for n, sizes in zip(n_by_group, pool.group_sizes, strict=True)
+        ]
 
-        A session's items stand at equal steps from a random start, so that of any number each session has its share,
+    def _second_round(self) -> list[Levels]:
+        """How many items of each group are evaluated by the end of the second round, by level."""
+        pool = self.pool
+        n_evaluated = pool.by_group(pool.by_stratum(self.record.asked))  # groups x levels
+        n_right = pool.by_group(pool.by_stratum(self.record.right))
+        n_evaluated_elsewhere = n_evaluated.sum(axis=0) - n_evaluated
+        n_right_elsewhere = n_right.sum(axis=0) - n_right
+        share = (n_right_elsewhere + 0.5) / (n_evaluated_elsewhere + 1)
+
+        size = self.weight * np.sqrt(share * (1 - share))  # c sqrt(p (1 - p))
+        groups = zip(self.n_total, size, n_evaluated, pool.group_sizes, strict=True)
+        return [spread(int(n), size_of_group, least, most) for n, size_of_group, least, most in groups]
+
+    def first_of_groups(self, counts: Sequence[Levels]) -> Positions:
+        """Items not evaluated so far that are among the first `counts` of their group and level.
+
+        A session's items have equal steps from a random start, so that of any number each session has its share,
         rounded up or down.
         """
         pool = self.pool
-        place = (self.rank + self.start[pool.session]) / pool.sizes[pool.session, pool.level]
+        place = (self.rank + self.session_starts[pool.session]) / pool.sizes[pool.session, pool.level]
         cell = 3 * pool.group + pool.level
-        ranks = ranks_within(cell, np.lexsort((place, cell)))
-        return np.flatnonzero((ranks < np.stack(wanted).ravel()[cell]) & ~self.record.asked)
+        rank_in_cell = ranks_within(cell, np.lexsort((place, cell)))
+        is_among_first = rank_in_cell < np.stack(counts).ravel()[cell]
+        return np.flatnonzero(is_among_first & ~self.record.asked)
 
-    def again(self) -> None:  # a larger total, of which the items already asked are part
-        self.total, self.round = np.minimum(self.total + self.step, self.pool.group_sizes.sum(axis=1)), 1
+    def again(self) -> None:  # a larger total, which includes the items evaluated already
+        self.n_total = np.minimum(self.n_total + self.n_per_budget, self.pool.group_sizes.sum(axis=1))
+        self.round = 1
 
 
 class _WithBank(Policy):
@@ -291,16 +330,17 @@ class _WithBank(Policy):
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
         super().__init__(pool, pool.group)
         self.bank = check_bank(self.name, pool, bank)
-        self.total = share_of_groups(pool, budget)
-        if (self.total < 2).any():
+        self.n_total = share_of_groups(pool, budget)
+        if (self.n_total < 2).any():
             raise FcaError("budget", budget, "two items of every group, or more", "raise it")
-        self.pilot = np.maximum(np.round(PILOT * self.total).astype(np.int64), 1)
-        self.rest = self.total - self.pilot
+        self.n_pilot = np.maximum(np.round(PILOT_SHARE * self.n_total).astype(np.int64), 1)
+        self.n_after_pilot = self.n_total - self.n_pilot
 
     def again(self) -> None:
-        """As many items of every group once more, or all that are left of it, without a pilot."""
-        left = np.bincount(self.pool.group[~self.record.asked], minlength=self.pool.groups)
-        self.rest, self.round = np.minimum(self.total, left), 1
+        """As many items of every group once more, or all that remain of it, without a pilot."""
+        remaining = np.bincount(self.pool.group[~self.record.asked], minlength=self.pool.groups)
+        self.n_after_pilot = np.minimum(self.n_total, remaining)
+        self.round = 1
 
 
 class NeymanIrt(_WithBank):
@@ -312,7 +352,7 @@ class NeymanIrt(_WithBank):
 
     p_i the bank's probability at that ability (p (1 - p) at least 0.005) and w_i the item's weight in the objective.
     Drawn along p, so that every range of p is in the sample. For estimator `difference`. Needs a bank. `again` draws
-    from the items that are left; those asked before are known.
+    from the items that remain; those evaluated before are known.
     """
 
     name = "neyman_irt"
@@ -325,35 +365,39 @@ class NeymanIrt(_WithBank):
 
     def select(self, rng: np.random.Generator) -> Positions:
         if self.round == 1:
-            return self.below(self.pilot)
+            return self.first_of_strata(self.n_pilot)
+
         chance = chances(self.record, self.bank)
         size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
-        inclusion, drawn = np.ones(self.pool.items), [NONE]
-        for group, n in enumerate(self.rest):
+        inclusion = np.ones(self.pool.items)
+        positions_by_group = [NO_ITEMS]
+        for group, n in enumerate(self.n_after_pilot):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.asked)
             if len(items):
                 inclusion[items] = capped_inclusion(size[items], int(n))
-                drawn.append(items[systematic(inclusion[items], rng, along=chance[items])])
+                positions_by_group.append(items[systematic(inclusion[items], rng, along=chance[items])])
+
+        positions = np.concatenate(positions_by_group)
         self.record.samples.append(Sample(self.record.asked.copy(), inclusion, chance))
-        self.record.led[positions := np.concatenate(drawn)] = True
+        self.record.chosen_by_responses[positions] = True
         return positions
 
 
 class DefensiveIrt(_WithBank):
     """`defensive_irt`: as `neyman_irt`, but only as far as the responses of a random part show that it helps.
 
-    The first 30 % of the budget are random. They show the ability, and how well the bank predicts this model. The rest
-    of every group is drawn without replacement, along p, with chances
+    The first 30 % of the budget are random. They show the ability, and how well the bank predicts this model. The other
+    items of every group are drawn without replacement, along p, with chances
 
         π_i proportional to w_i (λ + (1 - λ) s_i),   s_i proportional to sqrt(p_i (1 - p_i)), with mean 1
 
     a mixture with equal chances (defensive importance sampling: Hesterberg 1995, Technometrics 37:185), where λ of 0,
     0.25, ... 1 has the least D + se(D): D is the mean of w_i² e_i² (1 / π_i - 1 / equal chance) over the random items,
     e_i the residuals of m = a + b p (see estimator `regression`), with one response more of the largest variance, 1/4,
-    in every item. λ = 1 has D = 0. A bank that does not know this model leaves a random sample; p is taken at its word
-    only where it has kept it. For estimator `regression`. Needs a bank.
+    in every item. λ = 1 has D = 0. With a bank that does not know this model the sample stays random; p decides only as
+    far as it predicted the random responses. For estimator `regression`. Needs a bank.
 
-    `again` draws from the items that are left, with λ by the same random items.
+    `again` draws from the items that remain, with λ by the same random items.
     """
 
     name = "defensive_irt"
@@ -363,80 +407,94 @@ class DefensiveIrt(_WithBank):
     ) -> None:
         super().__init__(pool, budget, bank)
         self.weight = pool.weights[objective_row(objective, pool.targets)]
-        self.pilot = np.maximum(np.round(RANDOM_PART * self.total).astype(np.int64), 1)
-        self.rest = self.total - self.pilot
+        self.n_pilot = np.maximum(np.round(RANDOM_SHARE * self.n_total).astype(np.int64), 1)
+        self.n_after_pilot = self.n_total - self.n_pilot
 
     def select(self, rng: np.random.Generator) -> Positions:
         pool = self.pool
-        certain = self.record.asked.copy()
+        evaluated_before = self.record.asked.copy()
         if self.round == 1:
-            inclusion = (self.pilot / pool.group_sizes.sum(axis=1))[pool.group]
-            self.record.samples.append(Sample(certain, inclusion, None))
-            return self.below(self.pilot)
-        if certain.all():
-            return NONE
+            inclusion = (self.n_pilot / pool.group_sizes.sum(axis=1))[pool.group]
+            self.record.samples.append(Sample(evaluated_before, inclusion, None))
+            return self.first_of_strata(self.n_pilot)
+        if evaluated_before.all():
+            return NO_ITEMS
 
         chance = chances(self.record, self.bank)
-        inclusion, variance = self._mixture(chance)
-        drawn = [NONE]
+        inclusion, variance_ratio = self._mixture(chance)
+        positions_by_group = [NO_ITEMS]
         for group in range(pool.groups):
-            items = np.flatnonzero((pool.group == group) & ~certain)
+            items = np.flatnonzero((pool.group == group) & ~evaluated_before)
             if len(items):
-                drawn.append(items[systematic(inclusion[items], rng, along=chance[items])])
-        positions = np.concatenate(drawn)
-        self.record.samples.append(Sample(certain, inclusion, chance, variance))
-        self.record.led[positions] = True
+                positions_by_group.append(items[systematic(inclusion[items], rng, along=chance[items])])
+
+        positions = np.concatenate(positions_by_group)
+        self.record.samples.append(Sample(evaluated_before, inclusion, chance, variance_ratio))
+        self.record.chosen_by_responses[positions] = True
         return positions
 
-    def _mixture(self, chance: Float[np.ndarray, " items"]) -> tuple[Float[np.ndarray, " items"], float]:
-        """Chances of the items not asked so far, and the variance foreseen for them over that of equal chances."""
-        random_part = self.record.asked & ~self.record.led
-        squared = self._residuals(chance, random_part) ** 2
-        open_ = ~self.record.asked
-        spread = np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
-        alike = self._inclusion(np.ones_like(spread), open_)
+    def _mixture(self, chance: PerItem) -> tuple[PerItem, float]:
+        """Chances of the items not evaluated so far, and the variance foreseen for them over that of equal chances."""
+        is_random = self.record.asked & ~self.record.chosen_by_responses
+        is_remaining = ~self.record.asked
+        squared_residual = self._residuals(chance, is_random) ** 2
+        n_random = len(squared_residual)
+        largest_variance = 1 / 4
 
-        best, least, foreseen = alike, 0.0, 1.0
-        count, largest = len(squared), 1 / 4
-        of_random = self.weight**2 * (1 / alike - 1)
-        before = ((of_random[random_part] * squared).sum() + largest * of_random[open_].mean()) / (count + 1)
-        for share in SHARES_OF_EQUAL:
-            inclusion = self._inclusion(share + (1 - share) * spread / spread[open_].mean(), open_)
-            change = self.weight**2 * (1 / inclusion - 1 / alike)
-            changes = change[random_part] * squared
-            mean = (changes.sum() + largest * change[open_].mean()) / (count + 1)
-            if mean + changes.std() / np.sqrt(count) < least:
-                best, least = inclusion, mean + changes.std() / np.sqrt(count)
-                foreseen = 1 + mean / before
-        return np.where(open_, np.minimum(best, 1.0), 1.0), max(foreseen, LEAST_FORESEEN)
+        spread_of_item = np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
+        equal_inclusion = self._inclusion(np.ones_like(spread_of_item), is_remaining)
+        equal_factor = self.weight**2 * (1 / equal_inclusion - 1)
+        equal_terms = equal_factor[is_random] * squared_residual
+        equal_variance = (equal_terms.sum() + largest_variance * equal_factor[is_remaining].mean()) / (n_random + 1)
 
-    def _residuals(
-        self, chance: Float[np.ndarray, " items"], random_part: Bool[np.ndarray, " items"]
-    ) -> Float[np.ndarray, " asked"]:
-        """Of the line through the random responses and ten that agree with the bank; see estimator `regression`."""
-        line = np.stack([np.ones_like(chance), chance])
-        here, right = line[:, random_part], self.record.right[random_part]
-        inner = here @ here.T + AGREEING * line @ line.T / len(chance)
-        residual = right - chance[random_part]
-        line_of_residuals = np.linalg.lstsq(inner, here @ residual)[0]  # chances may all be equal
-        return residual - line_of_residuals @ here
+        # λ with the least D + se(D); equal chances, λ = 1, have D = 0
+        best_inclusion, best_criterion, variance_ratio = equal_inclusion, 0.0, 1.0
+        for equal_share in EQUAL_SHARES:
+            mixed_size = equal_share + (1 - equal_share) * spread_of_item / spread_of_item[is_remaining].mean()
+            inclusion = self._inclusion(mixed_size, is_remaining)
+            change = self.weight**2 * (1 / inclusion - 1 / equal_inclusion)
+            observed_change = change[is_random] * squared_residual
+            mean_change = (observed_change.sum() + largest_variance * change[is_remaining].mean()) / (n_random + 1)
+            criterion = mean_change + observed_change.std() / np.sqrt(n_random)
+            if criterion < best_criterion:
+                best_inclusion = inclusion
+                best_criterion = criterion
+                variance_ratio = 1 + mean_change / equal_variance
 
-    def _inclusion(
-        self, size: Float[np.ndarray, " items"], open_: Bool[np.ndarray, " items"]
-    ) -> Float[np.ndarray, " items"]:
-        """Chances in proportion to the weight and to `size`, of every group; of items asked, those they would have."""
+        inclusion_of_remaining = np.where(is_remaining, np.minimum(best_inclusion, 1.0), 1.0)
+        return inclusion_of_remaining, max(variance_ratio, LEAST_FORESEEN)
+
+    def _residuals(self, chance: PerItem, is_random: Marks) -> Float[np.ndarray, " random"]:
+        """Residuals of the line through the random responses and ten that agree with the bank.
+
+        See estimator `regression`.
+        """
+        columns = np.stack([np.ones_like(chance), chance])  # 2 x items
+        random_columns = columns[:, is_random]
+        residual = self.record.right[is_random] - chance[is_random]
+
+        normal_matrix = random_columns @ random_columns.T + AGREEING * columns @ columns.T / len(chance)
+        line = np.linalg.lstsq(normal_matrix, random_columns @ residual)[0]  # singular where chances are all equal
+        return residual - line @ random_columns
+
+    def _inclusion(self, size: PerItem, is_remaining: Marks) -> PerItem:
+        """Chances in proportion to the weight and to `size`, group by group.
+
+        Items evaluated already get the chances that they would have.
+        """
         pool = self.pool
         size = self.weight * size
-        total = np.bincount(pool.group[open_], weights=size[open_], minlength=pool.groups)
-        scale = np.divide(self.rest, total, out=np.full(pool.groups, np.inf), where=total > 0)
+        total = np.bincount(pool.group[is_remaining], weights=size[is_remaining], minlength=pool.groups)
+        scale = np.divide(self.n_after_pilot, total, out=np.full(pool.groups, np.inf), where=total > 0)
         inclusion = scale[pool.group] * size
 
-        for group in np.unique(pool.group[(inclusion > 1) & open_]):  # some items are taken for certain
-            members = pool.group == group
-            items = np.flatnonzero(members & open_)
-            capped = capped_inclusion(size[items], int(self.rest[group]))
-            least = int(capped.argmin())
-            inclusion[members] = size[members] * capped[least] / size[items[least]]
+        # groups in which some items are taken for certain
+        for group in np.unique(pool.group[(inclusion > 1) & is_remaining]):
+            is_of_group = pool.group == group
+            items = np.flatnonzero(is_of_group & is_remaining)
+            capped = capped_inclusion(size[items], int(self.n_after_pilot[group]))
+            uncapped = int(capped.argmin())  # an item whose chance is in proportion to its size
+            inclusion[is_of_group] = size[is_of_group] * capped[uncapped] / size[items[uncapped]]
             inclusion[items] = capped
         return np.minimum(inclusion, 1.0)
 
@@ -445,16 +503,16 @@ class FisherCat(_WithBank):
     """`fisher_cat`: a random twentieth of the budget, then rounds of the most informative items.
 
     Item information at the ability so far, P'² / (P (1 - P)), largest first, equally many of every group. For ranking
-    models: the items it asks are not like the pool, so estimates of accuracy rely on the bank alone. Needs a bank.
+    models: the items it selects are not like the pool, so estimates of accuracy rely on the bank alone. Needs a bank.
 
-    batch:       items a round, of all groups together; None: four rounds a budget. Larger ones keep a GPU busy. With
+    batch:       items per round, of all groups together; None: four rounds per budget. Large ones keep a GPU busy. With
                  400 of 4,000 ImageNet images (20 models, seed 0, experiments/progressive/ability.py) batches of 1, 16,
-                 64 and 256 give mean standard errors of .0837, .0837, .0838 and .0842, and abilities that differ from
-                 those on all images by .16, .16, .18 and .22 (root mean square).
+                 64 and 256 give mean standard errors of 0.0837, 0.0837, 0.0838 and 0.0842, and abilities that differ
+                 from those on all images by 0.16, 0.16, 0.18 and 0.22 (root mean square).
     randomesque: items of a round are drawn at random among so many times as many of the most informative ones, so that
-                 tests of equally able models differ (Kingsbury & Zara 1989); 1: always the most informative. There,
-                 with 5 and batches of 64, two tests share 46 instead of 59 % of their images, at a standard error of
-                 .0913.
+                 tests of equally able models differ (Kingsbury & Zara 1989); 1: always the most informative. In the
+                 same experiment, with 5 and batches of 64, two tests share 46 instead of 59 % of their images, at a
+                 standard error of 0.0913.
     """
 
     name = "fisher_cat"
@@ -475,22 +533,34 @@ class FisherCat(_WithBank):
         self.batch, self.randomesque = batch, randomesque
 
     @property
-    def rounds(self) -> int:  # type: ignore[override]  # depends on what is left
+    def rounds(self) -> int:  # type: ignore[override]  # depends on how many items the budget has after the pilot
         """The pilot and, after it, as many rounds as batches."""
-        return 1 + (ROUNDS if self.batch is None else -(-int(self.rest.sum()) // self.batch))
+        if self.batch is None:
+            return 1 + ROUNDS_PER_BUDGET
+        n_after_pilot = int(self.n_after_pilot.sum())
+        return 1 + -(-n_after_pilot // self.batch)  # rounded up
 
     def select(self, rng: np.random.Generator) -> Positions:
         if self.round == 1:
-            return self.below(self.pilot)
-        group, times = self.pool.group, self.rounds - 1
-        ability = ability_of(self.record, self.bank)[0]
-        informative = np.where(self.record.asked, -1.0, information(self.bank, ability))
-        place = ranks_within(group, np.lexsort((-informative, group)))
-        now = (self.rest * (self.round - 1) // times - self.rest * (self.round - 2) // times)[group]
+            return self.first_of_strata(self.n_pilot)
+
+        # the items of each group that this round gets, so that all rounds together get `n_after_pilot`
+        rounds_after_pilot = self.rounds - 1
+        n_after_round = self.n_after_pilot * (self.round - 1) // rounds_after_pilot
+        n_after_last_round = self.n_after_pilot * (self.round - 2) // rounds_after_pilot
+        group = self.pool.group
+        n_of_round = (n_after_round - n_after_last_round)[group]
+
+        ability, _ = ability_of(self.record, self.bank)
+        item_information = np.where(self.record.asked, -1.0, information(self.bank, ability))
+        rank = ranks_within(group, np.lexsort((-item_information, group)))
         if self.randomesque > 1:
-            among = (place < self.randomesque * now) & ~self.record.asked
-            place = ranks_within(group, np.lexsort((np.where(among, rng.random(len(group)), 1.0), group)))
-        self.record.led[positions := np.flatnonzero((place < now) & ~self.record.asked)] = True
+            is_candidate = (rank < self.randomesque * n_of_round) & ~self.record.asked
+            random_order = np.where(is_candidate, rng.random(len(group)), 1.0)
+            rank = ranks_within(group, np.lexsort((random_order, group)))
+
+        positions = np.flatnonzero((rank < n_of_round) & ~self.record.asked)
+        self.record.chosen_by_responses[positions] = True
         return positions
 
 
@@ -501,7 +571,7 @@ def check_budget(budget: int | float) -> float:
     0.25
     """
     if not 0 < budget <= 1:
-        raise FcaError("budget", budget, "above 0, at most 1: a share of the pool", "0.25 asks a quarter")
+        raise FcaError("budget", budget, "above 0, at most 1: a share of the pool", "0.25 evaluates a quarter")
     return float(budget)
 
 
@@ -511,13 +581,15 @@ def share_of_groups(pool: Pool, budget: int | float) -> PerGroup:
 
 
 def check_room(pool: Pool, needed: Levels) -> None:
-    """Raises FcaError where a session has fewer items of a level than a policy may ask there."""
-    short = np.argwhere(pool.sizes < needed)
-    if len(short):
-        session, level = short[0]
-        what = f"{LEVELS[level]} items asked of session {pool.session_names[session]}"
-        step = f"lower k or the budget, or leave out such sessions ({len(np.unique(short[:, 0]))})"
-        raise FcaError(what, int(needed[level]), f"at most {pool.sizes[session, level]}, all it has", step)
+    """Raises FcaError where a session has fewer items of a level than a policy may evaluate there."""
+    too_small = np.argwhere(pool.sizes < needed)
+    if not len(too_small):
+        return
+    session, level = too_small[0]
+    items = f"{LEVELS[level]} items evaluated of session {pool.session_names[session]}"
+    allowed = f"at most {pool.sizes[session, level]}, all it has"
+    step = f"lower k or the budget, or leave out such sessions ({len(np.unique(too_small[:, 0]))})"
+    raise FcaError(items, int(needed[level]), allowed, step)
 
 
 def check_bank(policy: str, pool: Pool, bank: ItemBank | None) -> ItemBank:
@@ -540,8 +612,8 @@ def check_mapping(mapping: Mapping) -> Int[np.ndarray, "10 3"]:
     if len(mapping) != 10:
         raise FcaError("lines of the mapping", len(mapping), "10, for 0 to 9 points", "add or remove lines")
     for points, line in enumerate(mapping):
-        if len(line) != 3 or min(line) < 0 or sum(line) != SECOND:
-            allowed = f"three counts (easy, medium, hard) from 0, with sum {SECOND}"
+        if len(line) != 3 or min(line) < 0 or sum(line) != SECOND_ROUND_ITEMS:
+            allowed = f"three counts (easy, medium, hard) from 0, with sum {SECOND_ROUND_ITEMS}"
             raise FcaError(f"mapping after {points} points", tuple(line), allowed, "mend this line")
     return np.array(mapping, dtype=np.int64)
 
@@ -564,21 +636,23 @@ def spread(n: int, size: Float[np.ndarray, " levels"], least: Levels, most: Leve
     >>> spread(10, np.array([1.0, 2.0, 4.0]), np.array([1, 1, 1]), np.array([12, 12, 4]))
     array([2, 4, 4])
     """
-    steps = [np.arange(low, high) for low, high in zip(np.maximum(least, 1), most, strict=True)]
-    level = np.repeat(np.arange(len(size)), [len(step) for step in steps])
-    k = np.concatenate(steps)
-    best = np.argsort(-(size[level] ** 2) / (k * (k + 1)), kind="stable")[: n - int(least.sum())]
+    candidates = [np.arange(low, high) for low, high in zip(np.maximum(least, 1), most, strict=True)]
+    level = np.repeat(np.arange(len(size)), [len(numbers) for numbers in candidates])
+    k = np.concatenate(candidates)  # of each candidate: how many items its level would have without it
+    gain = size[level] ** 2 / (k * (k + 1))
+    best = np.argsort(-gain, kind="stable")[: n - int(least.sum())]
     return least + np.bincount(level[best], minlength=len(size))
 
 
 def ability_of(record: Record, bank: ItemBank) -> tuple[float, float]:
     """Ability and its standard error from the responses so far."""
-    asked = record.asked
-    part = ItemBank(bank.model, *(values[asked] for values in bank[1:]))
-    scored = score_ability(record.right[asked][None].astype(float), part)
+    evaluated_items = ItemBank(bank.model, *(values[record.asked] for values in bank[1:]))
+    responses = record.right[record.asked][None].astype(float)
+    scored = score_ability(responses, evaluated_items)
     return float(scored.ability[0]), float(scored.ability_se[0])
 
 
-def chances(record: Record, bank: ItemBank) -> Float[np.ndarray, " items"]:
+def chances(record: Record, bank: ItemBank) -> PerItem:
     """The bank's probability of a right response to every item, at the ability so far."""
-    return bank.probability(np.array([ability_of(record, bank)[0]]))[0]
+    ability, _ = ability_of(record, bank)
+    return bank.probability(np.array([ability]))[0]

@@ -1,4 +1,4 @@
-"""The rounds of an adaptive test: a policy's items are asked until its budget is spent and the responses are enough."""
+"""The rounds of an adaptive test: a policy's items are evaluated until its budget is spent and its goal is reached."""
 
 from __future__ import annotations
 
@@ -15,25 +15,31 @@ class Rounds:
     """Asks for the responses to one round of items after the other; see `fca.stats.ask`.
 
     policy:    chooses the items of a round; its record keeps the responses.
-    rng:       of all draws.
-    is_enough: whether the responses are enough, once the policy has spent its budget; where they are not, it has as
-               much again, until every item was asked. None: one budget is enough.
-    positions: the items of every round that was answered.
+    rng:       generator of all draws.
+    is_enough: whether the responses suffice, once the policy has spent its budget; where they do not, it has as much
+               again, until every item was evaluated. None: one budget is enough.
+    positions: the items of every round with responses.
     """
 
     def __init__(self, policy: Policy, rng: np.random.Generator, is_enough: Callable[[], bool] | None = None) -> None:
-        self.policy, self.rng, self.is_enough = policy, rng, is_enough
+        self.policy = policy
+        self.rng = rng
+        self.is_enough = is_enough
         self.positions: list[Positions] = []
 
     def ask(self) -> Positions | None:
         """Positions of the next round's items; None when the test is over."""
-        while not len(positions := self.policy.next(self.rng)):
+        while True:
+            positions = self.policy.next(self.rng)
+            if len(positions):
+                return positions
+
+            # the budget is spent
             if self.is_enough is None or self.is_enough() or self.policy.record.asked.all():
                 return None
             self.policy.again()
-        return positions
 
-    def tell(self, positions: Positions, correct: Bool[np.ndarray, " asked"]) -> None:
+    def tell(self, positions: Positions, correct: Bool[np.ndarray, " positions"]) -> None:
         """Record which of a round's items the model got right."""
         self.policy.record.add(positions, correct)
         self.positions.append(positions)

@@ -3,7 +3,7 @@
 Huang et al. (2025, arXiv 2503.13058), section 3.2: of the eight patterns of right (1) and wrong (0) on a triplet, four
 follow the principle that a model which solves the harder image also solves the easier: 000, 100, 110 and 111.
 
-Such a score has three parts, which mean different things:
+Such a score has three parts with different meanings:
 
     level rates      what independent answers at the model's accuracies by level give;
     session excess   what the level accuracies of each session (a class and an attribute) add: classes and attributes
@@ -47,9 +47,11 @@ Rate = Float[np.ndarray, " n"] | float
 
 
 class TripletScore(NamedTuple):
-    """score: share of triplets whose pattern follows the principle; patterns: how many triplets have each pattern.
+    """How many triplets follow the principle.
 
-    Over all triplets of each session the counts are expected ones: their sum is a third of the items.
+    score:    share of triplets whose pattern follows it.
+    patterns: how many triplets have each pattern. Over all triplets of each session the counts are expected values:
+              their sum is a third of the items.
     """
 
     score: float
@@ -59,7 +61,9 @@ class TripletScore(NamedTuple):
 class Rates(NamedTuple):
     """Scores that accuracies make, without any matching of images, each with its 95 % interval over classes.
 
-    session: of the level accuracies of each session.    level: of those over all sessions.    excess: the difference.
+    session: of the level accuracies of each session.
+    level:   of the level accuracies over all sessions.
+    excess:  session minus level.
     """
 
     session: Estimated
@@ -68,10 +72,11 @@ class Rates(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """score: of matched triplets.    excess: over the mean of all matchings within sessions.
+    """The score of matched triplets, compared with all matchings within sessions.
 
-    p: one-sided, exact: how often a random matching within sessions gives this score or a higher one. NaN, as the
-    excess, where no session has two triplets, so that there is only one matching.
+    excess: the score minus its mean over all matchings.
+    p:      one-sided, exact: how often a random matching gives this score or a higher one. NaN, as the excess, where no
+            session has two triplets, so that there is only one matching.
     """
 
     score: Estimated
@@ -87,16 +92,18 @@ def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
     """
     if not len(correct):
         raise FcaError("triplets", 0, "1 or more", "give the answers to an easy, a medium and a hard image each")
-    counts = np.bincount(correct @ np.array([4, 2, 1]), minlength=8)
+    pattern_codes = correct @ np.array([4, 2, 1])  # positions in PATTERNS
+    counts = np.bincount(pattern_codes, minlength=len(PATTERNS))
     patterns: dict[str, int | float] = dict(zip(PATTERNS, counts.tolist(), strict=True))
-    return TripletScore(sum(patterns[name] for name in FOLLOWING) / len(correct), patterns)
+    following = sum(patterns[name] for name in FOLLOWING)
+    return TripletScore(following / len(correct), patterns)
 
 
 def score_of_rates(easy: Rate, medium: Rate, hard: Rate) -> Rate:
     """Score expected of a model that is right at these rates, image by image independently.
 
     (1 - m)(1 - h) + e m: in the sum of 000 and 100 e cancels, in that of 110 and 111 h does. High accuracy on easy
-    images and low accuracy on hard ones force much of a score.
+    images and low accuracy on hard ones explain much of a score.
 
     >>> round(score_of_rates(0.9, 0.7, 0.3), 2)
     0.84
@@ -115,17 +122,18 @@ def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> Tr
     0.5
     """
     rates = level_rates(correct, levels, sessions)
-    right = np.stack([1 - rates, rates])  # (wrong or right, sessions, levels)
+    probability = np.stack([1 - rates, rates])  # (wrong, right) x sessions x levels
     triplets = len(levels) / 3
+
     patterns: dict[str, int | float] = {}
     for name in PATTERNS:
-        easy, medium, hard = (right[int(mark), :, level] for level, mark in enumerate(name))
+        easy, medium, hard = (probability[int(mark), :, level] for level, mark in enumerate(name))
         patterns[name] = float(triplets * np.mean(easy * medium * hard))
     return TripletScore(float(np.mean(score_of_rates(*rates.T))), patterns)
 
 
 def score_from_rates(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.ndarray, " sessions"]) -> Rates:
-    """What accuracies alone make of a score: those of each session by level, those by level, and the difference.
+    """The score that accuracies alone explain: by session and level, by level, and the difference.
 
     session: the mean over sessions of (1 - m)(1 - h) + e m, which is the score over all triplets of a session.
     level:   the same of the mean accuracies e, m and h over sessions, which count equally.
@@ -136,8 +144,8 @@ def score_from_rates(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     out whole classes (see jackknife_interval), since sessions of one class share a network's grasp of it.
 
     >>> rates = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=float)
-    >>> found = score_from_rates(rates, np.arange(4))
-    >>> found.session.value, round(found.level.value, 3)
+    >>> explained = score_from_rates(rates, np.arange(4))
+    >>> explained.session.value, round(explained.level.value, 3)
     (1.0, 0.75)
     """
     session_scores = np.asarray(score_of_rates(*rates.T))
@@ -145,17 +153,20 @@ def score_from_rates(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     session = Estimated(float(session_scores.mean()), *mean_interval(session_scores, cluster, FRACTION))
 
     level_score = float(score_of_rates(*rates.mean(axis=0)))
-    if cluster.max() == 0:  # nothing remains without the only class
+    if cluster.max() == 0:  # a single class cannot be left out
         excess = Estimated(session.value - level_score, *NO_INTERVAL)
         return Rates(session, Estimated(level_score, *NO_INTERVAL), excess)
 
-    weights = left_out_weights(cluster)
+    # the scores without each class
+    weights = left_out_weights(cluster)  # classes x sessions
     share = weights / weights.sum(axis=1, keepdims=True)
-    sessions_left = share @ session_scores
-    levels_left = np.asarray(score_of_rates(*(share @ rates).T))
-    level_ends = jackknife_interval(level_score, levels_left, within=FRACTION)
+    left_out_session_scores = share @ session_scores
+    left_out_level_scores = np.asarray(score_of_rates(*(share @ rates).T))
+
+    level_ends = jackknife_interval(level_score, left_out_level_scores, within=FRACTION)
     excess_score = session.value - level_score
-    excess_ends = jackknife_interval(excess_score, sessions_left - levels_left, within=SIGNED_FRACTION)
+    left_out_excess = left_out_session_scores - left_out_level_scores
+    excess_ends = jackknife_interval(excess_score, left_out_excess, within=SIGNED_FRACTION)
     return Rates(session, Estimated(level_score, *level_ends), Estimated(excess_score, *excess_ends))
 
 
@@ -164,7 +175,7 @@ def matched_score(
     sessions: Shaped[np.ndarray, " triplets"],
     classes: Shaped[np.ndarray, " triplets"],
 ) -> Matched:
-    """Score of matched triplets, and what of it is due to the matching: the same object, from easy to hard.
+    """Score of matched triplets, and how much of it the matching explains: the same object, from easy to hard.
 
     excess = mean over triplets of [follows - ((1 - m)(1 - h) + e m)],   e, m, h: accuracies of its session's triplets
 
@@ -178,21 +189,23 @@ def matched_score(
     Raises FcaError without triplets.
 
     >>> right = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]], dtype=bool)
-    >>> found = matched_score(right, np.array(["car", "car", "cup", "cup"]), np.array(["car", "car", "cup", "cup"]))
-    >>> found.score.value, found.excess.value, found.p
+    >>> matched = matched_score(right, np.array(["car", "car", "cup", "cup"]), np.array(["car", "car", "cup", "cup"]))
+    >>> matched.score.value, matched.excess.value, matched.p
     (1.0, 0.375, 0.125)
     """
-    score = hierarchical_score(right).score
-    _, at, n = np.unique(sessions, return_inverse=True, return_counts=True)
-    counts = np.stack([np.bincount(at, weights=level) for level in right.T], axis=1)
-    follows = ((right[:, 0] >= right[:, 1]) & (right[:, 1] >= right[:, 2])).astype(float)
-    by_session = np.asarray(score_of_rates(*(counts / n[:, None]).T))
-    over = follows - by_session[at]
-    interval = class_interval(follows, classes, FRACTION)
+    easy, medium, hard = right.T
+    follows = ((easy >= medium) & (medium >= hard)).astype(float)
+    score = Estimated(hierarchical_score(right).score, *class_interval(follows, classes, FRACTION))
+
+    _, session, n = np.unique(sessions, return_inverse=True, return_counts=True)
     if n.max() < 2:
-        return Matched(Estimated(score, *interval), UNKNOWN, float("nan"))
-    excess = Estimated(float(over.mean()), *class_interval(over, classes, SIGNED_FRACTION))
-    return Matched(Estimated(score, *interval), excess, _p_of_matching(counts.astype(int), n, round(follows.sum())))
+        return Matched(score, UNKNOWN, float("nan"))
+
+    n_right = np.stack([np.bincount(session, weights=level) for level in right.T], axis=1)  # sessions x levels
+    session_scores = np.asarray(score_of_rates(*(n_right / n[:, None]).T))
+    excess_of_triplet = follows - session_scores[session]
+    excess = Estimated(float(excess_of_triplet.mean()), *class_interval(excess_of_triplet, classes, SIGNED_FRACTION))
+    return Matched(score, excess, _p_of_matching(n_right.astype(int), n, round(follows.sum())))
 
 
 def class_interval(
@@ -200,7 +213,7 @@ def class_interval(
     classes: Shaped[np.ndarray, " points"],
     within: tuple[float, float] = EVERYWHERE,
 ) -> tuple[float, float]:
-    """95 % interval of a mean over whole classes (see mean_interval); NaN, NaN for one class, or if all are alike.
+    """95 % interval of a mean over whole classes (see mean_interval); NaN, NaN for one class, or if all are equal.
 
     >>> [round(end, 2) for end in class_interval(np.arange(10) / 10, np.arange(10))]
     [0.23, 0.67]
@@ -209,16 +222,20 @@ def class_interval(
 
 
 def _p_of_matching(
-    counts: Integer[np.ndarray, "sessions 3"], n: Integer[np.ndarray, " sessions"], follow: int
+    n_right: Integer[np.ndarray, "sessions 3"], n: Integer[np.ndarray, " sessions"], following: int
 ) -> float:
-    """How often random matchings within sessions have `follow` or more triplets in order; counts: right by level."""
-    easy, medium, hard = counts.T
-    total = np.concatenate([n, n])
-    marked, drawn = np.concatenate([n - hard, easy]), np.concatenate([n - medium, medium])
-    of_sum = reduce(
-        np.convolve, [hypergeom.pmf(np.arange(k + 1), t, m, k) for t, m, k in zip(total, marked, drawn, strict=True)]
-    )
-    return min(1.0, float(of_sum[follow:].sum()))
+    """How often random matchings within sessions have `following` or more triplets in order.
+
+    n_right: right answers by session and level.    n: triplets of each session.
+    """
+    easy, medium, hard = n_right.T
+
+    # Of each session, in order are: m wrong and h wrong, of n - m draws; m right and e right, of m draws
+    distributions = []
+    for total, marked, draws in [*zip(n, n - hard, n - medium, strict=True), *zip(n, easy, medium, strict=True)]:
+        distributions.append(hypergeom.pmf(np.arange(draws + 1), total, marked, draws))
+    of_sum = reduce(np.convolve, distributions)
+    return min(1.0, float(of_sum[following:].sum()))
 
 
 def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.ndarray, "sessions 3"]:
@@ -231,32 +248,39 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
     if not len(names) or not np.isin(levels, [0, 1, 2]).all():
         raise FcaError("levels", sorted(set(levels.tolist())), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
     cell = 3 * session + levels
-    items, right = (np.bincount(cell[keep], minlength=3 * len(names)) for keep in (slice(None), correct))
-    if (items == 0).any():
-        place = int(np.flatnonzero(items == 0)[0])
-        what = f"{LEVELS[place % 3]} items of session {names[place // 3]}"
-        raise FcaError(what, 0, "1 or more", "add such items or leave the session out")
-    return (right / items).reshape(-1, 3)
+    n_items = np.bincount(cell, minlength=3 * len(names))
+    n_right = np.bincount(cell[correct], minlength=3 * len(names))
+    empty_cells = np.flatnonzero(n_items == 0)
+    if len(empty_cells):
+        empty_session, empty_level = divmod(int(empty_cells[0]), 3)
+        items = f"{LEVELS[empty_level]} items of session {names[empty_session]}"
+        raise FcaError(items, 0, "1 or more", "add such items or leave the session out")
+    return (n_right / n_items).reshape(-1, 3)
 
 
 def score_and_accuracy(score: Models, accuracy: Models, by_level: Models) -> tuple[Correlation, Correlation]:
     """Pearson's correlation of score and accuracy over models (figure 4), plain and given the level rates' score.
 
     Partial: of the residuals of both after a straight line on `by_level`, the score that each model's accuracies by
-    level make; p has one degree of freedom less. Accurate models have a high one, whatever the order in which single
-    images fail. NaN with fewer than four models, or where nothing varies.
+    level explain; p has one degree of freedom less. Accurate models have a high `by_level`, whatever the order in which
+    single images fail. NaN with fewer than four models, or where nothing varies.
 
     >>> plain, _ = score_and_accuracy(np.array([0.8, 0.84, 0.9]), np.array([0.4, 0.5, 0.6]), np.array([0.7, 0.75, 0.8]))
     >>> round(plain.r, 3)
     0.993
     """
     plain = correlation(score, accuracy)
-    nothing = Correlation(float("nan"), float("nan"), len(score))
+    undefined = Correlation(float("nan"), float("nan"), len(score))
     if len(score) < 4 or np.ptp(by_level) == 0:
-        return plain, nothing
+        return plain, undefined
+
     line = np.column_stack([np.ones(len(by_level)), by_level])
-    left = [values - line @ np.linalg.lstsq(line, values, rcond=None)[0] for values in (score, accuracy)]
-    if any(np.abs(rest).max() < 1e-12 * np.ptp(values) for rest, values in zip(left, (score, accuracy), strict=True)):
-        return plain, nothing  # the level rates explain everything: only rounding is left
-    r = correlation(*left).r
+    residuals = []
+    for values in (score, accuracy):
+        residual = values - line @ np.linalg.lstsq(line, values, rcond=None)[0]
+        if np.abs(residual).max() < 1e-12 * np.ptp(values):
+            return plain, undefined  # the level rates explain everything: only rounding is left
+        residuals.append(residual)
+
+    r = correlation(*residuals).r
     return plain, Correlation(r, t_test(r, len(score) - 3), len(score))

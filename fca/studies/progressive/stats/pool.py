@@ -1,6 +1,6 @@
 """The finite pool of a test (every item has a level, a session and a group), its record, and how samples are drawn.
 
-Session: a (class, attribute), within which an adaptive test goes up or down in level. Group: an attribute, which gets
+Session: a (class, attribute), within which an adaptive test goes up or down in level. Group: an attribute, which has
 one estimate for each target. Both targets of a group are weighted sums over its items, Σ w_i y_i:
 
     accuracy = (easy + medium + hard) / 3,   score = (easy + 2 medium + 4 hard) / 7
@@ -37,9 +37,11 @@ Names = Shaped[np.ndarray, " items"]
 class Pool:
     """Items by level, session and group, as codes. Sessions are numbered so that those of a group follow each other.
 
-    level, session, group: codes of every item.    session_group: the group of every session.
-    sizes: how many items each session has by level.    session_names, group_names: the names behind the codes.
-    levels: easy, medium and hard; or one, `all`, of items without levels.
+    level, session, group:      codes of every item.
+    session_group:              the group of every session.
+    sizes:                      how many items each session has by level.
+    session_names, group_names: the names behind the codes.
+    levels:                     easy, medium and hard; or one, `all`, of items without levels.
     """
 
     level: Codes
@@ -101,7 +103,7 @@ class Pool:
         return np.add.reduceat(values, starts, axis=0)
 
     def truth(self, correct: Marks) -> Float[np.ndarray, "groups targets"]:
-        """Every target of every group when every item is asked.
+        """Every target of every group when every item is evaluated.
 
         >>> pool = make_pool(np.array([0, 1, 2]), np.zeros(3, int), np.zeros(3, int))
         >>> pool.truth(np.array([True, True, False])).round(3)
@@ -112,51 +114,55 @@ class Pool:
     def check_levels(self, what: str, name: str, others: str) -> None:
         """Raises FcaError where a policy or estimator needs levels that the items do not have.
 
-        what: policy or estimator.    others: those that need none.
+        what: policy or estimator.    others: the policies or estimators that need none.
         """
         if not self.has_levels:
             raise FcaError(what, name, f"{others}: these items have no levels", "take one of these")
 
 
 class Sample(NamedTuple):
-    """Items drawn at random from those not asked before.
+    """Items drawn at random from those not evaluated before.
 
-    certain:   asked before (in a pilot round, or by an earlier sample), and so no part of this sample.
-    inclusion: chance of every other item to be asked, given those.
-    chance:    predicted probability of a right response, before the sample was drawn; None without bank.
-    variance:  foreseen before it was drawn, over that of as many items with equal chances.
+    certain:        evaluated before (in a pilot round, or by an earlier sample), and so no part of this sample.
+    inclusion:      chance of every other item to be drawn, given those.
+    chance:         predicted probability of a right response, before the sample was drawn; None without bank.
+    variance_ratio: variance foreseen before it was drawn, over that of as many items with equal chances.
     """
 
     certain: Marks
     inclusion: PerItem
     chance: PerItem | None
-    variance: float = 1.0
+    variance_ratio: float = 1.0
 
 
 class Record:
-    """The items asked and the responses so far, and how the policy chose the items.
+    """The items evaluated and the responses so far, and how the policy chose the items.
 
-    asked, right: of every item (right is False where not asked).
-    led:          items that responses led to: asked because of what their own session, or an item bank, had shown.
-    samples:      those drawn one after the other, each from the items left then; none where chances are unknown.
+    asked, right:        of every item (right is False where it was not evaluated).
+    chosen_by_responses: items chosen because of the responses of their own session, or of an item bank.
+    samples:             those drawn one after the other, each from the items that remained; none where chances are
+                         unknown.
     """
 
     def __init__(self, items: int) -> None:
-        self.asked, self.right, self.led = np.zeros((3, items), dtype=bool)
+        self.asked = np.zeros(items, dtype=bool)
+        self.right = np.zeros(items, dtype=bool)
+        self.chosen_by_responses = np.zeros(items, dtype=bool)
         self.samples: list[Sample] = []
 
     @property
-    def blind(self) -> Record:
-        """The part that was asked whatever the responses: within a session and level, a simple random sample."""
-        part = Record(len(self.asked))
-        part.asked, part.right = self.asked & ~self.led, self.right & ~self.led
-        return part
+    def random_sample(self) -> Record:
+        """The items chosen whatever the responses: within a session and level, a simple random sample."""
+        sample = Record(len(self.asked))
+        sample.asked = self.asked & ~self.chosen_by_responses
+        sample.right = self.right & ~self.chosen_by_responses
+        return sample
 
-    def add(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
-        """Responses to the items at these positions, each asked for the first time."""
-        before = int(self.asked.sum())
+    def add(self, positions: Integer[np.ndarray, " evaluated"], correct: Bool[np.ndarray, " evaluated"]) -> None:
+        """Responses to the items at these positions, each evaluated for the first time."""
+        n_before = int(self.asked.sum())
         self.asked[positions] = True
-        if int(self.asked.sum()) < before + len(positions):
+        if int(self.asked.sum()) < n_before + len(positions):
             raise ValueError("an item was answered twice: a test draws without replacement")
         self.right[positions] = correct
 
@@ -164,9 +170,9 @@ class Record:
 def make_pool(
     levels: Integer[np.ndarray, " items"] | None, sessions: Names, groups: Shaped[np.ndarray, " items"] | None = None
 ) -> Pool:
-    """Codes and counts of a pool; raises FcaError where a session lacks a level or lies in two groups.
+    """Codes and counts of a pool; raises FcaError where a session lacks a level or belongs to two groups.
 
-    levels: 0 easy, 1 medium, 2 hard; None: the items have no levels.
+    levels:           0 easy, 1 medium, 2 hard; None: the items have no levels.
     sessions, groups: any names, without levels e.g. classes. groups None: one group, `all`.
 
     >>> make_pool(np.array([2, 1, 0, 0]), np.array(["dog"] * 4), np.array(["size"] * 4)).sizes
@@ -177,30 +183,50 @@ def make_pool(
     """
     if not len(sessions):
         raise FcaError("items of the pool", 0, "1 or more", "add items")
-    kinds = (ALL,) if levels is None else LEVELS
-    levels = np.zeros(len(sessions), dtype=np.int64) if levels is None else levels
-    groups = np.full(len(sessions), ALL) if groups is None else groups
-    wrong = levels[~np.isin(levels, range(len(kinds)))]
-    if len(wrong):
-        raise FcaError("level of an item", int(wrong[0]), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
-    session_names, first, session = np.unique(sessions, return_index=True, return_inverse=True)
+    level_names = (ALL,) if levels is None else LEVELS
+    if levels is None:
+        levels = np.zeros(len(sessions), dtype=np.int64)
+    if groups is None:
+        groups = np.full(len(sessions), ALL)
+    invalid_levels = levels[~np.isin(levels, range(len(level_names)))]
+    if len(invalid_levels):
+        raise FcaError("level of an item", int(invalid_levels[0]), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
+
+    session_names, first_item, session = np.unique(sessions, return_index=True, return_inverse=True)
     group_names, group = np.unique(groups, return_inverse=True)
-    stray = np.flatnonzero(group != group[first][session])
-    if len(stray):
-        where = f"{groups[stray[0]]} and {groups[first[session[stray[0]]]]}"
+    group_of_session = group[first_item]
+    in_another_group = np.flatnonzero(group != group_of_session[session])
+    if len(in_another_group):
+        item = in_another_group[0]
+        two_groups = f"{groups[item]} and {groups[first_item[session[item]]]}"
         step = "name sessions by class and attribute together"
-        raise FcaError(f"groups of session {sessions[stray[0]]}", where, "one", step)
-    order = np.argsort(group[first], kind="stable")
+        raise FcaError(f"groups of session {sessions[item]}", two_groups, "one", step)
+
+    # Number the sessions so that those of a group follow each other
+    order = np.argsort(group_of_session, kind="stable")
     session = np.argsort(order)[session]
-    cells = len(kinds) * session + levels
-    sizes = np.bincount(cells, minlength=len(kinds) * len(order)).reshape(-1, len(kinds))
-    lacking = np.argwhere(sizes == 0)
-    if len(lacking):
-        name, level = session_names[order[lacking[0][0]]], LEVELS[lacking[0][1]]
-        step = f"add such items or leave the session out ({len(lacking)} such gaps)"
-        raise FcaError(f"{level} items of session {name}", 0, "1 or more", step)
-    codes = levels.astype(np.int64), session, group, group[first][order]
-    return Pool(*codes, sizes, session_names[order], group_names, kinds)
+    session_names = session_names[order]
+
+    number_of_levels = len(level_names)
+    cells = number_of_levels * session + levels
+    sizes = np.bincount(cells, minlength=number_of_levels * len(order)).reshape(-1, number_of_levels)
+    empty_cells = np.argwhere(sizes == 0)
+    if len(empty_cells):
+        empty_session, empty_level = empty_cells[0]
+        items = f"{LEVELS[empty_level]} items of session {session_names[empty_session]}"
+        step = f"add such items or leave the session out ({len(empty_cells)} such gaps)"
+        raise FcaError(items, 0, "1 or more", step)
+
+    return Pool(
+        level=levels.astype(np.int64),
+        session=session,
+        group=group,
+        session_group=group_of_session[order],
+        sizes=sizes,
+        session_names=session_names,
+        group_names=group_names,
+        levels=level_names,
+    )
 
 
 def ranks_within(stratum: Codes, order: Codes) -> Codes:
@@ -226,7 +252,7 @@ def shuffled_ranks(stratum: Integer[np.ndarray, " items"], rng: np.random.Genera
 
 
 def capped_inclusion(size: PerItem, n: int) -> PerItem:
-    """Chances proportional to `size`, at most 1, that sum to n; items that would pass 1 are taken for certain.
+    """Chances proportional to `size`, at most 1, that sum to n; items that would pass 1 are drawn for certain.
 
     >>> capped_inclusion(np.array([8.0, 1.0, 1.0, 2.0]), 2)
     array([1.  , 0.25, 0.25, 0.5 ])
@@ -235,20 +261,22 @@ def capped_inclusion(size: PerItem, n: int) -> PerItem:
         raise ValueError(f"n={n} of {len(size)} items")
     if (size <= 0).any():
         raise ValueError("an item of size 0 could never be drawn")
-    full = np.zeros(len(size), dtype=bool)
+    is_certain = np.zeros(len(size), dtype=bool)
     while True:
-        chance = np.where(full, 1.0, size * (n - full.sum()) / max(size[~full].sum(), np.finfo(float).tiny))
-        if (chance <= 1).all() or full.sum() == n:
+        n_open = n - is_certain.sum()
+        total_size = max(size[~is_certain].sum(), np.finfo(float).tiny)
+        chance = np.where(is_certain, 1.0, size * n_open / total_size)
+        if (chance <= 1).all() or is_certain.sum() == n:
             return np.minimum(chance, 1.0)
-        full |= chance > 1
+        is_certain |= chance > 1
 
 
 def systematic(inclusion: PerItem, rng: np.random.Generator, along: PerItem | None = None) -> Marks:
-    """A sample of fixed size in which every item is with exactly its chance (Madow 1949).
+    """A sample of fixed size that includes every item with exactly its chance (Madow 1949).
 
     The items' chances are laid end to end; an item is drawn if a point u, u + 1, ... falls into its stretch. In random
     order joint chances are close to those of conditional Poisson sampling (Hartley & Rao 1962); ordered `along` a
-    number, the sample covers every range of it evenly, and varies less where residuals depend on it.
+    number, the sample covers every range of that number evenly, and varies less where residuals depend on it.
 
     >>> int(systematic(np.array([1.0, 0.5, 0.5]), np.random.default_rng(0)).sum())
     2
@@ -256,13 +284,15 @@ def systematic(inclusion: PerItem, rng: np.random.Generator, along: PerItem | No
     order = rng.permutation(len(inclusion))
     if along is not None:
         order = order[np.argsort(along[order], kind="stable")]
-    ends = np.cumsum(inclusion[order])
+
+    ends = np.cumsum(inclusion[order])  # of the stretches
     n = round(ends[-1])
     points = np.floor(np.concatenate([[0.0], ends * (n / ends[-1])]) + rng.random())
     points[-1] = points[0] + n  # rounding must not cost the last item
-    drawn = np.empty(len(inclusion), dtype=bool)
-    drawn[order] = np.diff(points) > 0
-    return drawn
+
+    is_drawn = np.empty(len(inclusion), dtype=bool)
+    is_drawn[order] = np.diff(points) > 0
+    return is_drawn
 
 
 def fixed_size_variance(

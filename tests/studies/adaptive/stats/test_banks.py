@@ -137,7 +137,7 @@ def test_the_variance_that_is_foreseen_is_that_of_the_draw_also_of_most_of_a_poo
         inclusion = record.samples[1].inclusion[open_]
         squared = (right - regressed(pool, record, bank)[0])[open_] ** 2
         equal = inclusion.mean()
-        foreseen.append(record.samples[1].variance)
+        foreseen.append(record.samples[1].variance_ratio)
         true.append(squared @ (1 / inclusion - 1) / (squared.sum() * (1 / equal - 1)))
     assert np.mean(foreseen) == pytest.approx(np.mean(true), abs=0.07)  # learned from the third that is random
 

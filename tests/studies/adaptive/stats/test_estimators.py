@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import expit
 
 from fca.studies.adaptive.stats import ESTIMATORS, WARNINGS, Record, estimate, make_pool, run_policy, start_policy
-from fca.studies.adaptive.stats.estimators import _corrected, share_interval
+from fca.studies.adaptive.stats.estimators import _estimate_by_sample, share_interval
 from fca.studies.irt.stats import ItemBank
 from fca.studies.progressive.stats.pool import Sample
 from fca.types import FcaError
@@ -45,7 +45,8 @@ def test_the_difference_estimator_is_unbiased_over_every_sample_however_wrong_th
     values = [estimate("difference", pool, record, BANK).value[0] for record in records]
     assert np.mean(values, axis=0) == pytest.approx(pool.truth(CORRECT)[0], abs=1e-12)
     variances = [
-        _corrected(pool, record, chance[None], record.samples[0], record.asked).variance[0] for record in records
+        _estimate_by_sample(pool, record, chance[None], record.samples[0], record.asked).variance[0]
+        for record in records
     ]
     assert np.mean(variances, axis=0) == pytest.approx(np.var(values, axis=0), rel=1e-9)  # equal chances: exact
 
@@ -192,7 +193,7 @@ def test_what_cannot_be_estimated_is_refused(drawn):
         FcaError, match="policy = one of unknown chances; allowed: defensive_irt, neyman_irt, random, static_k"
     ):
         estimate("difference", pool, recorded((0, 2, 4)), BANK)
-    with pytest.raises(FcaError, match="items asked = 0"):
+    with pytest.raises(FcaError, match="items evaluated = 0"):
         estimate("pooled", pool, Record(7))
 
 

@@ -14,7 +14,7 @@ from fca.studies.adaptive.stats.mixed_logit import (
     KINDS,
     MISFIT,
     S_ALONE,
-    Counts,
+    Patterns,
     Prior,
     choose_kind,
     count_patterns,
@@ -27,7 +27,7 @@ from fca.studies.adaptive.stats.mixed_logit import (
     rows_of,
 )
 
-ONE, OWN = (KINDS[name].loads for name in ("one effect a session", "an effect that differs by level"))
+ONE, OWN = (KINDS[name].loadings for name in ("one effect a session", "an effect that differs by level"))
 ALONE = np.array([BETA_ALONE] * 3 + [S_ALONE])
 FLAT = Prior(np.zeros(4), np.full(4, 1e12), np.zeros(4))
 PARAMETERS = np.array([[2.2, 0.4, -1.3, 1.7]])
@@ -37,7 +37,7 @@ ONCE = np.ones(4, dtype=np.int64)
 def one_group(asked, right, loads=ONE):
     rows = np.arange(len(asked))
     zero = np.zeros(len(asked), dtype=np.int64)
-    return Counts(np.array(asked), np.array(right), zero, np.stack([zero + 1, zero]), rows, loads)
+    return Patterns(np.array(asked), np.array(right), zero, np.stack([zero + 1, zero]), rows, loads)
 
 
 RESPONSES = [[1, 3, 5], [4, 4, 1], [12, 12, 12], [1, 2, 1]], [[1, 2, 0], [2, 1, 0], [12, 9, 3], [1, 2, 1]]
@@ -52,7 +52,7 @@ def joint(u, asked, right, b):
 
 def test_the_likelihood_is_the_integral_over_the_session_effect():
     expected = 0.0
-    for asked, right in zip(SOME.asked, SOME.right, strict=True):
+    for asked, right in zip(SOME.n_evaluated, SOME.n_right, strict=True):
         expected += np.log(quad(joint, -12, 12, args=(asked, right, PARAMETERS[0]), epsabs=0, limit=200)[0])
     found = evaluate(SOME, FLAT, PARAMETERS, ONCE).height[0]
     assert found == pytest.approx(expected, abs=1e-5)  # the tails beyond 4.8 hold 2e-6
@@ -60,7 +60,7 @@ def test_the_likelihood_is_the_integral_over_the_session_effect():
 
 def test_the_posterior_of_a_session_gives_the_chance_of_its_next_answer():
     local = evaluate(SOME, FLAT, PARAMETERS, ONCE)
-    for k, (asked, right) in enumerate(zip(SOME.asked, SOME.right, strict=True)):
+    for k, (asked, right) in enumerate(zip(SOME.n_evaluated, SOME.n_right, strict=True)):
         for level in range(3):
             chance = lambda u, level=level: expit(PARAMETERS[0, level] + PARAMETERS[0, 3] * u)  # noqa: E731
             args = (asked, right, PARAMETERS[0])
@@ -78,7 +78,7 @@ def test_score_and_curvature_are_the_derivatives_of_the_height(loads, at):
         return evaluate(counts, prior, b[None], ONCE).height[0]
 
     local = evaluate(counts, prior, at, ONCE)
-    score = group_sums(counts, np.einsum("pn,pkn->pk", local.posterior, local.by_node), ONCE)
+    score = group_sums(counts, np.einsum("pn,pkn->pk", local.posterior, local.score_by_node), ONCE)
     score = (score - (at - prior.mean) / prior.variance)[0]
     unit = np.eye(k)
     slopes = [(height(at[0] + 1e-5 * e) - height(at[0] - 1e-5 * e)) / 2e-5 for e in unit]
@@ -113,7 +113,7 @@ def test_the_fit_is_the_maximum_that_a_general_optimiser_finds(drawn):
         count_patterns(rows_of(pool, record, KINDS["one effect a session"]), ONE),
         Prior(np.zeros(4), ALONE**2, np.zeros(4)),
     )
-    times = counts.times.sum(axis=0)
+    times = counts.frequency.sum(axis=0)
     found, local = fit(counts, alone, np.tile([0.0, 0.0, 0.0, 1.0], (2, 1)), times)
     best = minimize(
         lambda b: -evaluate(counts, alone, b.reshape(2, 4), times).height.sum(), np.tile([1.0, 0, -1, 0.5], 2)
@@ -126,12 +126,15 @@ def test_the_fit_is_the_maximum_that_a_general_optimiser_finds(drawn):
 def test_merged_patterns_are_the_rows_and_rows_are_the_sessions(name, drawn):
     pool, record = asked_of(drawn, "random", 0.1, sessions=60)
     rows = rows_of(pool, record, KINDS[name])
-    counts = count_patterns(rows, KINDS[name].loads)
-    assert (counts.asked[counts.of_row] == rows.asked).all()
-    assert (counts.right[counts.of_row] == rows.right).all()
-    assert (counts.group[counts.of_row] == rows.group).all()
-    assert counts.times.sum() == len(rows.group) == (180 if KINDS[name].apart else 60)
-    by_session = [one.reshape(60, -1, 3).sum(axis=1) for one in (rows.asked, rows.right, rows.asked + rows.left)]
+    counts = count_patterns(rows, KINDS[name].loadings)
+    assert (counts.n_evaluated[counts.pattern_of_row] == rows.n_evaluated).all()
+    assert (counts.n_right[counts.pattern_of_row] == rows.n_right).all()
+    assert (counts.group[counts.pattern_of_row] == rows.group).all()
+    assert counts.frequency.sum() == len(rows.group) == (180 if KINDS[name].separate_effects else 60)
+    by_session = [
+        one.reshape(60, -1, 3).sum(axis=1)
+        for one in (rows.n_evaluated, rows.n_right, rows.n_evaluated + rows.n_remaining)
+    ]
     for found, expected in zip(by_session, (record.asked, record.right, np.ones(pool.items, bool)), strict=True):
         assert (found == pool.by_stratum(expected)).all()
 
@@ -167,8 +170,8 @@ def test_a_random_sample_that_contradicts_the_model_takes_its_place():
     test.record.add(second := test.next(rng), np.zeros(len(second), dtype=bool))
     found = mixed_logit(pool, test.record)
     assert found.warning == MISFIT
-    assert found.value == pytest.approx(stratified(pool, test.record.blind).value, abs=1e-12)
-    assert test.record.blind.asked.sum() == len(first)
+    assert found.value == pytest.approx(stratified(pool, test.record.random_sample).value, abs=1e-12)
+    assert test.record.random_sample.asked.sum() == len(first)
     fine = mixed_logit(pool, run_policy(start_policy("gre_two_stage", pool, 0.25), correct, rng).record)
     assert not fine.warning
 

@@ -160,12 +160,12 @@ def test_k_above_a_level_s_count_names_the_session(policy, budget, drawn):
     kept = np.ones(len(data.levels), dtype=bool)
     kept[np.flatnonzero((data.sessions == 2) & (data.levels == 2))[:9]] = False
     pool = make_pool(*(column[kept] for column in data.pool))
-    with pytest.raises(FcaError, match=r"hard items asked of session 2 = \d; allowed: at most 3"):
+    with pytest.raises(FcaError, match=r"hard items evaluated of session 2 = \d; allowed: at most 3"):
         start_policy(policy, pool, budget)
 
 
 def test_a_gre_of_three_times_the_items_needs_longer_levels(drawn):
-    with pytest.raises(FcaError, match=r"easy items asked of session 0 = 15"):
+    with pytest.raises(FcaError, match=r"easy items evaluated of session 0 = 15"):
         start_policy("gre_two_stage", make_pool(*drawn(sessions=4).pool), 0.75)
 
 

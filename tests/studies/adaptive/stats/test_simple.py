@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, hypergeom
 
-from fca.studies.adaptive.stats import ESTIMATORS, OF_LEVELS, POLICIES, Record, estimate, make_pool, replay, run_policy
+from fca.studies.adaptive.stats import (
+    ESTIMATORS,
+    LEVEL_ESTIMATORS,
+    POLICIES,
+    Record,
+    estimate,
+    make_pool,
+    replay,
+    run_policy,
+)
 from fca.studies.adaptive.stats.simple import exact_interval
 from fca.studies.irt.stats import ItemBank
 from fca.studies.progressive.stats.pool import Sample
@@ -127,9 +136,9 @@ def test_policies_of_levels_are_refused_where_there_are_none(policy):
         POLICIES[policy](make_pool(None, CLASSES), 0.5)
 
 
-@pytest.mark.parametrize("estimator", OF_LEVELS)
+@pytest.mark.parametrize("estimator", LEVEL_ESTIMATORS)
 def test_estimators_of_levels_are_refused_where_there_are_none(estimator):
-    assert set(OF_LEVELS) < set(ESTIMATORS)
+    assert set(LEVEL_ESTIMATORS) < set(ESTIMATORS)
     with pytest.raises(
         FcaError, match=rf"estimator = {estimator}; allowed: hypergeometric, p_irt, difference, regression: .*no"
     ):
