@@ -34,58 +34,82 @@ def write_compared(folder: Path, store: Store, rows: pd.DataFrame) -> None:
     A training has the predictions of its best weights, and these the curve of their training. Of more than 300 runs
     the last ones are written.
     """
-    predicts = rows[(rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")]
-    of_training = predicts.dropna(subset="parent").drop_duplicates("parent").set_index("parent")
-    clean = set(predicts[RUN_ID])
-    wrong: Counter[tuple[str, str]] = Counter()
-    chosen = rows[rows["task"].isin(["train", "predict"])].sort_values("finished").tail(RUNS)
-    for row in chosen.to_dict("records"):
-        run_id, known = row[RUN_ID], row if row[RUN_ID] in clean else None
-        if row["task"] == "train" and run_id in of_training.index:
-            known = {**of_training.loc[run_id].to_dict(), "parent": run_id}
-        found = _predicted(store, known) if known else {}
-        training = run_id if row["task"] == "train" else row["parent"]
-        curve = _curve(store.folder(str(training))) if pd.notna(training) else []
-        if found or curve:
-            wrong.update((found["fingerprint"], image) for image in found.get("wrong", ()))
-            write(folder / FOLDER / f"{run_id}.js", "fcaRun", run_id, {**found, "curve": curve})
-    write(folder / FOLDER / "thumbnails.js", "fcaThumbnails", dict(_thumbnails(store, wrong, len(chosen))))
+    is_clean_test = (rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")
+    clean_rows = rows[is_clean_test]
+    clean_run_ids = set(clean_rows[RUN_ID])
+    clean_row_of_training = clean_rows.dropna(subset="parent").drop_duplicates("parent").set_index("parent")
+
+    n_wrong: Counter[tuple[str, str]] = Counter()  # (fingerprint, image) -> runs that get it wrong
+    written_rows = rows[rows["task"].isin(["train", "predict"])].sort_values("finished").tail(RUNS)
+    for row in written_rows.to_dict("records"):
+        run_id = row[RUN_ID]
+        is_training = row["task"] == "train"
+
+        predictions: dict[str, Any] = {}
+        if is_training and run_id in clean_row_of_training.index:
+            clean_row = {**clean_row_of_training.loc[run_id].to_dict(), "parent": run_id}
+            predictions = _predicted(store, clean_row)
+        elif run_id in clean_run_ids:
+            predictions = _predicted(store, row)
+
+        training_id = run_id if is_training else row["parent"]
+        curve = _curve(store.folder(str(training_id))) if pd.notna(training_id) else []
+        if not predictions and not curve:
+            continue
+
+        n_wrong.update((predictions["fingerprint"], image) for image in predictions.get("wrong", ()))
+        write(folder / FOLDER / f"{run_id}.js", "fcaRun", run_id, {**predictions, "curve": curve})
+
+    thumbnails = dict(_thumbnails(store, n_wrong, len(written_rows)))
+    write(folder / FOLDER / "thumbnails.js", "fcaThumbnails", thumbnails)
 
 
 def write(path: Path, function: str, *values: Any) -> None:
-    """A script that hands these values to a function of the page."""
-    write_text(path, f"{function}({', '.join(json.dumps(value, allow_nan=False) for value in values)});\n")
+    """Write a script that calls a function of the page with these values."""
+    arguments = ", ".join(json.dumps(value, allow_nan=False) for value in values)
+    write_text(path, f"{function}({arguments});\n")
 
 
 def _predicted(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
     """Right and all images by class, and label and prediction of each image that is wrong; nothing without arrays."""
     with if_whole(), suppress(IndexError):  # a damaged run is compared by its row alone
-        classes, pred = (np.asarray(store.array(row[RUN_ID], name)) for name in ("logit_classes", "pred"))
+        classes = np.asarray(store.array(row[RUN_ID], "logit_classes"))
+        pred = np.asarray(store.array(row[RUN_ID], "pred"))
         items = store.items(row["fingerprint"])
         labels = items["label"].astype(str)
-        known = (items["split"] == row["split"]) & labels.isin(classes)
-        if known.sum() != len(pred):
+        is_predicted = (items["split"] == row["split"]) & labels.isin(classes)
+        if is_predicted.sum() != len(pred):
             return {}
-        keys, predicted = labels[known], classes[pred].astype(str)
-        right = pd.Series(predicted == keys.to_numpy(), keys.to_numpy())
-        by_class = right.groupby(level=0).agg(["sum", "size"])
-        lines = zip(items.loc[known, "image_id"], keys, predicted, strict=True)
-        wrong = {image: [label, other] for image, label, other in lines if label != other}
+
+        true_classes = labels[is_predicted]
+        predicted_classes = classes[pred].astype(str)
+        is_right = pd.Series(predicted_classes == true_classes.to_numpy(), true_classes.to_numpy())
+        counts_by_class = is_right.groupby(level=0).agg(["sum", "size"])
+
+        wrong_images = {}
+        images = items.loc[is_predicted, "image_id"]
+        for image, true_class, predicted_class in zip(images, true_classes, predicted_classes, strict=True):
+            if true_class != predicted_class:
+                wrong_images[image] = [true_class, predicted_class]
         return {
             "fingerprint": row["fingerprint"],
-            "classes": {key: [int(hits), int(size)] for key, hits, size in by_class.itertuples()},
-            "wrong": dict(list(wrong.items())[:WRONG]),
+            "classes": {key: [int(n_right), int(size)] for key, n_right, size in counts_by_class.itertuples()},
+            "wrong": dict(list(wrong_images.items())[:WRONG]),
         }
     return {}
 
 
 def _curve(folder: Path) -> list[dict[str, Any]]:
-    """The figures of every epoch of a training; nothing where it kept none, or a file from elsewhere holds others."""
+    """The figures of every epoch of a training; none where it stored none, or where the file holds something else."""
     with if_whole():
         history = read_object(folder / FITTED).get("history")
-        epochs = history[:EPOCHS] if isinstance(history, list) else []
-        lines = [line if isinstance(line, dict) else {} for line in epochs]
-        return [{"epoch": epoch, **_finite(line)} for epoch, line in enumerate(lines, start=1)]
+        if not isinstance(history, list):
+            return []
+        curve = []
+        for epoch, line in enumerate(history[:EPOCHS], start=1):
+            figures = _finite(line) if isinstance(line, dict) else {}
+            curve.append({"epoch": epoch, **figures})
+        return curve
     return []
 
 
@@ -93,11 +117,13 @@ def _finite(line: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if isinstance(value, int | float) and math.isfinite(value)}
 
 
-def _thumbnails(store: Store, wrong: Counter[tuple[str, str]], runs: int) -> Iterator[tuple[str, str]]:
-    """Image id -> picture, of those that about half of the runs get wrong, where the images are still there."""
-    disputed = sorted(wrong, key=lambda image: abs(wrong[image] - runs / 2))[:PICTURED]
-    for fingerprint in dict.fromkeys(of for of, _ in disputed):
-        images = [image for of, image in disputed if of == fingerprint]
-        for image, uri in zip(images, pictures(store, images, fingerprint).thumbnails, strict=True):
+def _thumbnails(store: Store, n_wrong: Counter[tuple[str, str]], n_runs: int) -> Iterator[tuple[str, str]]:
+    """Image id -> picture, for the images that about half of the runs get wrong, where the images still exist."""
+    disputed = sorted(n_wrong, key=lambda image: abs(n_wrong[image] - n_runs / 2))[:PICTURED]
+    fingerprints = dict.fromkeys(fingerprint for fingerprint, _ in disputed)
+    for fingerprint in fingerprints:
+        images = [image for image_fingerprint, image in disputed if image_fingerprint == fingerprint]
+        uris = pictures(store, images, fingerprint).thumbnails
+        for image, uri in zip(images, uris, strict=True):
             if uri is not None:
                 yield image, uri

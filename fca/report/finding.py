@@ -67,20 +67,24 @@ class Headline(NamedTuple):
 
 
 def study_findings(analysis: Analysis) -> tuple[Finding, ...]:
-    """`FINDINGS` of the study of an analysis: in its own module, or in `figures` of its package.
+    """`FINDINGS` of the study of an analysis: in its module, or in `figures` of its package.
 
     Raises FcaError where neither has any.
     """
-    kind = type(analysis)
-    module = sys.modules[kind.__module__]
-    beside = f"{module.__package__}.figures"
-    if not hasattr(module, "FINDINGS") and module.__package__ and find_spec(beside):
-        module = importlib.import_module(beside)
+    analysis_class = type(analysis)
+    module = sys.modules[analysis_class.__module__]
+    figures_module = f"{module.__package__}.figures"
+    if not hasattr(module, "FINDINGS") and module.__package__ and find_spec(figures_module):
+        module = importlib.import_module(figures_module)
+
     findings: tuple[Finding, ...] | None = getattr(module, "FINDINGS", None)
     if findings is None:
-        places = f"FINDINGS in {kind.__module__}" + (f" or in {beside}" if module.__package__ else "")
+        places = f"FINDINGS in {analysis_class.__module__}"
+        if module.__package__:
+            places += f" or in {figures_module}"
+        class_path = f"{analysis_class.__module__}.{analysis_class.__qualname__}"
         step = "add it: a list of fca.report.finding.Finding, as docs/recipes/analysis.md shows"
-        raise FcaError("analysis._target_", f"{kind.__module__}.{kind.__qualname__}", f"a study with {places}", step)
+        raise FcaError("analysis._target_", class_path, f"a study with {places}", step)
     return findings
 
 
@@ -102,8 +106,8 @@ def statements(finding: Finding, tables: Mapping[str, Table]) -> Iterator[Statem
 
 
 def sentences(analysis: Analysis, tables: Mapping[str, Table]) -> list[str]:
-    """Every statement of an analysis as a sentence, and after these the notes of its tables."""
-    stated = [one.sentence for finding in findings_of(analysis) for one in statements(finding, tables)]
+    """Every statement of an analysis as a sentence, followed by the notes of its tables."""
+    stated = [statement.sentence for finding in findings_of(analysis) for statement in statements(finding, tables)]
     return [*stated, *notes(tables.values())]
 
 
@@ -113,39 +117,54 @@ def notes(tables: Iterable[Table]) -> list[str]:
 
 
 def answers(analyses: Iterable[Analysis], tables: Mapping[str, Table], most: int) -> list[Headline]:
-    """The answers that these tables hold, at most so many: the first of every study, then the second of every study.
+    """Headlines for the top of a page, at most `most`: the first finding of every study, then the second of each.
 
-    They are about one data set: the one with most answers, then with most lines. Others fill in where it has none.
+    All are about one data set where possible: the one with most headlines, then with most lines. Where it has none for
+    a finding, the next data set that has one fills in.
     """
-    by_study = dict.fromkeys(study_findings(analysis) for analysis in analyses)
-    of_study = [[one for one in findings if one.question and one.is_in(tables)] for findings in by_study]
-    findings = [finding for same_rank in zip_longest(*of_study) for finding in same_rank if finding is not None]
-    frames_of = [[tables[table.name].frame for table in finding.tables] for finding in findings]
+    studies = dict.fromkeys(study_findings(analysis) for analysis in analyses)
+    findings_by_study = [
+        [finding for finding in findings if finding.question and finding.is_in(tables)] for findings in studies
+    ]
+    ranked_findings = [
+        finding for same_rank in zip_longest(*findings_by_study) for finding in same_rank if finding is not None
+    ]
+    frames_by_finding = [[tables[table.name].frame for table in finding.tables] for finding in ranked_findings]
 
     n_lines: Counter[str] = Counter()
-    for frame in chain.from_iterable(frames_of):
+    for frame in chain.from_iterable(frames_by_finding):
         if DATASET in frame:
             n_lines.update(frame[DATASET].dropna())
     by_lines = sorted(n_lines, key=lambda dataset: (-n_lines[dataset], dataset))
     datasets: Sequence[str | None] = by_lines or [None]
 
-    headlines_on = []
+    # data sets x findings, the data set with most headlines first
+    headlines_by_dataset = []
     for dataset in datasets:
-        headlines = [_headline(*pair, dataset) for pair in zip(findings, frames_of, strict=True)]
-        headlines_on.append(headlines)
-    headlines_on.sort(key=lambda headlines: headlines.count(None))
-    first_known = [next(filter(None, same), None) for same in zip(*headlines_on, strict=True)]
+        findings_and_frames = zip(ranked_findings, frames_by_finding, strict=True)
+        headlines_by_dataset.append([_headline(finding, frames, dataset) for finding, frames in findings_and_frames])
+    headlines_by_dataset.sort(key=lambda headlines: headlines.count(None))
 
-    shown = [headline for headline in first_known if headline is not None][:most]
-    if shown and len(datasets) > 1:
-        others = f"{len(datasets) - 1} more data set{'s' if len(datasets) > 2 else ''} below"
-        shown[0] = shown[0]._replace(sentence=f"{shown[0].sentence.removesuffix('.')}; {others}.")
-    return shown
+    first_headlines: list[Headline] = []
+    for headlines_on_finding in zip(*headlines_by_dataset, strict=True):
+        headline = next((headline for headline in headlines_on_finding if headline is not None), None)
+        if headline is not None:
+            first_headlines.append(headline)
+
+    selected = first_headlines[:most]
+    if selected and len(datasets) > 1:
+        n_others = len(datasets) - 1
+        others = f"{n_others} more data set{'s' if n_others > 1 else ''} below"
+        selected[0] = selected[0]._replace(sentence=f"{selected[0].sentence.removesuffix('.')}; {others}.")
+    return selected
 
 
 def _headline(finding: Finding, frames: Sequence[pd.DataFrame], dataset: str | None) -> Headline | None:
-    first = next(_statements_on(finding, frames, dataset), None)
-    return None if first is None else Headline(finding.question, *first)
+    """The first statement of a finding on a data set, under its question; None where it states nothing."""
+    statement = next(_statements_on(finding, frames, dataset), None)
+    if statement is None:
+        return None
+    return Headline(finding.question, statement.sentence, statement.small)
 
 
 def _datasets(frames: Sequence[pd.DataFrame]) -> list[str | None]:
@@ -158,12 +177,14 @@ def _datasets(frames: Sequence[pd.DataFrame]) -> list[str | None]:
 
 
 def _statements_on(finding: Finding, frames: Sequence[pd.DataFrame], dataset: str | None) -> Iterator[Statement]:
-    parts = [_part_on(dataset, frame) for frame in frames]
-    if finding.state is not None and not any(part.empty for part in parts):
-        yield from finding.state(*parts)
+    """The statements of a finding on a data set; none where a frame has no line about it."""
+    dataset_frames = [_lines_on(dataset, frame) for frame in frames]
+    has_empty_frame = any(frame.empty for frame in dataset_frames)
+    if finding.state is not None and not has_empty_frame:
+        yield from finding.state(*dataset_frames)
 
 
-def _part_on(dataset: str | None, frame: pd.DataFrame) -> pd.DataFrame:
+def _lines_on(dataset: str | None, frame: pd.DataFrame) -> pd.DataFrame:
     """The lines about a data set; all where the frame does not distinguish data sets."""
     if DATASET not in frame:
         return frame

@@ -33,7 +33,7 @@ RUNS = "runs"  # the file of the runs behind a page, among those of its tables
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(?: %| points)? \[[^\]]*\]")
 _FILES = (".png", ".svg", ".pdf", ".csv", "-column.svg", "-column.pdf")
 LARGE = "pictures"  # beside index.html: pictures at full size, which a click on a thumbnail opens
-SHOWN = 1_000  # lines of a table that are on the page; its file has all
+MAX_TABLE_LINES = 1_000  # lines of a table on the page; its CSV file has all
 _WEB = Path(__file__).parent / "web"
 _SCRIPTS = ("tables.js", "filters.js", "figures.js", "compare.js", "start.js")
 _SIGN = '<meta name="generator" content="fca report">'
@@ -57,18 +57,20 @@ class Section:
     tables: tuple[Table, ...]
     missing: str | None = None
     details: tuple[str, ...] = ()
-    again: str = ""  # what makes its tables again
+    again: str = ""  # the command that makes its tables again
 
     @property
-    def shown(self) -> bool:
-        """Whether there is more than the reason why there is nothing."""
+    def has_content(self) -> bool:
+        """Whether it has a figure, tables or sentences, not only the reason why they are missing."""
         return self.figure is not None or bool(self.tables or self.details)
 
     @property
     def caption(self) -> tuple[str, list[str]]:
         """The question of the figure, and the lines that explain its marks."""
         title = (self.figure or {}).get("title", "")
-        return (title["text"], title.get("subtitle", [])) if isinstance(title, dict) else (title or self.title, [])
+        if isinstance(title, dict):
+            return title["text"], title.get("subtitle", [])
+        return title or self.title, []
 
 
 @dataclass(frozen=True)
@@ -97,14 +99,18 @@ def write_page(folder: Path, page: Page) -> Path:
     Raises FcaError for a folder that holds anything but an earlier page.
     """
     index = folder / "index.html"
-    is_page = index.is_file() and _SIGN in index.read_text(encoding="utf-8", errors="replace")
-    if folder.exists() and not is_page and not (folder.is_dir() and not any(folder.iterdir())):
-        allowed = "a new or empty folder, or one with an earlier page"
-        raise FcaError("folder of the page", folder, allowed, "take another name")
-    write_text(index, render(page))  # first: whatever happens next, the folder is known as a page's
-    for part in ("figures", "tables", FOLDER, LARGE):  # else a figure that is left out now would stay from before
-        shutil.rmtree(folder / part, ignore_errors=True)
-        (folder / part).mkdir(parents=True)
+    has_page = index.is_file() and _SIGN in index.read_text(encoding="utf-8", errors="replace")
+    if folder.exists() and not has_page:
+        is_empty_folder = folder.is_dir() and not any(folder.iterdir())
+        if not is_empty_folder:
+            allowed = "a new or empty folder, or one with an earlier page"
+            raise FcaError("folder of the page", folder, allowed, "take another name")
+
+    write_text(index, render(page))  # first: even if a later step fails, the folder is recognised as a page's
+    for subfolder in ("figures", "tables", FOLDER, LARGE):  # emptied, so that no figure of an earlier page stays
+        shutil.rmtree(folder / subfolder, ignore_errors=True)
+        (folder / subfolder).mkdir(parents=True)
+
     for uri, file in page.large.items():
         shutil.copyfile(file, folder / LARGE / name_of_large(uri))
     for section in page.sections:
@@ -119,35 +125,51 @@ def write_page(folder: Path, page: Page) -> Path:
 
 def render(page: Page) -> str:
     """The HTML: no resource from elsewhere, everything from the data escaped."""
-    environment = Environment(loader=FileSystemLoader(_WEB), autoescape=True, undefined=StrictUndefined)
+    sections = [section for section in page.sections if section.has_content]
     tables = [table for section in page.sections for table in section.tables]
-    varying, constant = _split(page.rows)
-    fields = _filters(tables)
-    small = {f"answer-{i}": one.figure for i, one in enumerate(page.answers) if one.figure is not None}
-    figures = {s.key: filtered(s.figure, fields) for s in page.sections if s.figure is not None}
-    drawn = {name: linked(figure, page.large) for name, figure in {**_specs(small), **figures}.items()}
+    varying_rows, constant_values = _split(page.rows)
+    filter_columns = _filters(tables)
+
+    # figures by key: the small ones beside the answers, then those of the sections
+    figures: dict[str, dict[str, Any]] = {}
+    for number, headline in enumerate(page.answers):
+        if headline.figure is not None:
+            figures[f"answer-{number}"] = spec(headline.figure)
+    for section in page.sections:
+        if section.figure is not None:
+            figures[section.key] = filtered(section.figure, filter_columns)
+    figures = {key: linked(figure, page.large) for key, figure in figures.items()}
+
+    # every term is explained once, where it first appears: answers come before sections
     explained_words: set[str] = set()
+    answers_for_template = []
+    for number, headline in enumerate(page.answers):
+        headline_terms = terms.explained(f"{headline.question} {headline.sentence}", explained_words)
+        answers_for_template.append({**_opening(number, headline), "terms": headline_terms})
+    section_terms = {section.key: terms.explained(_words(section), explained_words) for section in sections}
+
     data = {
-        "figures": {name: compact(figure) for name, figure in drawn.items()},
-        "tables": {t.name: grid(t.frame, t.columns) for t in tables} | {"runs": grid(varying, page.columns)},
-        "filters": {column: _choices(tables, column) for column in fields},
-        "names": {column: dict(column.choices) for column in fields if column.choices},
-        "meanings": {column: column.meaning for column in fields},
+        "figures": {key: compact(figure) for key, figure in figures.items()},
+        "tables": {
+            **{table.name: grid(table.frame, table.columns) for table in tables},
+            "runs": grid(varying_rows, page.columns),
+        },
+        "filters": {column: _choices(tables, column) for column in filter_columns},
+        "names": {column: dict(column.choices) for column in filter_columns if column.choices},
+        "meanings": {column: column.meaning for column in filter_columns},
         "config": {"light": style.config(), "dark": style.config(dark=True)},
     }
+    environment = Environment(loader=FileSystemLoader(_WEB), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("page.html.jinja").render(
         page=page,
-        answers=[
-            _opening(i, one) | {"terms": terms.explained(f"{one.question} {one.sentence}", explained_words)}
-            for i, one in enumerate(page.answers)
-        ],
-        terms={s.key: terms.explained(_words(s), explained_words) for s in page.sections if s.shown},
+        answers=answers_for_template,
+        terms=section_terms,
         most=MOST,
-        shown=SHOWN,
-        files=[(end.strip(".-").replace(".", " "), end) for end in _FILES],
-        sections=[section for section in page.sections if section.shown],
+        shown=MAX_TABLE_LINES,
+        files=[(ending.strip(".-").replace(".", " "), ending) for ending in _FILES],
+        sections=sections,
         missing=_missing(page.sections),
-        constant=constant,
+        constant=constant_values,
         data=data,
         commands=_counted(page.rows.dropna(subset="command"), ["command"]),
         made_by=_counted(page.rows, list(_MADE_BY)),
@@ -157,13 +179,19 @@ def render(page: Page) -> str:
     )
 
 
-def _opening(i: int, headline: Headline) -> dict[str, Any]:
-    """An answer as the template shows it: the first number with its interval stands out."""
-    number = _NUMBER.search(headline.sentence)
-    start, end = number.span() if number else (0, 0)
-    parts = {"before": headline.sentence[:start], "after": headline.sentence[end:]}
-    shown = {"question": headline.question, "figure": headline.figure is not None, "key": f"answer-{i}"}
-    return {**shown, **parts, "number": headline.sentence[start:end]}
+def _opening(number: int, headline: Headline) -> dict[str, Any]:
+    """A headline as the template shows it: its first value with an interval is set in bold."""
+    sentence = headline.sentence
+    match = _NUMBER.search(sentence)
+    start, end = match.span() if match else (0, 0)
+    return {
+        "question": headline.question,
+        "figure": headline.figure is not None,
+        "key": f"answer-{number}",
+        "before": sentence[:start],
+        "after": sentence[end:],
+        "number": sentence[start:end],
+    }
 
 
 def _words(section: Section) -> str:
@@ -171,11 +199,14 @@ def _words(section: Section) -> str:
 
     Tooltips have many columns, most of which nobody looks at.
     """
-    question, lines = section.caption
+    question, caption_lines = section.caption
     figure = section.figure or {}
-    bare = {name: part for name, part in figure.items() if name not in ("datasets", "title", "transform", "params")}
-    panels = {line["panel"] for drawn in figure.get("datasets", {}).values() for line in drawn if "panel" in line}
-    return " ".join([question, *lines, json.dumps(_without_tooltips(bare)), *sorted(map(str, panels))])
+    encoding = {
+        name: value for name, value in figure.items() if name not in ("datasets", "title", "transform", "params")
+    }
+    encoding_text = json.dumps(_without_tooltips(encoding))
+    panels = {line["panel"] for lines in figure.get("datasets", {}).values() for line in lines if "panel" in line}
+    return " ".join([question, *caption_lines, encoding_text, *sorted(map(str, panels))])
 
 
 def _without_tooltips(node: Any) -> Any:
@@ -190,44 +221,49 @@ def _without_tooltips(node: Any) -> Any:
 def linked(figure: dict[str, Any], large: Mapping[str, Path]) -> dict[str, Any]:
     """The figure with the address of the full picture, as `large`, beside each thumbnail that has one.
 
-    The address is relative to the page, whose folder has a copy; so a page that goes elsewhere names no folder of here.
+    The address is relative to the page, whose folder has a copy: a page that is moved contains no local path.
     """
-    datasets = {}
-    for name, lines in figure.get("datasets", {}).items():
-        datasets[name] = [
-            {**line, "large": f"{LARGE}/{name_of_large(line['thumbnail'])}"} if line.get("thumbnail") in large else line
-            for line in lines
-        ]
-    return {**figure, "datasets": datasets} if datasets else figure
 
+    def linked_line(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("thumbnail") not in large:
+            return line
+        return {**line, "large": f"{LARGE}/{name_of_large(line['thumbnail'])}"}
 
-def _specs(charts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {name: spec(chart) for name, chart in charts.items()}
+    datasets = figure.get("datasets", {})
+    if not datasets:
+        return figure
+    linked_datasets = {name: [linked_line(line) for line in lines] for name, lines in datasets.items()}
+    return {**figure, "datasets": linked_datasets}
 
 
 def _missing(sections: Sequence[Section]) -> dict[str, list[str]]:
     """Reason -> the titles of the sections that lack a figure and tables for it."""
-    found: dict[str, list[str]] = {}
+    titles_by_reason: dict[str, list[str]] = {}
     for section in sections:
-        if not section.shown:
-            found.setdefault(section.missing or "nothing to show", []).append(section.title)
-    return found
+        if not section.has_content:
+            reason = section.missing or "nothing to show"
+            titles_by_reason.setdefault(reason, []).append(section.title)
+    return titles_by_reason
 
 
 def filtered(figure: dict[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    """The figure with a filter `only_<field>` for each of these fields that is in its data and that it lacks.
+    """The figure with a filter `only_<field>` for each of these fields that is in its data and has no filter yet.
 
     >>> spec = {"data": {"name": "d"}, "datasets": {"d": [{"model": "vit"}]}, "mark": "point"}
     >>> filtered(spec, ["model", "ncl"])["params"]
     [{'name': 'only_model', 'value': []}]
     """
     lines = figure.get("datasets", {}).get(figure.get("data", {}).get("name"), [])
-    known = {param["name"] for param in figure.get("params", [])}
-    new = [name for name in fields if lines and name in lines[0] and f"only_{name}" not in known]
+    data_fields = lines[0] if lines else {}
+    param_names = {param["name"] for param in figure.get("params", [])}
+    new_fields = [field for field in fields if field in data_fields and f"only_{field}" not in param_names]
+
+    new_filters = [{"filter": style.only(field)} for field in new_fields]
+    new_params = [{"name": f"only_{field}", "value": []} for field in new_fields]
     return {
         **figure,
-        "transform": [*({"filter": style.only(name)} for name in new), *figure.get("transform", [])],
-        "params": [*figure.get("params", []), *({"name": f"only_{name}", "value": []} for name in new)],
+        "transform": [*new_filters, *figure.get("transform", [])],
+        "params": [*figure.get("params", []), *new_params],
     }
 
 
@@ -236,13 +272,18 @@ def compact(figure: dict[str, Any]) -> dict[str, Any]:
 
     Fields that the figure never names are left out.
     """
-    bare = {name: part for name, part in figure.items() if name not in ("datasets", "title")}
-    words = set(re.findall(r"\w+", json.dumps(bare)))
+    encoding = {name: value for name, value in figure.items() if name not in ("datasets", "title")}
+    words = set(re.findall(r"\w+", json.dumps(encoding)))
+
     datasets = {}
     for name, lines in figure.get("datasets", {}).items():
-        fields = [field for field in (lines[0] if lines else {}) if words.issuperset(re.findall(r"\w+", field))]
-        datasets[name] = {"fields": fields, "lines": [[line.get(field) for field in fields] for line in lines]}
-    return {**bare, "datasets": datasets}
+        all_fields = lines[0] if lines else {}
+        fields = [field for field in all_fields if words.issuperset(re.findall(r"\w+", field))]
+        datasets[name] = {
+            "fields": fields,
+            "lines": [[line.get(field) for field in fields] for line in lines],
+        }
+    return {**encoding, "datasets": datasets}
 
 
 @cache
@@ -260,30 +301,44 @@ def grid(frame: pd.DataFrame, columns: Sequence[Column] = ()) -> dict[str, Any]:
     >>> grid(pd.DataFrame({"ncl": [2], "top1": [0.5], "classes": [(0, 7)]}), [share])["lines"]
     [[2, 0.5, '0, 7']]
     """
-    declared = {str(column): column for column in columns}
+    declarations = {str(column): column for column in columns}
     names = [str(name) for name in frame.columns if frame[name].notna().any()]
-    heads = [{"name": name, **_about(declared.get(name, Column(name)), frame[name])} for name in names]
-    lines = zip(*(style.cells(frame[name].head(SHOWN)) for name in names), strict=True)
-    return {"columns": heads, "lines": [list(line) for line in lines], "all": len(frame)}
+
+    headings = []
+    for name in names:
+        column = declarations.get(name, Column(name))
+        heading = {"name": name, "kind": _display_kind(column, frame[name])}
+        if column.meaning:
+            heading["meaning"] = column.meaning
+        headings.append(heading)
+
+    cells_by_column = [style.cells(frame[name].head(MAX_TABLE_LINES)) for name in names]
+    lines = [list(line) for line in zip(*cells_by_column, strict=True)]
+    return {"columns": headings, "lines": lines, "all": len(frame)}
 
 
-def _about(column: Column, values: pd.Series) -> dict[str, str]:
-    kind = "text"
+def _display_kind(column: Column, values: pd.Series) -> str:
+    """How the page displays a column: percent, image, number or text."""
     if column.number_format.endswith("%"):
-        kind = "percent"
-    elif is_pictures(values):
-        kind = "image"
-    elif pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):  # True is no number
-        kind = "number"
-    return {"kind": kind, **({"meaning": column.meaning} if column.meaning else {})}
+        return "percent"
+    if is_pictures(values):
+        return "image"
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):  # True is no number
+        return "number"
+    return "text"
 
 
 def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The columns in which runs differ, and the value of those in which all agree."""
-    shown = {str(name): style.cells(rows[name]) for name in rows}
-    constant = {name: values[0] for name, values in shown.items() if len(set(values)) == 1 and values[0] is not None}
-    varying = [name for name in rows if name not in constant]
-    return rows[sorted(varying, key=lambda name: name not in _FIRST)], constant
+    constant_values: dict[str, Any] = {}
+    for name in rows:
+        values = style.cells(rows[name])
+        if len(set(values)) == 1 and values[0] is not None:
+            constant_values[str(name)] = values[0]
+
+    varying_columns = [name for name in rows if name not in constant_values]
+    varying_columns.sort(key=lambda name: name not in _FIRST)
+    return rows[varying_columns], constant_values
 
 
 def _filters(tables: Sequence[Table]) -> list[Column]:
@@ -293,22 +348,31 @@ def _filters(tables: Sequence[Table]) -> list[Column]:
 
 def _choices(tables: Sequence[Table], column: Column) -> list[Any]:
     """The values of a column in all tables, in the order a reader expects; none where there is nothing to choose."""
-    found = {value for t in tables if column in t.frame for value in style.cells(t.frame[column].dropna())}
-    order = list(column.choices).index if column.choices else None
-    return sorted(found, key=order) if len(found) > 1 else []
+    values: set[Any] = set()
+    for table in tables:
+        if column in table.frame:
+            values.update(style.cells(table.frame[column].dropna()))
+    if len(values) < 2:
+        return []
+
+    declared_order = list(column.choices)
+    return sorted(values, key=declared_order.index if declared_order else None)
 
 
 def _counted(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[dict[str, str], int]]:
-    """Every combination of these columns, most frequent first, and how many runs it made."""
-    known = rows[[name for name in names if name in rows]].dropna(axis="columns", how="all")
-    if known.empty:
+    """Every combination of values in these columns, most frequent first, and how many runs have it."""
+    present_names = [name for name in names if name in rows]
+    cells = rows[present_names].dropna(axis="columns", how="all")
+    if cells.empty:
         return []
-    counts = known.value_counts(dropna=False)
-    keys = counts.index.to_frame(index=False).astype(object)
-    return [
-        ({str(name): value for name, value in line.items() if pd.notna(value)}, int(n))
-        for line, n in zip(keys.to_dict("records"), counts, strict=True)
-    ]
+
+    counts = cells.value_counts(dropna=False)
+    combinations = counts.index.to_frame(index=False).astype(object).to_dict("records")
+    counted = []
+    for combination, n_runs in zip(combinations, counts, strict=True):
+        present_values = {str(name): value for name, value in combination.items() if pd.notna(value)}
+        counted.append((present_values, int(n_runs)))
+    return counted
 
 
 # The report of some analyses: one page with every figure that draws their tables.
@@ -355,17 +419,29 @@ class AnalysesReport:
         these were made from.    command: what makes the page again.    left_out: sentences on what is not there.
         large: thumbnail -> the file of the same picture at full size.
         """
-        read = {run_id for result in results for table in result.tables for run_id in table.runs}
-        used = rows[rows["run_id"].isin(read | set(rows.loc[rows["run_id"].isin(read), "parent"].dropna()))]
-        known = known_tables(results)
-        again = [_analysis_command(name, command) for name in self.analyses]
-        made = zip(results, again, strict=True)
-        sections = [replace(section, again=line) for result, line in made for section in _sections(result, known)]
-        sections += _others(results, {table.name for section in sections for table in section.tables})
-        opening = answers_of(results)
-        return write_page(
-            folder, Page(self.title, (), sections, used, command, columns, left_out, opening, large or {})
+        tables_by_name = known_tables(results)
+        sections: list[Section] = []
+        for analysis_name, result in zip(self.analyses, results, strict=True):
+            analysis_command = _analysis_command(analysis_name, command)
+            analysis_sections = _sections(result, tables_by_name)
+            sections.extend(replace(section, again=analysis_command) for section in analysis_sections)
+        drawn_tables = {table.name for section in sections for table in section.tables}
+        sections.extend(_undrawn_tables(results, drawn_tables))
+
+        run_ids = {run_id for result in results for table in result.tables for run_id in table.runs}
+        parents = set(rows.loc[rows["run_id"].isin(run_ids), "parent"].dropna())
+        page = Page(
+            title=self.title,
+            headlines=(),
+            sections=sections,
+            rows=rows[rows["run_id"].isin(run_ids | parents)],
+            command=command,
+            columns=columns,
+            left_out=left_out,
+            answers=answers_of(results),
+            large=large or {},
         )
+        return write_page(folder, page)
 
 
 def _analysis_command(name: str, command: str) -> str:
@@ -374,10 +450,13 @@ def _analysis_command(name: str, command: str) -> str:
     >>> _analysis_command("findings", "fca report report=few_class logger=none outputs=x model=net 'query=ncl > 2'")
     "fca analyse analysis=findings outputs=x model=net 'query=ncl > 2'"
     """
-    of_report = ("report", "logger", "serve", "hydra")
-    words = shlex.split(command)[2:]
-    own = [word for word in words if re.split(r"[.=]", word.lstrip("+~"))[0] not in of_report]
-    return shlex.join(["fca", "analyse", f"analysis={name}", *own])
+    report_options = ("report", "logger", "serve", "hydra")
+    words = []
+    for word in shlex.split(command)[2:]:  # after `fca report`
+        option = re.split(r"[.=]", word.lstrip("+~"))[0]
+        if option not in report_options:
+            words.append(word)
+    return shlex.join(["fca", "analyse", f"analysis={name}", *words])
 
 
 def known_tables(results: Iterable[Result]) -> dict[str, Table]:
@@ -390,33 +469,37 @@ def answers_of(results: Sequence[Result]) -> list[Headline]:
     return answers((result.analysis for result in results), known_tables(results), MOST)
 
 
-def _sections(result: Result, known: Mapping[str, Table]) -> Iterator[Section]:
+def _sections(result: Result, tables_by_name: Mapping[str, Table]) -> Iterator[Section]:
     """Each figure of an analysis, or the reason why it is missing; below it the tables that it is the first to draw.
 
-    A finding without a figure is stated beside the figure that draws its first table.
+    The statements of a finding without a figure stand beside the figure that draws its first table.
     """
     findings = findings_of(result.analysis)
-    shown: set[str] = set()
+    drawn_tables: set[str] = set()
     for finding in findings:
         if finding.draw is None:
             continue
 
-        tables = [known[table.name] for table in finding.tables if table.name in known]
-        drawn, missing = _drawn(finding, tables, result.missing or "its analysis did not run")
-        if drawn is None:
-            yield Section(finding.key, finding.title, None, (), missing)
+        tables = [tables_by_name[table.name] for table in finding.tables if table.name in tables_by_name]
+        figure, reason = _figure_or_reason(finding, tables, result.missing or "its analysis did not run")
+        if figure is None:
+            yield Section(finding.key, finding.title, None, (), reason)
             continue
 
-        new = tuple(table for table in tables if table.name not in shown and len(table.frame))
-        new_names = {table.name for table in new}
-        shown |= new_names
-        beside = [one for one in findings if one.draw is None and one.tables[0].name in new_names]
-        details = (*_stated([finding, *beside], known), *notes(new))
-        yield Section(finding.key, finding.title, drawn, new, None, details)
+        new_tables = tuple(table for table in tables if table.name not in drawn_tables and len(table.frame))
+        new_names = {table.name for table in new_tables}
+        drawn_tables.update(new_names)
+
+        without_figure = [finding for finding in findings if finding.draw is None]
+        stated_beside = [finding for finding in without_figure if finding.tables[0].name in new_names]
+        details = (*_stated([finding, *stated_beside], tables_by_name), *notes(new_tables))
+        yield Section(finding.key, finding.title, figure, new_tables, None, details)
 
 
-def _drawn(finding: Finding, tables: Sequence[Table], missing: str) -> tuple[dict[str, Any] | None, str | None]:
-    """The figure of a finding, or None and why there is none."""
+def _figure_or_reason(
+    finding: Finding, tables: Sequence[Table], missing: str
+) -> tuple[dict[str, Any] | None, str | None]:
+    """The figure of a finding and None; or None and why there is no figure (`missing`, where tables are missing)."""
     if finding.draw is None or len(tables) < len(finding.tables):
         return None, missing
     try:
@@ -426,22 +509,21 @@ def _drawn(finding: Finding, tables: Sequence[Table], missing: str) -> tuple[dic
 
 
 def _stated(findings: Iterable[Finding], tables: Mapping[str, Table]) -> list[str]:
-    return [one.sentence for finding in findings for one in statements(finding, tables)]
+    """The sentences of these findings."""
+    return [statement.sentence for finding in findings for statement in statements(finding, tables)]
 
 
-def _others(results: Sequence[Result], shown: set[str]) -> Iterator[Section]:
-    """The tables that no figure shows, with their sentences, if there are any."""
-    known = known_tables(results)
-    lacking = {
-        table.name: table
-        for result in results
-        for table in result.tables
-        if table.name not in shown and len(table.frame)
-    }
-    if not lacking:
+def _undrawn_tables(results: Sequence[Result], drawn_tables: set[str]) -> Iterator[Section]:
+    """One section with the tables that no figure shows and their sentences; nothing where there are none."""
+    undrawn = {}
+    for result in results:
+        for table in result.tables:
+            if table.name not in drawn_tables and len(table.frame):
+                undrawn[table.name] = table
+    if not undrawn:
         return
 
-    findings = dict.fromkeys(finding for result in results for finding in findings_of(result.analysis))
-    of_these = [finding for finding in findings if finding.tables[0].name in lacking]
-    details = (*_stated(of_these, known), *notes(lacking.values()))
-    yield Section("other_tables", "More tables", None, tuple(lacking.values()), None, details)
+    all_findings = dict.fromkeys(finding for result in results for finding in findings_of(result.analysis))
+    findings = [finding for finding in all_findings if finding.tables[0].name in undrawn]
+    details = (*_stated(findings, known_tables(results)), *notes(undrawn.values()))
+    yield Section("other_tables", "More tables", None, tuple(undrawn.values()), None, details)

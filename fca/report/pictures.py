@@ -29,8 +29,10 @@ def is_pictures(values: pd.Series) -> bool:
     >>> is_pictures(pd.Series([None, URI + "iVBORw0K"])), is_pictures(pd.Series([URI, "javascript:"]))
     (True, False)
     """
-    known = values.dropna()
-    return len(known) > 0 and all(isinstance(value, str) and value.startswith(URI) for value in known)
+    present_values = values.dropna()
+    if present_values.empty:
+        return False
+    return all(isinstance(value, str) and value.startswith(URI) for value in present_values)
 
 
 def picture(uri: str) -> Image.Image:
@@ -67,44 +69,57 @@ def png_of(pixels: UInt8[np.ndarray, "height width 3"]) -> bytes:
 
 
 def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) -> Pictures:
-    """Thumbnails of these images: those that a page showed before are kept in the cache; others are made now.
+    """Thumbnails of these images, from the cache where an earlier page made them.
 
-    They are made of the images, where these still are, or taken from a description of version 0.1, which had all.
+    New ones are made of the images, where these still exist, or taken from a description of version 0.1, which had all.
 
     fingerprint: of their data set; None (responses from a file): the first described set that has all of them.
     """
     rows = store.rows("task == 'describe'")
-    described = dict(zip(rows["fingerprint"], rows["run_id"], strict=True))
+    run_id_by_fingerprint = dict(zip(rows["fingerprint"], rows["run_id"], strict=True))
     if fingerprint is None:
-        wanted = pd.Index(image_ids)
-        having = (one for one in described if wanted.isin(store.items(str(one))["image_id"]).all())
-        fingerprint = next(having, None)
+        requested_ids = pd.Index(image_ids)
+        for described_fingerprint in run_id_by_fingerprint:
+            if requested_ids.isin(store.items(str(described_fingerprint))["image_id"]).all():
+                fingerprint = described_fingerprint
+                break
     if fingerprint is None:
         return Pictures([None] * len(image_ids), None)
-    run_id = described.get(fingerprint)
-    found = _kept(store, str(fingerprint), list(dict.fromkeys(image_ids)), run_id)
-    return Pictures([found.get(image_id) for image_id in image_ids], run_id if found else None)
+
+    run_id = run_id_by_fingerprint.get(fingerprint)
+    unique_ids = list(dict.fromkeys(image_ids))
+    uri_by_image = _cached_thumbnails(store, str(fingerprint), unique_ids, run_id)
+    thumbnails = [uri_by_image.get(image_id) for image_id in image_ids]
+    return Pictures(thumbnails, run_id if uri_by_image else None)
 
 
-def _kept(store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None) -> dict[str, str]:
-    """Image id -> its thumbnail as a data URI, for those that there are; each is a small file of its own."""
-    found, files = {}, {}
+def _cached_thumbnails(store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None) -> dict[str, str]:
+    """Image id -> its thumbnail as a data URI, where there is one; the cache has a file for each, filled here."""
+    uri_by_image = {}
+    file_by_image = {}
     for image_id in image_ids:
         name = hashlib.sha256(f"{fingerprint}\x1f{image_id}\x1f{THUMBNAIL}".encode()).hexdigest()[:24]
-        files[image_id] = store.outputs / "cache" / "thumbnails" / f"{name}.png"
-        if png := _whole(files[image_id]):
-            found[image_id] = data_uri(png)
+        file_by_image[image_id] = store.outputs / "cache" / "thumbnails" / f"{name}.png"
+        png = _picture_bytes(file_by_image[image_id])
+        if png:
+            uri_by_image[image_id] = data_uri(png)
 
-    lacking = [one for one in image_ids if one not in found or _full_size(_large_file(store, found[one])) is None]
-    for image_id, pixels, image in _thumbnails(store, fingerprint, lacking, run_id) if lacking else ():
-        with suppress(OSError):  # a store that one may only read, a full disk: the picture is shown all the same
-            if image_id not in found:
+    def is_incomplete(image_id: str) -> bool:
+        return image_id not in uri_by_image or _full_size(_large_file(store, uri_by_image[image_id])) is None
+
+    incomplete_ids = [image_id for image_id in image_ids if is_incomplete(image_id)]
+    if not incomplete_ids:
+        return uri_by_image
+
+    for image_id, pixels, image in _thumbnails(store, fingerprint, incomplete_ids, run_id):
+        with suppress(OSError):  # a read-only store or a full disk: the page shows the picture all the same
+            if image_id not in uri_by_image:
                 png = png_of(pixels)
-                found[image_id] = data_uri(png)
-                write_whole(files[image_id], methodcaller("write", png))
+                uri_by_image[image_id] = data_uri(png)
+                write_whole(file_by_image[image_id], methodcaller("write", png))
             if image is not None:
-                write_whole(_large_file(store, found[image_id]), methodcaller("write", _jpeg_of(image)))
-    return found
+                write_whole(_large_file(store, uri_by_image[image_id]), methodcaller("write", _jpeg_of(image)))
+    return uri_by_image
 
 
 def name_of_large(uri: str) -> str:
@@ -126,8 +141,11 @@ def large_pictures(store: Store, tables: Iterable[Table]) -> dict[str, Path]:
 
 
 def _full_size(file: Path) -> tuple[int, int] | None:
-    """Width and height of a picture that is kept at full size; None where there is none, or a link."""
-    if file.is_symlink() or (content := _whole(file, "JPEG")) is None:
+    """Width and height of a picture that is stored at full size; None where there is none, or a link."""
+    if file.is_symlink():
+        return None
+    content = _picture_bytes(file, "JPEG")
+    if content is None:
         return None
     return Image.open(BytesIO(content)).size
 
@@ -143,11 +161,11 @@ def _jpeg_of(image: Image.Image) -> bytes:
     return file.getvalue()
 
 
-def _whole(file: Path, kind: str = "PNG") -> bytes | None:
-    """The bytes of a picture; None where it is missing, damaged or of another kind."""
+def _picture_bytes(file: Path, image_format: str = "PNG") -> bytes | None:
+    """The bytes of a picture; None where it is missing, damaged or of another format."""
     try:
         content = content_of(file)
-        Image.open(BytesIO(content), formats=[kind]).verify()
+        Image.open(BytesIO(content), formats=[image_format]).verify()
     except Exception:  # Pillow raises many kinds
         return None
     return content
@@ -156,15 +174,23 @@ def _whole(file: Path, kind: str = "PNG") -> bytes | None:
 def _thumbnails(
     store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None
 ) -> Iterator[tuple[str, UInt8[np.ndarray, "height width 3"], Image.Image | None]]:
-    """Each image, if it is there and can be read, fitted into a square and framed with white; and the whole image."""
+    """Image id, thumbnail (fitted into a square, on white) and full image, of each image that can be read.
+
+    The full image is None where the thumbnail comes from a stored description.
+    """
     if run_id is not None and (store.folder(run_id) / "thumbnails.npy").exists():
-        at = pd.Index(store.items(fingerprint)["image_id"]).get_indexer(pd.Index(image_ids))
-        for image_id, pixels in zip(image_ids, np.asarray(store.array(run_id, "thumbnails")[at]), strict=True):
+        positions = pd.Index(store.items(fingerprint)["image_id"]).get_indexer(pd.Index(image_ids))
+        thumbnails = np.asarray(store.array(run_id, "thumbnails")[positions])
+        for image_id, pixels in zip(image_ids, thumbnails, strict=True):
             yield image_id, pixels, None
-    elif data := store.images(fingerprint):
-        at = pd.Index(data.items["image_id"]).get_indexer(pd.Index(image_ids))
-        for image_id, position in zip(image_ids, at.tolist(), strict=True):
-            with suppress(UnreadableImage):
-                image = Image.fromarray(data.read(position))
-                small = ImageOps.pad(image, (THUMBNAIL, THUMBNAIL), Image.Resampling.BICUBIC, "white")
-                yield image_id, np.asarray(small), image
+        return
+
+    data = store.images(fingerprint)
+    if not data:
+        return
+    positions = pd.Index(data.items["image_id"]).get_indexer(pd.Index(image_ids))
+    for image_id, position in zip(image_ids, positions.tolist(), strict=True):
+        with suppress(UnreadableImage):
+            image = Image.fromarray(data.read(position))
+            thumbnail = ImageOps.pad(image, (THUMBNAIL, THUMBNAIL), Image.Resampling.BICUBIC, "white")
+            yield image_id, np.asarray(thumbnail), image

@@ -27,28 +27,30 @@ def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Col
     3
     """
     base: Any = alt.Chart().encode(x=_steps(along), tooltip=kinds.tooltips(hover))
-    marks = base.encode(y=_axis(alt.Y, value))
+    values = base.encode(y=_axis(alt.Y, value))
     layers = [] if line is None else [kinds.reference(line, upright=True)]
-    ends = kinds.interval(base.encode(color=alt.value(COLOUR)), value, upright=True)
-    drawn = [
-        marks.mark_line(strokeWidth=1.5, color=COLOUR),
-        ends,
-        marks.mark_point(filled=True, size=60, opacity=1, color=COLOUR),
+    layers += [
+        values.mark_line(strokeWidth=1.5, color=COLOUR),
+        kinds.interval(base.encode(color=alt.value(COLOUR)), value, upright=True),
+        values.mark_point(filled=True, size=60, opacity=1, color=COLOUR),
     ]
-    return _sized(kinds.layers(*layers, *drawn), frame)
+    return _sized(kinds.layers(*layers), frame)
 
 
 def dots(frame: pd.DataFrame, names: str, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:
     """A value with its interval for the first names of the frame, the first in colour; `line` is a reference."""
-    frame = frame.head(NAMED).reset_index(drop=True).assign(first=lambda few: few.index == 0)
-    along = kinds.category(alt.Y, names, frame[names].tolist(), labelLimit=190, domain=False)
+    first_lines = frame.head(NAMED).reset_index(drop=True)
+    first_lines = first_lines.assign(first=first_lines.index == 0)
+
+    name_axis = kinds.category(alt.Y, names, first_lines[names].tolist(), labelLimit=190, domain=False)
     colour = alt.condition("datum.first", alt.value(COLOUR), alt.value(kinds.GREY))
-    base: Any = alt.Chart().encode(y=along, color=colour, tooltip=kinds.tooltips(hover))
+    base: Any = alt.Chart().encode(y=name_axis, color=colour, tooltip=kinds.tooltips(hover))
+
     layers = [] if line is None else [kinds.reference(line, upright=False)]
-    if value.low in frame:
+    if value.low in first_lines:
         layers.append(kinds.interval(base, value, upright=False))
     layers.append(base.mark_point(filled=True, size=70, opacity=1).encode(x=_axis(alt.X, value)))
-    return _sized(kinds.layers(*layers), frame)
+    return _sized(kinds.layers(*layers), first_lines)
 
 
 def cloud(frame: pd.DataFrame, x: Column, y: Column, hover: Sequence[Column]) -> Any:
@@ -68,15 +70,20 @@ def lines(frame: pd.DataFrame, x: Column, y: Column, one: Column, hover: Sequenc
 
 
 def strip(frame: pd.DataFrame, below: Column, hover: Sequence[Column]) -> Any:
-    """The first pictures of the frame (column `thumbnail`) beside each other, with a word below each, in lines."""
-    few = frame.head(NAMED).reset_index(drop=True)
-    few = few.assign(place=few.index, below=["\n".join(textwrap.wrap(word, WIDEST)) for word in few[below].astype(str)])
-    places = alt.Scale(domain=list(range(NAMED)))
-    base = alt.Chart().encode(x=alt.X("place:O", axis=None, scale=places), tooltip=kinds.tooltips(hover))
+    """The first pictures of the frame (column `thumbnail`) beside each other, with a wrapped label below each."""
+    pictures = frame.head(NAMED).reset_index(drop=True)
+    labels = ["\n".join(textwrap.wrap(label, WIDEST)) for label in pictures[below].astype(str)]
+    pictures = pictures.assign(place=pictures.index, below=labels)
+
+    x = alt.X("place:O", axis=None, scale=alt.Scale(domain=list(range(NAMED))))
+    base = alt.Chart().encode(x=x, tooltip=kinds.tooltips(hover))
     images: Any = base.mark_image(width=HEIGHT - 4, height=HEIGHT - 4).encode(y=alt.value(HEIGHT / 2 - 8))
     words: Any = base.mark_text(fontSize=11, limit=88, lineBreak="\n").encode(y=alt.value(HEIGHT))
-    drawn = [images.encode(url="thumbnail:N", href="large:N"), words.encode(text="below:N")]
-    return _sized(kinds.layers(*drawn), few)
+    layers = [
+        images.encode(url="thumbnail:N", href="large:N"),
+        words.encode(text="below:N"),
+    ]
+    return _sized(kinds.layers(*layers), pictures)
 
 
 def _steps(along: Column) -> alt.X:
@@ -85,24 +92,26 @@ def _steps(along: Column) -> alt.X:
 
 
 def _axis(channel: type, value: Column) -> Any:
-    """Few ticks, counts from 0; the title of an upright axis lies above it."""
-    above = {"titleAngle": 0, "titleAlign": "left", "titleX": 0, "titleY": -10}
+    """An axis with few ticks; counts start at 0, and a vertical axis has its title above."""
     scale: dict[str, Any] = {"zero": True} if value.kind is int else {}
     axis = kinds.quantity(channel, value, None, False, **scale)
-    for name, at in ({"tickCount": 3} | (above if channel is alt.Y else {})).items():
-        axis["axis"][name] = at
+    axis["axis"]["tickCount"] = 3
+    if channel is alt.Y:
+        title_above = {"titleAngle": 0, "titleAlign": "left", "titleX": 0, "titleY": -10}
+        for name, setting in title_above.items():
+            axis["axis"][name] = setting
     return axis
 
 
 def _sized(chart: Any, frame: pd.DataFrame) -> Any:
-    """As wide as its place."""
-    drawn = chart.properties(width="container", height=HEIGHT, data=alt.NamedData("table"))
-    drawn.data = style.data(frame)
-    return drawn
+    """The chart with the data of this frame, as wide as its container."""
+    sized_chart = chart.properties(width="container", height=HEIGHT, data=alt.NamedData("table"))
+    sized_chart.data = style.data(frame)
+    return sized_chart
 
 
 def interval(line: Any, value: Column) -> str:
-    """A number with its interval as a sentence has it, in the unit of its column.
+    """A number with its interval for a sentence, in the unit of its column.
 
     >>> share = Column("top1", float, ".1%", "accuracy")
     >>> interval({"top1": 0.981, "top1_low": 0.97, "top1_high": 0.99}, share)
@@ -112,25 +121,36 @@ def interval(line: Any, value: Column) -> str:
     >>> interval({"top1": 1.0, "top1_low": 1.0, "top1_high": 1.0}, share)  # all draws are alike: it shows no error
     '100.0 %'
     """
-    form, factor, unit = value.number_format, 1, ""
-    if form.endswith("%"):
-        form, factor, unit = f"{form[:-1]}f", 100, " points" if form.startswith("+") else " %"
-    shown = f"{factor * line[value]:{form}}{unit}"
+    number_format = value.number_format
+    factor = 1
+    unit = ""
+    if number_format.endswith("%"):
+        factor = 100
+        unit = " points" if number_format.startswith("+") else " %"
+        number_format = f"{number_format[:-1]}f"
+
+    number = f"{factor * line[value]:{number_format}}{unit}"
     if pd.isna(line.get(value.low)) or line[value.low] == line[value.high]:
-        return shown
-    return f"{shown} [{factor * line[value.low]:{form}}, {factor * line[value.high]:{form}}]"
+        return number
+
+    low = f"{factor * line[value.low]:{number_format}}"
+    high = f"{factor * line[value.high]:{number_format}}"
+    return f"{number} [{low}, {high}]"
 
 
 def listed(names: Sequence[Any]) -> str:
-    """Names as a sentence has them, at most four.
+    """Names joined for a sentence, at most four.
 
     >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
     ('a', 'a and b', 'a, b, c and 2 more')
     """
     words = [str(name) for name in names]
     if len(words) > NAMED:
-        words = [*words[: NAMED - 1], f"{len(words) - NAMED + 1} more"]
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+        n_unnamed = len(words) - NAMED + 1
+        words = [*words[: NAMED - 1], f"{n_unnamed} more"]
+
+    all_but_last = ", ".join(words[:-1])
+    return " and ".join(filter(None, [all_but_last, words[-1]]))
 
 
 def all_of(number: int, things: str = "") -> str:

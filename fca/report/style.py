@@ -81,18 +81,25 @@ def cells(column: pd.Series) -> list[Any]:
 
 
 def _text(value: Any) -> Any:
+    """A sequence as a short text; any other value unchanged."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         return value
-    shown = ", ".join(str(part) for part in value[:12])
-    return shown if len(value) <= 12 else f"{shown} and {len(value) - 12} more"
+
+    first_elements = ", ".join(str(element) for element in value[:12])
+    if len(value) <= 12:
+        return first_elements
+    return f"{first_elements} and {len(value) - 12} more"
 
 
 def panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
     """The heading of each line's panel: the values of those fields that differ within the figure."""
     if frame.empty:
         raise NothingToDraw("no run has what this figure needs, or no value among them is defined")
-    shown = [name for name in fields if differs(frame[name])] or fields[-1:]
-    return frame[list(shown)].astype(str).agg(" · ".join, axis="columns")
+
+    heading_fields = [name for name in fields if differs(frame[name])]
+    if not heading_fields:
+        heading_fields = list(fields[-1:])
+    return frame[heading_fields].astype(str).agg(" · ".join, axis="columns")
 
 
 def title(question: str, *lines: str) -> alt.Title:
@@ -109,27 +116,34 @@ def faceted(
     columns: int | None = None,
     row: int | None = None,
 ) -> alt.FacetChart:
-    """One panel a value of `panel`, in order of appearance, behind one filter a field.
+    """One panel for each value of `panel`, in order of appearance, with one filter for each field.
 
-    filters: the parameter `only_<field>` lists what is shown; empty shows all. What has no value in the field (a best
-    of all models has no model) stays.    columns: panels in a row, else what the page is wide.
+    filters: the parameter `only_<field>` lists what is shown; empty shows all. A line without a value in the field (a
+    best of all models has no model) stays.    columns: panels in a row, else what the page is wide.
     row: pixels for each name on the vertical axis, where panels have names of their own; then `height` does not count.
     """
-    order = list(dict.fromkeys(frame["panel"]))
-    columns = columns or min(len(order), 3 if len(order) in (5, 6, 9) else 4)
+    panel_names = list(dict.fromkeys(frame["panel"]))
+    if not columns:
+        most_columns = 3 if len(panel_names) in (5, 6, 9) else 4
+        columns = min(len(panel_names), most_columns)
     width = {1: 560, 2: 400, 3: 290}.get(columns, 220)
-    panel = alt.Facet("panel:N", sort=order, header=alt.Header(title=None, labelExpr="split(datum.label, '\\n')"))
+
+    header = alt.Header(title=None, labelExpr="split(datum.label, '\\n')")
+    panel = alt.Facet("panel:N", sort=panel_names, header=header)
     sized: Any = chart.properties(width=width, height=height)
-    drawn: alt.FacetChart = sized.facet(facet=panel, columns=columns, data=alt.NamedData("table"), title=title)
+    figure: alt.FacetChart = sized.facet(facet=panel, columns=columns, data=alt.NamedData("table"), title=title)
+
     fields = list(filters)
     for field in fields:
-        drawn = drawn.transform_filter(only(field))
-    drawn = drawn.add_params(*(alt.param(name=f"only_{field}", value=[]) for field in fields))
+        figure = figure.transform_filter(only(field))
+    figure = figure.add_params(*(alt.param(name=f"only_{field}", value=[]) for field in fields))
+
     if row is not None:
-        drawn = drawn.resolve_scale(y="independent")
-        drawn.spec.height, drawn.align = alt.Step(row), "each"
-    drawn.data = data(frame)
-    return drawn
+        figure = figure.resolve_scale(y="independent")
+        figure.spec.height = alt.Step(row)
+        figure.align = "each"
+    figure.data = data(frame)
+    return figure
 
 
 def only(field: str) -> str:
@@ -197,19 +211,23 @@ def _resized(svg: str, unit: str = "") -> str:
     return svg.replace(size[0], f'width="{COLUMN:.1f}{unit}" height="{height:.1f}{unit}"', 1)
 
 
-def _for_column(figure: dict[str, Any], wide: float) -> str:
-    """The figure as SVG with one panel below the other, text of 8 points and no title.
+def _for_column(figure: dict[str, Any], page_width: float) -> str:
+    """The figure as SVG for the column of a paper: panels below each other, text of 8 points, no title.
 
-    wide: the width of the figure as it is on the page.
+    page_width: the width of the figure on the page.
     """
-    bare, panel = {name: part for name, part in figure.items() if name != "title"}, figure.get("spec", {})
+    untitled = {name: value for name, value in figure.items() if name != "title"}
+    panel = figure.get("spec", {})
     if "width" in panel and "usermeta" not in figure:
-        beside = (wide - figure["columns"] * panel["width"]) / figure["columns"] * POINTS / 12  # axes have this font
-        bare |= {"columns": 1, "spec": {**panel, "width": max(COLUMN / 2, COLUMN - beside)}}
-    look = _printed(config()) | {"padding": 1}
-    look["legend"] |= {"columns": 1, "symbolSize": 40}
-    look["axis"] |= {"labelLimit": COLUMN / 3}
-    return vl_convert.vegalite_to_svg({**bare, "config": look}, vl_version=VEGA_LITE)
+        # width of the axis beside a panel, at the column's font size
+        axis_width = (page_width - figure["columns"] * panel["width"]) / figure["columns"] * POINTS / 12
+        untitled["columns"] = 1
+        untitled["spec"] = {**panel, "width": max(COLUMN / 2, COLUMN - axis_width)}
+
+    print_config = {**_printed(config()), "padding": 1}
+    print_config["legend"] |= {"columns": 1, "symbolSize": 40}
+    print_config["axis"] |= {"labelLimit": COLUMN / 3}
+    return vl_convert.vegalite_to_svg({**untitled, "config": print_config}, vl_version=VEGA_LITE)
 
 
 def _printed(look: Any) -> Any:

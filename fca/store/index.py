@@ -75,19 +75,30 @@ def _stamps(runs: Path) -> pa.Table:
 def _table(outputs: Path, stamps: pa.Table) -> pa.Table:
     """The rows with these stamps: from the index where it has them, else parsed; a better index is written."""
     table = _read_index(outputs / INDEX)
-    known = table.select(_STAMP.names)
-    if known.sort_by(_FOLDER).equals(stamps):
+    indexed_stamps = table.select(_STAMP.names)
+    if indexed_stamps.sort_by(_FOLDER).equals(stamps):
         return table
-    old, now = _lines(known), set(_lines(stamps))
-    table = table.filter(pa.array([line in now for line in old], pa.bool_()))
-    new, damaged = sorted(now - set(old)), list[DamagedFile]()
-    for start in range(0, len(new), AT_ONCE):
-        table = _joined(table, _parsed(outputs / "runs", new[start : start + AT_ONCE], damaged))
+
+    indexed_lines = _lines(indexed_stamps)
+    current_lines = set(_lines(stamps))
+    is_current = [line in current_lines for line in indexed_lines]
+    table = table.filter(pa.array(is_current, pa.bool_()))
+
+    new_lines = sorted(current_lines - set(indexed_lines))
+    damaged: list[DamagedFile] = []
+    for start in range(0, len(new_lines), AT_ONCE):
+        new_table = _parsed(outputs / "runs", new_lines[start : start + AT_ONCE], damaged)
+        table = _joined(table, new_table)
     warn(damaged)
-    names = [name for name in ("finished", "run_id") if name in table.column_names]
-    keys = pa.table({name: pc.fill_null(table[name].cast(pa.string()), "") for name in names})  # missing: first
-    table = table.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names])) if names else table
-    if len(now ^ set(old)) > WORTHWHILE + len(now) // 100:
+
+    sort_columns = [name for name in ("finished", "run_id") if name in table.column_names]
+    if sort_columns:  # missing values sort first
+        texts = {name: pc.fill_null(table[name].cast(pa.string()), "") for name in sort_columns}
+        order = pc.sort_indices(pa.table(texts), sort_keys=[(name, "ascending") for name in sort_columns])
+        table = table.take(order)
+
+    n_changed = len(current_lines ^ set(indexed_lines))
+    if n_changed > WORTHWHILE + len(current_lines) // 100:
         with suppress(OSError):  # a store that may only be read
             _write_index(outputs / INDEX, table)
     return table
@@ -98,20 +109,26 @@ def _lines(stamps: pa.Table) -> list[tuple[str, int, int]]:
 
 
 def _parsed(runs: Path, stamps: Sequence[tuple[str, int, int]], damaged: list[DamagedFile]) -> pa.Table:
-    """These rows, one column per name; the others are added to `damaged`."""
-    rows, kept = [], []
+    """The rows with these stamps, one column per name; damaged rows are left out and added to `damaged`."""
+    rows: list[Row] = []
+    stamps_of_rows: list[tuple[str, int, int]] = []
     for stamp in stamps:
+        folder = stamp[0]
         with suppress(FileNotFoundError):  # removed a moment ago
             try:
-                rows.append(row_of(f"{runs}/{stamp[0]}"))
-                kept.append(stamp)
+                rows.append(row_of(f"{runs}/{folder}"))
+                stamps_of_rows.append(stamp)
             except DamagedFile as damage:
                 damaged.append(damage)
-    table = pa.table([list(column) for column in zip(*kept, strict=True)] or [[], [], []], _STAMP)
-    for name in {name: None for row in rows for name in row}:
+
+    stamp_columns = [list(column) for column in zip(*stamps_of_rows, strict=True)] or [[], [], []]
+    table = pa.table(stamp_columns, _STAMP)
+    names = dict.fromkeys(name for row in rows for name in row)  # in order of first appearance
+    for name in names:
         values = [row.get(name) for row in rows]
-        kinds = {type(value) for value in values if value is not None}
-        table = table.append_column(name, _column(values, _ARROW.get(kinds.pop()) if len(kinds) == 1 else None))
+        types = {type(value) for value in values if value is not None}
+        arrow_type = _ARROW.get(types.pop()) if len(types) == 1 else None
+        table = table.append_column(name, _column(values, arrow_type))
     return table
 
 
@@ -134,12 +151,12 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _joined(old: pa.Table, new: pa.Table) -> pa.Table:
-    """Both, one after the other; a column whose values differ in kind becomes JSON in both."""
+    """The rows of both tables; a column whose type differs between them becomes JSON in both."""
     for name in set(old.column_names) & set(new.column_names):
-        if old[name].type != new[name].type:
-            place, other = old.column_names.index(name), new.column_names.index(name)
-            old = old.set_column(place, name, _column(_values(old[name]), None))
-            new = new.set_column(other, name, _column(_values(new[name]), None))
+        if old[name].type == new[name].type:
+            continue
+        old = old.set_column(old.column_names.index(name), name, _column(_values(old[name]), None))
+        new = new.set_column(new.column_names.index(name), name, _column(_values(new[name]), None))
     return pa.concat_tables([old, new], promote_options="default")
 
 
@@ -161,32 +178,48 @@ def _write_index(path: Path, table: pa.Table) -> None:
 
 
 def _signature(table: pa.Table) -> bytes:
-    """Of the version, the columns and the number of rows: page checksums of Parquet leave these out."""
-    about = [VERSION, pa.__version__, table.num_rows, [(field.name, str(field.type)) for field in table.schema]]
-    return hashlib.sha256(json.dumps(about).encode()).hexdigest().encode()
+    """Hash of the version, the columns and the number of rows, which page checksums of Parquet do not cover."""
+    columns = [(field.name, str(field.type)) for field in table.schema]
+    text = json.dumps([VERSION, pa.__version__, table.num_rows, columns])
+    return hashlib.sha256(text.encode()).hexdigest().encode()
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
-    kinds = {str(column): column.kind for column in BASE}
-    others = [name for name in table.column_names if name not in kinds and name not in _STAMP.names]
+    """The rows as a frame: columns of BASE first, then others by name, the recipe last."""
+    base_types = {str(column): column.kind for column in BASE}
+    other_names = [name for name in table.column_names if name not in base_types and name not in _STAMP.names]
+    other_names.sort(key=lambda name: (name.startswith(RECIPE), name))
+    empty_columns = {  # one for each type, shared by all columns without a value
+        base_type: pd.Series([None] * table.num_rows, dtype=_PANDAS.get(base_type, "object"))
+        for base_type in base_types.values()
+    }
+
     columns = {}
-    missing = {kind: pd.Series([None] * table.num_rows, dtype=_PANDAS.get(kind, "object")) for kind in kinds.values()}
-    for name in [*kinds, *sorted(others, key=lambda name: (name.startswith(RECIPE), name))]:
-        if name in table.column_names and table[name].null_count < table.num_rows:
-            columns[name] = _series(table[name], kinds.get(name))
-        elif name in kinds:
-            columns[name] = missing[kinds[name]]
+    for name in [*base_types, *other_names]:
+        has_values = name in table.column_names and table[name].null_count < table.num_rows
+        if has_values:
+            columns[name] = _series(table[name], base_types.get(name))
+        elif name in base_types:
+            columns[name] = empty_columns[base_types[name]]
     return pd.DataFrame(columns)
 
 
-def _series(column: pa.ChunkedArray, kind: type | None) -> pd.Series:
-    """kind: the declared one; None where the values decide."""
-    found = [kind for kind, arrow in _ARROW.items() if arrow == column.type]
-    values: Any = column.to_pandas(types_mapper=_MAPPER.get) if found else _values(column)
-    if kind is None:
-        kinds = set(found) or {type(value) for value in values if value is not None}
-        kind = kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object
+def _series(column: pa.ChunkedArray, declared_type: type | None) -> pd.Series:
+    """A column as pandas has it; declared_type: None where the values decide."""
+    stored_types = {python_type for python_type, arrow_type in _ARROW.items() if arrow_type == column.type}
+    values: Any = column.to_pandas(types_mapper=_MAPPER.get) if stored_types else _values(column)
+
+    series_type = declared_type
+    if series_type is None:
+        value_types = stored_types or {type(value) for value in values if value is not None}
+        if len(value_types) == 1:
+            series_type = value_types.pop()
+        elif value_types == {int, float}:
+            series_type = float
+        else:
+            series_type = object
+
     try:
-        return pd.Series(values, dtype=_PANDAS.get(kind, "object"))
+        return pd.Series(values, dtype=_PANDAS.get(series_type, "object"))
     except (TypeError, ValueError, OverflowError):  # beyond 64 bits; or a fraction among whole numbers, from elsewhere
         return pd.Series(list(values), dtype="object")

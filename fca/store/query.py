@@ -152,35 +152,42 @@ class _Reader:
                 raise _refused(node, "is no condition: compare it with something")
         raise _refused(node)
 
-    def _compared(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> pd.Series:
+    def _compared(self, left: ast.expr, comparison: ast.cmpop, right: ast.expr) -> pd.Series:
+        """One comparison of a column, which may stand on either side."""
         if not isinstance(left, ast.Name):
-            if not isinstance(right, ast.Name) or type(how) not in _TURNED:
+            if not isinstance(right, ast.Name) or type(comparison) not in _TURNED:
                 raise _refused(left, "stands where a column should be")
-            left, how, right = right, _TURNED[type(how)](), left
-        column, value = self._column(left), self._value(right)
-        if isinstance(how, ast.In | ast.NotIn) and not isinstance(value, list | tuple):
+            left, right = right, left
+            comparison = _TURNED[type(comparison)]()
+
+        column = self._column(left)
+        value = self._value(right)
+        if isinstance(comparison, ast.In | ast.NotIn) and not isinstance(value, list | tuple):
             raise _refused(right, "is no list")
-        if isinstance(how, ast.Is | ast.IsNot):
+        if isinstance(comparison, ast.Is | ast.IsNot):
             raise _refused(right, "is compared by ==, not by `is`")
-        if value is None and isinstance(how, ast.Eq | ast.NotEq):
-            return column.isna() if isinstance(how, ast.Eq) else column.notna()
-        if isinstance(value, str) and isinstance(how, ast.Eq | ast.NotEq):
+
+        if value is None and isinstance(comparison, ast.Eq | ast.NotEq):
+            return column.isna() if isinstance(comparison, ast.Eq) else column.notna()
+        if isinstance(value, str) and isinstance(comparison, ast.Eq | ast.NotEq):
             value = [value]  # as pandas does: a missing text then differs from every text
         try:
             if isinstance(value, list | tuple):
-                return self._among(column, how, value)
-            return _COMPARED[type(how)](column, value)
+                return self._among(column, comparison, value)
+            return _COMPARED[type(comparison)](column, value)
         except (TypeError, ValueError, OverflowError) as error:
             raise _refused(right, f"cannot be compared so with {left.id} ({column.dtype})") from error
 
-    def _among(self, column: pd.Series, how: ast.cmpop, values: Iterable[Any]) -> pd.Series:
-        if not isinstance(how, ast.In | ast.NotIn | ast.Eq | ast.NotEq):
+    def _among(self, column: pd.Series, comparison: ast.cmpop, values: Iterable[Any]) -> pd.Series:
+        """Whether each value of the column is among these values, or is not."""
+        if not isinstance(comparison, ast.In | ast.NotIn | ast.Eq | ast.NotEq):
             raise TypeError("a list has no order")
-        known = list(values)
+
+        allowed_values = list(values)
         if isinstance(values, tuple) and column.dtype == object:
-            known.append(values)  # a tuple may be one value, as in the column `classes`
-        found = column.isin(known)
-        return found if isinstance(how, ast.In | ast.Eq) else ~found
+            allowed_values.append(values)  # a tuple may be one value, as in the column `classes`
+        is_among = column.isin(allowed_values)
+        return is_among if isinstance(comparison, ast.In | ast.Eq) else ~is_among
 
     def _column(self, node: ast.Name) -> pd.Series:
         name = self.columns.get(node.id, node.id)

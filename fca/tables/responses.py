@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -70,26 +70,36 @@ class Place(NamedTuple):
 
 
 def kind_and_severity(shift: str) -> tuple[str, int] | None:
-    """Of a shift's name; None where it is no corruption.
+    """Kind and severity of a corruption, read from the name of a shift; None where the shift is no corruption.
 
     >>> kind_and_severity("cifar_c/fog/3"), kind_and_severity("clean"), kind_and_severity("noise/gaussian/0.25")
     (('fog', 3), ('clean', 0), None)
     """
     if shift == "clean":
         return "clean", 0
-    found = _SHIFT.fullmatch(shift)
-    return (found["kind"], int(found["severity"])) if found else None
+
+    match = _SHIFT.fullmatch(shift)
+    if match is None:
+        return None
+    return match["kind"], int(match["severity"])
 
 
 def place_of(item: str) -> Place:
-    """The place that an item's name states: `<image_id>`, or `<image_id>@<shift>`.
+    """Image, corruption and severity in the name of an item: `<image_id>`, or `<image_id>@<shift>`.
 
     >>> place_of("a@b.png@corruption/fog/3"), place_of("a@b.png")
     (Place(image_id='a@b.png', corruption='fog', severity=3), Place(image_id='a@b.png', corruption='clean', severity=0))
     """
+    clean_place = Place(item, "clean", 0)
     image_id, _, shift = item.rpartition("@")
-    found = kind_and_severity(shift) if image_id and shift != "clean" else None
-    return Place(item, "clean", 0) if found is None else Place(image_id, *found)
+    if not image_id or shift == "clean":
+        return clean_place
+
+    corruption = kind_and_severity(shift)
+    if corruption is None:  # the @ belongs to the name of the image
+        return clean_place
+    kind, severity = corruption
+    return Place(image_id, kind, severity)
 
 
 def frame_of_items(items: Sequence[str], labels: Sequence[str | None] | None = None) -> pd.DataFrame:
@@ -109,17 +119,22 @@ def frame_of_items(items: Sequence[str], labels: Sequence[str | None] | None = N
 def frame_of_subjects(
     subjects: Sequence[str], models: Sequence[str] | None = None, snapshots: Sequence[str | None] | None = None
 ) -> pd.DataFrame:
-    """The frame of `Responses.subjects` of these names; what is not given is read from them: `resnet18/0.1`.
+    """The frame `Responses.subjects` for these names; models and snapshots default to those in the names.
 
     >>> frame_of_subjects(["resnet18/0.1", "timm/vit_b16"])["model"].tolist()
     ['resnet18', 'timm/vit_b16']
     """
-    found = [_SNAPSHOT.fullmatch(name) for name in subjects]
+    matches = [_SNAPSHOT.fullmatch(name) for name in subjects]
     if models is None:
-        models = [match["model"] if match else name for match, name in zip(found, subjects, strict=True)]
+        models = [match["model"] if match else name for match, name in zip(matches, subjects, strict=True)]
     if snapshots is None:
-        snapshots = [match and match["snapshot"] for match in found]
-    columns = {"subject": subjects, "model": models, "snapshot": [snapshot or None for snapshot in snapshots]}
+        snapshots = [match["snapshot"] if match else None for match in matches]
+
+    columns = {
+        "subject": subjects,
+        "model": models,
+        "snapshot": [snapshot or None for snapshot in snapshots],
+    }
     return pd.DataFrame({name: pd.Series(list(values), dtype=object) for name, values in columns.items()})
 
 
@@ -143,7 +158,7 @@ def read_responses(path: Path | str) -> Responses:
     ([[1.0, nan], [0.0, 1.0]], [0, 3], ['0.1', None])
     """
     path = Path(path)
-    read, _ = _format(path)
+    read, _ = _reader_and_writer(path)
     if not path.is_file():
         raise FcaError("file of responses", path, "a file that exists", "mend the path")
     try:
@@ -161,7 +176,7 @@ def write_responses(responses: Responses, path: Path | str) -> None:
     Raises FcaError for a suffix that it does not know.
     """
     path = Path(path)
-    _, write = _format(path)
+    _, write = _reader_and_writer(path)
     write(responses, path)
 
 
@@ -175,11 +190,11 @@ def stem_of(path: Path | str) -> str:
     return name.removesuffix(".gz").rpartition(".")[0]
 
 
-def _format(path: Path) -> tuple[Any, Any]:
-    """The reader and the writer of files with this suffix."""
-    for suffix, both in FORMATS.items():
+def _reader_and_writer(path: Path) -> tuple[Any, Any]:
+    """The functions that read and write files with this suffix."""
+    for suffix, reader_and_writer in FORMATS.items():
         if path.name.endswith(suffix):
-            return both
+            return reader_and_writer
     raise FcaError("suffix of a file of responses", path.name, ", ".join(FORMATS), "rename or convert it")
 
 
@@ -191,75 +206,111 @@ def _invalid(value: Any, path: Path, subject: str, item: str) -> FcaError:
 def _read_npz(path: Path) -> Responses:
     try:
         with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
     except (ValueError, zipfile.BadZipFile) as error:
         raise FcaError("file of responses", path, "an npz of plain arrays", f"write it again: {error}") from None
-    classes = tuple(map(str, found.get("classes", ())))
-    needed = ("subjects", "items", *(() if "correct" in found else ("pred", "labels", "classes")))
-    missing = [name for name in needed if name not in found]
+
+    _check_arrays(arrays, path)
+    subjects = arrays["subjects"].astype(str).tolist()
+    items = arrays["items"].astype(str).tolist()
+    classes = tuple(map(str, arrays.get("classes", ())))
+    labels = _labels(arrays["labels"], classes, path) if "labels" in arrays else None
+    pred = _predicted_classes(arrays["pred"], classes, path) if "pred" in arrays else None
+
+    if "correct" in arrays:
+        correct = _correct(arrays["correct"], path)
+    else:
+        class_positions = {key: position for position, key in enumerate(classes)}
+        # a label that is no class equals no prediction, not even a missing one
+        true = np.array([class_positions.get(str(key), MISSING - 1) for key in labels or ()])
+        correct = np.where(pred == MISSING, np.nan, pred == true)
+
+    invalid_cells = np.argwhere(~np.isin(correct, (0, 1)) & ~np.isnan(correct))
+    if len(invalid_cells):
+        row, column = invalid_cells[0]
+        raise _invalid(correct[row, column], path, subjects[row], items[column])
+
+    models = arrays["models"].astype(str).tolist() if "models" in arrays else None
+    snapshots = arrays["snapshots"].astype(str).tolist() if "snapshots" in arrays else None
+    return Responses(
+        correct,
+        frame_of_subjects(subjects, models, snapshots),
+        frame_of_items(items, labels),
+        pred,
+        classes,
+    )
+
+
+def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
+    """Raise FcaError where an array of an npz is missing, or has another shape than the names ask for."""
+    required = ["subjects", "items"]
+    if "correct" not in arrays:
+        required += ["pred", "labels", "classes"]
+    missing = [name for name in required if name not in arrays]
     if missing:
         allowed = "subjects, items, and correct or pred with labels and classes"
         raise FcaError(f"arrays of {path}", f"no {', '.join(missing)}", allowed, "add them")
-    subjects, items = (found[name].astype(str).tolist() for name in ("subjects", "items"))
-    both = (len(subjects), len(items))
-    shapes = {"correct": both, "pred": both, "labels": both[1:], "models": both[:1], "snapshots": both[:1]}
+
+    n_subjects = len(arrays["subjects"].astype(str).tolist())
+    n_items = len(arrays["items"].astype(str).tolist())
+    shapes: dict[str, tuple[int, ...]] = {
+        "correct": (n_subjects, n_items),
+        "pred": (n_subjects, n_items),
+        "labels": (n_items,),
+        "models": (n_subjects,),
+        "snapshots": (n_subjects,),
+    }
     for name, shape in shapes.items():
-        if name in found and found[name].shape != shape:
-            allowed = f"{shape}, of {both[0]} subjects and {both[1]} items"
-            raise FcaError(f"shape of {name} in {path}", found[name].shape, allowed, "mend the array")
-    labels = _labels(found["labels"], classes, path) if "labels" in found else None
-    pred = _pred(found["pred"], classes, path) if "pred" in found else None
-    if "correct" in found:
-        correct = _correct(found["correct"], path)
-    else:
-        position = {key: at for at, key in enumerate(classes)}
-        true = np.array([position.get(str(key), MISSING - 1) for key in labels or ()])
-        correct = np.where(pred == MISSING, np.nan, pred == true)
-    unknown = np.argwhere(~np.isin(correct, (0, 1)) & ~np.isnan(correct))
-    for at, on in unknown[:1]:
-        raise _invalid(correct[at, on], path, subjects[at], items[on])
-    about = [found[name].astype(str).tolist() if name in found else None for name in ("models", "snapshots")]
-    return Responses(correct, frame_of_subjects(subjects, *about), frame_of_items(items, labels), pred, classes)
+        if name in arrays and arrays[name].shape != shape:
+            allowed = f"{shape}, of {n_subjects} subjects and {n_items} items"
+            raise FcaError(f"shape of {name} in {path}", arrays[name].shape, allowed, "mend the array")
 
 
-def _labels(given: np.ndarray, classes: Sequence[str], path: Path) -> list[str | None]:
-    """Class keys of the items, given as such or as positions in `classes`."""
-    if given.dtype.kind not in "iu":
-        return [key or None for key in given.astype(str).tolist()]
-    if given.size and not 0 <= given.min() <= given.max() < len(classes):
+def _labels(labels: np.ndarray, classes: Sequence[str], path: Path) -> list[str | None]:
+    """Class keys of the items, from an array of class keys or of positions in `classes`."""
+    if labels.dtype.kind not in "iu":
+        return [key or None for key in labels.astype(str).tolist()]
+
+    if labels.size and not 0 <= labels.min() <= labels.max() < len(classes):
         allowed = f"positions among the {len(classes)} classes of the file"
-        raise FcaError(f"labels in {path}", f"{given.min()} to {given.max()}", allowed, "add `classes`, or give keys")
-    return [classes[at] for at in given]
+        raise FcaError(f"labels in {path}", f"{labels.min()} to {labels.max()}", allowed, "add `classes`, or give keys")
+    return [classes[position] for position in labels]
 
 
-def _pred(given: np.ndarray, classes: Sequence[str], path: Path) -> Integer[np.ndarray, "subjects items"]:
+def _predicted_classes(pred: np.ndarray, classes: Sequence[str], path: Path) -> Integer[np.ndarray, "subjects items"]:
     """Predicted classes, as positions in `classes`; -1 no response, or another class."""
-    whole = given.dtype.kind in "iu"
-    if not whole or (given.size and not MISSING <= given.min() <= given.max() < len(classes)):
-        value = f"{given.min()} to {given.max()}" if whole else f"an array of {given.dtype}"
-        allowed = f"integers, -1 or positions among the {len(classes)} classes of the file"
-        raise FcaError(f"pred in {path}", value, allowed, "mend pred, or add `classes`")
-    return given.astype(np.int32)
+    allowed = f"integers, -1 or positions among the {len(classes)} classes of the file"
+    step = "mend pred, or add `classes`"
+    if pred.dtype.kind not in "iu":
+        raise FcaError(f"pred in {path}", f"an array of {pred.dtype}", allowed, step)
+    if pred.size and not MISSING <= pred.min() <= pred.max() < len(classes):
+        raise FcaError(f"pred in {path}", f"{pred.min()} to {pred.max()}", allowed, step)
+    return pred.astype(np.int32)
 
 
-def _correct(given: np.ndarray, path: Path) -> Float[np.ndarray, "subjects items"]:
-    if given.dtype.kind not in "biuf":
-        raise FcaError(f"correct in {path}", f"an array of {given.dtype}", "numbers: 1, 0, -1", "mend the array")
-    correct = given.astype(np.float64)
-    return np.where(correct == MISSING, np.nan, correct)
+def _correct(correct: np.ndarray, path: Path) -> Float[np.ndarray, "subjects items"]:
+    """1 right, 0 wrong, NaN no response."""
+    if correct.dtype.kind not in "biuf":
+        raise FcaError(f"correct in {path}", f"an array of {correct.dtype}", "numbers: 1, 0, -1", "mend the array")
+
+    scores = correct.astype(np.float64)
+    return np.where(scores == MISSING, np.nan, scores)
 
 
 def _write_npz(responses: Responses, path: Path) -> None:
-    """All of `Responses`, but for what the items' names state."""
-    named = (responses.subjects[["subject", "model", "snapshot"]], responses.items[["item", "label"]])
-    arrays = {
-        **{f"{name}s": column.fillna("").to_numpy(dtype=str) for frame in named for name, column in frame.items()},
-        "classes": np.array(responses.classes, dtype=str),
-        "correct": np.nan_to_num(responses.correct, nan=MISSING).astype(np.int8),
-    }
+    """All of `Responses` except image, corruption and severity, which the names of the items contain."""
+    subjects = responses.subjects[["subject", "model", "snapshot"]]
+    items = responses.items[["item", "label"]]
+    arrays: dict[str, np.ndarray] = {}
+    for frame in (subjects, items):
+        for name, column in frame.items():
+            arrays[f"{name}s"] = column.fillna("").to_numpy(dtype=str)
+
+    arrays["classes"] = np.array(responses.classes, dtype=str)
+    arrays["correct"] = np.nan_to_num(responses.correct, nan=MISSING).astype(np.int8)
     if responses.pred is not None:
         arrays["pred"] = responses.pred.astype(np.int32)
-    np.savez_compressed(path, **arrays)
+    np.savez_compressed(path, **cast("dict[str, Any]", arrays))
 
 
 def _text(path: Path, mode: str) -> TextIOWrapper:
@@ -268,22 +319,26 @@ def _text(path: Path, mode: str) -> TextIOWrapper:
 
 
 def _read_csv(path: Path) -> Responses:
-    names, lines = read_lines(path, path)
-    items = names[1:]
-    subjects, rows = [], []
+    column_names, lines = read_lines(path, path)
+    items = column_names[1:]
+    subjects: list[str] = []
+    rows: list[list[float]] = []
     for subject, *cells in lines:
-        if unknown := set(cells) - set(_CELLS):
-            item, cell = next((item, cell) for item, cell in zip(items, cells, strict=True) if cell in unknown)
-            raise _invalid(cell, path, subject, item)
+        invalid_cells = set(cells) - set(_CELLS)  # per line, not per cell: files have millions of cells
+        if invalid_cells:
+            column = next(column for column, cell in enumerate(cells) if cell in invalid_cells)
+            raise _invalid(cells[column], path, subject, items[column])
         subjects.append(without_escape(subject))
         rows.append([_CELLS[cell] for cell in cells])
     correct = np.array(rows, dtype=np.float64).reshape(len(subjects), len(items))
 
     while items and not items[-1] and np.isnan(correct[:, -1]).all():  # lines that end in separators
-        items, correct = items[:-1], correct[:, :-1]
+        items = items[:-1]
+        correct = correct[:, :-1]
+
     if "" in items:
-        place = items.index("") + 2
-        raise FcaError(f"item of column {place} in {path}", "no name", "a name in the first line", "name it")
+        column_number = items.index("") + 2
+        raise FcaError(f"item of column {column_number} in {path}", "no name", "a name in the first line", "name it")
     return Responses(correct, frame_of_subjects(subjects), frame_of_items(items))
 
 
@@ -298,42 +353,54 @@ def _write_csv(responses: Responses, path: Path) -> None:
 def _read_jsonlines(path: Path) -> Responses:
     with _text(path, "r") as file:
         lines = [_line(text, number, path) for number, text in enumerate(file, 1) if text.strip()]
-    position = {item: at for at, item in enumerate(dict.fromkeys(item for _, of in lines for item in of))}
-    correct = np.full((len(lines), len(position)), np.nan)
-    for row, (_, of) in zip(correct, lines, strict=True):
-        row[[position[item] for item in of]] = list(of.values())
-    return Responses(correct, frame_of_subjects([name for name, _ in lines]), frame_of_items(list(position)))
+
+    column_of_item: dict[str, int] = {}  # in order of first appearance
+    for _, responses in lines:
+        for item in responses:
+            column_of_item.setdefault(item, len(column_of_item))
+
+    correct = np.full((len(lines), len(column_of_item)), np.nan)
+    for row, (_, responses) in zip(correct, lines, strict=True):
+        row[[column_of_item[item] for item in responses]] = list(responses.values())
+
+    subjects = [subject for subject, _ in lines]
+    return Responses(correct, frame_of_subjects(subjects), frame_of_items(list(column_of_item)))
 
 
 def _line(text: str, number: int, path: Path) -> tuple[str, dict[str, float]]:
-    """One subject and its responses; a name that is there twice would be lost in a dict."""
+    """One subject and its responses, from one line of JSON."""
     try:
-        line = json.loads(text, object_pairs_hook=_once)
+        line = json.loads(text, object_pairs_hook=_dict_of_unique_names)
         subject, responses = str(line["subject_id"]), dict(line["responses"])
     except (ValueError, KeyError, TypeError) as error:
         allowed = '{"subject_id": "a", "responses": {"item": 1}}, every name once'
         raise FcaError(f"line {number} of {path}", text.strip()[:60], allowed, f"mend it: {error!r}") from None
+
     for item, value in responses.items():
         if value not in (0, 1, None):
             raise _invalid(value, path, subject, item)
     return subject, {item: np.nan if value is None else float(value) for item, value in responses.items()}
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} twice")
-    return found
+def _dict_of_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object as a dictionary; ValueError for a repeated name, of which a dict would lose a value."""
+    values_by_name = dict(pairs)
+    if len(values_by_name) == len(pairs):
+        return values_by_name
+
+    names = [name for name, _ in pairs]
+    first_repeated = next(name for name in names if names.count(name) > 1)
+    raise ValueError(f"{first_repeated} twice")
 
 
 def _write_jsonlines(responses: Responses, path: Path) -> None:
     items = responses.items["item"].to_numpy(dtype=object)
     with _text(path, "w") as file:
         for name, row in zip(responses.subjects["subject"], responses.correct, strict=True):
-            known = ~np.isnan(row)
-            given = dict(zip(items[known], row[known].astype(int).tolist(), strict=True))
-            file.write(json.dumps({"subject_id": name, "responses": given}) + "\n")
+            has_response = ~np.isnan(row)
+            scores = row[has_response].astype(int).tolist()
+            score_by_item = dict(zip(items[has_response], scores, strict=True))
+            file.write(json.dumps({"subject_id": name, "responses": score_by_item}) + "\n")
 
 
 FORMATS = {  # suffix -> reader and writer
@@ -346,59 +413,77 @@ FORMATS = {  # suffix -> reader and writer
 
 
 def stored_set(read: Responses, stored: Mapping[str, Responses], file: str) -> str | None:
-    """The stored data set (by name) whose images all items of a file are; None where it has none of any.
+    """Name of the stored data set that contains all items of a file; None where no stored set contains any of them.
 
-    Data sets may name their images alike (cifar10 and cifar100: test/00000), so labels in the file must be those
-    stored; where several sets remain, the file is of the one that it is called after.
-    Raises FcaError where only some items are known, where labels differ, and where several sets remain.
+    Two data sets may give their images the same names (cifar10 and cifar100: test/00000), so labels in the file must
+    equal the stored ones. Where several sets remain, the stem of the file decides.
+    Raises FcaError where a set contains only some items, where labels differ, and where several sets remain.
     """
-    known = {name: read.items["item"].isin(set(of.items["image_id"])) for name, of in stored.items()}
-    whole = [name for name, those in known.items() if those.all()]
-    if not whole:
-        for name, those in known.items():
-            if those.any():
-                unknown = read.items.loc[~those, "item"]
-                allowed = f"all or none are image_ids of {name}, of which it names {those.sum()}"
-                what = f"{len(unknown)} of {len(those)} items of {file}"
+    items = read.items["item"]
+    is_stored_by_set = {name: items.isin(set(responses.items["image_id"])) for name, responses in stored.items()}
+    complete_sets = [name for name, is_stored in is_stored_by_set.items() if is_stored.all()]
+    if not complete_sets:
+        for name, is_stored in is_stored_by_set.items():
+            if is_stored.any():
+                unknown = items.loc[~is_stored]
+                allowed = f"all or none are image_ids of {name}, of which it names {is_stored.sum()}"
+                what = f"{len(unknown)} of {len(is_stored)} items of {file}"
                 raise FcaError(what, ", ".join(unknown.head(5)), allowed, "rename the items, or leave them out")
         return None
-    relabelled = {name: _first_relabelled(read, stored[name]) for name in whole}
-    alike = [name for name, first in relabelled.items() if first is None]
-    if not alike:
-        allowed = f"the labels of {', '.join(whole)}, which has images of these names"
-        raise FcaError(f"labels in {file}", relabelled[whole[0]], allowed, "take its class keys, or rename the items")
-    if len(alike) == 1 or stem_of(file) in alike:
-        return alike[0] if len(alike) == 1 else stem_of(file)
-    step = f"call the file after its data set, e.g. {alike[0]}.npz, or give labels"
-    raise FcaError(f"data set of {file}", " or ".join(alike), "one: all of these have images of its names", step)
+
+    relabelled_item_by_set = {name: _first_relabelled(read, stored[name]) for name in complete_sets}
+    candidates = [name for name, item in relabelled_item_by_set.items() if item is None]
+    if not candidates:
+        relabelled_item = relabelled_item_by_set[complete_sets[0]]
+        allowed = f"the labels of {', '.join(complete_sets)}, which has images of these names"
+        raise FcaError(f"labels in {file}", relabelled_item, allowed, "take its class keys, or rename the items")
+
+    if len(candidates) == 1:
+        return candidates[0]
+    if stem_of(file) in candidates:
+        return stem_of(file)
+    step = f"call the file after its data set, e.g. {candidates[0]}.npz, or give labels"
+    raise FcaError(f"data set of {file}", " or ".join(candidates), "one: all of these have images of its names", step)
 
 
 def _first_relabelled(read: Responses, stored: Responses) -> str | None:
-    """The first item whose label in the file is not the stored one; None if there is none, or no label in the file."""
-    ours = read.items["item"].map(stored.items.set_index("item")["label"])
-    other = read.items["label"].notna() & (read.items["label"] != ours)
-    for item, label, as_stored in zip(read.items["item"][other], read.items["label"][other], ours[other], strict=True):
-        return f"{item}: {label}, stored as {as_stored}"
-    return None
+    """The first item whose label in the file differs from the stored label; None where no label differs."""
+    items = read.items["item"]
+    file_labels = read.items["label"]
+    stored_labels = items.map(stored.items.set_index("item")["label"])
+
+    is_relabelled = file_labels.notna() & (file_labels != stored_labels)
+    if not is_relabelled.any():
+        return None
+    item = items[is_relabelled].iloc[0]
+    file_label = file_labels[is_relabelled].iloc[0]
+    stored_label = stored_labels[is_relabelled].iloc[0]
+    return f"{item}: {file_label}, stored as {stored_label}"
 
 
 def joined(stored: Responses, read: Responses) -> Responses:
     """The subjects of a file below those of the store; NaN for items without a response.
 
-    Of a file that has only right or wrong, the class of right responses is known; wrong ones are "another class".
+    A file without predictions still determines the class of right responses; wrong ones become "another class".
     """
-    at = pd.Index(stored.items["item"]).get_indexer(pd.Index(read.items["item"]))
+    columns = pd.Index(stored.items["item"]).get_indexer(pd.Index(read.items["item"]))
     correct = np.full((len(read.subjects), len(stored.items)), np.nan)
-    correct[:, at] = read.correct
+    correct[:, columns] = read.correct
+
     pred = np.full(correct.shape, MISSING, dtype=np.int32)
-    position = {key: place for place, key in enumerate(stored.classes)}
+    class_positions = {key: position for position, key in enumerate(stored.classes)}
     if read.pred is None:
-        label = stored.items["label"].map(position).to_numpy()[at]
-        pred[:, at] = np.where(read.correct == 1, label, MISSING)
+        labels = stored.items["label"].map(class_positions).to_numpy()[columns]
+        pred[:, columns] = np.where(read.correct == 1, labels, MISSING)
     else:
-        class_of = np.array([*(position.get(key, MISSING) for key in read.classes), MISSING])  # the last for -1
-        pred[:, at] = class_of[read.pred]
-    assert stored.pred is not None  # as stored rows have it
-    subjects = pd.concat([stored.subjects, read.subjects], ignore_index=True)
-    correct, pred = np.vstack([stored.correct, correct]), np.vstack([stored.pred, pred])
-    return replace(stored, subjects=subjects, correct=correct, pred=pred)
+        stored_positions = [class_positions.get(key, MISSING) for key in read.classes]
+        stored_positions.append(MISSING)  # -1, no response, indexes this last entry
+        pred[:, columns] = np.array(stored_positions)[read.pred]
+
+    assert stored.pred is not None  # stored runs always have predictions
+    return replace(
+        stored,
+        subjects=pd.concat([stored.subjects, read.subjects], ignore_index=True),
+        correct=np.vstack([stored.correct, correct]),
+        pred=np.vstack([stored.pred, pred]),
+    )

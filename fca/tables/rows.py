@@ -84,26 +84,28 @@ class Rows:
         return pd.concat([self.trained, self.full])
 
     def without(self, conflicts: Mapping[str, Conflict]) -> Rows:
-        """The rows of the other data sets; the log names those that go."""
+        """The rows of the data sets that have no conflict; the log names the data sets left out."""
         sentences = [conflict.sentence for conflict in conflicts.values()]
         for sentence in sentences:
             log.warning("%s", sentence)
 
-        def others(part: pd.DataFrame) -> pd.DataFrame:
-            return part[~part[DATASET].isin(list(conflicts))]
+        def without_conflicts(rows: pd.DataFrame) -> pd.DataFrame:
+            return rows[~rows[DATASET].isin(list(conflicts))]
 
         return replace(
             self,
-            trained=others(self.trained),
-            full=others(self.full),
-            scored=others(self.scored),
-            embedded=others(self.embedded),
+            trained=without_conflicts(self.trained),
+            full=without_conflicts(self.full),
+            scored=without_conflicts(self.scored),
+            embedded=without_conflicts(self.embedded),
             left_out=tuple(dict.fromkeys((*self.left_out, *sentences))),
         )
 
     def noted(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters of a table of these rows, with the sentences on what was left out, which a page shows."""
-        return {**parameters, **({DATA_LEFT_OUT: list(self.left_out)} if self.left_out else {})}
+        if not self.left_out:
+            return dict(parameters)
+        return {**parameters, DATA_LEFT_OUT: list(self.left_out)}
 
 
 def select(store: Store, query: str | None, split: str = "test") -> Rows:
@@ -114,20 +116,26 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     split: of the embedded images.
     """
     rows = every_row(store, query)
-    clean = rows["shift"] == "clean"
-    final = rows["snapshot"].fillna("best") == "best"  # weights on the way there are other models
-    full = by_full_models(rows) & clean & final
-    embedded = (rows["task"] == "embed") & (rows["split"] == split) & clean
-    trained, complete = narrowed(rows[rows["task"] == "train"], query), narrowed(rows[full], query)
-    scored = narrowed(rows[(rows["task"] == "score") & rows["parent"].isin(complete["run_id"])], query)
+    is_clean = rows["shift"] == "clean"
+    has_best_weights = rows["snapshot"].fillna("best") == "best"  # earlier snapshots count as other models
+    is_full = by_full_models(rows) & is_clean & has_best_weights
+    is_embedded = (rows["task"] == "embed") & (rows["split"] == split) & is_clean
+
+    trained = narrowed(rows[rows["task"] == "train"], query)
+    full = narrowed(rows[is_full], query)
+    embedded = narrowed(rows[is_embedded], query)
+
+    is_scored = (rows["task"] == "score") & rows["parent"].isin(full["run_id"])
+    scored = narrowed(rows[is_scored], query)
     scored = scored[scored["ncl"] < scored["num_classes"]]
-    trained, complete, scored, similar = by_version(store, [trained, complete, scored], narrowed(rows[embedded], query))
-    model = _distinct_names(pd.concat([trained, complete]))
+
+    trained, full, scored, embedded = by_version(store, [trained, full, scored], embedded)
+    model_names = _distinct_names(pd.concat([trained, full]))
     return Rows(
-        trained=trained.assign(model=model[trained.index]),
-        full=complete.assign(model=model[complete.index]),
+        trained=trained.assign(model=model_names[trained.index]),
+        full=full.assign(model=model_names[full.index]),
         scored=scored,
-        embedded=similar,
+        embedded=embedded,
         total=len(rows),
     )
 
@@ -139,21 +147,21 @@ def by_full_models(rows: pd.DataFrame) -> pd.Series:
 
 
 def every_row(store: Store, query: str | None) -> pd.DataFrame:
-    """All stored rows, once it is known that the query can be read on them; see `narrowed`.
+    """All stored rows, after a check that the query can be read on them; `narrowed` applies the query.
 
-    Those that lack what a row of their task has (NEEDED) are left out, with a line in the log; so are those of
-    trainings that diverged, and of what was made with their weights.
+    Leaves out rows that lack a required column of their task (NEEDED), with a line in the log, and rows of diverged
+    trainings and of what was made with their weights.
     """
     rows = store.rows()
-    for task, needed in NEEDED.items():
-        rows = with_needed(rows, task, needed)
+    for task, columns in NEEDED.items():
+        rows = with_needed(rows, task, columns)
     if query is not None:
-        kept(rows, query, "query")
+        kept(rows, query, "query")  # raises FcaError for a query that cannot be read
     return without_diverged(rows)
 
 
 def with_needed(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> pd.DataFrame:
-    """The rows but for those of this task that lack a column that its rows have; the log names them."""
+    """The rows without those of this task that lack one of the needed columns; the log names them."""
     is_lacking = (rows[TASK] == task) & rows[list(needed)].isna().any(axis="columns")
     if not is_lacking.any():
         return rows
@@ -164,105 +172,138 @@ def with_needed(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> pd.Data
 
 
 def without_diverged(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows but for those of trainings that diverged, which a line in the log counts."""
+    """The rows without those of trainings that diverged, which a line in the log counts."""
     is_diverged = rows[FLAG].eq(DIVERGED).fillna(value=False).astype(bool)
     if not is_diverged.any():
         return rows
-    _warn_of_diverged(int((is_diverged & (rows[TASK] == "train")).sum()), int(is_diverged.sum()))
+
+    n_trainings = int((is_diverged & (rows[TASK] == "train")).sum())
+    _warn_of_diverged(n_trainings, int(is_diverged.sum()))
     return rows[~is_diverged]
 
 
 @cache
-def _warn_of_diverged(trainings: int, rows: int) -> None:
+def _warn_of_diverged(n_trainings: int, n_rows: int) -> None:
     """Once a process: a report reads the same rows for each of its analyses."""
-    which = "1 training that diverged is" if trainings == 1 else f"{trainings} trainings that diverged are"
-    others = f", with {rows - trainings} rows of what these weights answered" if rows > trainings else ""
-    log.warning("%s left out%s: no accuracy (fca results flag=diverged)", which, others)
+    trainings = "1 training that diverged is" if n_trainings == 1 else f"{n_trainings} trainings that diverged are"
+    predictions = ""
+    if n_rows > n_trainings:
+        predictions = f", with {n_rows - n_trainings} rows of what these weights answered"
+    log.warning("%s left out%s: no accuracy (fca results flag=diverged)", trainings, predictions)
 
 
 def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFrame) -> list[pd.DataFrame]:
-    """These rows, with a name of its own in column `dataset` for every version of a data set that is among them.
+    """These rows, where column `dataset` distinguishes the versions of a data set.
 
-    cifar100, where there is one. Of several, a look at its first images is `cifar100 (limit 20)`, and the whole one
-    cifar100; several whole ones (or older rows, without a limit) are `cifar100 (3f2a91)`, by their fingerprint.
+    A single version of cifar100 stays `cifar100`. Of several, one with its first images only is `cifar100 (limit 20)`,
+    and the complete one `cifar100`; several complete ones (or older rows, without a limit) are `cifar100 (3f2a91)`, by
+    their fingerprint.
     A set that is all test and its 70/10/20 cut, which networks train on, are one version: features of all images stand
     beside accuracies on the cut's test images. Where models were tested on both, these are two, with the features of
     all images for each.
 
-    Column `stored` keeps the name that is stored: versions of one data set are no independent data sets.
-    models: rows of trainings and predictions.    embedded: of features.
+    Column `stored` keeps the stored name: versions of one data set are no independent data sets.
+    models: rows of trainings and predictions.    embedded: rows of features.
     """
-    tested = pd.concat(models)
-    read = pd.concat([tested, embedded])
-    of_models: dict[str, str] = {}
-    of_features: dict[str, list[str]] = {}
-    for dataset, part in read.groupby(DATASET):
-        if len(set(part[FINGERPRINT])) == 1:
+    model_rows = pd.concat(models)
+    all_rows = pd.concat([model_rows, embedded])
+    model_names: dict[str, list[str]] = {}  # fingerprint -> the name of its data set
+    feature_names: dict[str, list[str]] = {}  # fingerprint -> every name under which its features are read
+
+    for dataset, dataset_rows in all_rows.groupby(DATASET):
+        if len(set(dataset_rows[FINGERPRINT])) == 1:
             continue
-        rows = store.rows()
-        whole, words = _versions(store, part, rows[rows[DATASET] == dataset])
-        for version, its in words.items():
-            places = sorted({one for one in tested[FINGERPRINT] if whole.get(one) == version})
-            for one in places:
-                place = [] if len(places) == 1 else ["all test" if one == version else CUT]
-                of_models[one] = _called(str(dataset), [*its, *place])
-            of_features[version] = [of_models[one] for one in places] or [_called(str(dataset), its)]
-    single = {one: [name] for one, name in of_models.items()}
-    return [*(_renamed(rows, single) for rows in models), _renamed(embedded, of_features)]
+
+        stored_rows = store.rows()
+        stored_rows = stored_rows[stored_rows[DATASET] == dataset]
+        version_of, words_of_version = _versions(store, dataset_rows, stored_rows)
+        for version, words in words_of_version.items():
+            tested = sorted({name for name in model_rows[FINGERPRINT] if version_of.get(name) == version})
+            for tested_fingerprint in tested:
+                all_words = list(words)
+                if len(tested) > 1:
+                    all_words.append("all test" if tested_fingerprint == version else CUT)
+                model_names[tested_fingerprint] = [_dataset_name(str(dataset), all_words)]
+
+            names_of_tested = [name for fingerprint in tested for name in model_names[fingerprint]]
+            feature_names[version] = names_of_tested or [_dataset_name(str(dataset), words)]
+
+    renamed_models = [_renamed(rows, model_names) for rows in models]
+    return [*renamed_models, _renamed(embedded, feature_names)]
 
 
 def _renamed(rows: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
-    """These rows, each as often as its fingerprint has names."""
+    """These rows with the names of their fingerprint as data set; a row with several names is repeated for each."""
     if not names:
         return rows.assign(stored=rows[DATASET])
-    pairs = zip(rows[FINGERPRINT], rows[DATASET], strict=True)
-    found = pd.Series([names.get(one, [name]) for one, name in pairs], rows.index, dtype="object")
-    return rows.assign(stored=rows[DATASET], dataset=found).explode(DATASET).astype({DATASET: "str"})
+
+    fingerprints_and_datasets = zip(rows[FINGERPRINT], rows[DATASET], strict=True)
+    names_of_rows = [names.get(fingerprint, [dataset]) for fingerprint, dataset in fingerprints_and_datasets]
+    dataset_names = pd.Series(names_of_rows, rows.index, dtype="object")
+    renamed = rows.assign(stored=rows[DATASET], dataset=dataset_names)
+    return renamed.explode(DATASET).astype({DATASET: "str"})
 
 
-def _called(dataset: str, words: Sequence[str]) -> str:
+def _dataset_name(dataset: str, words: Sequence[str]) -> str:
+    """cifar100 (limit 20, all test); without words, cifar100."""
     return f"{dataset} ({', '.join(words)})" if words else dataset
 
 
-def _versions(store: Store, read: pd.DataFrame, known: pd.DataFrame) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Fingerprint -> its version, which is that of the set as it was before the cut; and what distinguishes each.
+def _versions(
+    store: Store, dataset_rows: pd.DataFrame, stored_rows: pd.DataFrame
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Version of each fingerprint (the fingerprint before the 70/10/20 cut), and words that distinguish each version.
 
-    read: the rows of one data set that are read.    known: all of it that are stored.
+    dataset_rows: the rows of one data set that an analysis reads.    stored_rows: all stored rows of that data set.
     """
-    whole = _uncut(store, tuple(sorted(known[FINGERPRINT].dropna().unique())))
-    limits = known.dropna(subset=LIMIT).set_index(FINGERPRINT)[LIMIT] if LIMIT in known else pd.Series(dtype="int64")
-    limit = {whole[str(one)]: f"limit {int(images)}" for one, images in limits.items()}
-    versions = sorted({whole[one] for one in read[FINGERPRINT]})
+    version_of = _uncut(store, tuple(sorted(stored_rows[FINGERPRINT].dropna().unique())))
+    versions = sorted({version_of[name] for name in dataset_rows[FINGERPRINT]})
+
+    limit_of_version: dict[str, str] = {}
+    if LIMIT in stored_rows:
+        limited_rows = stored_rows.dropna(subset=LIMIT)
+        for limited, n_images in zip(limited_rows[FINGERPRINT], limited_rows[LIMIT], strict=True):
+            limit_of_version[version_of[str(limited)]] = f"limit {int(n_images)}"
+
     if len(versions) == 1:
-        return whole, {versions[0]: []}
-    looks = [limit.get(one) for one in versions]
-    words = {
-        one: [word for word in (look, one[:SHORT] if looks.count(look) > 1 else None) if word is not None]
-        for one, look in zip(versions, looks, strict=True)
-    }
-    return whole, words
+        return version_of, {versions[0]: []}
+
+    limits = [limit_of_version.get(version) for version in versions]
+    words_of_version: dict[str, list[str]] = {}
+    for version, limit in zip(versions, limits, strict=True):
+        words = [] if limit is None else [limit]
+        if limits.count(limit) > 1:
+            words.append(version[:SHORT])
+        words_of_version[version] = words
+    return version_of, words_of_version
 
 
 @lru_cache(maxsize=32)
 def _uncut(store: Store, fingerprints: tuple[str, ...]) -> dict[str, str]:
-    """Fingerprint -> that of the set of which it is the cut for training (fca.data.splits.for_training), or itself."""
-    items = {one: store.items(one) for one in fingerprints}
-    uncut = [one for one, of in items.items() if set(of["split"]) == {"test"}]
-    found = {}
-    for one, of in items.items():
-        alike = (other for other in uncut if other != one and len(items[other]) == len(of))
-        found[one] = next((other for other in alike if fingerprint(of, other) == one), one)
-    return found
+    """Fingerprint of the set before the cut for training (fca.data.splits.for_training); itself where there is none."""
+    items_by_fingerprint = {name: store.items(name) for name in fingerprints}
+    test_only = [name for name, items in items_by_fingerprint.items() if set(items["split"]) == {"test"}]
+
+    uncut = {}
+    for name, items in items_by_fingerprint.items():
+        uncut[name] = name
+        for candidate in test_only:
+            if candidate == name or len(items_by_fingerprint[candidate]) != len(items):
+                continue
+            if fingerprint(items, candidate) == name:
+                uncut[name] = candidate
+                break
+    return uncut
 
 
 def _distinct_names(rows: pd.DataFrame) -> pd.Series:
-    """Names: where networks came to a data set's classes in several ways, `resnet18, probe` differs from `resnet18`.
+    """Model names; where a data set has several adaptations, `resnet18, probe` differs from `resnet18`.
 
-    From scratch stays unmarked. After the query, which asks for the names that are stored.
+    Models trained from scratch stay unmarked. Call it after the query, which uses the stored names.
     """
-    ways = rows.groupby("dataset")["adaptation"].transform("nunique")
-    marked = (ways > 1) & rows["adaptation"].isin(["finetune", "probe"])
-    return rows["model"].where(~marked, rows["model"] + ", " + rows["adaptation"])
+    n_adaptations = rows.groupby("dataset")["adaptation"].transform("nunique")
+    is_marked = (n_adaptations > 1) & rows["adaptation"].isin(["finetune", "probe"])
+    return rows["model"].where(~is_marked, rows["model"] + ", " + rows["adaptation"])
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -271,9 +312,10 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def parts(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """The lines that agree in these columns (a missing value is a value too), after what they agree on, by column."""
-    for key, part in frame.groupby(list(by), dropna=False):
-        yield dict(zip(by, key, strict=True)), part
+    """Groups of rows that agree in these columns (missing counts as a value), each after its values by column."""
+    for values, group_rows in frame.groupby(list(by), dropna=False):
+        value_by_column = dict(zip(by, values, strict=True))
+        yield value_by_column, group_rows
 
 
 def require(found: Sized, what: str, total: int, command: str) -> None:
@@ -303,10 +345,10 @@ class Conflict:
     @property
     def sentence(self) -> str:
         """What is left out, why, and what brings it back."""
-        more = f" (also {', '.join(self.columns[1:])})" if len(self.columns) > 1 else ""
+        further_columns = f" (also {', '.join(self.columns[1:])})" if len(self.columns) > 1 else ""
         return (
-            f"{self.dataset} is left out: its rows differ in {self.columns[0]} ({', '.join(self.values)}){more}, "
-            f"which is no axis of this analysis; {self._step}"
+            f"{self.dataset} is left out: its rows differ in {self.columns[0]} ({', '.join(self.values)})"
+            f"{further_columns}, which is no axis of this analysis; {self._step}"
         )
 
     def error(self) -> MixedRows:
@@ -339,45 +381,55 @@ def comparable(
     A missing value differs from nothing, except in OF_WEIGHTS.
     Raises MixedRows when nothing is left to read, naming column, values and the filter to type.
     """
-    how = (name, per_model, columns)
+    rule = _ComparisonRule(name, per_model, columns)
     conflicts: dict[str, Conflict] = {}
-    for dataset, part in read.groupby(DATASET):
-        differing = _differing(part, *how)
+    for dataset, dataset_rows in read.groupby(DATASET):
+        differing = _differing(dataset_rows, rule)
         if differing is not None:
-            conflicts[str(dataset)] = _conflict(str(dataset), part, read, differing, how)
+            conflicts[str(dataset)] = _conflict(str(dataset), dataset_rows, read, differing, rule)
+
     if not conflicts:
         return rows
     if len(conflicts) < read[DATASET].nunique():
         return rows.without(conflicts)
 
-    first = next(iter(conflicts.values()))
+    conflict = next(iter(conflicts.values()))
     if len(conflicts) > 1:  # a filter for the first data set alone would lead to the same error for the next one
-        first = replace(first, dataset=", ".join(conflicts), filters=shlex.join(_agreeing(read, how)))
-    raise first.error()
+        conflict = replace(conflict, dataset=", ".join(conflicts), filters=shlex.join(_agreeing(read, rule)))
+    raise conflict.error()
 
 
 def filters_that_agree(trained: pd.DataFrame) -> list[str]:
     """Filters that keep those of these trainings which may stand in one table; none where all of them may.
 
-    trained: rows as they are stored. Versions of a data set, and ways to adapt a network, have names of their own then.
+    trained: rows as they are stored. Versions of a data set, and adaptations of a network, are distinguished first.
     """
     version = trained[DATASET] + " " + trained[FINGERPRINT].astype("object").fillna("")
-    named = trained.assign(dataset=version, model=_distinct_names(trained))
-    return _agreeing(named, (str(MODEL), ("recipe",), None))
+    distinguished = trained.assign(dataset=version, model=_distinct_names(trained))
+    return _agreeing(distinguished, _ComparisonRule(name=str(MODEL), per_model=("recipe",), columns=None))
 
 
-def _agreeing(read: pd.DataFrame, how: tuple[Any, ...]) -> list[str]:
-    """A filter for each column in which rows of some data set may not differ, but do.    how: as for `_differing`."""
-    words: list[str] = []
-    kept_rows = read
+class _ComparisonRule(NamedTuple):
+    """Which columns of the rows of one data set must agree; the fields are the parameters of `comparable`."""
+
+    name: str
+    per_model: Sequence[str]
+    columns: Sequence[str] | None
+
+
+def _agreeing(read: pd.DataFrame, rule: _ComparisonRule) -> list[str]:
+    """A filter for each column in which rows of some data set may not differ, but do."""
+    filters: list[str] = []
+    remaining = read
     while True:
-        of_datasets = (_differing(part, *how) for _, part in kept_rows.groupby(DATASET))
-        differing = next((one for one in of_datasets if one is not None), None)
+        differences = (_differing(dataset_rows, rule) for _, dataset_rows in remaining.groupby(DATASET))
+        differing = next((difference for difference in differences if difference is not None), None)
         if differing is None:
-            return words
-        chosen = _one_value(kept_rows, differing)
-        words.append(chosen.word)
-        kept_rows = kept_rows[chosen.is_kept]
+            return filters
+
+        choice = _one_value(remaining, differing)
+        filters.append(choice.word)
+        remaining = remaining[choice.is_selected]
 
 
 class _Differing(NamedTuple):
@@ -388,114 +440,147 @@ class _Differing(NamedTuple):
     per_model: bool
 
 
-def _differing(
-    part: pd.DataFrame, name: str, per_model: Sequence[str], columns: Sequence[str] | None
-) -> _Differing | None:
+def _differing(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Differing | None:
     """The first column in which rows of one data set may not differ, but do."""
-    looked_at = [str(column) for column in part if columns is None or column in columns]
-    requested = [column for column in looked_at if column in CONFIG or column.startswith(RECIPE)]
-    for column in requested:
-        if len(_values(part[column].dropna())) < 2:
+    compared = [str(column) for column in dataset_rows if rule.columns is None or column in rule.columns]
+
+    for column in compared:
+        if column not in CONFIG and not column.startswith(RECIPE):
             continue
-        own_by_intention = column in per_model or ("recipe" in per_model and column.startswith(RECIPE))
-        keys = [part[name]] if own_by_intention else []
-        if column in OF_SIZE:
-            keys.append(part[CLASSES].map(str))
-        groups = [group for _, group in part.groupby(keys)] if keys else [part]
-        for group in groups:
+        if len(_values(dataset_rows[column].dropna())) < 2:
+            continue
+
+        for group in _groups_that_must_agree(dataset_rows, column, rule):
             values = group[column].dropna()
             if len(_values(values)) > 1:
-                each_has_one = all(len(_values(of[column].dropna())) < 2 for _, of in group.groupby(name))
-                return _Differing(column, values, name == MODEL and each_has_one)
+                model_values = [_values(model_rows[column].dropna()) for _, model_rows in group.groupby(rule.name)]
+                has_one_per_model = all(len(values_of_model) < 2 for values_of_model in model_values)
+                return _Differing(column, values, per_model=rule.name == MODEL and has_one_per_model)
 
-    for column in [column for column in OF_WEIGHTS if column in looked_at]:
-        for _, group in part.groupby([TASK, name]):
+    for column in OF_WEIGHTS:
+        if column not in compared:
+            continue
+        for _, group in dataset_rows.groupby([TASK, rule.name]):
             if len(_values(group[column])) > 1:
                 return _Differing(column, group[column], per_model=False)
     return None
 
 
+def _groups_that_must_agree(dataset_rows: pd.DataFrame, column: str, rule: _ComparisonRule) -> list[pd.DataFrame]:
+    """The rows of one data set, split by model or by subset where the column may differ between these."""
+    keys = []
+    if column in rule.per_model or ("recipe" in rule.per_model and column.startswith(RECIPE)):
+        keys.append(dataset_rows[rule.name])
+    if column in OF_SIZE:
+        keys.append(dataset_rows[CLASSES].map(str))
+    if not keys:
+        return [dataset_rows]
+    return [group for _, group in dataset_rows.groupby(keys)]
+
+
 def _conflict(
-    dataset: str, part: pd.DataFrame, read: pd.DataFrame, first: _Differing, how: tuple[Any, ...]
+    dataset: str, dataset_rows: pd.DataFrame, read: pd.DataFrame, first: _Differing, rule: _ComparisonRule
 ) -> Conflict:
-    """What to say of a data set whose rows differ; keeping one value of each column leaves rows that agree."""
-    columns, conditions, words = [], [], []
-    kept_rows, differing = part, cast("_Differing | None", first)
+    """The conflict of a data set whose rows differ; its filters keep one value of each column."""
+    columns: list[str] = []
+    conditions: list[str] = []
+    words: list[str] = []
+    remaining = dataset_rows
+    differing = cast("_Differing | None", first)
     while differing is not None:
-        chosen = _one_value(kept_rows, differing)
+        choice = _one_value(remaining, differing)
         columns.append(differing.column)
-        words.append(chosen.word)
-        conditions.append(chosen.condition)
-        kept_rows = kept_rows[chosen.is_kept]
-        differing = _differing(kept_rows, *how)
+        words.append(choice.word)
+        conditions.append(choice.condition)
+        remaining = remaining[choice.is_selected]
+        differing = _differing(remaining, rule)
 
     if len(set(read[DATASET])) == 1:
         filters = shlex.join(words)
-    else:  # the filter may not take the rows of other data sets away
+    else:  # the filter must not remove the rows of other data sets
         condition = " and ".join(conditions)
-        condition = f"({condition})" if len(conditions) > 1 else condition
-        filters = f"query={shlex.quote(f'{_other_than(dataset, part, read)} or {condition}')}"
+        if len(conditions) > 1:
+            condition = f"({condition})"
+        other_datasets = _other_than(dataset, dataset_rows, read)
+        query = shlex.quote(f"{other_datasets} or {condition}")
+        filters = f"query={query}"
     return Conflict(dataset, tuple(columns), tuple(_values(first.values)), filters, first.per_model)
 
 
 class _OneValue(NamedTuple):
     """The rows with one value of a column: which they are, and how that is typed, as a filter and in a query."""
 
-    is_kept: pd.Series
+    is_selected: pd.Series
     word: str
     condition: str
 
 
 def _one_value(rows: pd.DataFrame, differing: _Differing) -> _OneValue:
-    """The rows with the commonest value of the column in which they differ."""
-    column, value = differing.column, _commonest(differing.values)
+    """The rows with the most frequent value of the column in which they differ."""
+    column = differing.column
+    value = _commonest(differing.values)
+    word = f"{column}={as_typed(value)}"
+    condition = f"{column} == {_literal(value)}"
     is_missing = rows[column].isna()
-    is_kept = is_missing if value is None else rows[column] == value
-    word, condition = f"{column}={as_typed(value)}", f"{column} == {_literal(value)}"
-    if value is not None and column not in OF_WEIGHTS and is_missing.any():  # which differ from nothing
-        is_kept |= is_missing
-        word, condition = f"{word},null", f"({condition} or {column} == None)"
-    return _OneValue(is_kept, word, condition)
+    if value is None:
+        return _OneValue(is_missing, word, condition)
+
+    has_value = rows[column] == value
+    if column in OF_WEIGHTS or not is_missing.any():
+        return _OneValue(has_value, word, condition)
+
+    # a missing value differs from nothing, so these rows stay
+    return _OneValue(has_value | is_missing, f"{word},null", f"({condition} or {column} == None)")
 
 
-def _other_than(dataset: str, part: pd.DataFrame, read: pd.DataFrame) -> str:
+def _other_than(dataset: str, dataset_rows: pd.DataFrame, read: pd.DataFrame) -> str:
     """The condition that holds for every data set but this one, of which several versions may be stored."""
-    stored = part["stored"].iloc[0] if "stored" in part else dataset
-    of_same_name = read[read["stored"] == stored][DATASET].nunique() if "stored" in read else 1
-    if of_same_name == 1:
-        return f"{DATASET} != {_literal(stored)}"
-    return f"{FINGERPRINT} != {_literal(part[FINGERPRINT].iloc[0])}"
+    stored_name = dataset
+    n_versions = 1
+    if "stored" in dataset_rows:
+        stored_name = dataset_rows["stored"].iloc[0]
+    if "stored" in read:
+        n_versions = read[read["stored"] == stored_name][DATASET].nunique()
+
+    if n_versions == 1:
+        return f"{DATASET} != {_literal(stored_name)}"
+    return f"{FINGERPRINT} != {_literal(dataset_rows[FINGERPRINT].iloc[0])}"
 
 
 def _commonest(values: pd.Series) -> Any:
-    """The value of most rows, of equally frequent ones the first as they are typed; None where most have none."""
-    typed = values.map(as_typed, na_action="ignore").fillna("null")
-    counts = typed.value_counts()
-    chosen = min(counts[counts == counts.max()].index)
-    value = values[typed == chosen].iloc[0]
-    return None if chosen == "null" and pd.isna(value) else value
+    """The most frequent value, of equally frequent ones the first as typed; None where most rows have no value."""
+    typed_values = values.map(as_typed, na_action="ignore").fillna("null")
+    counts = typed_values.value_counts()
+    commonest = min(counts[counts == counts.max()].index)
+    value = values[typed_values == commonest].iloc[0]
+    return None if commonest == "null" and pd.isna(value) else value
 
 
 def _literal(value: Any) -> str:
-    """A value in a query, with double quotes, which need no others around them in a shell."""
+    """A value in a query, with double quotes, so that single quotes can enclose the query in a shell."""
     if isinstance(value, str):
-        return repr(value) if '"' in value or "\\" in value else f'"{value}"'
-    whole = isinstance(value, float) and value.is_integer()
-    return repr(int(value)) if whole else repr(value)
+        needs_escapes = '"' in value or "\\" in value
+        return repr(value) if needs_escapes else f'"{value}"'
+    if isinstance(value, float) and value.is_integer():
+        return repr(int(value))
+    return repr(value)
 
 
 def _values(column: pd.Series) -> list[str]:
-    """As one would type them; a column of whole numbers with gaps comes as floats."""
-    values = {as_typed(value) for value in column.dropna().tolist()}
-    return [*sorted(values), *(["missing"] if column.isna().any() else [])]
+    """The distinct values of a column as one would type them; `missing` comes last."""
+    values = sorted({as_typed(value) for value in column.dropna().tolist()})
+    if column.isna().any():
+        values.append("missing")
+    return values
 
 
 def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
-    """The rows that a query keeps; of its conditions (see `conditions_of`) one on a column that they lack keeps all."""
+    """The rows that meet the conditions of a query; a condition on a column that the rows lack removes none."""
     if query is None:
         return rows
-    known = set(rows.dropna(axis="columns", how="all"))
+
+    columns_with_values = set(rows.dropna(axis="columns", how="all"))
     for condition in conditions_of(query, "query"):
-        if columns_of(condition) <= known:
+        if columns_of(condition) <= columns_with_values:
             rows = kept(rows, condition, "query")
     return rows

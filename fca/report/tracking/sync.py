@@ -30,27 +30,34 @@ LOG = "sync.log"
 
 def missing(tracker: WandbTracker) -> list[Entry]:
     """The entries of which some row was never written to a file of W&B's, each with all of its rows."""
-    held: dict[str, str] = {}
+    finished_by_run: dict[str, str] = {}  # as it was written
     for record in Path(tracker.dir, "wandb", "entries").glob("*.json"):
-        held |= tracker.held(record.stem)
-    rows, found = tracker.store.rows()[["run_id", "finished"]].fillna(""), dict[str, list[Row]]()
-    for run_id, finished in rows.itertuples(index=False):
-        if held.get(run_id) != finished:
-            row = tracker.store.row_if_whole(run_id)
-            if row is not None:
-                found.setdefault(entry_id(row, tracker.store), []).append(row)
-    return [tracker.entry(identity, members) for identity, members in found.items()]
+        finished_by_run.update(tracker.held(record.stem))
+
+    stored_rows = tracker.store.rows()[["run_id", "finished"]].fillna("")
+    rows_by_entry: dict[str, list[Row]] = {}
+    for run_id, finished in stored_rows.itertuples(index=False):
+        if finished_by_run.get(run_id) == finished:
+            continue
+        row = tracker.store.row_if_whole(run_id)
+        if row is not None:
+            rows_by_entry.setdefault(entry_id(row, tracker.store), []).append(row)
+    return [tracker.entry(identity, rows) for identity, rows in rows_by_entry.items()]
 
 
 def unsent(tracker: WandbTracker) -> list[Path]:
-    """Folders of runs that W&B's server lacks, oldest first, without those that somebody works on now."""
-    found = []
-    for folder in sorted(Path(tracker.dir, "wandb").glob("*run-*-*"), key=lambda path: path.name.partition("run-")[2]):
-        for file in () if folder.is_symlink() else folder.glob("run-*.wandb"):
-            held = claims.is_held(tracker.store.folder(file.stem.removeprefix("run-")))
-            if not file.with_suffix(SYNCED).exists() and not held:
-                found.append(folder)
-    return found
+    """Folders of runs that W&B's server lacks, oldest first, without those of runs that are still being worked on."""
+    run_folders = Path(tracker.dir, "wandb").glob("*run-*-*")
+    unsent_folders = []
+    for folder in sorted(run_folders, key=lambda path: path.name.partition("run-")[2]):
+        if folder.is_symlink():
+            continue
+        for file in folder.glob("run-*.wandb"):
+            run_id = file.stem.removeprefix("run-")
+            is_in_progress = claims.is_held(tracker.store.folder(run_id))
+            if not file.with_suffix(SYNCED).exists() and not is_in_progress:
+                unsent_folders.append(folder)
+    return unsent_folders
 
 
 def send(folders: Sequence[Path], workers: int, log: Path, shown: Callable[[int], None]) -> list[Path]:

@@ -20,17 +20,18 @@ SHORT = 50  # lines of a table whose values are scalars that one compares
 
 
 def as_table(frame: pd.DataFrame) -> wandb.Table:
-    """What W&B can show: missing is None, and a data URI of a picture is a picture."""
+    """The frame as a W&B table: missing values are None, and data URIs of pictures are pictures."""
     import wandb
 
     plain = frame.astype(object).where(frame.notna(), None)
-    pictured = [str(name) for name in frame if is_pictures(frame[name])]
-    for name in pictured:
-        shown = [None if uri is None else wandb.Image(picture(uri)) for uri in plain[name]]
-        plain[name] = pd.Series(shown, index=plain.index, dtype="object")
+    picture_columns = [str(name) for name in frame if is_pictures(frame[name])]
+    for name in picture_columns:
+        images = [None if uri is None else wandb.Image(picture(uri)) for uri in plain[name]]
+        plain[name] = pd.Series(images, index=plain.index, dtype="object")
+
     lines = plain.to_numpy(dtype=object)  # of a frame W&B would look up every cell by itself
     table = wandb.Table(columns=[str(name) for name in plain], data=lines, allow_mixed_types=True)
-    for name in pictured:  # else W&B keeps the word Image
+    for name in picture_columns:  # else W&B keeps the word Image
         table.cast(name, wandb.Image, optional=True)
     return table
 
@@ -50,14 +51,23 @@ def scalars(table: Table) -> dict[str, float]:
 
     ROW is made of the first columns that distinguish the lines, so it stays when other columns change.
     """
-    keys, found = key_columns(table), dict[str, float]()
-    numbers = [c for c in table.columns if c.kind in (int, float) and c not in keys and c in table.frame]
-    for line in table.frame.to_dict("records") if len(table.frame) <= SHORT else ():
+    if len(table.frame) > SHORT:
+        return {}
+
+    keys = key_columns(table)
+    numeric_columns = [
+        column
+        for column in table.columns
+        if column.kind in (int, float) and column not in keys and column in table.frame
+    ]
+    value_by_name: dict[str, float] = {}
+    for line in table.frame.to_dict("records"):
         row = "/".join(_word(line[key]) for key in keys) or "all"
-        for column in numbers:
-            if not pd.isna(value := line[column]):
-                found[f"analysis/{table.name}/{row}/{column}"] = float(value)
-    return found
+        for column in numeric_columns:
+            value = line[column]
+            if not pd.isna(value):
+                value_by_name[f"analysis/{table.name}/{row}/{column}"] = float(value)
+    return value_by_name
 
 
 def key_columns(table: Table) -> list[str]:
@@ -80,15 +90,22 @@ def chart_of(table: Table) -> Any:
     """W&B's own chart of the first measured column: lines over ncl where there are several, else bars."""
     import wandb
 
-    keys = key_columns(table)
-    values = [column for column in table.columns if column.kind is float and column in table.frame]
-    frame = table.frame.dropna(subset=[str(values[0])]) if values else table.frame.head(0)
+    measured = [str(column) for column in table.columns if column.kind is float and column in table.frame]
+    if not measured:
+        return None
+    value_column = measured[0]
+    frame = table.frame.dropna(subset=[value_column])
     if frame.empty or len(frame) > SHORT:
         return None
-    value, others = str(values[0]), [key for key in keys if key != NCL]
-    named = [" ".join(map(_word, line)) or table.name for line in frame[others].itertuples(index=False)]
-    plain = pd.DataFrame({"which": pd.Series(named, frame.index), value: frame[value].astype(float)})
-    if NCL in keys and not frame[NCL].eq(frame[NCL].iloc[0]).all():
+
+    keys = key_columns(table)
+    label_columns = [key for key in keys if key != NCL]
+    label_values = frame[label_columns].itertuples(index=False)
+    labels = [" ".join(map(_word, values)) or table.name for values in label_values]
+    plain = pd.DataFrame({"which": pd.Series(labels, frame.index), value_column: frame[value_column].astype(float)})
+
+    has_several_ncl = NCL in keys and not frame[NCL].eq(frame[NCL].iloc[0]).all()
+    if has_several_ncl:
         plain[str(NCL)] = frame[NCL].astype(float)
-        return wandb.plot.line(as_table(plain), str(NCL), value, stroke="which", title=table.question)
-    return wandb.plot.bar(as_table(plain), "which", value, title=table.question)
+        return wandb.plot.line(as_table(plain), str(NCL), value_column, stroke="which", title=table.question)
+    return wandb.plot.bar(as_table(plain), "which", value_column, title=table.question)
