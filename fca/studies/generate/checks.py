@@ -25,7 +25,7 @@ from fca.store.journal import Line
 from fca.studies.generate.drawing import with_descriptions
 from fca.studies.generate.folder import SCORES, Folder, checked, latest
 from fca.studies.generate.plan import SUBLEVELS, TURNS, Plan
-from fca.studies.generate.reading import name_of, reading, reads
+from fca.studies.generate.zero_shot import name_of, reading, reads
 from fca.tasks.predict import Nameable
 from fca.types import Classifier, FcaError, Model, check_choice
 

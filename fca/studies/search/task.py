@@ -27,7 +27,7 @@ from fca.studies.generate.domain import EvaluationDomain
 from fca.studies.generate.drawing import price_of
 from fca.studies.generate.filters import Filter
 from fca.studies.generate.protocols import Conditional, Generator
-from fca.studies.generate.reading import name_of, reading
+from fca.studies.generate.zero_shot import name_of, reading
 from fca.studies.search.columns import (
     ACCEPTANCE,
     ACCURACY,

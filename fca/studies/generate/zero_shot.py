@@ -1,4 +1,4 @@
-"""A model of images and texts as a classifier over any texts."""
+"""Zero-shot reading of images: a model of images and texts as a classifier over any texts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from fca.types import FcaError, Model
 
 
 def reading(encoder: Model, texts: Sequence[str], key: str = "encoder") -> Model:
-    """The encoder as a classifier over these texts, in this order. Raises FcaError for one that cannot read.
+    """The encoder as a classifier over these texts, in this order.
 
-    key: what the encoder is called on the command line.
+    key: the encoder's key on the command line.
+    Raises FcaError for an encoder that cannot compare images with texts.
     """
     if not reads(encoder):
         step = f"add model@{key}=open_clip {key}.name=ViT-L-14 {key}.weights=openai, or do without"
@@ -23,10 +24,11 @@ def reading(encoder: Model, texts: Sequence[str], key: str = "encoder") -> Model
 
 
 def reads(model: Model) -> TypeIs[Nameable]:
-    """Whether it compares images with texts."""
+    """Whether the model compares images with texts and has weights."""
     return isinstance(model, Nameable) and not starts_from_scratch(model)
 
 
 def name_of(model: Model) -> str:
-    """A model with its weights, in tables."""
-    return " ".join(filter(None, [model.label(), model.weights_label()]))
+    """The model's label with that of its weights, as tables have it."""
+    labels = [model.label(), model.weights_label()]
+    return " ".join(filter(None, labels))
