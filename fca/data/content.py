@@ -60,35 +60,42 @@ class Inventory:
     def digests(self, paths: Iterable[str]) -> dict[str, str]:
         """Path -> xxh3 of the file's bytes (128 bits, 32 hex digits), or UNREADABLE, for at least these files.
 
-        Those that are not known are read now, side by side; a progress bar shows MB/s where that takes long.
+        Missing digests are computed now, by several threads; a progress bar shows MB/s where that takes long.
         """
-        asked = pc.is_in(self.known["path"], pa.array(list(paths), pa.string()))
-        wanted = pc.and_(asked, pc.is_null(self.known["digest"])).combine_chunks()
-        if pc.any(wanted).as_py():
-            found = pa.array(_read(self.files, self.known.filter(wanted)), pa.string())
-            digests = pc.replace_with_mask(self.known["digest"].combine_chunks(), wanted, found)
+        is_requested = pc.is_in(self.known["path"], pa.array(list(paths), pa.string()))
+        is_missing = pc.and_(is_requested, pc.is_null(self.known["digest"])).combine_chunks()
+        if pc.any(is_missing).as_py():
+            new_digests = pa.array(_read(self.files, self.known.filter(is_missing)), pa.string())
+            old_digests = self.known["digest"].combine_chunks()
+            digests = pc.replace_with_mask(old_digests, is_missing, new_digests)
             self.known = _with_digests(self.known, digests)
             self._keep()
-        known = self.known.filter(pc.is_valid(self.known["digest"]))
-        return dict(zip(known["path"].to_pylist(), known["digest"].to_pylist(), strict=True))
+
+        with_digest = self.known.filter(pc.is_valid(self.known["digest"]))
+        return dict(zip(with_digest["path"].to_pylist(), with_digest["digest"].to_pylist(), strict=True))
 
     def _keep(self) -> None:
         """Remember the digests, for later and for the processes of this sweep."""
         share(self)
-        settled = pc.less(self.known["ctime_ns"], self.began - CLOCK_NS)
-        kept = self.known.filter(pc.and_(settled, pc.not_equal(self.known["digest"], UNREADABLE)))  # and known
-        if kept.num_rows or not os.path.exists(_index(self.files)):  # noqa: PTH110  False also where it may not be read
-            _write(_index(self.files), _about(self.files), kept)
+        is_unchanged = pc.less(self.known["ctime_ns"], self.began - CLOCK_NS)
+        is_readable = pc.not_equal(self.known["digest"], UNREADABLE)  # null, and so left out, where it is not known
+        lasting = self.known.filter(pc.and_(is_unchanged, is_readable))
+        if lasting.num_rows or not os.path.exists(_index(self.files)):  # noqa: PTH110  False also where it may not be read
+            _write(_index(self.files), _about(self.files), lasting)
 
 
 def inventory(files: Files) -> Inventory:
-    """What lies under a root: within a sweep what its first process found there, else what is there now."""
-    if shared := _shared(files):
+    """The files under a root: within a sweep as its first process listed them, else as they are now."""
+    shared = _shared(files)
+    if shared:
         return shared
-    began, listing = time.time_ns(), files.listing()
-    found = Inventory(files, listing, _recognised(listing.files, _stored(_index(files), _about(files))), began)
-    share(found)
-    return found
+
+    began = time.time_ns()
+    listing = files.listing()
+    index = _stored(_index(files), _about(files))
+    listed = Inventory(files, listing, _recognised(listing.files, index), began)
+    share(listed)
+    return listed
 
 
 def is_known(root: str) -> bool:
@@ -100,10 +107,12 @@ def _recognised(files: pa.Table, index: pa.Table) -> pa.Table:
     """The files with the digests that the index has for them as they are now."""
     if index.select(FILE.names).equals(files):
         return index
-    columns = (index[name].to_pylist() for name in FILE.names)
-    digest_of = dict(zip(zip(*columns, strict=True), index["digest"].to_pylist(), strict=True))
-    now = zip(*(files[name].to_pylist() for name in FILE.names), strict=True)
-    return _with_digests(files, pa.array([digest_of.get(file) for file in now], pa.string()))
+
+    indexed_files = zip(*(index[name].to_pylist() for name in FILE.names), strict=True)
+    digest_of_file = dict(zip(indexed_files, index["digest"].to_pylist(), strict=True))
+    current_files = zip(*(files[name].to_pylist() for name in FILE.names), strict=True)
+    digests = [digest_of_file.get(file) for file in current_files]
+    return _with_digests(files, pa.array(digests, pa.string()))
 
 
 def _with_digests(files: pa.Table, digests: pa.Array) -> pa.Table:
@@ -115,21 +124,21 @@ def _with_digests(files: pa.Table, digests: pa.Array) -> pa.Table:
 
 def _read(files: Files, new: pa.Table) -> list[str]:
     """The digests of these files, in their order."""
-    paths, sizes = new["path"].to_pylist(), new["size"].to_pylist()
-    long = len(paths) >= LONG or sum(sizes) >= LARGE
+    paths = new["path"].to_pylist()
+    sizes = new["size"].to_pylist()
+    is_long = len(paths) >= LONG or sum(sizes) >= LARGE
+    shows_bar = is_long and get_console().is_terminal
     columns = TextColumn("reading {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    found: list[str] = []
-    with (
-        ThreadPoolExecutor(WALKERS) as pool,
-        Progress(*columns, transient=True, disable=not (long and get_console().is_terminal)) as bar,
-    ):
+
+    digests: list[str] = []
+    with ThreadPoolExecutor(WALKERS) as pool, Progress(*columns, transient=True, disable=not shows_bar) as bar:
         task = bar.add_task(files.root, total=sum(sizes))
         starts = range(0, len(paths), TOGETHER)
-        parts = [paths[start : start + TOGETHER] for start in starts]
-        for start, digests in zip(starts, pool.map(partial(_digests, files), parts), strict=True):
-            found += digests
+        batches = [paths[start : start + TOGETHER] for start in starts]
+        for start, batch_digests in zip(starts, pool.map(partial(_digests, files), batches), strict=True):
+            digests += batch_digests
             bar.advance(task, sum(sizes[start : start + TOGETHER]))
-    return found
+    return digests
 
 
 def _digests(files: Files, paths: Sequence[str]) -> list[str]:

@@ -35,7 +35,7 @@ class Found(NamedTuple):
     """The images of a folder by its layout.
 
     listed: columns image_id (the path), label and, where the layout has one, the set's own name of the split.
-    loose:  paths of the images that lie outside of class folders, which are left out.
+    loose:  paths of the images outside of class folders, which are left out.
     without_images: folders beside the splits that hold no image at all, and those beside the classes that hold none and
         are called so (ANNOTATIONS), which are left out.
     """
@@ -59,13 +59,13 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     role = roles.split("/")
     if role.count("class") != 1 or role.count("split") > 1 or set(role) - {"class", "split", "*"}:
         raise FcaError("dataset.layout", roles, "class once, split at most once, * for others, joined by /", STEP)
-    class_at = role.index("class")
-    split_at = role.index("split") if "split" in role else None
+    class_level = role.index("class")
+    split_level = role.index("split") if "split" in role else None
     ignored_splits = {name for name, ours in (splits or {}).items() if ours is None}
 
     def is_used(path: str) -> bool:
-        parts = path.split("/")
-        return split_at is None or len(parts) <= split_at or parts[split_at] not in ignored_splits
+        names = path.split("/")
+        return split_level is None or len(names) <= split_level or names[split_level] not in ignored_splits
 
     used = [path for path in images if is_used(path)]
     in_class = [path for path in used if path.count("/") >= len(role)]
@@ -75,35 +75,45 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
         raise FcaError("image outside of a class folder", shown(loose), f"paths like {roles}/file", step)
     without_images = _without_images(used, [folder for folder in folders if is_used(folder)], role, splits)
 
-    parts = [tuple(path.split("/")) for path in in_class]
-    _one_folder_a_class(sorted({part[: len(role)] for part in parts}), class_at, split_at)
-    listed = pd.DataFrame({"image_id": in_class, "label": [part[class_at] for part in parts]})
-    if split_at is not None:
-        listed["split"] = [part[split_at] for part in parts]
+    names_of_paths = [tuple(path.split("/")) for path in in_class]
+    class_folders = sorted({names[: len(role)] for names in names_of_paths})
+    _one_folder_a_class(class_folders, class_level, split_level)
+
+    listed = pd.DataFrame({"image_id": in_class, "label": [names[class_level] for names in names_of_paths]})
+    if split_level is not None:
+        listed["split"] = [names[split_level] for names in names_of_paths]
     return Found(listed, loose, sorted(without_images))
 
 
 def _without_images(images: Sequence[str], folders: Iterable[str], role: Sequence[str], splits: Splits) -> set[str]:
-    """The outermost folders that hold no image and are neither a class nor a split; others that hold none are errors.
+    """The outermost folders that hold no image and are neither a class nor a split.
+
+    Raises FcaError for classes and splits that hold no image.
 
     images, folders: paths.    role: what each folder of a path is, as `by_layout` takes it.
     """
-    deepest = {tuple(path.split("/")[:-1][: len(role)]) for path in images}
-    with_images = {folder[:end] for folder in deepest for end in range(1, len(folder) + 1)}
-    without_images, lost = set[str](), set[str]()
+    innermost = {tuple(path.split("/")[:-1][: len(role)]) for path in images}
+    with_images = {folder[:depth] for folder in innermost for depth in range(1, len(folder) + 1)}
+
+    without_images: set[str] = set()
+    lost_folders: set[str] = set()
     for path in folders:
         folder = tuple(path.split("/"))
         if len(folder) > len(role) or folder in with_images:
             continue
-        outermost = next(folder[:end] for end in range(1, len(folder) + 1) if folder[:end] not in with_images)
+
+        ancestors = [folder[:depth] for depth in range(1, len(folder) + 1)]
+        outermost = next(ancestor for ancestor in ancestors if ancestor not in with_images)
         is_class = role[len(outermost) - 1] == "class" and outermost[-1].casefold() not in ANNOTATIONS
         if is_class or known_split(outermost[-1], splits):
-            lost.add(path)
+            lost_folders.add(path)
         else:
             without_images.add("/".join(outermost))
-    if lost:
-        what, allowed = "folder without an image", "at least one image in every split and class"
-        raise FcaError(what, shown([visible(name) for name in sorted(lost)]), allowed, "fill or remove it")
+
+    if lost_folders:
+        names = shown([visible(name) for name in sorted(lost_folders)])
+        allowed = "at least one image in every split and class"
+        raise FcaError("folder without an image", names, allowed, "fill or remove it")
     return without_images
 
 
@@ -232,7 +242,7 @@ class Folder:
 
     root:   the directory or .zip archive.    name: what the set is called; null = the root's name.
     layout: what each folder of a path is; null = recognised from the folders' names. See fca.data.folder.
-    splits: the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
+    splits: the set's own split names -> train, val or test, or null to leave one out.    val: what to hold out.
     mirror: whether a mirrored image still shows its class.
     white:  the value of 16-bit files that is shown white; null = 65535. See fca.data.files.decode.
     group:  a column of the root's index.csv, which lists images by `path`; see fca.data.manifest.Manifest.
@@ -250,31 +260,34 @@ class Folder:
     def load(self) -> ImageData:
         """List the images by what they contain; nothing is decoded.
 
-        Lines count the files that are no images, and name images outside of class folders and folders without images.
+        Warnings count the files that are no images, and name images outside of class folders and folders without
+        images.
         """
         files = open_root(self.root, "images in folders that are named by their class")
-        found = inventory(files)
-        paths = [path for path in found.listing.files["path"].to_pylist() if path != INDEX]
-        there = sorted_files(files, paths)
-        warn_of_left_out(files.root, there.left_out())
-        images = there.images
+        stock = inventory(files)
+        paths = [path for path in stock.listing.files["path"].to_pylist() if path != INDEX]
+        sorted_paths = sorted_files(files, paths)
+        warn_of_left_out(files.root, sorted_paths.left_out())
+
+        images = sorted_paths.images
         layout = self.layout or recognised(images, self.splits)
-        listed, loose, without_images = by_layout(images, found.listing.folders, layout, self.splits)
-        listed["content"] = listed["image_id"].map(found.digests(listed["image_id"]))
+        listed, loose, without_images = by_layout(images, stock.listing.folders, layout, self.splits)
+        listed["content"] = listed["image_id"].map(stock.digests(listed["image_id"]))
         if self.group is not None:
-            listed[self.group] = groups_of(found, listed["image_id"].tolist(), self.group)
-        name, read = self.name or name_of(self.root), partial(image_of, files, white=self.white)
+            listed[self.group] = groups_of(stock, listed["image_id"].tolist(), self.group)
+
+        name = self.name or name_of(self.root)
         if without_images:
-            folders = counted(len(without_images), "folder")
-            log.warning("%s: %s without an image, left out: %s", name, folders, shown(without_images))
+            n_folders = counted(len(without_images), "folder")
+            log.warning("%s: %s without an image, left out: %s", name, n_folders, shown(without_images))
         if loose:
-            number = counted(len(loose), "image")
-            log.warning("%s: %s outside of class folders, left out: %s", name, number, shown(loose))
+            n_images = counted(len(loose), "image")
+            log.warning("%s: %s outside of class folders, left out: %s", name, n_images, shown(loose))
 
         data = assemble(
             name,
             with_white(listed, self.white),
-            read,
+            partial(image_of, files, white=self.white),
             self.val,
             self.splits,
             mirror=self.mirror,

@@ -81,25 +81,27 @@ BY_SUFFIX = {**dict.fromkeys(SUFFIXES, IMAGE), **dict.fromkeys(TEXTS, OTHER)}
 def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = False) -> Sorted:
     """Sort the files with these paths, whose order is kept.
 
-    looks_into_texts: whether what a file holds decides also where its suffix is one of TEXTS.
+    looks_into_texts: whether the content of a file also decides where its suffix is one of TEXTS.
     """
-    by_suffix_alone = dict.fromkeys(SUFFIXES, IMAGE) if looks_into_texts else BY_SUFFIX
-    kinds = [by_suffix_alone.get(suffix_of(path)) for path in paths]
-    unknown = [path for path, kind in zip(paths, kinds, strict=True) if kind is None]
-    with ThreadPoolExecutor(WALKERS) as pool:
-        looks = in_parts(partial(_looks, files), unknown, pool)
-    found = {path: kind for look in looks for path, kind in look.items()}
+    kind_of_suffix = dict.fromkeys(SUFFIXES, IMAGE) if looks_into_texts else BY_SUFFIX
+    kinds_by_suffix = [kind_of_suffix.get(suffix_of(path)) for path in paths]
 
-    there = Sorted([], {}, [])
-    for path, by_suffix in zip(paths, kinds, strict=True):
-        kind = by_suffix or found[path]
+    # Files whose suffix does not decide are opened.
+    undecided = [path for path, kind in zip(paths, kinds_by_suffix, strict=True) if kind is None]
+    with ThreadPoolExecutor(WALKERS) as pool:
+        batches = in_parts(partial(_looks, files), undecided, pool)
+    kind_by_content = {path: kind for batch in batches for path, kind in batch.items()}
+
+    result = Sorted([], {}, [])
+    for path, kind_by_suffix in zip(paths, kinds_by_suffix, strict=True):
+        kind = kind_by_suffix or kind_by_content[path]
         if kind == IMAGE:
-            there.images.append(path)
+            result.images.append(path)
         elif kind == OTHER:
-            there.others.append(path)
+            result.others.append(path)
         else:
-            there.not_read[path] = kind
-    return there
+            result.not_read[path] = kind
+    return result
 
 
 def _looks(files: Files, paths: Sequence[str]) -> dict[str, str]:
