@@ -207,14 +207,19 @@ def inside(file: Path, meaning: str, columns: pa.Schema, look: Callable[[], pa.T
 
     meaning: of `look`: all that decides its table beside the file's bytes.
     """
-    about, began = file.stat(), time.time_ns()
-    seen = f"1 {file.resolve()} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino} {meaning}"
-    path = _place() / "inside" / f"{hashlib.sha256(f'{file.resolve()} {meaning}'.encode()).hexdigest()[:16]}.parquet"
-    if (table := _stored(path, seen.encode(), columns)).num_rows:
+    status = file.stat()
+    began = time.time_ns()
+    state = f"1 {file.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} {meaning}"
+    key = hashlib.sha256(f"{file.resolve()} {meaning}".encode()).hexdigest()[:16]
+    path = _place() / "inside" / f"{key}.parquet"
+
+    table = _stored(path, state.encode(), columns)
+    if table.num_rows:
         return table
+
     table = look()
-    if about.st_ctime_ns < began - CLOCK_NS:
-        _write(path, seen.encode(), table)
+    if status.st_ctime_ns < began - CLOCK_NS:
+        _write(path, state.encode(), table)
     return table
 
 
@@ -223,30 +228,37 @@ def inside(file: Path, meaning: str, columns: pa.Schema, look: Callable[[], pa.T
 
 @contextmanager
 def one_look() -> Iterator[None]:
-    """Within it each root is listed once: processes that are started take over what this one found."""
-    sweeps, before = _place() / "sweeps", os.environ.get(SWEEP)
-    token = os.environ[SWEEP] = uuid4().hex
+    """Within it each root is listed once: processes that are started take over what this process found."""
+    sweeps = _place() / "sweeps"
+    outer_token = os.environ.get(SWEEP)
+    token = uuid4().hex
+    os.environ[SWEEP] = token
     try:
         yield
     finally:
         os.environ.pop(SWEEP)
-        os.environ.update({SWEEP: before} if before else {})
+        if outer_token:
+            os.environ[SWEEP] = outer_token
         shutil.rmtree(sweeps / token, ignore_errors=True)
         with suppress(OSError):  # of a cache that may not be read: the work is done, and `_write` has warned
-            for other in sweeps.glob("*"):
-                if time.time() - other.stat().st_mtime > ABANDONED_S:
-                    shutil.rmtree(other, ignore_errors=True)
+            for sweep in sweeps.glob("*"):
+                if time.time() - sweep.stat().st_mtime > ABANDONED_S:
+                    shutil.rmtree(sweep, ignore_errors=True)
 
 
 def _shared(files: Files) -> Inventory | None:
-    """What a process of this sweep found under a root, if there is a sweep and one has looked."""
+    """What a process of this sweep found under a root, if there is a sweep and a process has looked."""
     if SWEEP not in os.environ:
         return None
     table = _stored(_of_sweep(files), _about(files))
+    if not table.num_rows:
+        return None
+
     is_folder = pc.equal(table["size"], _FOLDER)
-    known, folders = table.filter(pc.invert(is_folder)), table.filter(is_folder)["path"].to_pylist()
-    listing = Listing(known.select(FILE.names), frozenset(folders))
-    return Inventory(files, listing, known) if table.num_rows else None
+    folders = table.filter(is_folder)["path"].to_pylist()
+    files_with_digests = table.filter(pc.invert(is_folder))
+    listing = Listing(files_with_digests.select(FILE.names), frozenset(folders))
+    return Inventory(files, listing, files_with_digests)
 
 
 def share(found: Inventory) -> None:

@@ -66,12 +66,15 @@ def _are(n: int) -> str:
 
 
 def in_words(paths: Iterable[str]) -> str:
-    """How many there are of each suffix, the most first."""
+    """How many paths have each suffix, the most frequent first."""
     counts = Counter(suffix_of(path) or "without a suffix" for path in paths)
-    order = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))
-    named = [f"{counts[suffix]} {suffix}" for suffix in order[:NAMED]]
-    rest = sum(counts[suffix] for suffix in order[NAMED:])
-    return ", ".join([*named, *([counted(rest, "other")] if rest else [])])
+    suffixes = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))
+    phrases = [f"{counts[suffix]} {suffix}" for suffix in suffixes[:NAMED]]
+
+    n_others = sum(counts[suffix] for suffix in suffixes[NAMED:])
+    if n_others:
+        phrases.append(counted(n_others, "other"))
+    return ", ".join(phrases)
 
 
 IMAGE, OTHER = "an image", "no picture"
