@@ -1,6 +1,6 @@
 """What the files of a data set contain: a digest of the bytes of each, remembered while all that a look shows stays.
 
-Digests lie in the user's cache folder, one Parquet file a root. A digest is used again while path, size, time of
+Digests are stored in the user's cache folder, one Parquet file a root. A digest is used again while path, size, time of
 modification, time of change and inode are as they were. One that was taken within CLOCK_NS of the file's last change is
 not kept: the file may change again within one tick of the clock, and would look the same.
 """
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Inventory:
-    """What lies under a root, and what it contains as far as that is known.
+    """The files under a root, and their digests as far as they are known.
 
     known: a line for every file of the listing: the columns of FILE and `digest`, missing where it is not known.
     began: when the files were looked at, nanoseconds; 0 where another process did.

@@ -297,7 +297,7 @@ FILE = pa.schema(
     {
         "path": pa.string(),  # relative to the root, with forward slashes; twice if an archive holds it twice
         "size": pa.int64(),  # bytes
-        "mtime_ns": pa.int64(),  # these three are the archive's where the file lies in one
+        "mtime_ns": pa.int64(),  # these three are the archive's if the file is in one
         "ctime_ns": pa.int64(),  # unlike mtime nobody can set it: `cp -p` and `touch -r` leave a new one
         "inode": pa.uint64(),
     }
@@ -307,7 +307,7 @@ FILE = pa.schema(
 
 @dataclass(frozen=True)
 class Listing:
-    """What lies under a root, hidden files and folders left out.    files: a line a file, with the columns of FILE."""
+    """The files and folders under a root, without hidden ones.    files: a line a file, with the columns of FILE."""
 
     files: pa.Table
     folders: frozenset[str]
@@ -339,7 +339,7 @@ def in_parts(look: Callable[[Sequence[str]], Part], paths: Sequence[str], pool: 
 
 
 class Inside(NamedTuple):
-    """Paths that lie directly in a folder.
+    """Paths directly in a folder.
 
     links: those that lead to folders, with their targets.    dead_links: those that lead nowhere, as in a data set of
         git-annex or DVC whose files were not fetched.
@@ -402,7 +402,7 @@ class Directory:
         return Listing(pa.concat_tables(tables).combine_chunks(), frozenset(folders))
 
     def _inside(self, folder: str) -> Inside:
-        """What lies directly in a folder, but for pipes and devices."""
+        """The paths directly in a folder, without pipes and devices."""
         files, folders, links, dead_links = [], [], [], []
         prefix = f"{folder}/" if folder else ""
         try:

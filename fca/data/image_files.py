@@ -36,20 +36,23 @@ class Sorted:
     others: list[str]
 
     def left_out(self) -> str:
-        """What is left out, in words; "" where nothing is.
+        """A phrase that counts the files left out; "" if there are none.
 
         >>> Sorted(["a.png"], {"b.nef": "a raw file"}, ["c.txt", "d.csv", "e.txt"]).left_out()
         'left out: 3 files that are no images: 2 .txt, 1 .csv; 1 picture: 1 .nef (a raw file)'
         """
-        parts = []
+        phrases = []
         if self.others:
-            parts.append(f"{counted(len(self.others), 'file')} that {_are(len(self.others))}: {in_words(self.others)}")
+            n_others = len(self.others)
+            verb = "is no image" if n_others == 1 else "are no images"
+            phrases.append(f"{counted(n_others, 'file')} that {verb}: {in_words(self.others)}")
         if self.not_read:
-            reasons = dict.fromkeys(self.not_read.values())
-            of_reason = {reason: [path for path, why in self.not_read.items() if why == reason] for reason in reasons}
-            named = [f"{in_words(paths)} ({reason})" for reason, paths in of_reason.items()]
-            parts.append(f"{counted(len(self.not_read), 'picture')}: {', '.join(named)}")
-        return f"left out: {'; '.join(parts)}" if parts else ""
+            paths_by_reason: dict[str, list[str]] = {}
+            for path, reason in self.not_read.items():
+                paths_by_reason.setdefault(reason, []).append(path)
+            reasons = [f"{in_words(paths)} ({reason})" for reason, paths in paths_by_reason.items()]
+            phrases.append(f"{counted(len(self.not_read), 'picture')}: {', '.join(reasons)}")
+        return f"left out: {'; '.join(phrases)}" if phrases else ""
 
 
 def counted(n: int, what: str) -> str:
@@ -59,10 +62,6 @@ def counted(n: int, what: str) -> str:
     ('1 sample', '2 samples')
     """
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
-
-
-def _are(n: int) -> str:
-    return "is no image" if n == 1 else "are no images"
 
 
 def in_words(paths: Iterable[str]) -> str:

@@ -665,7 +665,7 @@ def _split_names(listed: pd.DataFrame, splits: Splits) -> dict[str, str]:
 
 
 def _check_names(items: pd.DataFrame, column: str, kind: str) -> None:
-    """One name a class and a group: two spellings would be two, and images of one patient would lie on two sides."""
+    """Raise FcaError for two spellings of one name, which would be two classes, or put a patient on two sides."""
     names = items[column].astype("str")
     step = "write it in one way, or give names that differ in a letter"
     check_spellings(f"{column}: two spellings of one {kind}", names[names != ""], "images", step)

@@ -1,4 +1,4 @@
-"""Images in tar shards, as WebDataset writes them: key.jpg and key.cls or key.json; read from where they lie."""
+"""Images in tar shards, as WebDataset writes them: key.jpg and key.cls or key.json; read without unpacking."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MEMBER = pa.schema(
 class WebDataset:
     """`dataset=webdataset`: tar files, a sample of one image and its class under one key.
 
-    root:    the folder of the .tar files, which may lie in folders; their names or folders name the split.
+    root:    the folder of the .tar files, which may be in folders; their names or folders name the split.
     label:   suffix of the member with the class as text; `json.NAME` = the value NAME of the member key.json.
     classes: class keys in the order of integer labels; null = the labels themselves, with leading zeros. Where all
              labels are integers, -1 means that there is none: such images are left out.
