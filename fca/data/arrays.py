@@ -78,16 +78,14 @@ class Cifar(Downloaded):
 
     def load(self) -> ImageData:
         """List the images; torchvision checks the files' md5. Raises FcaError when they are absent or damaged."""
-        parts = {split: self._part(train=split == "train") for split in ("train", "test")}
-        listed = pd.DataFrame(
-            [
-                (f"{split}/{i:05d}", part.classes[target], split)
-                for split, part in parts.items()
-                for i, target in enumerate(part.targets)
-            ],
-            columns=["image_id", "label", "split"],
-        )
-        read = partial(row_of, {split: part.data for split, part in parts.items()})
+        archives = {split: self._part(train=split == "train") for split in ("train", "test")}
+        rows = []
+        for split, archive in archives.items():
+            for i, target in enumerate(archive.targets):
+                rows.append((f"{split}/{i:05d}", archive.classes[target], split))
+        listed = pd.DataFrame(rows, columns=["image_id", "label", "split"])
+
+        read = partial(row_of, {split: archive.data for split, archive in archives.items()})
         return assemble(self.name, listed, read, self.val, version=self.version, mirror=self.mirror, official=True)
 
     def _part(self, *, train: bool) -> Any:
@@ -135,15 +133,19 @@ class QuickDraw(PublicSet):
         as_released = released(self.compat)
         if self.per_class < 3:
             raise FcaError("dataset.per_class", self.per_class, "3 or more", "train, val and test need one each")
+
         folder = found(self.root, ("quickdraw", "numpy_bitmap"), SOURCE)
         files = sorted(file for file in folder.glob("*.npy") if file.is_file())
         whole("classes of quickdraw", len(files), self.classes, folder, "classes")
         if not files:
             raise FcaError(f".npy files in {folder}", 0, "one per class", f"bring {SOURCE}")
+
         drawings = {file.stem: _drawings(file) for file in files}
-        listed = pd.concat([self._sample(key, len(rows)) for key, rows in drawings.items()], ignore_index=True)
-        rows = listed.pop("row")
-        listed["split"] = np.where(rows % 5 == 0 if as_released else held_out(listed, self.test), "test", "train")
+        samples = [self._sample(key, len(bitmaps)) for key, bitmaps in drawings.items()]
+        listed = pd.concat(samples, ignore_index=True)
+        row_in_file = listed.pop("row")
+        is_test = row_in_file % 5 == 0 if as_released else held_out(listed, self.test)
+        listed["split"] = np.where(is_test, "test", "train")
 
         def white_on_black(image_id: str) -> Pixels:
             return np.repeat(row_of(drawings, image_id).reshape(SIDE, SIDE, 1), 3, axis=2)

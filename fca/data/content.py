@@ -1,6 +1,6 @@
 """What the files of a data set contain: a digest of the bytes of each, remembered while all that a look shows stays.
 
-Digests lie in the user's cache folder, one Parquet file a root. A digest is used again while path, size, time of
+Digests are stored in the user's cache folder, one Parquet file a root. A digest is used again while path, size, time of
 modification, time of change and inode are as they were. One that was taken within CLOCK_NS of the file's last change is
 not kept: the file may change again within one tick of the clock, and would look the same.
 """
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Inventory:
-    """What lies under a root, and what it contains as far as that is known.
+    """The files under a root, and their digests as far as they are known.
 
     known: a line for every file of the listing: the columns of FILE and `digest`, missing where it is not known.
     began: when the files were looked at, nanoseconds; 0 where another process did.
@@ -60,35 +60,42 @@ class Inventory:
     def digests(self, paths: Iterable[str]) -> dict[str, str]:
         """Path -> xxh3 of the file's bytes (128 bits, 32 hex digits), or UNREADABLE, for at least these files.
 
-        Those that are not known are read now, side by side; a progress bar shows MB/s where that takes long.
+        Missing digests are computed now, by several threads; a progress bar shows MB/s where that takes long.
         """
-        asked = pc.is_in(self.known["path"], pa.array(list(paths), pa.string()))
-        wanted = pc.and_(asked, pc.is_null(self.known["digest"])).combine_chunks()
-        if pc.any(wanted).as_py():
-            found = pa.array(_read(self.files, self.known.filter(wanted)), pa.string())
-            digests = pc.replace_with_mask(self.known["digest"].combine_chunks(), wanted, found)
+        is_requested = pc.is_in(self.known["path"], pa.array(list(paths), pa.string()))
+        is_missing = pc.and_(is_requested, pc.is_null(self.known["digest"])).combine_chunks()
+        if pc.any(is_missing).as_py():
+            new_digests = pa.array(_read(self.files, self.known.filter(is_missing)), pa.string())
+            old_digests = self.known["digest"].combine_chunks()
+            digests = pc.replace_with_mask(old_digests, is_missing, new_digests)
             self.known = _with_digests(self.known, digests)
             self._keep()
-        known = self.known.filter(pc.is_valid(self.known["digest"]))
-        return dict(zip(known["path"].to_pylist(), known["digest"].to_pylist(), strict=True))
+
+        with_digest = self.known.filter(pc.is_valid(self.known["digest"]))
+        return dict(zip(with_digest["path"].to_pylist(), with_digest["digest"].to_pylist(), strict=True))
 
     def _keep(self) -> None:
         """Remember the digests, for later and for the processes of this sweep."""
         share(self)
-        settled = pc.less(self.known["ctime_ns"], self.began - CLOCK_NS)
-        kept = self.known.filter(pc.and_(settled, pc.not_equal(self.known["digest"], UNREADABLE)))  # and known
-        if kept.num_rows or not os.path.exists(_index(self.files)):  # noqa: PTH110  False also where it may not be read
-            _write(_index(self.files), _about(self.files), kept)
+        is_unchanged = pc.less(self.known["ctime_ns"], self.began - CLOCK_NS)
+        is_readable = pc.not_equal(self.known["digest"], UNREADABLE)  # null, and so left out, where it is not known
+        lasting = self.known.filter(pc.and_(is_unchanged, is_readable))
+        if lasting.num_rows or not os.path.exists(_index(self.files)):  # noqa: PTH110  False also where it may not be read
+            _write(_index(self.files), _about(self.files), lasting)
 
 
 def inventory(files: Files) -> Inventory:
-    """What lies under a root: within a sweep what its first process found there, else what is there now."""
-    if shared := _shared(files):
+    """The files under a root: within a sweep as its first process listed them, else as they are now."""
+    shared = _shared(files)
+    if shared:
         return shared
-    began, listing = time.time_ns(), files.listing()
-    found = Inventory(files, listing, _recognised(listing.files, _stored(_index(files), _about(files))), began)
-    share(found)
-    return found
+
+    began = time.time_ns()
+    listing = files.listing()
+    index = _stored(_index(files), _about(files))
+    listed = Inventory(files, listing, _recognised(listing.files, index), began)
+    share(listed)
+    return listed
 
 
 def is_known(root: str) -> bool:
@@ -100,10 +107,12 @@ def _recognised(files: pa.Table, index: pa.Table) -> pa.Table:
     """The files with the digests that the index has for them as they are now."""
     if index.select(FILE.names).equals(files):
         return index
-    columns = (index[name].to_pylist() for name in FILE.names)
-    digest_of = dict(zip(zip(*columns, strict=True), index["digest"].to_pylist(), strict=True))
-    now = zip(*(files[name].to_pylist() for name in FILE.names), strict=True)
-    return _with_digests(files, pa.array([digest_of.get(file) for file in now], pa.string()))
+
+    indexed_files = zip(*(index[name].to_pylist() for name in FILE.names), strict=True)
+    digest_of_file = dict(zip(indexed_files, index["digest"].to_pylist(), strict=True))
+    current_files = zip(*(files[name].to_pylist() for name in FILE.names), strict=True)
+    digests = [digest_of_file.get(file) for file in current_files]
+    return _with_digests(files, pa.array(digests, pa.string()))
 
 
 def _with_digests(files: pa.Table, digests: pa.Array) -> pa.Table:
@@ -115,21 +124,21 @@ def _with_digests(files: pa.Table, digests: pa.Array) -> pa.Table:
 
 def _read(files: Files, new: pa.Table) -> list[str]:
     """The digests of these files, in their order."""
-    paths, sizes = new["path"].to_pylist(), new["size"].to_pylist()
-    long = len(paths) >= LONG or sum(sizes) >= LARGE
+    paths = new["path"].to_pylist()
+    sizes = new["size"].to_pylist()
+    is_long = len(paths) >= LONG or sum(sizes) >= LARGE
+    shows_bar = is_long and get_console().is_terminal
     columns = TextColumn("reading {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    found: list[str] = []
-    with (
-        ThreadPoolExecutor(WALKERS) as pool,
-        Progress(*columns, transient=True, disable=not (long and get_console().is_terminal)) as bar,
-    ):
+
+    digests: list[str] = []
+    with ThreadPoolExecutor(WALKERS) as pool, Progress(*columns, transient=True, disable=not shows_bar) as bar:
         task = bar.add_task(files.root, total=sum(sizes))
         starts = range(0, len(paths), TOGETHER)
-        parts = [paths[start : start + TOGETHER] for start in starts]
-        for start, digests in zip(starts, pool.map(partial(_digests, files), parts), strict=True):
-            found += digests
+        batches = [paths[start : start + TOGETHER] for start in starts]
+        for start, batch_digests in zip(starts, pool.map(partial(_digests, files), batches), strict=True):
+            digests += batch_digests
             bar.advance(task, sum(sizes[start : start + TOGETHER]))
-    return found
+    return digests
 
 
 def _digests(files: Files, paths: Sequence[str]) -> list[str]:
@@ -198,14 +207,19 @@ def inside(file: Path, meaning: str, columns: pa.Schema, look: Callable[[], pa.T
 
     meaning: of `look`: all that decides its table beside the file's bytes.
     """
-    about, began = file.stat(), time.time_ns()
-    seen = f"1 {file.resolve()} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino} {meaning}"
-    path = _place() / "inside" / f"{hashlib.sha256(f'{file.resolve()} {meaning}'.encode()).hexdigest()[:16]}.parquet"
-    if (table := _stored(path, seen.encode(), columns)).num_rows:
+    status = file.stat()
+    began = time.time_ns()
+    state = f"1 {file.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} {meaning}"
+    key = hashlib.sha256(f"{file.resolve()} {meaning}".encode()).hexdigest()[:16]
+    path = _place() / "inside" / f"{key}.parquet"
+
+    table = _stored(path, state.encode(), columns)
+    if table.num_rows:
         return table
+
     table = look()
-    if about.st_ctime_ns < began - CLOCK_NS:
-        _write(path, seen.encode(), table)
+    if status.st_ctime_ns < began - CLOCK_NS:
+        _write(path, state.encode(), table)
     return table
 
 
@@ -214,30 +228,37 @@ def inside(file: Path, meaning: str, columns: pa.Schema, look: Callable[[], pa.T
 
 @contextmanager
 def one_look() -> Iterator[None]:
-    """Within it each root is listed once: processes that are started take over what this one found."""
-    sweeps, before = _place() / "sweeps", os.environ.get(SWEEP)
-    token = os.environ[SWEEP] = uuid4().hex
+    """Within it each root is listed once: processes that are started take over what this process found."""
+    sweeps = _place() / "sweeps"
+    outer_token = os.environ.get(SWEEP)
+    token = uuid4().hex
+    os.environ[SWEEP] = token
     try:
         yield
     finally:
         os.environ.pop(SWEEP)
-        os.environ.update({SWEEP: before} if before else {})
+        if outer_token:
+            os.environ[SWEEP] = outer_token
         shutil.rmtree(sweeps / token, ignore_errors=True)
         with suppress(OSError):  # of a cache that may not be read: the work is done, and `_write` has warned
-            for other in sweeps.glob("*"):
-                if time.time() - other.stat().st_mtime > ABANDONED_S:
-                    shutil.rmtree(other, ignore_errors=True)
+            for sweep in sweeps.glob("*"):
+                if time.time() - sweep.stat().st_mtime > ABANDONED_S:
+                    shutil.rmtree(sweep, ignore_errors=True)
 
 
 def _shared(files: Files) -> Inventory | None:
-    """What a process of this sweep found under a root, if there is a sweep and one has looked."""
+    """What a process of this sweep found under a root, if there is a sweep and a process has looked."""
     if SWEEP not in os.environ:
         return None
     table = _stored(_of_sweep(files), _about(files))
+    if not table.num_rows:
+        return None
+
     is_folder = pc.equal(table["size"], _FOLDER)
-    known, folders = table.filter(pc.invert(is_folder)), table.filter(is_folder)["path"].to_pylist()
-    listing = Listing(known.select(FILE.names), frozenset(folders))
-    return Inventory(files, listing, known) if table.num_rows else None
+    folders = table.filter(is_folder)["path"].to_pylist()
+    files_with_digests = table.filter(pc.invert(is_folder))
+    listing = Listing(files_with_digests.select(FILE.names), frozenset(folders))
+    return Inventory(files, listing, files_with_digests)
 
 
 def share(found: Inventory) -> None:

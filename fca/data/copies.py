@@ -21,31 +21,39 @@ def kept_together(items: pd.DataFrame, group: str | None = None) -> Int[np.ndarr
     >>> kept_together(pd.DataFrame({"content": list("abac"), "patient": ["1", "2", "3", "2"]}), "patient").tolist()
     [0, 1, 0, 1]
     """
-    alone = pd.Series(np.arange(len(items)))
-    parts = [alone]
+    positions = pd.Series(np.arange(len(items)))
+    partitions = []  # each: the number of an image's set, missing where the image is in none
     if CONTENT in items:
         content = items[CONTENT].reset_index(drop=True).astype("str")
-        parts.append(pd.Series(pd.factorize(content)[0]).mask(content == UNREADABLE))
+        partitions.append(pd.Series(pd.factorize(content)[0]).mask(content == UNREADABLE))
     if group is not None:
         names = items[group].reset_index(drop=True).astype("str").mask(without_group(items, group).to_numpy())
-        parts.append(pd.Series(pd.factorize(names)[0]).where(names.notna()))
-    joined = [part for part in parts[1:] if part.dropna().duplicated().any()]
-    if not joined:
-        return alone.to_numpy()
+        partitions.append(pd.Series(pd.factorize(names)[0]).where(names.notna()))
+
+    joining = [partition for partition in partitions if partition.dropna().duplicated().any()]
+    if not joining:
+        return positions.to_numpy()
 
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    first = [part.groupby(part).transform("idxmin").fillna(alone).astype(np.int64) for part in joined]
-    ends = np.concatenate([alone] * len(first)), np.concatenate(first)
-    edges = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(len(items), len(items)))
-    return pd.factorize(connected_components(edges, directed=False)[1])[0].astype(np.int64)
+    # A graph with an edge from each image to the first image of its set; components belong together.
+    first_images = []
+    for partition in joining:
+        first = partition.groupby(partition).transform("idxmin").fillna(positions)
+        first_images.append(first.astype(np.int64))
+    sources = np.concatenate([positions] * len(first_images))
+    targets = np.concatenate(first_images)
+    edges = coo_array((np.ones(len(sources), np.int8), (sources, targets)), shape=(len(items), len(items)))
+    components = connected_components(edges, directed=False)[1]
+    return pd.factorize(components)[0].astype(np.int64)
 
 
 def are_copies(items: pd.DataFrame) -> Bool[np.ndarray, " images"]:
     """Whether another image has the same content; False for all where content is not known."""
-    together = kept_together(items)
-    return np.asarray(np.bincount(together, minlength=1)[together] > 1)
+    picture = kept_together(items)
+    n_images = np.bincount(picture, minlength=1)
+    return np.asarray(n_images[picture] > 1)
 
 
 def without_group(items: pd.DataFrame, group: str) -> pd.Series:
@@ -58,16 +66,20 @@ def pictures_of_copies(items: pd.DataFrame) -> pd.DataFrame:
 
     images: their ids, separated by \\x1f. Empty where content is not known.
     """
-    copies = are_copies(items)
-    part = items[copies]
-    if part.empty:
+    copies = items[are_copies(items)]
+    if copies.empty:
         return pd.DataFrame(columns=[*SPLITS, "labels", "images"])
-    pictures = part[CONTENT].astype("str").to_numpy()
-    counts = pd.crosstab(pictures, part["split"].to_numpy()).reindex(columns=list(SPLITS), fill_value=0)
-    by = part.assign(label=part["label"].astype("str")).groupby(pictures)
-    return counts.assign(labels=by["label"].nunique(), images=by["image_id"].agg("\x1f".join))
+
+    pictures = copies[CONTENT].astype("str").to_numpy()
+    counts = pd.crosstab(pictures, copies["split"].to_numpy()).reindex(columns=list(SPLITS), fill_value=0)
+    by_picture = copies.assign(label=copies["label"].astype("str")).groupby(pictures)
+    return counts.assign(
+        labels=by_picture["label"].nunique(),
+        images=by_picture["image_id"].agg("\x1f".join),
+    )
 
 
 def copies_in_test(pictures: pd.DataFrame) -> int:
-    """How many test images have a copy among training or validation images, of `pictures_of_copies`."""
-    return int(pictures["test"][(pictures[["train", "val"]] > 0).any(axis=1)].sum())
+    """The number of test images with a copy among training or validation images, from `pictures_of_copies`."""
+    is_seen = (pictures[["train", "val"]] > 0).any(axis=1)
+    return int(pictures["test"][is_seen].sum())

@@ -18,15 +18,15 @@ from fca.data.files import watched
 # copies (JPEG and WebP of quality 30 to 90, resizes from a half to twice, shifts and crops by a pixel).
 SIDE = 32  # of a signature
 LOW = 8  # DCT frequencies kept along each axis
-ALIKE = 0.8  # least cosine of low frequencies for a closer comparison
-SAME_DETAIL = 0.7  # least correlation of edges and texture; a half-size copy of a 32-pixel image keeps .75
-TOLERANCE = 0.3  # most that may stay unexplained, as a share of NOISE + what re-encoding and resizing take away
+MIN_COSINE = 0.8  # least cosine of low frequencies for a closer comparison
+MIN_CORRELATION = 0.7  # least correlation of edges and texture; a half-size copy of a 32-pixel image has 0.75
+TOLERANCE = 0.3  # largest unexplained residual, as a share of NOISE + what re-encoding and resizing take away
 NOISE = 4.0  # grey levels
-SHARP = 0.3  # least share of the tolerance for pictures much larger than a signature: their copies agree better
+MIN_SHARPNESS = 0.3  # least share of the tolerance for pictures much larger than a signature: their copies agree better
 MARGIN = 3  # border left out of the closer comparison: a shift brings in new pixels there
 FLAT = 1.0  # grey levels of detail (standard deviation) below which there is nothing to compare
 BLOCK = 2048  # images compared with as many others at a time
-COPIES = 100  # of one picture, up to which every pair is listed: 60,000 blank images would have 2 * 10^9
+COPIES = 100  # up to so many copies of a picture, every pair is listed: 60,000 blank images would have 2 * 10^9
 LONG = 50  # pairs of blocks from which on a progress bar is shown
 
 INNER = slice(MARGIN, SIDE - MARGIN)
@@ -57,16 +57,23 @@ def exact_pairs(digests: Sequence[bytes]) -> Int32[np.ndarray, "pairs 2"]:
     >>> exact_pairs([b"x", b"y", b"x", b"x"]).tolist()
     [[0, 2], [0, 3], [2, 3]]
     """
-    groups = defaultdict(list)
+    positions_by_digest = defaultdict(list)
     for position, digest in enumerate(digests):
-        groups[digest].append(position)
-    pairs = [np.asarray(group)[_within(len(group))] for group in groups.values() if len(group) > 1]
+        positions_by_digest[digest].append(position)
+
+    copies = [np.asarray(positions) for positions in positions_by_digest.values() if len(positions) > 1]
+    pairs = [positions[_pairs_within(len(positions))] for positions in copies]
     return np.concatenate([np.empty((0, 2), np.int32), *pairs]).astype(np.int32)
 
 
-def _within(n: int) -> Int[np.ndarray, "pairs 2"]:
-    ends = np.triu_indices(n, 1) if n <= COPIES else (np.zeros(n - 1, int), np.arange(1, n))
-    return np.stack(ends, axis=1)
+def _pairs_within(n: int) -> Int[np.ndarray, "pairs 2"]:
+    """All pairs of 0 to n - 1, the smaller first; above COPIES only those with 0."""
+    if n <= COPIES:
+        first, second = np.triu_indices(n, 1)
+    else:
+        first = np.zeros(n - 1, int)
+        second = np.arange(1, n)
+    return np.stack([first, second], axis=1)
 
 
 def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int32[np.ndarray, "pairs 2"]:
@@ -74,45 +81,58 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
 
     sides: the shorter side of each stored image in pixels.
 
-    Three comparisons, each of the pairs that the last one left. All pairs: the cosine of their low DCT frequencies (the
-    idea of the perceptual hash before its rounding to bits), one matrix product a block, n^2 / 2 * 63 multiplications.
-    Then the correlation of edges and texture, the best over shifts by a cell. Then what one smoothed picture leaves
-    unexplained of the other, against the finest detail of both, which is what a resizing loses: smooth pictures must
-    agree to a few grey levels (two scans of one digit do not), busy ones may differ more. Flat pictures match nothing;
-    below 32 pixels a shift by one is more than a cell and not found.
+    There are three comparisons; each takes the pairs that passed the one before it:
+
+    1. The cosine of the low DCT frequencies of all pairs (the idea of the perceptual hash before it is rounded to
+       bits), as one matrix product a block: n^2 / 2 * 63 multiplications.
+    2. The correlation of edges and texture, the best over shifts by a cell.
+    3. What one smoothed picture leaves unexplained of the other, against the finest detail of both, which a resize
+       loses. Smooth pictures must agree to a few grey levels (two scans of one digit do not); busy ones may differ
+       more.
+
+    Flat pictures match nothing. Below 32 pixels a shift by one pixel is more than a cell and is not detected.
     """
-    low = _low_frequencies(signatures)
-    low /= np.maximum(np.linalg.norm(low, axis=1, keepdims=True), 1e-6)
+    frequencies = _low_frequencies(signatures)
+    frequencies /= np.maximum(np.linalg.norm(frequencies, axis=1, keepdims=True), 1e-6)
     detail = _smooth(signatures, 0.7) - _smooth(signatures, 2.0)
     smooth = _smooth(signatures, 1.2)
-    fine = (signatures - smooth)[:, INNER, INNER].std(axis=(1, 2))
-    found = [np.empty((0, 2), np.int64)]
+    fine_contrast = (signatures - smooth)[:, INNER, INNER].std(axis=(1, 2))  # of each image, in grey levels
+
+    near = [np.empty((0, 2), np.int64)]
     blocks = list(combinations_with_replacement(_blocks(len(signatures)), 2))
     for first, second in watched(blocks, "comparing pictures", long=len(blocks) >= LONG):
-        i, j = np.nonzero(low[first] @ low[second].T > ALIKE)
+        i, j = np.nonzero(frequencies[first] @ frequencies[second].T > MIN_COSINE)
         candidates = np.stack([i + first.start, j + second.start], axis=1)
         candidates = candidates[candidates[:, 0] < candidates[:, 1]]
+
         for pairs in np.array_split(candidates, len(candidates) // BLOCK + 1):
             correlation, shift = _best_shift(detail[pairs[:, 0]], detail[pairs[:, 1]])
-            same = correlation >= SAME_DETAIL
-            kept = pairs[same]
-            left = _unexplained(smooth[kept[:, 0]], smooth[kept[:, 1]], shift[same])
-            sharp = np.clip(SIDE / sides[kept].min(axis=1), SHARP, 1)
-            found.append(kept[left <= TOLERANCE * (NOISE + fine[kept].max(axis=1)) * sharp])
-    return np.concatenate(found).astype(np.int32)
+            is_correlated = correlation >= MIN_CORRELATION
+            pairs = pairs[is_correlated]
+            shift = shift[is_correlated]
+
+            residual = _unexplained(smooth[pairs[:, 0]], smooth[pairs[:, 1]], shift)
+            sharpness = np.clip(SIDE / sides[pairs].min(axis=1), MIN_SHARPNESS, 1)
+            tolerance = TOLERANCE * (NOISE + fine_contrast[pairs].max(axis=1)) * sharpness
+            near.append(pairs[residual <= tolerance])
+    return np.concatenate(near).astype(np.int32)
 
 
 def _unexplained(a: Pictures, b: Pictures, shift: Int[np.ndarray, "pairs 2"]) -> Float[np.ndarray, " pairs"]:
-    """Standard deviation, in grey levels, of what is left of `b` after fitting it by `a` moved by `shift`.
+    """Standard deviation, in grey levels, of the residual of `b` after a least-squares fit by `a` moved by `shift`.
 
-    The fit has any contrast and brightness, and the derivatives of `a`: a shift by part of a cell.
+    b ~ w0 a + w1 da/dy + w2 da/dx + constant: the fit has any contrast and brightness, and by the derivatives a shift
+    by a fraction of a cell.
     """
-    by_y, by_x = np.gradient(a, axis=(1, 2))
-    parts = np.stack([_centred(_moved(picture, shift)) for picture in (a, by_y, by_x)], axis=2)
-    wanted = _centred(b[:, INNER, INNER])
-    gram = np.einsum("pik,pil->pkl", parts, parts) + 1e-3 * np.eye(3)  # a picture may not vary along one axis
-    weights = np.linalg.solve(gram, np.einsum("pik,pi->pk", parts, wanted)[..., None])
-    return (wanted - (parts @ weights)[..., 0]).std(axis=1)
+    da_dy, da_dx = np.gradient(a, axis=(1, 2))
+    regressors = np.stack([_centred(_moved(picture, shift)) for picture in (a, da_dy, da_dx)], axis=2)
+    target = _centred(b[:, INNER, INNER])
+
+    # p: pair, i: pixel, k and l: regressor
+    gram = np.einsum("pik,pil->pkl", regressors, regressors) + 1e-3 * np.eye(3)  # a may not vary along one axis
+    moments = np.einsum("pik,pi->pk", regressors, target)
+    weights = np.linalg.solve(gram, moments[..., None])
+    return (target - (regressors @ weights)[..., 0]).std(axis=1)
 
 
 def _low_frequencies(signatures: Signatures) -> Float32[np.ndarray, "images 63"]:
@@ -134,14 +154,15 @@ def _smooth(signatures: Signatures, sigma: float) -> Pictures:
 
 def _best_shift(a: Pictures, b: Pictures) -> tuple[Float32[np.ndarray, " pairs"], Int[np.ndarray, "pairs 2"]]:
     """Pearson correlation of the inner pixels, best over shifts of `a` by -1, 0, 1 along each axis; and that shift."""
-    still = _centred(b[:, INNER, INNER])
-    scores = np.empty((len(SHIFTS), len(a)), np.float32)
+    target = _centred(b[:, INNER, INNER])
+    correlations = np.empty((len(SHIFTS), len(a)), np.float32)
     for k, (y, x) in enumerate(SHIFTS):
         moved = _centred(a[:, MARGIN + y : SIDE - MARGIN + y, MARGIN + x : SIDE - MARGIN + x])
-        size = np.linalg.norm(moved, axis=1) * np.linalg.norm(still, axis=1)
-        flat = size < FLAT**2 * still.shape[1]
-        scores[k] = np.where(flat, -1, np.einsum("ij,ij->i", moved, still) / np.maximum(size, 1e-6))
-    return scores.max(axis=0), SHIFTS[scores.argmax(axis=0)]
+        norms = np.linalg.norm(moved, axis=1) * np.linalg.norm(target, axis=1)
+        is_flat = norms < FLAT**2 * target.shape[1]
+        products = np.einsum("ij,ij->i", moved, target)  # i: pair, j: pixel
+        correlations[k] = np.where(is_flat, -1, products / np.maximum(norms, 1e-6))
+    return correlations.max(axis=0), SHIFTS[correlations.argmax(axis=0)]
 
 
 def _moved(pictures: Pictures, shift: Int[np.ndarray, "pairs 2"]) -> Float32[np.ndarray, "pairs inner inner"]:

@@ -297,7 +297,7 @@ FILE = pa.schema(
     {
         "path": pa.string(),  # relative to the root, with forward slashes; twice if an archive holds it twice
         "size": pa.int64(),  # bytes
-        "mtime_ns": pa.int64(),  # these three are the archive's where the file lies in one
+        "mtime_ns": pa.int64(),  # these three are the archive's if the file is in one
         "ctime_ns": pa.int64(),  # unlike mtime nobody can set it: `cp -p` and `touch -r` leave a new one
         "inode": pa.uint64(),
     }
@@ -307,7 +307,7 @@ FILE = pa.schema(
 
 @dataclass(frozen=True)
 class Listing:
-    """What lies under a root, hidden files and folders left out.    files: a line a file, with the columns of FILE."""
+    """The files and folders under a root, without hidden ones.    files: a line a file, with the columns of FILE."""
 
     files: pa.Table
     folders: frozenset[str]
@@ -327,15 +327,19 @@ WAITING_S = 1e-4  # for one file; a look that takes less does not wait, and thre
 
 def in_parts(look: Callable[[Sequence[str]], Part], paths: Sequence[str], pool: ThreadPoolExecutor) -> list[Part]:
     """`look` at all of these paths, TOGETHER at once; by several threads where the first look had to wait."""
-    parts = [paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER)]
+    batches = [paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER)]
+
     began = time.perf_counter()
-    found = [*map(look, parts[:1])]
-    waits = time.perf_counter() - began > WAITING_S * TOGETHER
-    return [*found, *(pool.map if waits else map)(look, parts[1:])]
+    results = [look(batch) for batch in batches[:1]]
+    had_to_wait = time.perf_counter() - began > WAITING_S * TOGETHER
+
+    map_batches = pool.map if had_to_wait else map
+    results += map_batches(look, batches[1:])
+    return results
 
 
 class Inside(NamedTuple):
-    """Paths that lie directly in a folder.
+    """Paths directly in a folder.
 
     links: those that lead to folders, with their targets.    dead_links: those that lead nowhere, as in a data set of
         git-annex or DVC whose files were not fetched.
@@ -366,31 +370,39 @@ class Directory:
     root: str
 
     def listing(self) -> Listing:
-        """All files, one look at each; a line names links that lead nowhere.
+        """All files, one look at each; a warning names links that lead nowhere.
 
         Raises FcaError for a folder that cannot be read and a name that is no text.
         """
-        paths, folders, dead_links, entered = list[str](), list[str](), list[str](), set[str]()
-        level = {"": False}  # folder -> whether a link led there
+        paths: list[str] = []
+        folders: list[str] = []
+        dead_links: list[str] = []
+        entered_targets: set[str] = set()  # of links
+
+        # Level by level: the folders of a level -> whether a link led there.
+        level = {"": False}
         with ThreadPoolExecutor(WALKERS) as pool:
             while level:
-                deeper = dict[str, bool]()
-                for linked, inside in zip(level.values(), pool.map(self._inside, level), strict=True):
+                next_level: dict[str, bool] = {}
+                for is_behind_link, inside in zip(level.values(), pool.map(self._inside, level), strict=True):
                     paths += inside.files
                     dead_links += inside.dead_links
-                    deeper |= dict.fromkeys(inside.folders, linked)
+                    next_level |= dict.fromkeys(inside.folders, is_behind_link)
                     for folder, target in inside.links:
-                        if not (linked and target in entered):
-                            deeper[folder] = True
-                            entered.add(target)
-                level = dict(sorted(deeper.items()))  # whatever the order on the disk, the same links are followed
+                        if is_behind_link and target in entered_targets:
+                            continue
+                        next_level[folder] = True
+                        entered_targets.add(target)
+
+                level = dict(sorted(next_level.items()))  # in any order on the disk, the same links are followed
                 folders += level
             tables = [FILE.empty_table(), *in_parts(self._looked_at, paths, pool)]
+
         _warn_of_dead_links(self.root, tuple(sorted(dead_links)))
         return Listing(pa.concat_tables(tables).combine_chunks(), frozenset(folders))
 
     def _inside(self, folder: str) -> Inside:
-        """What lies directly in a folder, but for pipes and devices."""
+        """The paths directly in a folder, without pipes and devices."""
         files, folders, links, dead_links = [], [], [], []
         prefix = f"{folder}/" if folder else ""
         try:
@@ -472,27 +484,32 @@ class Archive:
         """All files of the archive, and the folders that hold them or have an entry of their own.
 
         Raises FcaError for an archive whose central directory, the list of its members, is damaged, and for a member
-        that would lie outside of a folder into which the archive is unpacked.
+        that would be outside of a folder into which the archive is unpacked.
         """
-        found = Path(self.root).stat()
-        files, folders = [], set[str]()
+        status = Path(self.root).stat()
         try:
             members = self._open().infolist()
         except (zipfile.BadZipFile, NotImplementedError) as error:
             step = f"bring it again ({error})"
             raise FcaError("dataset.root", self.root, "a whole .zip archive", step) from error
-        for info in members:
-            parts = info.filename.rstrip("/").split("/")
-            has_windows_paths = info.create_system == 0 and "\\" in info.filename  # no name has a \\ there
-            if {"", ".", ".."} & set(parts) or len(info.filename) > LONGEST or has_windows_paths:
+
+        files = []
+        folders: set[str] = set()
+        for member in members:
+            names = member.filename.rstrip("/").split("/")
+            has_windows_paths = member.create_system == 0 and "\\" in member.filename  # no Windows name has a \\
+            if {"", ".", ".."} & set(names) or len(member.filename) > LONGEST or has_windows_paths:
                 what, allowed = "member of the archive", f"plain/paths/like/this, at most {LONGEST} letters"
-                raise FcaError(what, f"{info.filename:.200}", allowed, f"pack {self.root} again")
-            if any(is_hidden(part) for part in parts):
+                raise FcaError(what, f"{member.filename:.200}", allowed, f"pack {self.root} again")
+            if any(is_hidden(name) for name in names):
                 continue
-            within = parts if info.is_dir() else parts[:-1]
-            folders.update("/".join(within[: depth + 1]) for depth in range(len(within)))
-            if not info.is_dir():
-                files.append((info.filename, info.file_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
+
+            folder_names = names if member.is_dir() else names[:-1]
+            for depth in range(1, len(folder_names) + 1):
+                folders.add("/".join(folder_names[:depth]))
+            if not member.is_dir():
+                times = status.st_mtime_ns, status.st_ctime_ns
+                files.append((member.filename, member.file_size, *times, status.st_ino))
         return Listing(_table(files), frozenset(folders))
 
     def read(self, path: str) -> bytes:

@@ -72,27 +72,36 @@ def tested_on_val(own: Sequence[str], splits: Splits) -> list[str]:
 
 
 def _as_named(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
-    """Each own split name -> what it is called: train, val or test, or None to be left out."""
+    """Each own split name -> its meaning by name: train, val or test, or None to be left out."""
     mapped = dict(splits or {})
     names = sorted(set(own))
-    if wrong := sorted({str(kind) for kind in mapped.values() if kind is not None} - set(SPLITS)):
+    wrong_meanings = sorted({str(meaning) for meaning in mapped.values() if meaning is not None} - set(SPLITS))
+    if wrong_meanings:
         allowed = ", ".join((*SPLITS, "null (left out)"))
-        raise FcaError("dataset.splits", listed(wrong), allowed, "map to one of these")
+        raise FcaError("dataset.splits", listed(wrong_meanings), allowed, "map to one of these")
 
-    unknown = [name for name in names if not known_split(name, mapped)] if mapped or len(names) > 1 else []
-    absent = [name for name, kind in mapped.items() if kind is not None and name not in names]
     meanings = {name: mapped[name] if name in mapped else usual_meaning(name) or "test" for name in names}
+
+    # A single split may have any name.
+    unknown = []
+    if mapped or len(names) > 1:
+        unknown = [name for name in names if not known_split(name, mapped)]
+    absent = [name for name, meaning in mapped.items() if meaning is not None and name not in names]
     by_usual_name = [meanings[name] for name in names if name not in mapped]
-    same = [name for name in names if name not in mapped and by_usual_name.count(meanings[name]) > 1]
-    if culprits := unknown or absent or same:
-        found = ", ".join(visible(name) for name in names) or "none"
-        allowed = f"one of train, val and test for each split found: {found}"
-        if culprits is same:
-            allowed = f"one split for {meanings[same[0]]}, which these names mean alike; found: {found}"
-        step = "map each, as in dataset.splits='{its_name: test, another: null}'"
-        if unknown:
-            has_test = any(known_split(name, mapped) and meanings[name] == "test" for name in names)
-            example = f"{unknown[0]}: {'null' if has_test else 'test'}"
-            step = f"map each to train, val, test or null (left out), as in dataset.splits='{{{example}}}'"
-        raise FcaError("dataset.splits", listed([visible(name) for name in culprits]), allowed, step)
-    return meanings
+    ambiguous = [name for name in names if name not in mapped and by_usual_name.count(meanings[name]) > 1]
+    culprits = unknown or absent or ambiguous
+    if not culprits:
+        return meanings
+
+    names_in_set = ", ".join(visible(name) for name in names) or "none"
+    allowed = f"one of train, val and test for each split found: {names_in_set}"
+    if culprits is ambiguous:
+        meaning = meanings[ambiguous[0]]
+        allowed = f"one split for {meaning}, which these names mean alike; found: {names_in_set}"
+
+    step = "map each, as in dataset.splits='{its_name: test, another: null}'"
+    if unknown:
+        has_test = any(known_split(name, mapped) and meanings[name] == "test" for name in names)
+        example = f"{unknown[0]}: {'null' if has_test else 'test'}"
+        step = f"map each to train, val, test or null (left out), as in dataset.splits='{{{example}}}'"
+    raise FcaError("dataset.splits", listed([visible(name) for name in culprits]), allowed, step)

@@ -52,50 +52,58 @@ class HuggingFace:
     def load(self) -> ImageData:
         """List the images by what they contain, in one pass through each file that is new.
 
-        Raises FcaError for a damaged file, missing columns and values, images that lie outside of the files, labels
-        that are no single class, and files whose labels cannot be joined.
+        Raises FcaError for a damaged file, missing columns and values, images that are stored outside of the files,
+        labels that are no single class, and files whose labels cannot be joined.
         """
         paths = files_in(self.root, (".parquet", ".arrow"))
         meaning = f"{self.image} {self.label}"
         tables = [inside(path, meaning, LINE, partial(_lines, path, self.image, self.label)) for path in paths]
-        first = np.cumsum([0, *(table.num_rows for table in tables)])
-        images = [_images(path, self.image) for path in paths]
+        first_row = np.cumsum([0, *(table.num_rows for table in tables)])  # of each file, and the end
+        read_image_of_file = [_images(path, self.image) for path in paths]
+
         listed = pa.concat_tables(tables).to_pandas()
         listed["label"] = self._keys(paths, [table["label"].to_pandas() for table in tables])
-        listed["split"] = np.repeat(own_splits(self.root, paths, self.splits), np.diff(first))
+        listed["split"] = np.repeat(own_splits(self.root, paths, self.splits), np.diff(first_row))
         numbers = listed.groupby("split").cumcount()
         listed["key"] = [f"{number:07d}" for number in numbers]
 
         def read(row: int) -> bytes:
-            file = int(np.searchsorted(first, row, side="right")) - 1
-            return images[file](row - int(first[file]))
+            file = int(np.searchsorted(first_row, row, side="right")) - 1
+            return read_image_of_file[file](row - int(first_row[file]))
 
         name = self.name or name_of(self.root)
         return packed(name, listed, read, self.val, self.splits, self.mirror, self.white)
 
     def _keys(self, paths: Sequence[Path], labels: Sequence[pd.Series]) -> pd.Series:
-        """The class keys of all files, one after another: integers by the names of their own file.
+        """The class keys of all files, one after another: integers by the names that their file declares.
 
         labels: of each file, as text.
         """
-        filled = [(path, of) for path, of in zip(paths, labels, strict=True) if len(of)]
-        files = [(path, of, _kind(path, self.label, of)) for path, of in filled]
-        numbered = [path for path, _, kind in files if kind.is_number and kind.names is None]
-        others = [path for path, _, kind in files if not kind.is_number or kind.names]
-        names = [kind.names for _, _, kind in files if kind.is_number and kind.names]
-        if self.classes is None and numbered and others:
-            value = f"integers without names in {numbered[0].name}, names of classes in {others[0].name}"
+        files = [
+            (path, labels_of_file, _kind(path, self.label, labels_of_file))
+            for path, labels_of_file in zip(paths, labels, strict=True)
+            if len(labels_of_file)
+        ]
+        unnamed_paths = [path for path, _, kind in files if kind.is_number and kind.names is None]
+        named_paths = [path for path, _, kind in files if not kind.is_number or kind.names]
+        declared_names = [kind.names for _, _, kind in files if kind.is_number and kind.names]
+
+        if self.classes is None and unnamed_paths and named_paths:
+            value = f"integers without names in {unnamed_paths[0].name}, names of classes in {named_paths[0].name}"
             step = "give dataset.classes, the names of 0, 1, 2 and so on"
             raise FcaError(f"column {self.label}", value, "names of classes in every file, or in none", step)
-        if self.classes is not None and any(of != names[0] for of in names):
+        if self.classes is not None and any(names != declared_names[0] for names in declared_names):
             allowed = "null: the files declare their classes in several orders"
             raise FcaError("dataset.classes", ", ".join(self.classes[:5]), allowed, "leave it out")
-        if self.classes is not None or not names:
+        if self.classes is not None or not declared_names:
             return keys_of(pd.concat(labels, ignore_index=True), self.classes)
 
         keys = []
-        for path, of, kind in files:
-            keys.append(_by_names(path, kind.names, of) if kind.is_number and kind.names else of)
+        for path, labels_of_file, kind in files:
+            if kind.is_number and kind.names:
+                keys.append(_by_names(path, kind.names, labels_of_file))
+            else:
+                keys.append(labels_of_file)
         return pd.concat(keys, ignore_index=True)
 
 
@@ -115,28 +123,31 @@ class Kind(NamedTuple):
 
 
 def _kind(path: Path, label: str, labels: pd.Series) -> Kind:
-    """What a file's labels are. Raises FcaError for those that are no single class.    labels: as text."""
+    """What a file's labels are. Raises FcaError for labels that are no single class.    labels: as text."""
     opened = _opened(path)
     schema = opened.schema_arrow if isinstance(opened, pq.ParquetFile) else opened.schema
+    column = f"column {label} of {path.name}"
     kind = schema.field(label).type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
+
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         step = "name another column as dataset.label"
-        raise FcaError(f"column {label} of {path.name}", kind, "one class an image: text or an integer", step)
+        raise FcaError(column, kind, "one class an image: text or an integer", step)
     if pa.types.is_floating(kind) and (labels == "nan").any():
-        raise FcaError(f"column {label} of {path.name}", "NaN", "a class in every row", "fill or remove those rows")
+        raise FcaError(column, "NaN", "a class in every row", "fill or remove those rows")
     if pa.types.is_floating(kind) and (labels == f"{NO_LABEL}.0").any():
         step = "store the labels as integers; -1 then is no label"
-        raise FcaError(f"column {label} of {path.name}", f"{NO_LABEL}.0", "classes, or integers", step)
+        raise FcaError(column, f"{NO_LABEL}.0", "classes, or integers", step)
     if (labels.str.strip() == "").any():
-        raise FcaError(f"column {label} of {path.name}", "a blank text", "a class in every row", "fill or remove those")
+        raise FcaError(column, "a blank text", "a class in every row", "fill or remove those")
+
     names = _names(schema, label)
-    if twice := repeated(names or []):
+    repeated_names = repeated(names or [])
+    if repeated_names:
+        value = f"{', '.join(repeated_names[:5])} more than once"
         step = "write the file again, or name another column as dataset.label"
-        raise FcaError(
-            f"class names of {path.name}", f"{', '.join(twice[:5])} more than once", "names that differ", step
-        )
+        raise FcaError(f"class names of {path.name}", value, "names that differ", step)
     return Kind(pa.types.is_integer(kind), names)
 
 
@@ -159,17 +170,19 @@ def _by_names(path: Path, names: Sequence[str], labels: pd.Series) -> pd.Series:
 
 
 def _images(path: Path, column: str) -> Callable[[int], bytes]:
-    """Row -> the encoded image."""
+    """A function that returns the encoded image of a row."""
     opened = _opened(path)
     if isinstance(opened, pa.Table):
         rows = opened[column]
         return lambda row: _bytes(rows[row].as_py())
-    about = opened.metadata
-    first = np.cumsum([0, *(about.row_group(group).num_rows for group in range(about.num_row_groups))])
+
+    metadata = opened.metadata
+    group_sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    first_row = np.cumsum([0, *group_sizes])
 
     def read(row: int) -> bytes:
-        group = int(np.searchsorted(first, row, side="right")) - 1
-        return _bytes(_group(path, group, column)[row - int(first[group])].as_py())
+        group = int(np.searchsorted(first_row, row, side="right")) - 1
+        return _bytes(_group(path, group, column)[row - int(first_row[group])].as_py())
 
     return read
 
@@ -192,15 +205,17 @@ def _lines(path: Path, image: str, label: str) -> pa.Table:
         opened = _opened(path)
         if isinstance(opened, pa.Table):
             opened.validate(full=True)
-            parts = opened.select([image, label]).to_batches()
+            batches = opened.select([image, label]).to_batches()
         else:
-            parts = opened.iter_batches(64, columns=[image, label])
-        labels, digests = list[str](), list[str]()
-        for part in parts:
-            if part[label].null_count:
+            batches = opened.iter_batches(64, columns=[image, label])
+
+        labels: list[str] = []
+        digests: list[str] = []
+        for batch in batches:
+            if batch[label].null_count:
                 raise ValueError(f"rows without {label}")
-            labels += [str(value) for value in part[label].to_pylist()]
-            digests += [xxhash.xxh3_128_hexdigest(_bytes(value.as_py())) for value in part[image]]
+            labels += [str(value) for value in batch[label].to_pylist()]
+            digests += [xxhash.xxh3_128_hexdigest(_bytes(value.as_py())) for value in batch[image]]
         return pa.table([labels, digests], LINE)
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         allowed = f"whole, with columns {image} (images, encoded inside the file) and {label}"

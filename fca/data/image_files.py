@@ -36,20 +36,23 @@ class Sorted:
     others: list[str]
 
     def left_out(self) -> str:
-        """What is left out, in words; "" where nothing is.
+        """A phrase that counts the files left out; "" if there are none.
 
         >>> Sorted(["a.png"], {"b.nef": "a raw file"}, ["c.txt", "d.csv", "e.txt"]).left_out()
         'left out: 3 files that are no images: 2 .txt, 1 .csv; 1 picture: 1 .nef (a raw file)'
         """
-        parts = []
+        phrases = []
         if self.others:
-            parts.append(f"{counted(len(self.others), 'file')} that {_are(len(self.others))}: {in_words(self.others)}")
+            n_others = len(self.others)
+            verb = "is no image" if n_others == 1 else "are no images"
+            phrases.append(f"{counted(n_others, 'file')} that {verb}: {in_words(self.others)}")
         if self.not_read:
-            reasons = dict.fromkeys(self.not_read.values())
-            of_reason = {reason: [path for path, why in self.not_read.items() if why == reason] for reason in reasons}
-            named = [f"{in_words(paths)} ({reason})" for reason, paths in of_reason.items()]
-            parts.append(f"{counted(len(self.not_read), 'picture')}: {', '.join(named)}")
-        return f"left out: {'; '.join(parts)}" if parts else ""
+            paths_by_reason: dict[str, list[str]] = {}
+            for path, reason in self.not_read.items():
+                paths_by_reason.setdefault(reason, []).append(path)
+            reasons = [f"{in_words(paths)} ({reason})" for reason, paths in paths_by_reason.items()]
+            phrases.append(f"{counted(len(self.not_read), 'picture')}: {', '.join(reasons)}")
+        return f"left out: {'; '.join(phrases)}" if phrases else ""
 
 
 def counted(n: int, what: str) -> str:
@@ -61,17 +64,16 @@ def counted(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def _are(n: int) -> str:
-    return "is no image" if n == 1 else "are no images"
-
-
 def in_words(paths: Iterable[str]) -> str:
-    """How many there are of each suffix, the most first."""
+    """How many paths have each suffix, the most frequent first."""
     counts = Counter(suffix_of(path) or "without a suffix" for path in paths)
-    order = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))
-    named = [f"{counts[suffix]} {suffix}" for suffix in order[:NAMED]]
-    rest = sum(counts[suffix] for suffix in order[NAMED:])
-    return ", ".join([*named, *([counted(rest, "other")] if rest else [])])
+    suffixes = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))
+    phrases = [f"{counts[suffix]} {suffix}" for suffix in suffixes[:NAMED]]
+
+    n_others = sum(counts[suffix] for suffix in suffixes[NAMED:])
+    if n_others:
+        phrases.append(counted(n_others, "other"))
+    return ", ".join(phrases)
 
 
 IMAGE, OTHER = "an image", "no picture"
@@ -81,25 +83,27 @@ BY_SUFFIX = {**dict.fromkeys(SUFFIXES, IMAGE), **dict.fromkeys(TEXTS, OTHER)}
 def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = False) -> Sorted:
     """Sort the files with these paths, whose order is kept.
 
-    looks_into_texts: whether what a file holds decides also where its suffix is one of TEXTS.
+    looks_into_texts: whether the content of a file also decides where its suffix is one of TEXTS.
     """
-    by_suffix_alone = dict.fromkeys(SUFFIXES, IMAGE) if looks_into_texts else BY_SUFFIX
-    kinds = [by_suffix_alone.get(suffix_of(path)) for path in paths]
-    unknown = [path for path, kind in zip(paths, kinds, strict=True) if kind is None]
-    with ThreadPoolExecutor(WALKERS) as pool:
-        looks = in_parts(partial(_looks, files), unknown, pool)
-    found = {path: kind for look in looks for path, kind in look.items()}
+    kind_of_suffix = dict.fromkeys(SUFFIXES, IMAGE) if looks_into_texts else BY_SUFFIX
+    kinds_by_suffix = [kind_of_suffix.get(suffix_of(path)) for path in paths]
 
-    there = Sorted([], {}, [])
-    for path, by_suffix in zip(paths, kinds, strict=True):
-        kind = by_suffix or found[path]
+    # Files whose suffix does not decide are opened.
+    undecided = [path for path, kind in zip(paths, kinds_by_suffix, strict=True) if kind is None]
+    with ThreadPoolExecutor(WALKERS) as pool:
+        batches = in_parts(partial(_looks, files), undecided, pool)
+    kind_by_content = {path: kind for batch in batches for path, kind in batch.items()}
+
+    result = Sorted([], {}, [])
+    for path, kind_by_suffix in zip(paths, kinds_by_suffix, strict=True):
+        kind = kind_by_suffix or kind_by_content[path]
         if kind == IMAGE:
-            there.images.append(path)
+            result.images.append(path)
         elif kind == OTHER:
-            there.others.append(path)
+            result.others.append(path)
         else:
-            there.not_read[path] = kind
-    return there
+            result.not_read[path] = kind
+    return result
 
 
 def _looks(files: Files, paths: Sequence[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ PADDING = 16  # bytes; of larger files a hundredth, as some cameras fill up what
 
 
 def damage(content: bytes) -> str:
-    """What libjpeg-turbo says is wrong with the pixels of a JPEG; "" where nothing is, and for other formats.
+    """libjpeg-turbo's warning about the pixels of a JPEG; "" if there is none, and for other formats.
 
     Found are missing, overwritten and altered data that leave the decoder without, or with surplus, data, or with
     codes that there are not. Altered data that decode to another picture are not. CMYK with reduced colours is not
@@ -36,14 +36,18 @@ def damage(content: bytes) -> str:
 
 def _is_harmless(warning: str, content: bytes) -> bool:
     """Whether a warning is about bytes that belong to no picture: between headers, or a filling before the end."""
-    found = EXTRANEOUS.match(warning)
-    if found is None:
+    match = EXTRANEOUS.match(warning)
+    if match is None:
         return False
 
-    surplus, marker = int(found[1]), bytes.fromhex(f"ff{found[2]}")
+    n_extraneous = int(match[1])
+    marker = bytes.fromhex(f"ff{match[2]}")
     if marker != END:
         return content.find(marker) < content.find(b"\xff\xda")  # before the first scan
+
     end = content.rfind(END)
-    filling, before = content[end - surplus : end], content[end - surplus - 4 : end - surplus]
-    is_one_value = len(set(filling)) == 1 and set(before) != set(filling)  # zeros to the end would be one value too
-    return is_one_value and surplus <= max(PADDING, len(content) // 100)
+    filling = content[end - n_extraneous : end]
+    last_data = content[end - n_extraneous - 4 : end - n_extraneous]
+    # Zeros up to the end would also be of one value.
+    is_one_value = len(set(filling)) == 1 and set(last_data) != set(filling)
+    return is_one_value and n_extraneous <= max(PADDING, len(content) // 100)

@@ -12,10 +12,10 @@ SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
     *(".jfif", ".jpe", ".jif", ".avif", ".jp2", ".j2k", ".jpx", ".pnm", ".dib", ".apng"),
 )
-"""Names of images: such a file counts as one without a look into it."""
+"""Suffixes of images: such a file counts as an image without a look into it."""
 
 TEXTS = (".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".npy", ".npz", ".pkl")
-"""Names of what lies beside images, often one a file: such a file counts as none without a look into it."""
+"""Suffixes of files that accompany images, often one an image: such a file is no image without a look into it."""
 
 HEAD = 512
 """Bytes at the beginning of a file that show what it is."""

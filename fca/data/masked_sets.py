@@ -39,7 +39,7 @@ class MaskedImageNet:
     Test has images of ImageNet's validation folder alone, whatever the set's own split: RIVAL10's leaks.
 
     name:     hard_imagenet or rival10.    root: the folder of the masks, or the one that holds it.
-    val:      what to carve from the training images.    mirror: whether a mirrored image still shows its class.
+    val:      what to hold out from the training images.    mirror: whether a mirrored image still shows its class.
     classes:  of hard_imagenet 15 wnids, of rival10 20 wnids or 10 groups of them; column `wnid` has the wnid.
     imagenet: the folder with train/<wnid>/ and val/<wnid>/ (val alone is enough to predict); null = the images that
               were downloaded with the masks. They are known by their names and sizes, masks by what they contain.
@@ -59,72 +59,106 @@ class MaskedImageNet:
     def load(self) -> ImageData:
         """List the images that have masks. Raises FcaError when images, masks or ranks are absent or do not fit."""
         check_choice("dataset.name", self.name, LAYOUTS)
-        (place, pattern, folder, beside, source), group_of = LAYOUTS[self.name], read_groups(self.name).of
-        check_choice("dataset.classes", self.classes, sorted({len(group_of), len(set(group_of.values()))}))
-        masks = found(self.root, (place, place.split("/")[1]), source).parent
-        images = masks / folder if self.imagenet is None else Path(self.imagenet).expanduser()
-        there = inventory(Directory(str(masks)))
-        listed = self._listed([m for path in there.listing.sizes if (m := re.fullmatch(pattern, path))], beside, images)
-        if unknown := sorted(set(listed["wnid"]) - set(group_of)):
-            allowed = f"the classes of {self.name}: {', '.join(group_of)}"
-            raise FcaError(f"wnids of masks in {masks}", shown(unknown), allowed, "bring it as its authors packed it")
-        self._check_counts(images, listed)
-        listed["label"] = listed["wnid"] if self.classes == len(group_of) else listed["wnid"].map(group_of)
-        listed["bytes"] = [file.stat().st_size if (file := images / p).is_file() else -1 for p in listed["image"]]
-        if gone := listed["image"][listed["bytes"] < 0].tolist():
+        place, pattern, image_folder, image_path, source = LAYOUTS[self.name]
+        group_of_wnid = read_groups(self.name).of
+        check_choice("dataset.classes", self.classes, sorted({len(group_of_wnid), len(set(group_of_wnid.values()))}))
+
+        # Masks, and the images that they belong to.
+        masks_root = found(self.root, (place, place.split("/")[1]), source).parent
+        images_root = masks_root / image_folder if self.imagenet is None else Path(self.imagenet).expanduser()
+        mask_inventory = inventory(Directory(str(masks_root)))
+        mask_matches = [match for path in mask_inventory.listing.sizes if (match := re.fullmatch(pattern, path))]
+        listed = self._listed(mask_matches, image_path, images_root)
+
+        unknown_wnids = sorted(set(listed["wnid"]) - set(group_of_wnid))
+        if unknown_wnids:
+            allowed = f"the classes of {self.name}: {', '.join(group_of_wnid)}"
+            step = "bring it as its authors packed it"
+            raise FcaError(f"wnids of masks in {masks_root}", shown(unknown_wnids), allowed, step)
+        self._check_counts(images_root, listed)
+
+        is_class_per_wnid = self.classes == len(group_of_wnid)
+        listed["label"] = listed["wnid"] if is_class_per_wnid else listed["wnid"].map(group_of_wnid)
+
+        image_files = [images_root / path for path in listed["image"]]
+        listed["bytes"] = [file.stat().st_size if file.is_file() else -1 for file in image_files]
+        missing_images = listed["image"][listed["bytes"] < 0].tolist()
+        if missing_images:
             step = "set dataset.imagenet to the folder with train/<wnid>/ and val/<wnid>/"
-            raise FcaError(f"images of {self.name} that are not there", shown(gone), f"files in {images}", step)
-        listed["mask_content"] = listed["mask"].map(there.digests(listed["mask"]))
+            what = f"images of {self.name} that are not there"
+            raise FcaError(what, shown(missing_images), f"files in {images_root}", step)
+
+        listed["mask_content"] = listed["mask"].map(mask_inventory.digests(listed["mask"]))
         if self.ranks is not None:
             listed["rank"] = listed["image_id"].map(_ranks(self.ranks, set(listed["image_id"])))
-        image, mask = (dict(zip(listed["image_id"], listed.pop(at), strict=True)) for at in ("image", "mask"))
-        read = partial(mask_of, there.files, objects="bright", images=(shots := Directory(str(images))))
+
+        image_of_id = dict(zip(listed["image_id"], listed.pop("image"), strict=True))
+        mask_of_id = dict(zip(listed["image_id"], listed.pop("mask"), strict=True))
+        images = Directory(str(images_root))
+        read_mask = partial(mask_of, mask_inventory.files, objects="bright", images=images)
         return assemble(
             self.name,
             listed,
-            lambda image_id: image_of(shots, image[image_id]),
+            lambda image_id: image_of(images, image_of_id[image_id]),
             self.val,
-            mask=lambda image_id: read(mask[image_id], image[image_id]),
+            mask=lambda image_id: read_mask(mask_of_id[image_id], image_of_id[image_id]),
             mirror=self.mirror,
             official=True,
         )
 
-    def _listed(self, masks: Sequence[re.Match[str]], beside: str, images: Path) -> pd.DataFrame:
-        """A line a mask: mask and image (paths), wnid, split and image_id (the same as in dataset=imagenet)."""
-        lines = [(m[0], m[2], m[3], m.expand(beside)) for m in masks]
+    def _listed(self, masks: Sequence[re.Match[str]], image_path: str, images_root: Path) -> pd.DataFrame:
+        """A line a mask: mask and image (paths), wnid, split and image_id (the same as in dataset=imagenet).
+
+        image_path: the path of a downloaded image, as a template for the match of its mask.
+        """
+        lines = [(match[0], match[2], match[3], match.expand(image_path)) for match in masks]
         listed = pd.DataFrame(lines, columns=["mask", "wnid", "file", "image"], dtype="str")
-        part = pd.Series("train", listed.index).mask(listed["file"].str.startswith("ILSVRC2012_val_"), "val")
-        listed["image_id"] = part + "/" + listed["wnid"] + "/" + listed.pop("file")
-        listed["split"] = part.replace("val", "test")
+
+        is_val = listed["file"].str.startswith("ILSVRC2012_val_")
+        imagenet_split = pd.Series("train", listed.index).mask(is_val, "val")
+        listed["image_id"] = imagenet_split + "/" + listed["wnid"] + "/" + listed.pop("file")
+        listed["split"] = imagenet_split.replace("val", "test")
         if self.imagenet is None:
             return listed
-        listed["image"] = listed["image_id"]
-        return listed if (images / "train").is_dir() else listed[part == "val"].reset_index(drop=True)
 
-    def _check_counts(self, images: Path, listed: pd.DataFrame) -> None:
-        for part, expected in {"val": None, **(self.images or {})}.items():
-            check_choice("dataset.images", part, ("train", "val"))
-            ids = set(listed["image_id"][listed["image_id"].str.startswith(part)])
-            left_out = self.imagenet is not None and part == "train" and not (images / part).is_dir()
-            if len(ids) == expected or left_out or (ids and expected is None):
+        listed["image"] = listed["image_id"]
+        if (images_root / "train").is_dir():
+            return listed
+        return listed[imagenet_split == "val"].reset_index(drop=True)
+
+    def _check_counts(self, images_root: Path, listed: pd.DataFrame) -> None:
+        """Raise FcaError if ImageNet's train or val has another number of masks than published."""
+        for split, expected in {"val": None, **(self.images or {})}.items():
+            check_choice("dataset.images", split, ("train", "val"))
+            ids = set(listed["image_id"][listed["image_id"].str.startswith(split)])
+            is_left_out = self.imagenet is not None and split == "train" and not (images_root / split).is_dir()
+            is_complete = len(ids) > 0 if expected is None else len(ids) == expected
+            if is_left_out or is_complete:
                 continue
-            # unlike training images, all validation images of the classes have masks
-            files = [file for wnid in set(listed["wnid"]) for file in (images / "val" / wnid).glob("*.*")]
-            bare = sorted({f"val/{file.parent.name}/{file.name}" for file in files} - ids) if part == "val" else []
-            count = f"{len(ids)}, none of {shown(bare)}" if bare else len(ids)
-            step = f"bring the masks that {self.root} lacks, or accept what is there: dataset.images=null"
+
+            # Unlike training images, all validation images of the classes have masks.
+            without_mask = []
+            if split == "val":
+                wnids = set(listed["wnid"])
+                files = [file for wnid in wnids for file in (images_root / "val" / wnid).glob("*.*")]
+                without_mask = sorted({f"val/{file.parent.name}/{file.name}" for file in files} - ids)
+            count = f"{len(ids)}, none of {shown(without_mask)}" if without_mask else len(ids)
             allowed = "at least 1: they are the test" if expected is None else f"{expected}, as published"
-            raise FcaError(f"masks of {self.name} for ImageNet's {part}", count, allowed, step)
+            step = f"bring the masks that {self.root} lacks, or accept what is there: dataset.images=null"
+            raise FcaError(f"masks of {self.name} for ImageNet's {split}", count, allowed, step)
 
 
 def _ranks(file: str, ids: set[str]) -> Mapping[str, int]:
     """Image id -> rank in its class, 1 = the last of its list. Raises FcaError for another file."""
+    rank_of_image = {}
     try:
         lists = json.loads(bytes_of(Path(file).expanduser()))
-        rank = {path: len(paths) - at for paths in lists.values() for at, path in enumerate(paths)}
-        if not ids & set(rank):
+        for paths in lists.values():
+            for position, path in enumerate(paths):
+                rank_of_image[path] = len(paths) - position
+        if not ids & set(rank_of_image):
             raise ValueError("it lists no image that has a mask")
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         step = f"convert the authors' file as conf/dataset/hard_imagenet.yaml shows ({error})"
         raise FcaError("dataset.ranks", file, "JSON: {class: [train/<wnid>/<file>, ...]}", step) from error
-    return rank
+    return rank_of_image

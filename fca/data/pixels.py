@@ -45,7 +45,7 @@ from fca.types import (
 
 log = logging.getLogger(__name__)
 SHARD_BYTES = 128 * 10**6
-One = Callable[[int], UInt8[np.ndarray, "height width 3"]]
+DecodeRow = Callable[[int], UInt8[np.ndarray, "height width 3"]]
 Rows = Int[np.ndarray, " rows"]
 Shards = dict[str, Int[np.ndarray, " _"]]
 """Name -> all rows of a shard."""
@@ -62,20 +62,21 @@ def open_pixels(
     """Images of a data set after `geometry`, by their positions in `data.items`, in any order.
 
     cache:    folder of the shards: `<fingerprint>-<geometry key>-<first>-<last>.rgb`, raw pixels one image after
-              another, and `.json` with its checksum and the rows that cannot be read. Those that are missing or damaged
-              are made by this call; processes that need them at the same time share the work.
+              another, and `.json` with its checksum and the rows that cannot be read. Missing or damaged shards
+              are written by this call; processes that need them at the same time share the work.
     workers:  threads that decode; 0 = one per core. (Pillow leaves Python's lock: processes are no faster.)
-    limit_gb: size of the folder in 1e9 bytes. To make room, the least recently used shards go. What does not fit beside
-              the shards in use is read and decoded at every access; 0 = nothing is made, what is there is used.
+    limit_gb: size of the folder in 1e9 bytes. To make room, the least recently used shards are removed. What does not
+              fit beside the shards in use is read and decoded at every access; 0 = existing shards are used, none is
+              written.
     rows:     the images that are needed; null = all. Others can be asked for, and may have to be decoded.
     """
 
-    def one(row: int) -> UInt8[np.ndarray, "size size 3"]:
+    def decode_row(row: int) -> UInt8[np.ndarray, "size size 3"]:
         return geometry(data.read(row))[0]
 
     image_bytes = 3 * geometry.size**2
-    wanted = _wanted(data, geometry.key, image_bytes, rows)
-    return Crops(size=geometry.size, **_stored(data, one, wanted, image_bytes, cache, workers, limit_gb))
+    shards = _shards_with(data, geometry.key, image_bytes, rows)
+    return Crops(size=geometry.size, **_stored(data, decode_row, shards, image_bytes, cache, workers, limit_gb))
 
 
 def open_originals(
@@ -88,7 +89,7 @@ def open_originals(
     if not isinstance(geometry, ResizeCrop):
         raise FcaError("geometry", geometry, "a ResizeCrop", "set recipe.crop_from=input")
 
-    def one(row: int) -> UInt8[np.ndarray, "height width 3"]:
+    def decode_row(row: int) -> UInt8[np.ndarray, "height width 3"]:
         token = REDUCED.set(geometry.side)
         try:
             return geometry.resized(data.read(row))
@@ -96,8 +97,8 @@ def open_originals(
             REDUCED.reset(token)
 
     image_bytes = 4 * geometry.side**2  # of a photograph of 4:3
-    wanted = _wanted(data, geometry.original_key, image_bytes, rows)
-    return WithMargins(**_stored(data, one, wanted, image_bytes, cache, workers, limit_gb))
+    shards = _shards_with(data, geometry.original_key, image_bytes, rows)
+    return WithMargins(**_stored(data, decode_row, shards, image_bytes, cache, workers, limit_gb))
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Stored:
     start, height, width: where it begins in its shard, in pixels, and its size.
     """
 
-    one: One
+    decode_row: DecodeRow
     threads: int
     paths: tuple[str, ...]
     maps: tuple[UInt8[np.ndarray, "_ 3"], ...] = field(repr=False)
@@ -129,21 +130,27 @@ class Stored:
         return len(self.shard)
 
     def images(self, rows: Rows) -> list[UInt8[np.ndarray, "height width 3"]]:
-        """Views of the shards, not to be written on; what is not stored is decoded now.
+        """Read-only views of the shards; images that are not stored are decoded now.
 
-        Raises UnreadableImage, naming its path, if one of them cannot be read. The threads end with the call: nothing
-        is left to a forked process.
+        Raises UnreadableImage, naming its path, if an image cannot be read. The threads end with the call, so that a
+        forked process inherits none.
         """
-        fields = (self.shard, self.start, self.height, self.width)
-        found: list[Any] = [
-            self.maps[shard][start : start + height * width].reshape(height, width, 3) if shard >= 0 else None
-            for shard, start, height, width in zip(*(values[rows].tolist() for values in fields), strict=True)
-        ]
-        if absent := [(place, row) for place, row in enumerate(rows.tolist()) if found[place] is None]:
-            with ThreadPoolExecutor(min(self.threads, len(absent))) as pool:
-                for (place, _), image in zip(absent, pool.map(self.one, (row for _, row in absent)), strict=True):
-                    found[place] = image
-        return found
+        images: list[Any] = [None] * len(rows)
+        missing: list[int] = []  # positions in `rows`
+        fields = (self.shard[rows], self.start[rows], self.height[rows], self.width[rows])
+        for i, (shard, start, height, width) in enumerate(zip(*(values.tolist() for values in fields), strict=True)):
+            if shard < 0:
+                missing.append(i)
+                continue
+            pixels = self.maps[shard][start : start + height * width]
+            images[i] = pixels.reshape(height, width, 3)
+
+        if missing:
+            with ThreadPoolExecutor(min(self.threads, len(missing))) as pool:
+                decoded = pool.map(self.decode_row, rows[missing].tolist())
+                for i, image in zip(missing, decoded, strict=True):
+                    images[i] = image
+        return images
 
 
 @dataclass(frozen=True)
@@ -154,8 +161,8 @@ class Crops(Stored):
 
     def __getitem__(self, rows: Rows) -> UInt8[np.ndarray, "rows size size 3"]:
         """A copy in memory."""
-        none = np.empty((0, self.size, self.size, 3), np.uint8)
-        return np.concatenate([none, *(image[None] for image in self.images(rows))])
+        no_images = np.empty((0, self.size, self.size, 3), np.uint8)
+        return np.concatenate([no_images, *(image[None] for image in self.images(rows))])
 
 
 @dataclass(frozen=True)
@@ -165,76 +172,119 @@ class WithMargins(Stored):
     def __getitem__(self, rows: Rows) -> Packed:
         """A copy in memory."""
         images = self.images(rows)
-        pixels = np.concatenate([np.empty((0, 3), np.uint8), *(image.reshape(-1, 3) for image in images)])
-        height, width = (np.array([image.shape[side] for image in images], np.int64) for side in (0, 1))
-        return Packed(pixels, height, width)
+        no_pixels = np.empty((0, 3), np.uint8)
+        pixels = np.concatenate([no_pixels, *(image.reshape(-1, 3) for image in images)])
+        heights = np.array([image.shape[0] for image in images], np.int64)
+        widths = np.array([image.shape[1] for image in images], np.int64)
+        return Packed(pixels, heights, widths)
 
 
-# Which shards there are, which of them are made, and which have to go.
+# Which shards exist, which are written, and which are removed.
 
 
-def _wanted(data: ImageData, key: str, image_bytes: int, rows: Rows | None) -> Shards:
-    """The shards that hold these rows."""
+def _shards_with(data: ImageData, key: str, image_bytes: int, rows: Rows | None) -> Shards:
+    """The shards that hold these rows; all shards if `rows` is None."""
     split = np.unique(data.items["split"].to_numpy(str), return_inverse=True)[1]
-    part = split * len(data.classes) + data.labels
-    order = np.argsort(part, kind="stable")
-    asked = np.full(len(order), rows is None)
+    section = split * len(data.classes) + data.labels  # a class in a split
+    order = np.argsort(section, kind="stable")
+    is_needed = np.full(len(order), rows is None)
     if rows is not None:
-        asked[rows] = True
-    cuts = _cuts(part[order], len(data.classes), max(1, SHARD_BYTES // image_bytes))
-    return {
-        f"{data.fingerprint}-{key}-{start}-{stop}": order[start:stop]
-        for start, stop in pairwise(cuts)
-        if asked[order[start:stop]].any()
-    }
+        is_needed[rows] = True
+
+    max_images = max(1, SHARD_BYTES // image_bytes)
+    cuts = _cuts(section[order], len(data.classes), max_images)
+    shards: Shards = {}
+    for start, stop in pairwise(cuts):
+        rows_of_shard = order[start:stop]
+        if is_needed[rows_of_shard].any():
+            shards[f"{data.fingerprint}-{key}-{start}-{stop}"] = rows_of_shard
+    return shards
 
 
-def _cuts(parts: Int[np.ndarray, " images"], classes: int, most: int) -> list[int]:
-    """Where shards of at most so many images begin, and the end.
+def _cuts(sections: Int[np.ndarray, " images"], n_classes: int, max_images: int) -> list[int]:
+    """Where shards of at most `max_images` begin, and the end.
 
-    parts: split * classes + class of every image, in order. Classes share a shard only where they are of one split;
-    one that is too large for a shard is cut evenly.
+    sections: split * n_classes + class of every image, in order. Classes share a shard only within a split; a class
+    that is too large for a shard is cut evenly.
 
-    >>> _cuts(np.array([0, 0, 1, 1, 1, 2, 4, 5, 5, 5, 5, 5]), classes=4, most=4)
+    >>> _cuts(np.array([0, 0, 1, 1, 1, 2, 4, 5, 5, 5, 5, 5]), n_classes=4, max_images=4)
     [0, 2, 6, 7, 9, 12]
     """
-    edges = [*(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(parts)]
-    cuts, open_split = [0], -1
-    for begin, end in pairwise([0, *edges]):
-        pieces, split = -(-(end - begin) // most), int(parts[begin]) // classes
-        if cuts[-1] < begin and (pieces > 1 or split != open_split or end - cuts[-1] > most):
+    inner_bounds = (np.flatnonzero(np.diff(sections)) + 1).tolist()
+    cuts = [0]
+    open_split = -1  # the split of the shard that may take another class; -1: none may
+    for begin, end in pairwise([0, *inner_bounds, len(sections)]):
+        n_pieces = -(-(end - begin) // max_images)
+        split = int(sections[begin]) // n_classes
+
+        fits_open_shard = n_pieces == 1 and split == open_split and end - cuts[-1] <= max_images
+        if cuts[-1] < begin and not fits_open_shard:
             cuts.append(begin)
-        open_split = split if pieces == 1 else -1
-        if pieces > 1:
-            cuts += [begin + (end - begin) * piece // pieces for piece in range(1, pieces + 1)]
-    return cuts if cuts[-1] == len(parts) else [*cuts, len(parts)]
+
+        if n_pieces == 1:
+            open_split = split
+        else:
+            open_split = -1
+            cuts += [begin + (end - begin) * piece // n_pieces for piece in range(1, n_pieces + 1)]
+
+    if cuts[-1] != len(sections):
+        cuts.append(len(sections))
+    return cuts
 
 
 def _stored(
-    data: ImageData, one: One, wanted: Shards, image_bytes: int, cache: Path, workers: int, limit_gb: float
+    data: ImageData, decode_row: DecodeRow, shards: Shards, image_bytes: int, cache: Path, workers: int, limit_gb: float
 ) -> dict[str, Any]:
-    """The fields of Stored; missing shards are made, first those that no other process is making."""
-    lease = _leased(cache, {name: len(rows) * image_bytes for name, rows in wanted.items()}, limit_gb * 1e9)
-    kept = {name: rows for name, rows in wanted.items() if lease and name in lease.sizes}
-    records = {name: record for name, rows in kept.items() if (record := _whole(cache / f"{name}.rgb", len(rows)))}
-    for wait in (0, -1):
-        lengths, doing = [len(rows) for name, rows in kept.items() if name not in records], f"decoding {data.name}"
+    """The fields of Stored; missing shards are written, first those that no other process is writing."""
+    bytes_of_shard = {name: len(rows) * image_bytes for name, rows in shards.items()}
+    lease = _lease_of(cache, bytes_of_shard, limit_gb * 1e9)
+    leased_shards = {name: rows for name, rows in shards.items() if lease and name in lease.sizes}
+
+    records = {}
+    for name, rows in leased_shards.items():
+        record = _record_if_whole(cache / f"{name}.rgb", len(rows))
+        if record:
+            records[name] = record
+
+    progress_label = f"decoding {data.name}"
+    for lock_timeout in (0, -1):  # pass by what another process is writing, then wait for it
+        missing = [name for name in leased_shards if name not in records]
+        lengths = [len(leased_shards[name]) for name in missing]
         long = sum(lengths) >= LONG > max(lengths, default=0)  # else each shard has a bar
-        for name in watched([name for name in kept if name not in records], doing, long=long):
-            make_way(lock := cache / f".{name}.lock")
-            with suppress(Timeout), FileLock(lock, timeout=wait):
+        for name in watched(missing, progress_label, long=long):
+            lock = cache / f".{name}.lock"
+            make_way(lock)
+            with suppress(Timeout), FileLock(lock, timeout=lock_timeout):
                 path = cache / f"{name}.rgb"
-                records[name] = _whole(path, len(kept[name])) or _build(path, one, kept[name], workers, doing)
-    fields, paths = np.full((4, len(data.items)), -1), list[str]()
+                rows = leased_shards[name]
+                records[name] = _record_if_whole(path, len(rows)) or _build(
+                    path, decode_row, rows, workers, progress_label
+                )
+
+    shard, start, height, width = np.full((4, len(data.items)), -1)
+    paths: list[str] = []
     for name, record in records.items():
-        height, width = np.array(record["height"], np.int64), np.array(record["width"], np.int64)
-        start = np.cumsum(height * width) - height * width
-        fields[:, kept[name]] = np.full(len(start), len(paths)), start, height, width
-        fields[0, [int(row) for row in record["unreadable"]]] = -1
+        rows = leased_shards[name]
+        heights = np.array(record["height"], np.int64)
+        widths = np.array(record["width"], np.int64)
+        shard[rows] = len(paths)
+        start[rows] = np.cumsum(heights * widths) - heights * widths
+        height[rows] = heights
+        width[rows] = widths
+        shard[[int(row) for row in record["unreadable"]]] = -1
         paths.append(str((cache / f"{name}.rgb").resolve()))
-    named = dict(zip(("shard", "start", "height", "width"), fields, strict=True))
-    files = {"paths": tuple(paths), "maps": tuple(map(_mapped, paths))}
-    return {"one": one, "threads": threads(workers), "lease": lease, **files, **named}
+
+    return {
+        "decode_row": decode_row,
+        "threads": threads(workers),
+        "paths": tuple(paths),
+        "maps": tuple(map(_mapped, paths)),
+        "shard": shard,
+        "start": start,
+        "height": height,
+        "width": width,
+        "lease": lease,
+    }
 
 
 def _mapped(path: str) -> UInt8[np.ndarray, "_ 3"]:
@@ -246,51 +296,63 @@ class Lease:
     """Shards that a process uses, and their sizes, in a file that is locked until the object or the process ends."""
 
     def __init__(self, cache: Path, sizes: dict[str, int]) -> None:
-        self.sizes, path = sizes, cache / f".{uuid.uuid4().hex}.lease"
+        self.sizes = sizes
+        path = cache / f".{uuid.uuid4().hex}.lease"
         file = path.open("w")
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(json.dumps(sizes))
         file.flush()
-        weakref.finalize(self, _end, path, file, os.getpid()).atexit = False  # a dead process locks nothing
+        weakref.finalize(self, _end_lease, path, file, os.getpid()).atexit = False  # a dead process locks nothing
 
 
-def _end(path: Path, file: Any, owner: int) -> None:
-    if os.getpid() == owner:  # and not its forked child
+def _end_lease(path: Path, file: Any, owner: int) -> None:
+    if os.getpid() == owner:  # not in a forked child
         with suppress(OSError):
             path.unlink(missing_ok=True)
     file.close()
 
 
-def _leased(cache: Path, wanted: dict[str, int], limit: float) -> Lease | None:
-    """A lease of those shards that are there or may be made; others are removed where that makes enough room."""
+def _lease_of(cache: Path, sizes: dict[str, int], limit: float) -> Lease | None:
+    """A lease of those shards that exist or fit into the cache, after removing idle ones where that makes enough room.
+
+    sizes: bytes of each shard that is needed.    limit: of the cache, in bytes.
+    """
     if not cache.is_dir():
-        if not any(size <= limit for size in wanted.values()):
+        if not any(size <= limit for size in sizes.values()):
             return None
         cache.mkdir(parents=True, exist_ok=True)
-    if not _may_be_written(cache):  # no lease can be taken of what others may remove
-        log.log(
-            logging.WARNING if limit else logging.INFO,
-            "%s cannot be written to: images are decoded at every access",
-            cache,
-        )
+
+    if not _may_be_written(cache):  # others may remove shards for which no lease can be written
+        level = logging.WARNING if limit else logging.INFO
+        log.log(level, "%s cannot be written to: images are decoded at every access", cache)
         return None
+
     make_way(cache / ".lock")
     with FileLock(cache / ".lock"):
-        there, in_use = _there(cache), _in_use(cache)
-        granted = {name: wanted[name] for name in wanted if name in there or name in in_use}
-        idle = sorted((used, name) for name, (_, used) in there.items() if name not in in_use and name not in granted)
-        sizes = in_use | {name: size for name, (size, _) in there.items()}
-        taken, movable = sum(sizes.values()), sum(sizes[name] for _, name in idle)
-        for name, size in wanted.items():
-            if name in granted or taken - movable + size > limit:
+        on_disk = _shards_on_disk(cache)
+        in_use = _leased_bytes(cache)
+        granted = {name: size for name, size in sizes.items() if name in on_disk or name in in_use}
+
+        idle_names = on_disk.keys() - in_use.keys() - granted.keys()
+        idle = sorted((on_disk[name][1], name) for name in idle_names)  # the least recently used first
+
+        size_in_cache = in_use | {name: size for name, (size, _) in on_disk.items()}
+        used_bytes = sum(size_in_cache.values())
+        idle_bytes = sum(size_in_cache[name] for _, name in idle)
+        for name, size in sizes.items():
+            if name in granted or used_bytes - idle_bytes + size > limit:
                 continue
-            while taken + size > limit:
-                _, old = idle.pop(0)
-                for name_of_old in (f".{old}.lock", f"{old}.rgb", f"{old}.json"):
-                    (cache / name_of_old).unlink(missing_ok=True)
-                taken, movable = taken - sizes[old], movable - sizes[old]
-            granted[name], taken = size, taken + size
-        for name in granted:
+
+            while used_bytes + size > limit:
+                _, oldest = idle.pop(0)
+                for file_name in (f".{oldest}.lock", f"{oldest}.rgb", f"{oldest}.json"):
+                    (cache / file_name).unlink(missing_ok=True)
+                used_bytes -= size_in_cache[oldest]
+                idle_bytes -= size_in_cache[oldest]
+            granted[name] = size
+            used_bytes += size
+
+        for name in granted:  # the time of the last use
             with suppress(OSError):
                 os.utime(cache / f"{name}.json")
         return Lease(cache, granted) if granted else None
@@ -302,53 +364,58 @@ def _may_be_written(cache: Path) -> bool:
     return os.access(cache, os.R_OK | os.W_OK | os.X_OK) and (not lock.is_file() or os.access(lock, os.R_OK | os.W_OK))
 
 
-def _there(cache: Path) -> dict[str, tuple[int, int]]:
-    """Shards: bytes and time of the last use."""
-    found: dict[str, tuple[int, int]] = {}
+def _shards_on_disk(cache: Path) -> dict[str, tuple[int, int]]:
+    """Shards on the disk: bytes and time of the last use."""
+    shards: dict[str, tuple[int, int]] = {}
     for path in cache.iterdir():
-        if path.suffix in (".rgb", ".json") and path.is_file():
-            about, (size, used) = path.stat(), found.get(path.stem, (0, 0))
-            found[path.stem] = size + about.st_size, max(used, about.st_mtime_ns)
-    return found
+        if path.suffix not in (".rgb", ".json") or not path.is_file():
+            continue
+        status = path.stat()
+        size, last_use = shards.get(path.stem, (0, 0))
+        shards[path.stem] = size + status.st_size, max(last_use, status.st_mtime_ns)
+    return shards
 
 
-def _in_use(cache: Path) -> dict[str, int]:
-    """Shards that other processes, or this one, lease; what dead ones left, and what is no lease, is removed."""
-    found: dict[str, int] = {}
+def _leased_bytes(cache: Path) -> dict[str, int]:
+    """Bytes of the shards that any process leases; files of dead processes, and other files, are removed."""
+    sizes: dict[str, int] = {}
     for path in cache.glob(".*.lease"):
-        make_way(path)  # a pipe would be waited for
+        make_way(path)  # opening a pipe would wait
         with suppress(FileNotFoundError, DamagedFile), path.open("r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                found |= {name: size for name, size in read_object(path).items() if isinstance(size, int)}
+            except BlockingIOError:  # its process lives
+                lease = read_object(path)
+                sizes.update({name: size for name, size in lease.items() if isinstance(size, int)})
             else:
                 path.unlink()
-    return found
+    return sizes
 
 
 # One shard.
 
 
-def _whole(path: Path, images: int) -> dict[str, Any] | None:
-    """The record of a shard if both files are whole; None where they are to be made.
+def _record_if_whole(path: Path, n_images: int) -> dict[str, Any] | None:
+    """The record of a shard if both files are whole; None if the shard must be written.
 
-    Pixels with the size and time in their record are trusted; with another time, their bytes are compared.
+    Pixels with the size and time in their record are trusted; with another time, their checksum is compared.
     """
-    about = path.with_suffix(".json")
+    record_path = path.with_suffix(".json")
     try:
         kinds = {"height": list, "width": list, "size": int, "mtime_ns": int, "xxh3_128": str, "unreadable": dict}
-        record = read_object(about, key=str, images=int, **kinds)
-        if (record["key"], record["images"]) != (path.stem, images):
-            raise DamagedFile(about, "is of other pixels")
-        found = path.stat()
-        if found.st_size != record["size"] or (
-            found.st_mtime_ns != record["mtime_ns"] and checksum(path) != record["xxh3_128"]
-        ):
+        record = read_object(record_path, key=str, images=int, **kinds)
+        if (record["key"], record["images"]) != (path.stem, n_images):
+            raise DamagedFile(record_path, "is of other pixels")
+
+        status = path.stat()
+        has_new_time = status.st_mtime_ns != record["mtime_ns"]
+        if status.st_size != record["size"]:
             raise DamagedFile(path, "was altered")
-        if found.st_mtime_ns != record["mtime_ns"]:
+        if has_new_time and checksum(path) != record["xxh3_128"]:
+            raise DamagedFile(path, "was altered")
+        if has_new_time:
             with suppress(OSError):
-                write_json(about, {**record, "mtime_ns": found.st_mtime_ns})
+                write_json(record_path, {**record, "mtime_ns": status.st_mtime_ns})
     except FileNotFoundError:
         return None
     except DamagedFile as damaged:
@@ -357,32 +424,44 @@ def _whole(path: Path, images: int) -> dict[str, Any] | None:
     return record
 
 
-def _build(path: Path, one: One, rows: Rows, workers: int, doing: str) -> dict[str, Any]:
-    """Write the pixels under another name, their record, then rename: the name means that both are whole.
+def _build(path: Path, decode_row: DecodeRow, rows: Rows, workers: int, progress_label: str) -> dict[str, Any]:
+    """Write the pixels under another name, then their record, then rename: the name means that both are whole.
 
-    Plain writes, not a memory map: a full disk is then an error and not a dead process.
+    Plain writes, not a memory map: a full disk then raises an error and does not kill the process.
     """
-    unreadable, record, sides = dict[str, str](), dict[str, Any](), list[tuple[int, int]]()
+    unreadable: dict[str, str] = {}  # row -> why
+    shapes: list[tuple[int, int]] = []
+    record: dict[str, Any] = {}
 
-    def pixels(at: int) -> UInt8[np.ndarray, "height width 3"]:
+    def pixels(i: int) -> UInt8[np.ndarray, "height width 3"]:
         try:
-            return one(int(rows[at]))
+            return decode_row(int(rows[i]))
         except UnreadableImage as error:
-            unreadable[str(rows[at])] = str(error)
+            unreadable[str(rows[i])] = str(error)
             return np.zeros((0, 0, 3), np.uint8)
 
     def write(file: BinaryIO) -> None:
         digest = xxhash.xxh3_128()
-        for image in in_order(pixels, len(rows), workers, doing):
-            sides.append(image.shape[:2])
-            part = np.ascontiguousarray(image).data
+        for image in in_order(pixels, len(rows), workers, progress_label):
+            shapes.append(image.shape[:2])
             if image.size:
-                digest.update(part)
-                file.write(part)
+                buffer = np.ascontiguousarray(image).data
+                digest.update(buffer)
+                file.write(buffer)
         file.flush()  # so that its size and time are final
-        stat, (height, width) = os.fstat(file.fileno()), zip(*sides, strict=True)
-        record.update(key=path.stem, images=len(rows), size=stat.st_size, mtime_ns=stat.st_mtime_ns)
-        record.update(xxh3_128=digest.hexdigest(), unreadable=unreadable, height=height, width=width)
+
+        status = os.fstat(file.fileno())
+        heights, widths = zip(*shapes, strict=True)
+        record.update(
+            key=path.stem,
+            images=len(rows),
+            size=status.st_size,
+            mtime_ns=status.st_mtime_ns,
+            xxh3_128=digest.hexdigest(),
+            unreadable=unreadable,
+            height=heights,
+            width=widths,
+        )
         write_json(path.with_suffix(".json"), record)
 
     make_way(path, path.with_suffix(".json"))
@@ -394,15 +473,20 @@ def _build(path: Path, one: One, rows: Rows, workers: int, doing: str) -> dict[s
 def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:
     """The images of `split` alone, in their order, each changed by `shift` before geometry; masks go with them.
 
-    Its fingerprint names the changed pixels among cached ones and nothing else: the images are those of `data`.
+    The fingerprint identifies the changed pixels among cached ones and nothing else: the images are those of `data`.
     Raises FcaError if the shift has no such images.
     """
-    meaning = hashlib.sha256(json.dumps(shift.identity(), sort_keys=True).encode()).hexdigest()[:12]
-    names = {"name": f"{data.name}, {shift.label()}", "fingerprint": f"{data.fingerprint}-{split}-{meaning}"}
+    shift_digest = hashlib.sha256(json.dumps(shift.identity(), sort_keys=True).encode()).hexdigest()[:12]
     masks = shift.masks(data) if isinstance(shift, DependsOnSize) else data.mask
-    return at_rows(replace(data, mask=masks), data.rows(split), read=shift.reader(data), **names)
+    return at_rows(
+        replace(data, mask=masks),
+        data.rows(split),
+        read=shift.reader(data),
+        name=f"{data.name}, {shift.label()}",
+        fingerprint=f"{data.fingerprint}-{split}-{shift_digest}",
+    )
 
 
-def geometry_under(shift: Shift, usual: Geometry) -> Geometry:
+def geometry_under(shift: Shift, geometry: Geometry) -> Geometry:
     """A network's geometry for images that a shift changed."""
-    return shift.geometry(usual) if isinstance(shift, AtReference) else usual
+    return shift.geometry(geometry) if isinstance(shift, AtReference) else geometry

@@ -1,4 +1,4 @@
-"""Public sets as their authors packed them: where a tree lies, how it is fetched, whether it is whole, what it lists.
+"""Public sets as their authors packed them: where the tree is, how it is fetched, whether it is whole, what it lists.
 
 A set is a dataclass whose `load()` finds the tree, lists its images with the authors' classes and splits, and hands
 them to `public_data`. What torchvision downloads it also checks by md5.
@@ -45,7 +45,7 @@ class PublicSet:
     root:     the folder that holds the extracted tree; `~` is expanded.
     version:  of the files, part of the fingerprint beside their names and sizes (PUBLISHED, as they were checked when
               downloaded, leaves it as it always was); null = what they contain decides: for a tree that was changed.
-    val:      what to carve from the training images.    mirror: whether a mirrored image still shows its class.
+    val:      what to hold out from the training images.    mirror: whether a mirrored image still shows its class.
     """
 
     root: str
@@ -86,31 +86,34 @@ def released(compat: str | None) -> bool:
 
 
 def found(root: str, places: Sequence[str], source: str, fetch: Fetch | None = None) -> Path:
-    """The folder of a public set's extracted tree; fetched first if it is not there and `fetch` is given.
+    """The folder of a public set's extracted tree; fetched first if it is missing and `fetch` is given.
 
-    root:   `~` is expanded.    places: folders below it where the tree may lie, the one that `fetch` makes first.
+    root:   `~` is expanded.    places: folders below it where the tree may be, the one that `fetch` makes first.
     source: where people find it, for messages.
-    fetch:  works in a folder beside, and what it made is renamed at the end: a tree that is there is whole. Processes
-            that want the same set at once wait for one that fetches it.
+    fetch:  works in a folder beside the tree, which is renamed at the end: a tree that exists is whole. Processes that
+            want the same set at once wait for the one that fetches it.
 
     Raises FcaError naming the folder to bring when the set is absent, cannot be fetched or is damaged.
     """
     base = Path(root).expanduser()
-    needs, top = f"a folder that holds {' or '.join(places)}", places[0].split("/")[0]
+    needs = f"a folder that holds {' or '.join(places)}"
+    top_folder = places[0].split("/")[0]
 
-    def there() -> Path | None:
+    def existing_folder() -> Path | None:
         return next((base / place for place in places if (base / place).is_dir()), None)
 
-    if fetch is not None and there() is None:
+    if fetch is not None and existing_folder() is None:
         try:
             base.mkdir(parents=True, exist_ok=True)
-            with FileLock(base / f".{top}.lock"):
-                if there() is None:
-                    _fetch(base, top, fetch)
+            with FileLock(base / f".{top_folder}.lock"):
+                if existing_folder() is None:  # no other process fetched it meanwhile
+                    _fetch(base, top_folder, fetch)
         except Exception as error:  # no network, no space, a wrong checksum, a cut archive: many kinds
             step = f"bring it ({source}), or try the download again: {error}"
             raise FcaError("dataset.root", base, needs, step) from error
-    if (folder := there()) is None:
+
+    folder = existing_folder()
+    if folder is None:
         lacking = f"the download holds no {places[0]}; " if fetch else ""
         raise FcaError("dataset.root", base, needs, f"{lacking}bring it: {source}")
     return folder
@@ -128,22 +131,38 @@ def _fetch(base: Path, top: str, fetch: Fetch) -> None:
 def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, group: str | None = None) -> ImageData:
     """The data set of the listed files; `image_id` is a path below `folder`.
 
-    group: a column; images that share its value are never in both train and val, as far as val is carved here.
+    group: a column; images that share its value are never in both train and val, if val is held out here.
 
-    Raises FcaError naming listed files that are not there.
+    Raises FcaError naming listed files that do not exist.
     """
-    files, version = Directory(str(folder)), "" if keys.version in (None, PUBLISHED) else str(keys.version)
+    files = Directory(str(folder))
     if keys.version is None or "bytes" not in listed:
-        there = inventory(files)
-        sizes = there.listing.sizes
-        if missing := [path for path in listed["image_id"] if path not in sizes]:
+        stock = inventory(files)
+        sizes = stock.listing.sizes
+        missing = [path for path in listed["image_id"] if path not in sizes]
+        if missing:
             step = f"{folder} is not whole: remove it, and bring or download it again"
             raise FcaError(f"files of {name} that are not there", shown(missing), "all that its lists name", step)
-        known = {"content": there.digests(listed["image_id"])} if keys.version is None else {"bytes": sizes}
+
+        # Images are identified by their content, or by their sizes beside a published version.
         listed = listed.drop(columns="bytes", errors="ignore")
-        listed = listed.assign(**{column: listed["image_id"].map(of) for column, of in known.items()})
-    read = partial(image_of, files)
-    return assemble(name, listed, read, keys.val, version=version, mirror=keys.mirror, group=group, official=True)
+        if keys.version is None:
+            digests = stock.digests(listed["image_id"])
+            listed = listed.assign(content=listed["image_id"].map(digests))
+        else:
+            listed = listed.assign(bytes=listed["image_id"].map(sizes))
+
+    version = "" if keys.version in (None, PUBLISHED) else str(keys.version)
+    return assemble(
+        name,
+        listed,
+        partial(image_of, files),
+        keys.val,
+        version=version,
+        mirror=keys.mirror,
+        group=group,
+        official=True,
+    )
 
 
 def lines(file: Path) -> list[str]:
@@ -159,13 +178,13 @@ def lines(file: Path) -> list[str]:
 def matching(folder: Path, pattern: str, like: str) -> pd.DataFrame:
     """A line (`image_id`, `label`, `bytes`) for every file class/file below `folder` whose path matches the pattern.
 
-    What else an archive holds is ignored. like: a matching path, for the FcaError when there is none.
+    Other files of an archive are ignored. like: a matching path, for the FcaError when there is none.
     """
     files = sorted(inventory(Directory(str(folder))).listing.sizes.items())
-    kept = [(path, path.split("/")[0], size) for path, size in files if re.fullmatch(pattern, path)]
-    if not kept:
+    rows = [(path, path.split("/")[0], size) for path, size in files if re.fullmatch(pattern, path)]
+    if not rows:
         raise FcaError(f"images in {folder}", 0, f"files like {like}", "bring it as its authors packed it")
-    return pd.DataFrame(kept, columns=["image_id", "label", "bytes"])
+    return pd.DataFrame(rows, columns=["image_id", "label", "bytes"])
 
 
 def whole(what: str, count: int, expected: int | None, folder: Path, key: str) -> None:
@@ -229,16 +248,23 @@ class Caltech(Downloaded):
     def load(self) -> ImageData:
         """List the images. Raises FcaError when they are absent or fewer than published."""
         check_choice("dataset.name", self.name, EDITIONS)
-        as_released, edition = released(self.compat), EDITIONS[self.name]
+        as_released = released(self.compat)
+        edition = EDITIONS[self.name]
         folder = self.folder(edition.places, edition.source, edition.archive)
         listed = matching(folder, edition.file, edition.like)
-        clutter = listed["label"] == edition.clutter
-        whole(f"images of {self.name}", int((~clutter).sum()), self.images, folder, "images")
-        if not (as_released and self.name == "caltech256"):
-            listed = listed[~clutter].reset_index(drop=True)
-        number = listed["image_id"].str.extract(f"^{edition.file}$")[0].astype(int)
-        test = number % 5 == 0 if as_released else held_out(listed, self.test)
-        return public_data(self.name, folder, listed.assign(split=np.where(test, "test", "train")), self)
+
+        is_clutter = listed["label"] == edition.clutter
+        whole(f"images of {self.name}", int((~is_clutter).sum()), self.images, folder, "images")
+        keeps_clutter = as_released and self.name == "caltech256"
+        if not keeps_clutter:
+            listed = listed[~is_clutter].reset_index(drop=True)
+
+        if as_released:
+            number = listed["image_id"].str.extract(f"^{edition.file}$")[0].astype(int)
+            is_test = (number % 5 == 0).to_numpy()
+        else:
+            is_test = held_out(listed, self.test)
+        return public_data(self.name, folder, listed.assign(split=np.where(is_test, "test", "train")), self)
 
 
 # Food-101, DTD, Indoor67: one folder per class, and one text file per split that lists class/file.
@@ -271,7 +297,7 @@ class Dtd(Downloaded):
     """`dataset=dtd`: 47 textures, 120 images each, in ten published folds of 40 for train, val and test.
 
     fold:     1 to 10.    root: the folder that holds, or shall hold, dtd.
-    val:      what to carve from the training images when there is no val (that is, with compat).
+    val:      what to hold out from the training images if there is no validation split (that is, with compat).
     compat:   fca = fold 1 with its val as test, and its test left out.
     """
 
@@ -282,13 +308,17 @@ class Dtd(Downloaded):
         """List the images. Raises FcaError for another fold, and when images or lists are absent."""
         if self.fold not in range(1, 11):
             raise FcaError("dataset.fold", self.fold, "1 to 10", "take one of the published folds")
-        if (as_released := released(self.compat)) and self.fold != 1:
+        as_released = released(self.compat)
+        if as_released and self.fold != 1:
             raise FcaError("dataset.fold", self.fold, "1 with compat=fca", "leave fold or compat as it was")
+
         source = "https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz"
         folder = self.folder(["dtd/dtd", "dtd"], source, "DTD")
-        files = {"train": "train", "test": "val"} if as_released else {s: s for s in ("train", "val", "test")}
-        listed = _listed(folder, {split: f"labels/{file}{self.fold}.txt" for split, file in files.items()})
-        return public_data("dtd", folder / "images", listed, self)
+        published_splits = {"train": "train", "val": "val", "test": "test"}  # ours -> the name of the list
+        if as_released:
+            published_splits = {"train": "train", "test": "val"}
+        lists = {split: f"labels/{name}{self.fold}.txt" for split, name in published_splits.items()}
+        return public_data("dtd", folder / "images", _listed(folder, lists), self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,15 +355,26 @@ class Cub200(Downloaded):
     def load(self) -> ImageData:
         """List the images. Raises FcaError when images or lists are absent, or the lists do not fit each other."""
         folder = self.folder(["CUB_200_2011"], CUB_URL, {CUB_URL: CUB_MD5})
-        images, labels, names, training = (
-            dict(line.partition(" ")[::2] for line in lines(folder / f"{file}.txt"))  # number -> the rest of its line
-            for file in ("images", "image_class_labels", "classes", "train_test_split")
-        )
-        strangers = {number for number, label in labels.items() if label not in names}
-        if odd := (set(images) ^ set(labels)) | (set(images) ^ set(training)) | strangers:
+
+        def values_by_number(file: str) -> dict[str, str]:
+            return dict(line.partition(" ")[::2] for line in lines(folder / f"{file}.txt"))
+
+        path_of_image = values_by_number("images")
+        label_of_image = values_by_number("image_class_labels")
+        name_of_label = values_by_number("classes")
+        is_training = values_by_number("train_test_split")  # "1" for training images
+
+        in_some_lists = (set(path_of_image) ^ set(label_of_image)) | (set(path_of_image) ^ set(is_training))
+        without_name = {image for image, label in label_of_image.items() if label not in name_of_label}
+        misfits = in_some_lists | without_name
+        if misfits:
             what, allowed = "images of cub200 in some lists only", "the same images in all"
-            raise FcaError(what, len(odd), allowed, f"bring {CUB_URL}")
-        rows = [(path, names[labels[n]], "train" if training[n] == "1" else "test") for n, path in images.items()]
+            raise FcaError(what, len(misfits), allowed, f"bring {CUB_URL}")
+
+        rows = []
+        for image, path in path_of_image.items():
+            split = "train" if is_training[image] == "1" else "test"
+            rows.append((path, name_of_label[label_of_image[image]], split))
         listed = pd.DataFrame(rows, columns=["image_id", "label", "split"])
         return public_data("cub200", folder / "images", listed, self)
 
@@ -356,7 +397,7 @@ class Gtsrb(Downloaded):
 
     root:     the folder that holds, or shall hold, the tree GTSRB with Final_Training and Final_Test, and beside it
               GT-final_test.csv.
-    group:    track: val is carved by filmed signs, whose frames are nearly equal, so that a sign is never in both. The
+    group:    track: val is drawn by filmed signs, whose frames are nearly equal, so that a sign is never in both. The
               column `track` (class/number) names it; test images have none. None: every frame is drawn alone.
     compat:   fca = of the training images every fifth frame is test, so that every test sign is also trained on.
     mirror:   keep left is not keep right.
@@ -424,7 +465,7 @@ class ImageNet(PublicSet):
     images:   how many images each folder holds as published; null = whatever is there (a part of the classes).
     split:    null, or val_half: of each class's published validation images one half is test, the other half val
               (Sharma et al., 2023, appendix C: 25 and 25), drawn by val.seed; of an odd number n test has ceil(n / 2)
-              and val floor(n / 2). Nothing is carved then (val.share is not used): all training images are train.
+              and val floor(n / 2). Nothing is held out then (val.share is not used): all training images are train.
     """
 
     images: dict[str, int] | None = None
@@ -438,14 +479,16 @@ class ImageNet(PublicSet):
         """
         if self.split not in (None, VAL_HALF):
             raise FcaError("dataset.split", self.split, f"null or {VAL_HALF}", "see conf/dataset/imagenet.yaml")
+
         root = Path(self.root).expanduser()
-        there = [name for name in SPLIT_OF if (root / name).is_dir() or _extracted(root, name)]
-        if "val" not in there:
-            names = ", ".join(f"ILSVRC2012_img_{name}.tar" for name in SPLIT_OF)
-            needs = f"a folder with train/<wnid>/ and val/<wnid>/, or with {names} and {DEVKIT}"
+        folders = [name for name in SPLIT_OF if (root / name).is_dir() or _extracted(root, name)]
+        if "val" not in folders:
+            archives = ", ".join(f"ILSVRC2012_img_{name}.tar" for name in SPLIT_OF)
+            needs = f"a folder with train/<wnid>/ and val/<wnid>/, or with {archives} and {DEVKIT}"
             step = "bring them from https://image-net.org/download-images (after its terms), and set dataset.root"
             raise FcaError("dataset.root", root, needs, step)
-        listed = pd.concat([self._listed(root, name) for name in there], ignore_index=True)
+
+        listed = pd.concat([self._listed(root, name) for name in folders], ignore_index=True)
         if self.split == VAL_HALF:
             listed = _halved(listed, self.val.seed)
         return public_data("imagenet", root, listed, self)
@@ -459,17 +502,20 @@ class ImageNet(PublicSet):
 
 def _halved(listed: pd.DataFrame, seed: int) -> pd.DataFrame:
     """The lines with the smaller half of each class's test images as val."""
-    given = listed[listed["split"] == "test"]
-    if lone := sorted(given["label"][class_sizes(given) < 2]):
+    test_images = listed[listed["split"] == "test"]
+    too_small = sorted(test_images["label"][class_sizes(test_images) < 2])
+    if too_small:
         needs = f"at least 2 with dataset.split={VAL_HALF}: one for test, one for val"
         step = "add images, leave these classes out, or set dataset.split=null"
-        raise FcaError(f"validation images of {shown(lone)}", 1, needs, step)
-    test = held_out(given, Share(0.5, seed))  # floor(n / 2 + 1 / 2) of n, which is ceil(n / 2)
-    return listed.assign(split=listed["split"].mask(listed.index.isin(given.index[~test]), "val"))
+        raise FcaError(f"validation images of {shown(too_small)}", 1, needs, step)
+
+    stays_test = held_out(test_images, Share(0.5, seed))  # floor(n / 2 + 1 / 2) of n, which is ceil(n / 2)
+    becomes_val = listed.index.isin(test_images.index[~stays_test])
+    return listed.assign(split=listed["split"].mask(becomes_val, "val"))
 
 
 def _extracted(root: Path, name: str) -> bool:
-    """Whether the archive of this folder lies there, and was checked and extracted."""
+    """Whether the archive of this folder exists, and was checked and extracted."""
     if not (root / f"ILSVRC2012_img_{name}.tar").is_file():
         return False
     try:

@@ -50,17 +50,20 @@ class RenderedObjects:
     def load(self) -> ImageData:
         """The images, listed; each is drawn when it is read. Raises FcaError for unknown names, counts out of range."""
         self._check()
-        keys = product(["test"], self.classes, self.attributes, LEVELS if self.cue is None else ["easy"])
-        test = ((*key, index) for key in keys for index in range(self.per_level))
-        listed = pd.DataFrame([_item(*key) for key in (*test, *self._easy("val"), *self._easy("train"))])
+        levels = LEVELS if self.cue is None else ["easy"]
+        test_keys = product(["test"], self.classes, self.attributes, levels, range(self.per_level))
+        listed = pd.DataFrame([_item(*key) for key in (*test_keys, *self._easy("val"), *self._easy("train"))])
         version = f"drawing {VERSION}, size {self.size}, seed {self.seed}"
         if self.cue is None:
             return self._assembled("rendered", listed, version)
-        whose = [self._cue_class(*one) for one in zip(listed["image_id"], listed["label"], strict=True)]
-        listed = listed.assign(cue=self.cue, cue_strength=float(self.cue_strength), cue_class=whose)
-        version += f", cue {CUE_VERSION} {self.cue} {float(self.cue_strength)} of {', '.join(self.classes)}"
-        found = self._assembled(f"rendered {self.cue} {self.cue_strength:g}", listed, version)
-        return replace(found, background=self._background)
+
+        strength = float(self.cue_strength)
+        ids_and_labels = zip(listed["image_id"], listed["label"], strict=True)
+        cue_classes = [self._cue_class(image_id, label) for image_id, label in ids_and_labels]
+        listed = listed.assign(cue=self.cue, cue_strength=strength, cue_class=cue_classes)
+        version += f", cue {CUE_VERSION} {self.cue} {strength} of {', '.join(self.classes)}"
+        data = self._assembled(f"rendered {self.cue} {self.cue_strength:g}", listed, version)
+        return replace(data, background=self._background)
 
     def _assembled(self, name: str, listed: pd.DataFrame, version: str) -> ImageData:
         listed_images = assemble(
@@ -89,18 +92,20 @@ class RenderedObjects:
         return background(str(self.cue), whose, self.classes, f"{self.seed}/{image_id}", self.size)
 
     def _cue_class(self, image_id: str, label: str) -> str:
-        """Whose cue an image has; with a higher strength, more images have that of their own class."""
-        random = generator("cue", self.seed, image_id)
-        own, other = random.random() < self.cue_strength, self.classes[random.integers(len(self.classes))]
-        return label if own else other
+        """The class whose cue an image has; with a higher strength, more images have that of their label."""
+        rng = generator("cue", self.seed, image_id)
+        has_cue_of_label = rng.random() < self.cue_strength
+        uniform_class = self.classes[rng.integers(len(self.classes))]
+        return label if has_cue_of_label else uniform_class
 
     def _easy(self, split: str) -> Iterator[tuple[str, str, str, str, int]]:
-        """A class's training images go round the attributes, then round the levels."""
-        ways = [(attribute, level) for level in self.train_levels for attribute in self.attributes]
+        """Keys of a class's training or validation images: they take turns over attributes, then over levels."""
+        variants = [(attribute, level) for level in self.train_levels for attribute in self.attributes]
         count = self.train_per_class if split == "train" else self.val_per_class
-        for label, place in product(self.classes, range(count)):
-            index, way = divmod(place, len(ways))
-            yield split, label, *ways[way], index
+        for label, position in product(self.classes, range(count)):
+            index, variant = divmod(position, len(variants))
+            attribute, level = variants[variant]
+            yield split, label, attribute, level, index
 
     def _check(self) -> None:
         _known("dataset.classes", self.classes, CLASSES)

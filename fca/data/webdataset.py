@@ -1,4 +1,4 @@
-"""Images in tar shards, as WebDataset writes them: key.jpg and key.cls or key.json; read from where they lie."""
+"""Images in tar shards, as WebDataset writes them: key.jpg and key.cls or key.json; read without unpacking."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ MEMBER = pa.schema(
         *(("at", pa.int64()), ("size", pa.int64()), ("why", pa.string())),
     ]
 )
-"""A sample in a file: its image's digest, and where its bytes lie. One without an image has none of these, but why."""
+"""A sample in a file: its image's digest, and where its bytes are. A sample without an image has only the reason."""
 
 
 @dataclass(frozen=True)
 class WebDataset:
     """`dataset=webdataset`: tar files, a sample of one image and its class under one key.
 
-    root:    the folder of the .tar files, which may lie in folders; their names or folders name the split.
+    root:    the folder of the .tar files, which may be in folders; their names or folders name the split.
     label:   suffix of the member with the class as text; `json.NAME` = the value NAME of the member key.json.
     classes: class keys in the order of integer labels; null = the labels themselves, with leading zeros. Where all
              labels are integers, -1 means that there is none: such images are left out.
@@ -67,40 +67,52 @@ class WebDataset:
     def load(self) -> ImageData:
         """List the images by what they contain, in one pass through each file that is new; nothing is unpacked.
 
-        A line names samples without an image, which are left out; members that systems add are passed over.
+        A warning names samples without an image, which are left out; members that systems add are passed over.
 
         Raises FcaError for a damaged or compressed file, samples without a class, and two images under one key.
         """
         paths = files_in(self.root, (".tar",))
-        one_class = " of one class" if "." in self.label else ""  # before, it could be a list
-        meaning = f"{self.label}{one_class}, images by content, none hidden{', HEIC' if reads_heic() else ''}"
-        look = [partial(inside, path, meaning, MEMBER, partial(_members, path, self.label)) for path in paths]
-        with ThreadPoolExecutor(WALKERS) as pool:
-            tables = list(pool.map(lambda of_file: of_file(), look))
+        tables = self._member_tables(paths)
         _warn_of_samples_without_image(self.root, pa.concat_tables(tables))
         tables = [table.filter(pc.is_valid(table["content"])) for table in tables]
-        of_file = np.repeat(np.arange(len(paths)), [table.num_rows for table in tables])
-        at, size = (np.concatenate([table[column].to_numpy() for table in tables]) for column in ("at", "size"))
-        own = own_splits(self.root, paths, self.splits)
-        listed = pd.concat(
-            [table.select(["key", "label", "content"]).to_pandas() for table in tables], ignore_index=True
-        )
-        listed["split"] = np.array(own)[of_file]
+
+        # Where the bytes of each image are.
+        file_of_image = np.repeat(np.arange(len(paths)), [table.num_rows for table in tables])
+        offset = np.concatenate([table["at"].to_numpy() for table in tables])
+        size = np.concatenate([table["size"].to_numpy() for table in tables])
+
+        split_of_file = np.array(own_splits(self.root, paths, self.splits))
+        frames = [table.select(["key", "label", "content"]).to_pandas() for table in tables]
+        listed = pd.concat(frames, ignore_index=True)
+        listed["split"] = split_of_file[file_of_image]
         listed["label"] = keys_of(listed["label"], self.classes)
 
         def read(row: int) -> bytes:
-            with paths[of_file[row]].open("rb") as file:
-                return os.pread(file.fileno(), int(size[row]), int(at[row]))
+            with paths[file_of_image[row]].open("rb") as file:
+                return os.pread(file.fileno(), int(size[row]), int(offset[row]))
 
         name = self.name or name_of(self.root)
         return packed(name, listed, read, self.val, self.splits, self.mirror, self.white)
 
+    def _member_tables(self, paths: Sequence[Path]) -> list[pa.Table]:
+        """The samples of each file, as MEMBER; several files are read at once."""
+        one_class = " of one class" if "." in self.label else ""  # earlier versions accepted a list
+        heic = ", HEIC" if reads_heic() else ""
+        meaning = f"{self.label}{one_class}, images by content, none hidden{heic}"
+
+        def samples_in(path: Path) -> pa.Table:
+            return inside(path, meaning, MEMBER, partial(_members, path, self.label))
+
+        with ThreadPoolExecutor(WALKERS) as pool:
+            return list(pool.map(samples_in, paths))
+
 
 def _warn_of_samples_without_image(root: str, samples: pa.Table) -> None:
-    lacking = samples.filter(pc.is_null(samples["content"]))
-    for why in lacking["why"].unique().to_pylist():
-        keys = lacking.filter(pc.equal(lacking["why"], why))["key"].to_pylist()
-        log.warning("%s: left out: %s without an image (%s): %s", root, counted(len(keys), "sample"), why, shown(keys))
+    without_image = samples.filter(pc.is_null(samples["content"]))
+    for reason in without_image["why"].unique().to_pylist():
+        keys = without_image.filter(pc.equal(without_image["why"], reason))["key"].to_pylist()
+        number = counted(len(keys), "sample")
+        log.warning("%s: left out: %s without an image (%s): %s", root, number, reason, shown(keys))
 
 
 def _members(path: Path, label: str) -> pa.Table:
@@ -145,6 +157,7 @@ class _Samples:
         names = set(member.name.split("/")) - {".", ".."}
         if not (member.isreg() and stem) or any(map(is_hidden, names)):
             return
+
         if kind == self.suffix:
             self._add_label(key, _content(file, member))
         elif suffix_of(name) in SUFFIXES:
@@ -167,12 +180,19 @@ class _Samples:
     def table(self) -> pa.Table:
         """All samples, as MEMBER. Raises ValueError for images without a class."""
         images = {**self.images, **{key: image for key, image in self.by_content.items() if key not in self.images}}
-        if lone := sorted(set(images) - {key for key, text in self.labels.items() if text}):
-            raise ValueError(f"no {self.label} of {shown(lone)}")
+        labelled_keys = {key for key, text in self.labels.items() if text}
+        unlabelled = sorted(set(images) - labelled_keys)
+        if unlabelled:
+            raise ValueError(f"no {self.label} of {shown(unlabelled)}")
+
         lines: list[tuple[str | int | None, ...]] = [(key, self.labels[key], *images[key], None) for key in images]
-        lacking = [key for key in self.labels if key not in images]
-        lines += [(key, self.labels[key], None, None, None, self.not_read.get(key, "none there")) for key in lacking]
-        return pa.table([*zip(*lines, strict=True)] if lines else [()] * len(MEMBER), MEMBER)
+        for key, label in self.labels.items():
+            if key not in images:
+                reason = self.not_read.get(key, "none there")
+                lines.append((key, label, None, None, None, reason))
+
+        columns = [*zip(*lines, strict=True)] if lines else [()] * len(MEMBER)
+        return pa.table(columns, MEMBER)
 
 
 def _add_image(images: dict[str, Image], key: str, file: BinaryIO, member: tarfile.TarInfo) -> None:
@@ -180,8 +200,8 @@ def _add_image(images: dict[str, Image], key: str, file: BinaryIO, member: tarfi
     images[key] = xxhash.xxh3_128_hexdigest(_content(file, member)), member.offset_data, member.size
 
 
-def _check_new(known: Container[str], key: str) -> None:
-    if key in known:
+def _check_new(keys: Container[str], key: str) -> None:
+    if key in keys:
         raise ValueError(f"{key:.200} has two images or classes")
 
 
@@ -205,102 +225,127 @@ def _label(content: bytes, field: str) -> str:
 
 
 def files_in(root: str, suffixes: tuple[str, ...]) -> list[Path]:
-    """Such files of a folder, sorted; a line counts the others.
+    """The files of a folder with these suffixes, sorted; a warning counts the other files.
 
     Raises FcaError where there is none, and for a link to such a file that leads nowhere.
     """
     folder = Path(root).expanduser()
-    found, others = list[Path](), list[str]()
+    files: list[Path] = []
+    other_files: list[str] = []
     for path in sorted(folder.rglob("[!.]*")):
-        inner = path.relative_to(folder)
-        if any(is_hidden(part) for part in inner.parts):
+        relative_path = path.relative_to(folder)
+        if any(is_hidden(name) for name in relative_path.parts):
             continue
+
         suffix = path.suffix.lower()
         if suffix in suffixes and path.is_symlink() and not path.exists():
             raise FcaError("file", path, "a file: this link leads nowhere", "bring its file, or remove the link")
         if not path.is_file():
             continue
+
         if suffix in suffixes:
-            found.append(path)
+            files.append(path)
         elif suffix not in TEXTS:
-            others.append(inner.as_posix())
-    if others:
-        are = "that is no" if len(others) == 1 else "that are no"
-        number = counted(len(others), "file")
-        log.warning("%s: left out: %s %s %s: %s", root, number, are, suffixes[0], in_words(others))
-    if not found:
+            other_files.append(relative_path.as_posix())
+
+    if other_files:
+        number = counted(len(other_files), "file")
+        verb = "that is no" if len(other_files) == 1 else "that are no"
+        log.warning("%s: left out: %s %s %s: %s", root, number, verb, suffixes[0], in_words(other_files))
+    if not files:
         raise FcaError("dataset.root", root, f"a folder with {' or '.join(suffixes)} files", "set dataset.root to it")
-    return found
+    return files
 
 
 def own_splits(root: str, paths: Iterable[Path], splits: Splits) -> list[str]:
-    """The set's own name of each file's split: a known one in its path, else its name without numbers.
+    """The set's own name of each file's split: a known name in its path, else the path without numbers.
 
     >>> own_splits("/d", [Path("/d/imagenet-train-0003.tar"), Path("/d/shard_01.tar")], None)
     ['train', 'shard']
     """
-    named = []
+    split_names = []
     for path in paths:
-        place = path.relative_to(Path(root).expanduser()).with_suffix("").as_posix()
-        known = [word for word in re.split(r"[-_/.]", place) if known_split(word, splits)]
-        named.append(known[0] if known else re.sub(r"[-_.]?\d+(-of-\d+)?$", "", place) or "all")
-    return named
+        stem = path.relative_to(Path(root).expanduser()).with_suffix("").as_posix()
+        known_names = [word for word in re.split(r"[-_/.]", stem) if known_split(word, splits)]
+        if known_names:
+            split_names.append(known_names[0])
+        else:
+            without_number = re.sub(r"[-_.]?\d+(-of-\d+)?$", "", stem)
+            split_names.append(without_number or "all")
+    return split_names
 
 
 def keys_of(labels: pd.Series, classes: Sequence[str] | None) -> pd.Series:
-    """Class keys of labels as files have them: text is itself, and an integer a position in `classes`.
+    """Class keys of the labels in files: text is a key itself, an integer is a position in `classes`.
 
     classes: None = integers with leading zeros. Where all labels are integers, -1 is none: a missing key.
 
-    Raises FcaError for classes that are not those of labels that are names, for a name that stands twice, for fewer
-    names than labels, and for two spellings of one integer.
+    Raises FcaError for classes that are not those of labels that are names, for a repeated name, for fewer names than
+    labels, and for two spellings of one integer.
 
     >>> keys_of(pd.Series(["9", "-1", "10"]), None).tolist()
     ['09', None, '10']
     """
-    if labels.empty or not labels.str.fullmatch(NUMBER).all():
-        strange = sorted(set(labels) - set(classes or labels))
-        if strange:
-            allowed = f"null, or the names of integers; the labels are names such as {shown(strange)}"
+    are_numbers = not labels.empty and labels.str.fullmatch(NUMBER).all()
+    if not are_numbers:
+        unknown_names = sorted(set(labels) - set(classes or labels))
+        if unknown_names:
+            allowed = f"null, or the names of integers; the labels are names such as {shown(unknown_names)}"
             raise FcaError("dataset.classes", shown(classes or []), allowed, "leave it out")
         return labels
+
     check_spellings("label: two spellings of one number", labels, "images", "write it in one way")
     if classes and len(set(classes)) < len(classes):
         raise FcaError("dataset.classes", shown(repeated(classes)), "names that differ", "name every class once")
+
     numbers = labels.astype(int)
-    most = int(numbers.max())
-    keys = classes or [f"{label:0{len(str(most))}d}" for label in range(most + 1)]
-    if len(keys) <= most:
-        raise FcaError("dataset.classes", len(keys), f"{most + 1} or more class keys", "name the class of every label")
-    named = [keys[label] if label >= 0 else None for label in numbers.tolist()]
-    return pd.Series(named, labels.index, dtype=object)
+    largest = int(numbers.max())
+    n_digits = len(str(largest))
+    keys = classes or [f"{label:0{n_digits}d}" for label in range(largest + 1)]
+    if len(keys) <= largest:
+        allowed = f"{largest + 1} or more class keys"
+        raise FcaError("dataset.classes", len(keys), allowed, "name the class of every label")
+
+    key_of_image = [keys[label] if label >= 0 else None for label in numbers.tolist()]
+    return pd.Series(key_of_image, labels.index, dtype=object)
 
 
 def repeated(names: Sequence[str]) -> list[str]:
-    """The names that stand more than once.
+    """The names that occur more than once.
 
     >>> repeated(["cat", "dog", "cat"])
     ['cat']
     """
-    return [name for name, times in Counter(names).items() if times > 1]
+    return [name for name, n in Counter(names).items() if n > 1]
 
 
 def _labelled(name: str, listed: pd.DataFrame, splits: Splits) -> tuple[pd.DataFrame, int]:
-    """The images that have a class, and how many of the used splits have none, as a line says too.
+    """The images that have a class, and the number of images without one in the used splits, which a warning states.
 
-    Raises FcaError for a split in which none has.
+    Raises FcaError for a split in which no image has a class.
     """
-    left_out = [own for own, ours in (splits or {}).items() if ours is None]
-    without = listed["label"].isna()
-    counts = without[~listed["split"].isin(left_out)].groupby(listed["split"], sort=False).agg(["sum", "size"])
-    for split, count, size in counts.itertuples():
-        if count == size:
-            what, step = f"labels of {split} in {name}", f"leave it out: dataset.splits='{{{split}: null}}'"
-            raise FcaError(what, f"-1 (no label) for each of its {size} images", "a class for each image", step)
-    if counts["sum"].any():
-        places = ", ".join(f"{count} in {split}" for split, count, _ in counts.itertuples() if count)
-        log.warning("%s: images without a label (-1) are left out: %s", name, places)
-    return listed[~without].astype({"label": "str"}).reset_index(drop=True), int(counts["sum"].sum())
+    unused_splits = [own_name for own_name, ours in (splits or {}).items() if ours is None]
+    has_no_label = listed["label"].isna()
+    is_used = ~listed["split"].isin(unused_splits)
+    by_split = has_no_label[is_used].groupby(listed["split"], sort=False)
+    counts = by_split.agg(["sum", "size"])  # images without a label, and all images
+
+    for split, n_unlabelled, n_images in counts.itertuples():
+        if n_unlabelled == n_images:
+            raise FcaError(
+                f"labels of {split} in {name}",
+                f"-1 (no label) for each of its {n_images} images",
+                "a class for each image",
+                f"leave it out: dataset.splits='{{{split}: null}}'",
+            )
+
+    total_unlabelled = int(counts["sum"].sum())
+    if total_unlabelled:
+        numbers = [f"{n_unlabelled} in {split}" for split, n_unlabelled, _ in counts.itertuples() if n_unlabelled]
+        log.warning("%s: images without a label (-1) are left out: %s", name, ", ".join(numbers))
+
+    labelled = listed[~has_no_label].astype({"label": "str"}).reset_index(drop=True)
+    return labelled, total_unlabelled
 
 
 def packed(

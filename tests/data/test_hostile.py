@@ -230,7 +230,7 @@ def test_a_mark_of_byte_order_and_numbers_of_any_size_are_read(tmp_path):
 
 
 def test_a_parquet_file_of_more_lines_than_any_set_has_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(manifest, "MOST", 1000)
+    monkeypatch.setattr(manifest, "MAX_LINES", 1000)
     root = plant(tmp_path / "photos", grid())
     table = pa.table({"path": ["cat/0.png"] * 1001, "label": ["cat"] * 1001})
     pq.write_table(table, root / "list.parquet")

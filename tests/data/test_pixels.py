@@ -380,7 +380,7 @@ def test_a_thousand_shards_hold_no_file_open(data, tmp_path, monkeypatch):
 
 
 def test_another_process_maps_the_shards_again_and_gets_no_copy_of_them(data, tmp_path):
-    opened = replace(open_pixels(data, Squash(64, "squash.64"), tmp_path / "cache"), one=png)  # by its name
+    opened = replace(open_pixels(data, Squash(64, "squash.64"), tmp_path / "cache"), decode_row=png)  # by its name
     sent = pickle.dumps(opened)
     assert len(sent) < opened[np.arange(40)].nbytes / 50
     assert (pickle.loads(sent)[np.arange(40)] == opened[np.arange(40)]).all()
