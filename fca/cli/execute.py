@@ -1,4 +1,4 @@
-"""Do what is left of a plan: claim, work, write each row as it comes, record what failed."""
+"""Do the unfinished runs of a plan: claim them, work, write each row as it comes, record failures."""
 
 from __future__ import annotations
 
@@ -31,37 +31,42 @@ from fca.training import stop
 from fca.types import FcaError, Finished, Run, without_password
 
 POLL_S = 1.0
-WATCH_S = 0.5
+WATCH_PARENT_S = 0.5
 PACKAGES = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
 log = logging.getLogger(__name__)
 
 
 class WithoutPasswords(logging.Formatter):
-    """Lines of the log, also those of libraries, without passwords."""
+    """Formats lines of the log, also those of libraries, without passwords."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """The line without passwords."""
         return without_password(super().format(record))
 
 
-class Epochs:
-    """Which lines of the log are also shown beside warnings: where no terminal has a bar, epochs, seconds apart."""
+class EpochFilter:
+    """Passes, beside warnings, a line on an epoch every few seconds, where no terminal shows a progress bar."""
 
     def __init__(self, epochs: bool) -> None:
-        self.epochs, self.last = epochs and not on_terminal(), time.monotonic()
-        self.pause = FIRST_S
+        self.shows_epochs = epochs and not on_terminal()
+        self.last_shown = time.monotonic()
+        self.pause_s = FIRST_S
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this one is."""
-        of_epoch = self.epochs and record.getMessage().startswith("epoch ")
-        if of_epoch and time.monotonic() - self.last >= self.pause:
-            self.last, self.pause = time.monotonic(), EVERY_S
-            return True
-        return False
+        """Whether to show this line."""
+        is_epoch = record.getMessage().startswith("epoch ")
+        if not (self.shows_epochs and is_epoch):
+            return False
+        if time.monotonic() - self.last_shown < self.pause_s:
+            return False
+
+        self.last_shown = time.monotonic()
+        self.pause_s = EVERY_S
+        return True
 
 
 class LogFile(logging.FileHandler):
-    """Appends to the log of a run, through no link; a full disk fails the run, not its log."""
+    """Appends to the log of a run, never through a link; a full disk makes the run fail, not its log."""
 
     def _open(self) -> io.TextIOWrapper:
         return io.TextIOWrapper(open_to_append(Path(self.baseFilename)), encoding="utf-8")
@@ -72,36 +77,40 @@ class LogFile(logging.FileHandler):
 
 @contextmanager
 def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
-    """Append what any library logs or warns in the body to this file; warnings of ours, and epochs, are also shown."""
-    handler = LogFile(path, delay=True)
-    handler.setFormatter(WithoutPasswords("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.setLevel(logging.INFO)
-    ours, root = logging.getLogger("fca"), logging.getLogger()
-    level = ours.level
-    ours.setLevel(logging.INFO)
-    root.addHandler(handler)
+    """Append what any library logs or warns in the body to this file; show warnings of ours, and epochs, as well."""
+    root_logger = logging.getLogger()
+    our_logger = logging.getLogger("fca")
+    previous_level = our_logger.level
+    our_logger.setLevel(logging.INFO)
+
+    file_handler = LogFile(path, delay=True)
+    file_handler.setFormatter(WithoutPasswords("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    file_handler.setLevel(logging.INFO)
+    root_logger.addHandler(file_handler)
+
     console()  # shows warnings
-    shown = logging.StreamHandler()
-    shown.addFilter(Epochs(epochs))
-    shown.setFormatter(WithoutPasswords())
-    ours.addHandler(shown)
+    epoch_handler = logging.StreamHandler()
+    epoch_handler.addFilter(EpochFilter(epochs))
+    epoch_handler.setFormatter(WithoutPasswords())
+    our_logger.addHandler(epoch_handler)
+
     logging.captureWarnings(True)
     try:
         yield
     finally:
         logging.captureWarnings(False)
-        root.removeHandler(handler)
-        ours.removeHandler(shown)
-        ours.setLevel(level)
+        root_logger.removeHandler(file_handler)
+        our_logger.removeHandler(epoch_handler)
+        our_logger.setLevel(previous_level)
         with suppress(OSError):
-            handler.close()
+            file_handler.close()
 
 
 @cache
 def provenance() -> dict[str, str | None]:
-    """Which code and which machine make rows: the columns host, versions of what decides a number, and commit.
+    """The columns of a row with the code and machine that made it: host, commit, versions of the packages that matter.
 
-    The commit is that of this checkout, `-dirty` when files differ from it; None outside a checkout.
+    The commit is that of this checkout, with `-dirty` where files differ from it; None outside a checkout.
     """
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return {"host": socket.gethostname(), "commit": commit(), "versions": versions}
@@ -115,13 +124,14 @@ def end_with_parent() -> None:
         return
 
     def end() -> None:
-        if os.getppid() != sweep.pid:  # else the sweep learns from the claim which run its worker died of
+        is_orphan = os.getppid() != sweep.pid
+        if is_orphan:  # else the sweep learns from the claim at which run its worker died
             claims.abandon()
         os._exit(128 + signal.SIGTERM)
 
     def watch() -> None:
         while os.getppid() == sweep.pid:
-            time.sleep(WATCH_S)
+            time.sleep(WATCH_PARENT_S)
         end()
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -130,55 +140,63 @@ def end_with_parent() -> None:
 
 
 def execute(job: Job, *, alone: bool) -> None:
-    """Do the runs of a job that are not settled and not void (see `void`); damaged ones are done again.
+    """Do the runs of a job that are neither settled nor void (see `void`); damaged runs are done again.
 
-    alone: runs that another worker computes are waited for, or taken over when it dies, and an error of the user's
-    is raised without a trace in the store. In a sweep they are left to the other, and every error is a record.
+    alone: wait for runs that another worker computes, or take them over when it dies, and raise the user's errors
+    without a trace in the store. In a sweep, leave such runs to the other worker, and record every error.
     """
-    store, found = job.setup.store, list[str]()
-    keep_items(job, {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE})
-    while left := unfinished(store, job.plan):
-        orphans = record_orphans(job, left)
-        with _claimed(left, store) as tokens:
-            won = [run for run in left if run.run_id in tokens]
+    store = job.setup.store
+    done_ids = {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE}
+    keep_items(job, done_ids)
+
+    damaged_files: set[str] = set()
+    while pending_runs := unfinished(store, job.plan):
+        orphans = record_orphans(job, pending_runs)
+        with _claimed(pending_runs, store) as tokens:
+            claimed_runs = [run for run in pending_runs if run.run_id in tokens]
             try:
-                _work(job, won, tokens, alone)
-            except DamagedFile as damaged:  # of a run that these need: it is done again first
-                for run in won if str(damaged) in found else ():  # to no avail, as where nothing may be written
-                    record_failure(job, run, str(damaged), None)
-                found.append(str(damaged))
-        if not won and not orphans:
-            if not alone:
-                return
-            time.sleep(POLL_S)
+                _work(job, claimed_runs, tokens, alone)
+            except DamagedFile as damage:  # of a run that these need: the next round does it again first
+                file = str(damage)
+                if file in damaged_files:  # to no avail, as where nothing may be written
+                    for run in claimed_runs:
+                        record_failure(job, run, file, None)
+                damaged_files.add(file)
+
+        made_progress = claimed_runs or orphans
+        if made_progress:
+            continue
+        if not alone:
+            return
+        time.sleep(POLL_S)
 
 
 def unfinished(store: Store, runs: Sequence[Run]) -> list[Run]:
-    """Those of these runs that are still to be done, in their order."""
-    left = [run for run in runs if store.state(run.run_id) not in SETTLED]
-    never = void(store, left)
-    return [run for run in left if run.run_id not in never]
+    """The runs of these that are still to be done, in their order."""
+    unsettled_runs = [run for run in runs if store.state(run.run_id) not in SETTLED]
+    void_ids = void(store, unsettled_runs)
+    return [run for run in unsettled_runs if run.run_id not in void_ids]
 
 
 def void(store: Store, runs: Iterable[Run]) -> set[str]:
-    """Ids of those of these runs that nobody will do: they need the weights of a training that diverged.
+    """Ids of the runs of these that nobody will do: they need the weights of a training that diverged.
 
-    runs: each behind the one that it needs.
+    runs: each behind the run that it needs.
     """
-    has_diverged: dict[str, bool] = {}
-    never: set[str] = set()
+    is_useless_by_parent: dict[str, bool] = {}  # it diverged, or is void itself
+    void_ids: set[str] = set()
     for run in runs:
         if run.parent is None:
             continue
-        if run.parent not in has_diverged:
-            has_diverged[run.parent] = run.parent in never or store.has_diverged(run.parent)
-        if has_diverged[run.parent]:
-            never.add(run.run_id)
-    return never
+        if run.parent not in is_useless_by_parent:
+            is_useless_by_parent[run.parent] = run.parent in void_ids or store.has_diverged(run.parent)
+        if is_useless_by_parent[run.parent]:
+            void_ids.add(run.run_id)
+    return void_ids
 
 
 def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
-    """Record as failed or interrupted, and return, those of these runs that need one that is."""
+    """Record as failed or interrupted, and return, the runs of these whose parent failed or was interrupted."""
     store = job.setup.store
     orphans = [run for run in runs if run.parent and store.state(run.parent) in ENDED_EARLY]
 
@@ -192,85 +210,95 @@ def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
     return orphans
 
 
-def keep_items(job: Job, done: set[str]) -> None:
-    """Write the lists of images that those runs of a job need which are done, where they are missing or damaged."""
+def keep_items(job: Job, done_ids: set[str]) -> None:
+    """Write the lists of images that the done runs of a job need, where a list is missing or damaged."""
     for run in job.plan:
         data = run.work.data if isinstance(run.work, OnImages) else job.setup.data
-        if run.run_id in done and data.fingerprint == run.about.get("fingerprint"):
+        if run.run_id in done_ids and data.fingerprint == run.about.get("fingerprint"):
             job.setup.store.keep_items(data)
 
 
 @contextmanager
 def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
-    """The claims of those runs that are free and whose parent is done or claimed with them: run_id -> token."""
-    held: dict[Path, str] = {}
-    with claims.beating(held):
+    """Claims, run_id -> token, on the runs that are free and whose parent is done or claimed with them."""
+    token_by_folder: dict[Path, str] = {}
+    with claims.beating(token_by_folder):
         for run in runs:
-            folder, parent = store.folder(run.run_id), run.parent
-            ready = parent is None or store.folder(parent) in held or store.state(parent) is State.DONE
-            if ready and (token := claims.acquire(folder)):
-                held[folder] = token
+            parent = run.parent
+            is_ready = parent is None or store.folder(parent) in token_by_folder or store.state(parent) is State.DONE
+            if not is_ready:
+                continue
+
+            folder = store.folder(run.run_id)
+            token = claims.acquire(folder)
+            if token:
+                token_by_folder[folder] = token
                 store.clear(run.run_id)
-        yield {folder.name: token for folder, token in held.items()}
+        yield {folder.name: token for folder, token in token_by_folder.items()}
 
 
 def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) -> None:
-    """Let the task yield these runs and write each; an error is recorded for the run at work."""
+    """Let the task do these runs and write each result; an error is recorded for the run at work."""
     store = job.setup.store
-    left = [run for run in runs if store.state(run.run_id) is not State.DONE]  # done since the plan was made
-    while left:
-        _describe(job, left)
+    pending_runs = [run for run in runs if store.state(run.run_id) is not State.DONE]  # done since the plan was made
+
+    while pending_runs:
+        _write_configuration(job, pending_runs)
         try:
-            with logged(store.folder(left[0].run_id) / "log.txt", epochs=alone):
-                log.info("begin %s", ", ".join(f"{run.task} {run.run_id}" for run in left))
-                for finished in job.task.run(left, job.setup):
+            with logged(store.folder(pending_runs[0].run_id) / "log.txt", epochs=alone):
+                log.info("begin %s", ", ".join(f"{run.task} {run.run_id}" for run in pending_runs))
+                for finished in job.task.run(pending_runs, job.setup):
                     _write(job, finished, tokens[finished.run.run_id])
-                    left = [run for run in left if run.run_id != finished.run.run_id]
+                    pending_runs = [run for run in pending_runs if run.run_id != finished.run.run_id]
                     if finished.columns.get(FLAG) == DIVERGED:
-                        break
+                        break  # the runs that need its weights are void
                 else:
-                    _check_all_done(job, left)
-            left = _without_void(store, left)
+                    _check_all_done(job, pending_runs)
+            pending_runs = _drop_void(store, pending_runs)
         except DamagedFile:
             raise
         except ClaimLost:
-            left = left[1:]
+            pending_runs = pending_runs[1:]
         except FcaError as error:
             if alone:
-                for run in left:
+                for run in pending_runs:
                     store.drop(run.run_id)
                 raise
-            left = _fail(job, left, str(error), None)
+            pending_runs = _fail_first(job, pending_runs, str(error), None)
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
-            left = _fail(job, left, message, traceback.format_exc(), interrupted=is_starved(error))
+            trace = traceback.format_exc()
+            pending_runs = _fail_first(job, pending_runs, message, trace, interrupted=is_starved(error))
 
 
-def _check_all_done(job: Job, left: Sequence[Run]) -> None:
-    """Raise RuntimeError for runs that the task did not yield: a defect; they would be tried for ever."""
-    if left:
-        raise RuntimeError(f"{type(job.task).__name__} ended without a row for {left[0].task} {left[0].run_id}")
-
-
-def _without_void(store: Store, runs: Sequence[Run]) -> list[Run]:
-    """The runs that are still to be done once a training has diverged; nothing stays of those that need its weights."""
-    never = void(store, runs)
-    for run_id in never:
-        store.drop(run_id)
-    return [run for run in runs if run.run_id not in never]
-
-
-def _describe(job: Job, runs: Sequence[Run]) -> None:
-    """Write the configuration of these runs beside their results."""
+def _write_configuration(job: Job, runs: Sequence[Run]) -> None:
+    """Store the configuration of these runs beside their results."""
     for run in runs:
         write_text(job.setup.store.folder(run.run_id) / "config.yaml", job.config)
 
 
+def _check_all_done(job: Job, pending_runs: Sequence[Run]) -> None:
+    """Raise RuntimeError for runs that the task did not yield: a defect; they would be tried for ever."""
+    if pending_runs:
+        first = pending_runs[0]
+        raise RuntimeError(f"{type(job.task).__name__} ended without a row for {first.task} {first.run_id}")
+
+
+def _drop_void(store: Store, runs: Sequence[Run]) -> list[Run]:
+    """The runs that are not void; removes the folders of the others."""
+    void_ids = void(store, runs)
+    for run_id in void_ids:
+        store.drop(run_id)
+    return [run for run in runs if run.run_id not in void_ids]
+
+
 def _write(job: Job, finished: Finished, token: str) -> None:
-    run, kind = finished.run, job.setup.data.fingerprint_kind
+    """Store a finished run and hand it to the tracker; ends the work if the process was asked to stop."""
+    run = finished.run
+    fingerprint_kind = job.setup.data.fingerprint_kind if FINGERPRINT in run.about else None
     row = {
         **run.about,
-        FINGERPRINT_KIND: kind if FINGERPRINT in run.about else None,
+        FINGERPRINT_KIND: fingerprint_kind,
         **finished.columns,
         "limit": job.setup.data.limit,
         **provenance(),
@@ -281,21 +309,25 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "command": job.command,
     }
     columns = (*job.task.columns, *job.setup.adaptation.columns)
-    job.setup.tracker.finish(job.setup.store.write(row, finished.arrays, token, columns))
+    stored_row = job.setup.store.write(row, finished.arrays, token, columns)
+    job.setup.tracker.finish(stored_row)
     if stop.requested.is_set():
         raise stop.Preempted
 
 
-def _fail(job: Job, left: Sequence[Run], message: str, trace: str | None, *, interrupted: bool = False) -> list[Run]:
-    """Record how the first run ended; returns the others but for those that need it, which `execute` records."""
-    record_failure(job, left[0], message, trace, interrupted=interrupted)
-    return [run for run in left[1:] if run.parent != left[0].run_id]
+def _fail_first(
+    job: Job, runs: Sequence[Run], message: str, trace: str | None, *, interrupted: bool = False
+) -> list[Run]:
+    """Record how the first run ended; returns the others without those that need it, which `execute` records."""
+    failed_run, *others = runs
+    record_failure(job, failed_run, message, trace, interrupted=interrupted)
+    return [run for run in others if run.parent != failed_run.run_id]
 
 
 def record_failure(job: Job, run: Run, message: str, trace: str | None, *, interrupted: bool = False) -> None:
     """Write why a run failed, with the command that does it again.
 
-    interrupted: it was killed or starved, so the same command does it again without being asked to.
+    interrupted: it was killed or starved, so the same command does it again even without sweep.retry.
     """
     error = {
         "run_id": run.run_id,
