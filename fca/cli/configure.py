@@ -33,7 +33,7 @@ from fca.types import Analysis, ClassSubset, Dataset, FcaError, ImageData, Model
 
 log = logging.getLogger(__name__)
 
-CONTRACTS: dict[str, type] = {  # what a component owes, by its group; studies give those of their groups
+CONTRACTS: dict[str, type] = {  # the protocol of each group's components; studies pass those of their groups
     "dataset": Dataset,
     "model": Model,
     "encoder": Model,
@@ -43,7 +43,7 @@ CONTRACTS: dict[str, type] = {  # what a component owes, by its group; studies g
     "logger": Tracker,
     "analysis": Analysis,
 }
-_MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
+_COMPONENTS: dict[str, Any] = {}  # planning thousands of runs makes each component once
 
 
 def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type | None = None) -> Any:
@@ -53,34 +53,34 @@ def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type
     Raises FcaError for an unknown key, a wrong type or a missing value, naming it as the user would type it.
     """
     values = _values(config, group)
-    key = group + json.dumps([values, plugins()], sort_keys=True)
-    if key not in _MADE:
+    cache_key = group + json.dumps([values, plugins()], sort_keys=True)
+    if cache_key not in _COMPONENTS:
         with _explained(values, group):
-            made: Any = OmegaConf.to_object(typed(values, group))
-        check_values(type(made), vars(made), group)
-        _check_contracts(made, values, group, contract or CONTRACTS.get(group))
-        if isinstance(made, Checked):
-            made.check()
-        _MADE[key] = made
-    return _MADE[key]
+            new_component: Any = OmegaConf.to_object(typed(values, group))
+        check_values(type(new_component), vars(new_component), group)
+        _check_contracts(new_component, values, group, contract or CONTRACTS.get(group))
+        if isinstance(new_component, Checked):
+            new_component.check()
+        _COMPONENTS[cache_key] = new_component
+    return _COMPONENTS[cache_key]
 
 
-def _check_contracts(made: Any, values: Mapping[str, Any], name: str, contract: type | None) -> None:
-    """Raise FcaError for a component that lacks a part of its contract, or holds another one that does.
+def _check_contracts(checked: Any, values: Mapping[str, Any], name: str, contract: type | None) -> None:
+    """Raise FcaError for a component that does not fulfil its contract, or that has an inner one which does not.
 
     values: those that it was made of.    name: of its group, or as a dataset's generator is dataset.generator.
     """
     if contract is not None:
-        check_contract(f"{name}._target_", made, contract)
+        check_contract(f"{name}._target_", checked, contract)
     if contract is Analysis:
         from fca.report.finding import study_findings  # which imports what draws
 
-        study_findings(made)
+        study_findings(checked)
 
-    contracts = made.contracts if isinstance(made, Holder) else {}
+    inner_contracts = checked.contracts if isinstance(checked, Holder) else {}
     for key, value in values.items():
         if isinstance(value, dict) and "_target_" in value:
-            _check_contracts(getattr(made, key), value, f"{name}.{key}", contracts.get(key))
+            _check_contracts(getattr(checked, key), value, f"{name}.{key}", inner_contracts.get(key))
 
 
 @runtime_checkable
@@ -99,22 +99,22 @@ class Checked(Protocol):
 
 
 @contextmanager
-def keys_of(group: str, made: Any) -> Iterator[None]:
-    """Errors that call a component's value by its name alone call it as it is typed: task.budget."""
+def keys_of(group: str, instance: Any) -> Iterator[None]:
+    """Make errors in the body that name a component's field alone name the key as it is typed: task.budget."""
     try:
         yield
     except FcaError as error:
-        what, *others = error.args
-        if what not in vars(made):
+        name, *others = error.args
+        if name not in vars(instance):
             raise
-        raise FcaError(f"{group}.{what}", *others) from error
+        raise FcaError(f"{group}.{name}", *others) from error
 
 
 def load_data(name: str, **keys: Any) -> ImageData:
     """The images of conf/dataset/<name>.yaml, listed but not read; public sets are fetched on first use.
 
     keys: values of that file to change, such as `root` of the data set `folder`.
-    Raises FcaError for a name, key or value that is not allowed, and for data that are not there.
+    Raises FcaError for a name, key or value that is not allowed, and for data that are missing.
 
     >>> load_data("digits").classes[:3]
     ('0', '1', '2')
@@ -137,15 +137,16 @@ def load_model(name: str, **keys: Any) -> Model:
 def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words: str, **others: Any) -> DictConfig:
     """A root with this option of a group and some keys changed, for use in Python; `component` checks the group's.
 
-    keys: of the group.    others: of the root.    Raises FcaError for an unknown name, and a value that is none.
+    keys: of the group.    others: of the root.    Raises FcaError for an unknown name, and a value that is not allowed.
     """
     check_choice(group, name, option_names(group))
     config = composed(root, [f"{group}={name}", *words])
+    values = {f"{group}.{key}": value for key, value in keys.items()} | others
     with open_dict(config):
-        for key, value in {**{f"{group}.{key}": value for key, value in keys.items()}, **others}.items():
+        for key, value in values.items():
             try:
                 OmegaConf.update(config, key, str(value) if isinstance(value, Path) else value)
-                OmegaConf.select(config, key)  # what it refers to is there
+                OmegaConf.select(config, key)  # raises where the value refers to another that does not exist
             except OmegaConfBaseException as error:
                 raise FcaError(key, value, one_line(error), f"correct {key}") from error
     return config
@@ -156,25 +157,29 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
 
     A component may hold others: those of its values that name a class, as a data set its generator.
     """
-    held = {key: value for key, value in values.items() if isinstance(value, dict) and "_target_" in value}
-    parts = {key: typed(value, f"{name}.{key}") for key, value in held.items()}
+    inner_components = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and "_target_" in value:
+            inner_components[key] = typed(value, f"{name}.{key}")
+
     kind = class_of(f"{name}._target_", values.get("_target_"))
     with _explained(values, name):
-        given = {key: parts.get(key, value) for key, value in values.items() if key != "_target_"}
-        for key in given.keys() & _texts(kind):
-            given[key] = _as_texts(given[key])
-        check_truths(kind, given, name)
+        typed_values = {key: inner_components.get(key, value) for key, value in values.items() if key != "_target_"}
+        for key in typed_values.keys() & _texts(kind):
+            typed_values[key] = _as_texts(typed_values[key])
+        check_truths(kind, typed_values, name)
+
         schema = _schema(kind).copy()
-        for key in given.keys() & _mappings(kind):
-            schema[key] = {}  # else what is given would be added to the default
-        return OmegaConf.merge(schema, given)
+        for key in typed_values.keys() & _mappings(kind):
+            schema[key] = {}  # else the typed keys would be added to the default ones
+        return OmegaConf.merge(schema, typed_values)
 
 
 @cache
 def _texts(kind: type) -> frozenset[str]:
     """The fields of a class that hold nothing but texts."""
-    leaves = {name: set(_leaf_types(hint)) for name, (hint, _) in declared(kind).items()}
-    return frozenset(name for name, types in leaves.items() if types <= {str, NoneType})
+    types_by_field = {name: set(_leaf_types(hint)) for name, (hint, _) in declared(kind).items()}
+    return frozenset(name for name, types in types_by_field.items() if types <= {str, NoneType})
 
 
 @cache
@@ -185,11 +190,11 @@ def _mappings(kind: type) -> frozenset[str]:
 
 def _leaf_types(hint: Any) -> Iterator[Any]:
     """The types in a type such as dict[str, list[float]] or int | None."""
-    inner = get_args(hint)
-    if not inner:
+    inner_hints = get_args(hint)
+    if not inner_hints:
         yield hint
-    for part in inner:
-        yield from _leaf_types(part)
+    for inner_hint in inner_hints:
+        yield from _leaf_types(inner_hint)
 
 
 def _as_texts(value: Any) -> Any:
@@ -199,10 +204,18 @@ def _as_texts(value: Any) -> Any:
     """
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, dict):
-        texts = {_as_texts(key): _as_texts(inner) for key, inner in value.items()}
-        return {str(key) if isinstance(key, int | float) else key: inner for key, inner in texts.items()}
-    return [_as_texts(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_as_texts(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+
+    texts = {}
+    for key, inner in value.items():
+        text_key = _as_texts(key)
+        if isinstance(text_key, int | float):
+            text_key = str(text_key)
+        texts[text_key] = _as_texts(inner)
+    return texts
 
 
 def _values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
@@ -217,24 +230,30 @@ def _values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
 
 @contextmanager
 def _explained(values: Mapping[str, Any], group: str) -> Iterator[None]:
-    """OmegaConf's errors as ours: the key as it is typed, its value, what is allowed."""
+    """Raise OmegaConf's errors in the body as ours: the key as it is typed, its value, what is allowed."""
     try:
         yield
     except OmegaConfBaseException as error:
+        kind = class_of(group, values["_target_"])
         key = (getattr(error, "full_key", None) or "").partition("[")[0]  # of a list, not of one of its values
-        first, kind = str(error).splitlines()[0], class_of(group, values["_target_"])
-        key = key or next((name for name, value in values.items() if not _fits(kind, name, value)), "")
+        if not key:
+            misfits = (name for name, value in values.items() if not _fits(kind, name, value))
+            key = next(misfits, "")
         value = OmegaConf.select(OmegaConf.create(dict(values)), key, throw_on_missing=False)
-        allowed = _allowed_inside(kind, key) or first
-        place = f"look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
-        inner = _keys_inside(kind, key)
-        example = f"{group}.{key}.{inner[0]}" if inner else f"{group}.{key}"
-        step = one_at_a_time(f"{group}.{key}", shown(value)) or f"set {example}=... or {place}"
+        folder = f"look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
+
         if isinstance(error, ConfigKeyError):
             fields = similar_first(declared(kind), key)
-            near = beside(group, key, fields)
+            similar_keys = beside(group, key, fields)
             allowed = listed(f"{group}.{name}" for name in fields)
-            step = f"did you mean {group}.{near[0]}={shown(value)}?" if near else f"leave it out, or {place}"
+            step = f"leave it out, or {folder}"
+            if similar_keys:
+                step = f"did you mean {group}.{similar_keys[0]}={shown(value)}?"
+        else:
+            inner_keys = _keys_inside(kind, key)
+            example = f"{group}.{key}.{inner_keys[0]}" if inner_keys else f"{group}.{key}"
+            allowed = _allowed_inside(kind, key) or str(error).splitlines()[0]
+            step = one_at_a_time(f"{group}.{key}", shown(value)) or f"set {example}=... or {folder}"
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
 
 
@@ -245,23 +264,28 @@ def shown(value: Any) -> str:
 
 def _allowed_inside(kind: Any, key: str) -> str | None:
     """What a key of a class, or of a class in it (val.share), may be, in words; None for a key that is no field."""
-    field, _, inner = key.partition(".")
+    field, _, inner_key = key.partition(".")
     if not isinstance(kind, type) or not is_dataclass(kind) or field not in declared(kind):
         return None
-    return _allowed_inside(declared(kind)[field][0], inner) if inner else allowed_of(kind, field)
+    if not inner_key:
+        return allowed_of(kind, field)
+    inner_kind, _ = declared(kind)[field]
+    return _allowed_inside(inner_kind, inner_key)
 
 
 def _keys_inside(kind: Any, key: str) -> list[str]:
-    """The keys of a class that a field of another holds, such as share and seed of val; none for other fields."""
+    """The keys of the class that a field of another holds, such as share and seed of val; none for other fields."""
     if key not in declared(kind):
         return []
-    hint = declared(kind)[key][0]
-    held = [part for part in (hint, *get_args(hint)) if isinstance(part, type) and is_dataclass(part)]
-    return list(declared(held[0])) if held else []
+    hint, _ = declared(kind)[key]
+    for inner_hint in (hint, *get_args(hint)):
+        if isinstance(inner_hint, type) and is_dataclass(inner_hint):
+            return list(declared(inner_hint))
+    return []
 
 
 def _fits(kind: type, name: str, value: Any) -> bool:
-    """Whether a value has the type of its field: OmegaConf does not always name the key that it complains of."""
+    """Whether a value has the type of its field: OmegaConf does not always name the key of its errors."""
     try:
         return name == "_target_" or OmegaConf.merge(_schema(kind), {name: value}) is not None
     except OmegaConfBaseException:
@@ -277,6 +301,7 @@ def _schema(kind: type) -> DictConfig:
 
 
 def _unlock(node: DictConfig) -> None:
+    """Make a node and those inside it writable."""
     OmegaConf.set_readonly(node, None)
     for child in (node._get_node(key) for key in node):  # there is no public way to a child whose value is missing
         if isinstance(child, DictConfig):
@@ -333,18 +358,21 @@ def not_here(datasets: Sequence[str]) -> str:
 
 
 def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -> Job:
-    """Check a configuration whole and plan it; decodes no image and writes nothing to the store.
+    """Check a whole configuration and plan it; decodes no image and writes nothing to the store.
 
-    download: a public set that is not here yet. Without, such a configuration raises NotDownloaded.
+    download: fetch a public set that is not on this machine yet. Without, such a configuration raises NotDownloaded.
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
     check_root("run", values)
-    if isinstance(values["model"], dict):  # else `component` refuses it
-        _check_classes_of_model(values["model"], overrides)
     command = _command(values, overrides)
+
+    has_model_node = isinstance(values["model"], dict)  # else `component` refuses it
+    if has_model_node:
+        _check_classes_of_model(values["model"], overrides)
     data = data_of(values) if download else _data_at_hand(values, command)
-    if isinstance(values["model"], dict):
+    if has_model_node:
         _name_classes(values["model"], data)
+
     setup = Setup(
         data=data,
         model=component(values, "model"),
@@ -378,17 +406,19 @@ def _command(values: Mapping[str, Any], overrides: Sequence[str]) -> str:
 
 
 def _data_at_hand(values: dict[str, Any], command: str) -> ImageData:
-    """The images of a configuration, if they are here or nothing would download them; else raises NotDownloaded."""
+    """The images of a configuration, if they need no download; else raises NotDownloaded."""
     dataset = values["dataset"]
-    if not (isinstance(dataset, dict) and dataset.get("download")):
+    needs_download = isinstance(dataset, dict) and dataset.get("download")
+    if not needs_download:
         return data_of(values)
 
     component(values, "dataset")  # its keys are checked all the same
-    here_alone = {**values, "dataset": {**dataset, "download": False}}
+    without_download = {**values, "dataset": {**dataset, "download": False}}
     try:
-        return data_of(here_alone)
+        return data_of(without_download)
     except FcaError as error:
-        if error.args[0] != "dataset.root":
+        is_missing = error.args[0] == "dataset.root"
+        if not is_missing:
             raise
         name = dataset.get("name") or str(dataset["_target_"]).rpartition(".")[2].lower()
         raise NotDownloaded(command, name) from error
@@ -405,34 +435,37 @@ def data_of(config: Mapping[str, Any] | DictConfig) -> ImageData:
     return _LOADED[key]
 
 
-TRIED = 20  # configurations of runs in which the images of a page are looked for
-OF_ANY_ROOT = ("fca.data.folder.", "fca.data.manifest.")  # loaders that list whatever folder they are given
+MAX_TRIED = 20  # configurations of runs in which the images of a page are looked for
+LISTS_ANY_FOLDER = ("fca.data.folder.", "fca.data.manifest.")  # loaders of whatever folder they get
 
 
 def store_with_images(outputs: str | Path) -> Store:
-    """The store of this folder, for pages: their pictures are made of the images, where some run read them."""
+    """The store of this folder, for pages: their pictures are made of the images, where a run read them."""
     store = Store(Path(outputs))
     return replace(store, images=partial(_listed_again, store))
 
 
 def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
-    """The data set of this fingerprint, listed as the latest runs on it had it; None where it is no longer there.
+    """The data set of this fingerprint, listed as the latest runs on it had it; None where it no longer exists.
 
     A store may come from elsewhere, and name any folder: only loaders of ours are called, none downloads, and none
     lists a folder or archive that this user has not listed before.
     """
     rows = store.rows()
-    rows = rows[rows["fingerprint"] == fingerprint].sort_values("finished", ascending=False)
+    rows_of_data = rows[rows["fingerprint"] == fingerprint]
+    latest_rows = rows_of_data.sort_values("finished", ascending=False).head(MAX_TRIED)
+
     tried: list[Any] = []
-    for run_id in rows["run_id"].head(TRIED):
+    for run_id in latest_rows["run_id"]:
         try:
             config = config_of(store.folder(run_id) / "config.yaml")
             values = _values(config, "dataset")
             loader = values["_target_"]
             if [values, config.limit] in tried or not loader.startswith("fca.data."):
                 continue
-            if loader.startswith(OF_ANY_ROOT) and not is_known(values["root"]):
+            if loader.startswith(LISTS_ANY_FOLDER) and not is_known(values["root"]):
                 continue
+
             tried.append([dict(values), config.limit])
             if "download" in values:
                 config.dataset.download = False
@@ -447,7 +480,7 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
 
 
 def config_of(path: Path) -> DictConfig:
-    """The configuration of a run. Raises DamagedFile for what is none of ours, see `read_yaml`."""
+    """The configuration of a run. Raises DamagedFile for a file that fca did not write, see `read_yaml`."""
     values = read_yaml(path)
     if "${" in json.dumps(values, default=str):  # ours are resolved; this might read the environment
         raise DamagedFile(path, "refers to other values, as no configuration of a run does")
@@ -464,22 +497,33 @@ def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) 
 
 
 def _name_classes(model: dict[str, Any], data: ImageData) -> None:
-    """Write those of model.classes that were read as numbers or truth values as the data set writes its classes."""
-    given = model.get("classes")
-    if isinstance(given, list):
-        keys = [value if isinstance(value, str) else key_of(data.classes, value, "model.classes") for value in given]
-        model["classes"] = [value if key is None else key for value, key in zip(given, keys, strict=True)]
+    """Rewrite the entries of model.classes that were read as numbers or truth values as the data set's class keys."""
+    classes = model.get("classes")
+    if not isinstance(classes, list):
+        return
+
+    named_classes = []
+    for value in classes:
+        key = value if isinstance(value, str) else key_of(data.classes, value, "model.classes")
+        named_classes.append(value if key is None else key)
+    model["classes"] = named_classes
 
 
-def _subset(wanted: Mapping[str, Any], data: ImageData) -> ClassSubset:
-    ncl, classes, sampler, total = wanted["ncl"], wanted["classes"], wanted["sampler"], len(data.classes)
+def _subset(values: Mapping[str, Any], data: ImageData) -> ClassSubset:
+    """The classes that `subset` names or draws; all of them where it does neither."""
+    ncl = values["ncl"]
+    classes = values["classes"]
+    sampler = values["sampler"]
+    total = len(data.classes)
+
     if classes is not None:
         if ncl not in (None, len(classes)):
             allowed = f"{len(classes)}, as subset.classes has"
             raise FcaError("subset.ncl", ncl, allowed, "give only one of them")
         return named_subset(data.classes, classes)
+
     if ncl is None and sampler == "fca":  # made to draw: all classes need subset=all
         raise FcaError("subset.ncl", None, f"2 to {total} for subset=fca", "add subset.ncl=5, or take subset=all")
     if ncl is None:
         return full_set(total)
-    return draw_subset(total, number_of_classes(ncl, total), wanted["seed"], sampler)
+    return draw_subset(total, number_of_classes(ncl, total), values["seed"], sampler)
