@@ -74,7 +74,7 @@ def unknown_key(
     elif before and _takes_any_key(config, before):
         step = f"keys of {before} are added with +: +{_word(key, value, name)}"
     elif before:
-        step = f"correct its name; fca {root} --help lists the keys of {before}"
+        step = f"correct its name; fca {root} {before.partition('.')[0]} --help lists the keys of {before}"
     return FcaError("key", key, allowed or f"no key: {before or root} has none", step)
 
 
@@ -84,7 +84,7 @@ def unknown_option(root: str, group: str, name: str, options: Sequence[str], fil
     meant = f"did you mean {group}={near[0]}? " if near else ""
     if group == "dataset" and name and Path(name).expanduser().exists():
         meant = f"did you mean dataset=folder {_quoted('dataset.root', name)}? "
-    rest = f"fca {root} --help lists all" if len(options) > LISTED else "choose one"
+    rest = f"fca {root} {group} --help lists all" if len(options) > LISTED else "choose one"
     step = f"{meant}{rest}, or add conf/{file}.yaml" if name else f"give a name, {group}=NAME; {rest}"
     return FcaError(group, name, listed(similar_first(options, name), name), step)
 
