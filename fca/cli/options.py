@@ -1,7 +1,8 @@
 """The options of each group: files, and rows of a table where a file would have a line or two.
 
-Files lie in conf/ and in the other folders of Hydra's search path: those that were typed (`hydra.searchpath`), and the
-folder `conf` of every package that is listed under `plugins`. Of two options with one name the first folder's counts.
+Files are stored in conf/ and in the other folders of Hydra's search path: those that were typed (`hydra.searchpath`),
+and the folder `conf` of every package that is listed under `plugins`. Of two options with one name the first folder's
+counts.
 
 A row has the keys that a file would have, and Hydra, the help and all messages treat it as one. The rows are those of
 conf/options.yaml and of a study's options.yaml, and one for every kind of corruption. These files may also say how rows
@@ -25,7 +26,7 @@ from fca.plugins import plugins
 from fca.shifts.constants import CONSTANTS
 
 CORRUPTIONS = CONF / "shift" / "corruption"
-_typed: list[Path] = []  # further folders of the command line
+_typed_folders: list[Path] = []  # further folders of the command line
 
 
 def tables() -> list[Path]:
@@ -41,59 +42,58 @@ def rows() -> dict[Path, dict[str, Any]]:
     >>> rows()[CONF / "recipe" / "resnet18.yaml"]
     {'defaults': ['resnet50', '_self_']}
     """
-    of_tables = {
-        CONF / group / f"{name}.yaml": keys
-        for table in tables()
-        for group, options in plain_values(table).items()
-        if (CONF / group).is_dir()
-        for name, keys in options.items()
-    }
-    of_corruptions = {
-        CORRUPTIONS / f"{kind}.yaml": {"defaults": ["corruption/all@_here_", "_self_"], "kinds": [kind]}
-        for kind in CONSTANTS
-    }
-    return {**of_tables, **of_corruptions}
+    keys_by_file: dict[Path, dict[str, Any]] = {}
+    for table in tables():
+        for group, options in plain_values(table).items():
+            if not (CONF / group).is_dir():
+                continue
+            for name, keys in options.items():
+                keys_by_file[CONF / group / f"{name}.yaml"] = keys
+
+    for kind in CONSTANTS:
+        keys_by_file[CORRUPTIONS / f"{kind}.yaml"] = {"defaults": ["corruption/all@_here_", "_self_"], "kinds": [kind]}
+    return keys_by_file
 
 
 @cache
 def _spellings() -> list[tuple[str, re.Pattern[str], list[str]]]:
-    """Group, what a spelling looks like, and the words that it stands for, with its parts in braces."""
-    return [
-        (group, _pattern_of(spelling), words)
-        for table in tables()
-        for group, of_group in plain_values(table).get("spelled", {}).items()
-        for spelling, words in of_group.items()
-    ]
+    """Group, pattern of a spelling, and the words that it stands for, with its fields in braces."""
+    spellings = []
+    for table in tables():
+        for group, words_by_spelling in plain_values(table).get("spelled", {}).items():
+            for spelling, words in words_by_spelling.items():
+                spellings.append((group, _pattern_of(spelling), words))
+    return spellings
 
 
 def _pattern_of(spelling: str) -> re.Pattern[str]:
-    """A part is {name}, of any letters but a slash, or {name:digits}.
+    """The pattern of a spelling with fields: {name}, of any letters but a slash, or {name:digits}.
 
     >>> _pattern_of("{kind}/{severity:digits}").fullmatch("fog/3").groupdict()
     {'kind': 'fog', 'severity': '3'}
     """
 
-    def as_group(part: re.Match[str]) -> str:
-        letters = r"\d+" if part[2] else "[^/]+"
-        return f"(?P<{part[1]}>{letters})"
+    def as_group(field: re.Match[str]) -> str:
+        letters = r"\d+" if field[2] else "[^/]+"
+        return f"(?P<{field[1]}>{letters})"
 
     return re.compile(re.sub(r"\{(\w+)(:digits)?\}", as_group, spelling))
 
 
 def words_of(group: str, option: str) -> list[str]:
-    """The words of a command line that select what rows spell so; any other option as it is.
+    """The words of a command line that select an option which rows of the store spell so; other options as they are.
 
-    Its parts are checked where the option's class lists what there is.
+    The values of its fields are checked by the option's class.
 
     >>> words_of("shift", "corruption/fog/3")
     ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
     >>> words_of("shift", "corruption/fog")
     ['shift=corruption/fog']
     """
-    for of_group, pattern, words in _spellings():
-        parts = pattern.fullmatch(option) if of_group == group else None
-        if parts is not None:
-            return [word.format(**parts.groupdict()) for word in words]
+    for group_of_spelling, pattern, words in _spellings():
+        spelled = pattern.fullmatch(option) if group_of_spelling == group else None
+        if spelled is not None:
+            return [word.format(**spelled.groupdict()) for word in words]
     return [f"{group}={option}"]
 
 
@@ -107,11 +107,11 @@ def store_rows() -> None:
 def use_search_path(folders: Iterable[str]) -> None:
     """Look for options in these folders, too, in place of earlier ones: file://FOLDER or pkg://PACKAGE, as typed."""
     places = [_place_of(folder) for folder in folders]
-    _typed[:] = [place for place in places if place is not None]
+    _typed_folders[:] = [place for place in places if place is not None]
 
 
 def _place_of(folder: str) -> Path | None:
-    """A folder of the search path on this machine; None for one that is not there. Imports no package."""
+    """A folder of the search path on this machine; None for one that does not exist. Imports no package."""
     kind, _, place = folder.rpartition("://")
     if kind == "pkg":
         package, _, inside = place.replace("/", ".").partition(".")
@@ -136,7 +136,7 @@ def plugin_folders() -> list[Path]:
 
 
 def _folders() -> list[Path]:
-    return [CONF, *_typed, *plugin_folders()]
+    return [CONF, *_typed_folders, *plugin_folders()]
 
 
 def root_file(root: str) -> Path:
@@ -152,25 +152,26 @@ def option_files(group: str) -> dict[str, Path]:
     """
     files: dict[str, Path] = {}
     for folder in _folders():
-        of_group = folder / group
-        there = [*of_group.rglob("*.yaml"), *(file for file in rows() if file.is_relative_to(of_group))]
-        for file in there:
-            files.setdefault(file.relative_to(of_group).with_suffix("").as_posix(), file)
+        group_folder = folder / group
+        rows_of_group = [file for file in rows() if file.is_relative_to(group_folder)]
+        for file in (*group_folder.rglob("*.yaml"), *rows_of_group):
+            name = file.relative_to(group_folder).with_suffix("").as_posix()
+            files.setdefault(name, file)
     return dict(sorted(files.items()))
 
 
 def option_names(group: str) -> list[str]:
-    """The options of a group that lie in no folder of it."""
+    """The options of a group that are in no folder of it."""
     return [name for name in option_files(group) if "/" not in name]
 
 
 def nested_options(group: str) -> list[str]:
-    """The options of a group that lie in folders of it, such as corruption/fog of shift."""
+    """The options of a group that are in folders of it, such as corruption/fog of shift."""
     return [name for name in option_files(group) if name.count("/") == 1]
 
 
 def is_option(file: Path) -> bool:
-    """Whether there is this file, or a row in its place."""
+    """Whether this file exists, or a row in its place."""
     return file.is_file() or file in rows()
 
 
@@ -182,17 +183,19 @@ def keys_in(file: Path) -> dict[str, Any]:
 def built_on(file: Path) -> list[Path]:
     """The options of its group that an option builds on, in their order: later ones overrule earlier ones."""
     group = group_of(file)
-    known = option_files(group.partition("/")[0] if file in rows() else group)
+    files_of_group = option_files(group.partition("/")[0] if file in rows() else group)
     entries = [entry for entry in keys_in(file).get("defaults", []) if isinstance(entry, str) and entry != "_self_"]
     names = [entry.removesuffix("@_here_") for entry in entries]
-    return [known.get(name, file.parent / f"{name}.yaml") for name in names]
+    return [files_of_group.get(name, file.parent / f"{name}.yaml") for name in names]
 
 
 def group_of(file: Path) -> str:
-    """The group of an option's file: its folder, seen from the folder of configurations in which it lies.
+    """The group of an option's file: its folder, relative to the folder of configurations that has it.
 
     >>> group_of(CONF / "shift" / "corruption" / "fog.yaml")
     'shift/corruption'
     """
-    inside = [folder for folder in _folders() if file.is_relative_to(folder)]
-    return file.parent.relative_to(inside[0]).as_posix() if inside else file.parent.name
+    for folder in _folders():
+        if file.is_relative_to(folder):
+            return file.parent.relative_to(folder).as_posix()
+    return file.parent.name
