@@ -73,13 +73,18 @@ def main(arguments: Sequence[str]) -> int:
             print(f"  {finding.state:8} {finding.what:22} {finding.words}")
             if finding.step:
                 print(f"  {'':8} {'':22} get it: {finding.step}")
-            broken += [finding.what] if finding.state == BROKEN else []
-    print(f"\nbroken: {', '.join(broken)}" if broken else "\nfca run has all that it needs")
-    return 1 if broken else 0
+            if finding.state == BROKEN:
+                broken.append(finding.what)
+
+    if broken:
+        print(f"\nbroken: {', '.join(broken)}")
+        return 1
+    print("\nfca run has all that it needs")
+    return 0
 
 
 def _guarded(examine: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """What is found; an error of the examination itself is a line too."""
+    """The findings of an examination; an error of the examination itself is a line, too."""
     try:
         yield from examine()
     except Exception as error:  # whatever an odd installation raises, the other sections are of use
@@ -104,21 +109,24 @@ def _needed(outputs: str) -> Iterator[Finding]:
 
 
 def _faulty(extra: str | None) -> list[tuple[str, str]]:
-    """The packages that fca, or one of its extras, needs and that are not there or too old: name and words."""
-    found = []
+    """The packages that fca, or one of its extras, needs and that are missing or too old: name and words."""
+    faulty = []
     for text in metadata.requires("fca") or []:
         need = Requirement(text)
-        of_extra = "extra" in str(need.marker or "")
-        if of_extra != (extra is not None) or (need.marker and not need.marker.evaluate({"extra": extra or ""})):
+        is_of_an_extra = "extra" in str(need.marker or "")
+        if is_of_an_extra != (extra is not None):
             continue
+        if need.marker and not need.marker.evaluate({"extra": extra or ""}):
+            continue
+
         try:
             version = metadata.version(need.name)
         except metadata.PackageNotFoundError:
-            found.append((need.name, f"{need.name} is not installed"))
+            faulty.append((need.name, f"{need.name} is not installed"))
             continue
         if not need.specifier.contains(version, prereleases=True):
-            found.append((need.name, f"{need.name} {version} is not {need.specifier}"))
-    return found
+            faulty.append((need.name, f"{need.name} {version} is not {need.specifier}"))
+    return faulty
 
 
 def _torch() -> Finding:
@@ -177,52 +185,60 @@ def _features() -> Iterator[Finding]:
 
 
 def _data_sets() -> Iterator[Finding]:
-    """What lies under the usual root of each data set; only names of folders are looked at."""
-    there: list[Finding] = []
-    given, fetched, brought = list[str](), list[str](), list[str]()
-    files, broken = option_files("dataset"), _broken("dataset")
+    """What is stored under the default root of each data set; only names of folders are read."""
+    available: list[Finding] = []
+    of_users: list[str] = []
+    to_download: list[str] = []
+    to_bring: list[str] = []
+    files = option_files("dataset")
+    broken = _broken("dataset")
     yield from broken.values()
+
     for name, path in files.items():
         if name in broken:
             continue
         config = keys_in(path)
         root = str(config.get("root", ""))
         if root == "???":
-            given.append(name)
+            of_users.append(name)
         elif "root" not in config:
-            there.append(Finding(OK, name, "comes with fca"))
-        elif "$" not in root and (place := _place(name, Path(root).expanduser())):
-            there.append(Finding(OK, name, str(place)))
+            available.append(Finding(OK, name, "comes with fca"))
         elif "$" not in root:
-            (fetched if config.get("download") else brought).append(name)
-    yield from there
-    if fetched:
-        yield Finding(
-            MISSING, "to be downloaded", ", ".join(fetched), f"fca run dataset={fetched[0]}, on its first use"
-        )
-    if brought:
-        heads = files[brought[0]]
-        yield Finding(MISSING, "to be brought", ", ".join(brought), f"from where the head of its file says: {heads}")
-    yield Finding(NOTE, "your own images", f"dataset=folder dataset.root=FOLDER; also {', '.join(given)}")
+            folder = _folder_of(name, Path(root).expanduser())
+            if folder:
+                available.append(Finding(OK, name, str(folder)))
+            elif config.get("download"):
+                to_download.append(name)
+            else:
+                to_bring.append(name)
+
+    yield from available
+    if to_download:
+        step = f"fca run dataset={to_download[0]}, on its first use"
+        yield Finding(MISSING, "to be downloaded", ", ".join(to_download), step)
+    if to_bring:
+        step = f"from where the head of its file says: {files[to_bring[0]]}"
+        yield Finding(MISSING, "to be brought", ", ".join(to_bring), step)
+    yield Finding(NOTE, "your own images", f"dataset=folder dataset.root=FOLDER; also {', '.join(of_users)}")
 
 
 def _broken(group: str) -> dict[str, Finding]:
     """The options of a group whose files cannot be read, by name."""
-    found = {}
+    broken = {}
     for name, path in option_files(group).items():
         try:
             keys_in(path)
         except FcaError as error:
-            found[name] = Finding(MISSING, name, f"no whole file: {error}")
-    return found
+            broken[name] = Finding(MISSING, name, f"no whole file: {error}")
+    return broken
 
 
-def _place(name: str, root: Path) -> Path | None:
-    """The folder of a data set; None where it is not."""
-    entries = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
-    if root.name == name:
-        return root if entries else None
-    return next((path for path in entries if is_of(path.name, name)), None)
+def _folder_of(dataset: str, root: Path) -> Path | None:
+    """The folder of a data set; None where it does not exist."""
+    folders = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    if root.name == dataset:
+        return root if folders else None
+    return next((folder for folder in folders if is_of(folder.name, dataset)), None)
 
 
 def is_of(folder: str, dataset: str) -> bool:
@@ -231,8 +247,9 @@ def is_of(folder: str, dataset: str) -> bool:
     >>> is_of("cifar-10-batches-py", "cifar10"), is_of("cifar-100-python", "cifar10"), is_of("CUB_200_2011", "cub200")
     (True, False, True)
     """
-    there, wanted = (re.findall(r"[a-z]+|\d+", text.lower()) for text in (folder, dataset))
-    return there[: len(wanted)] == wanted or "".join(there) == "".join(wanted)
+    words_of_folder, words_of_dataset = (re.findall(r"[a-z]+|\d+", text.lower()) for text in (folder, dataset))
+    begins_alike = words_of_folder[: len(words_of_dataset)] == words_of_dataset
+    return begins_alike or "".join(words_of_folder) == "".join(words_of_dataset)
 
 
 def _weights() -> Iterator[Finding]:
