@@ -104,10 +104,10 @@ def keys_of(group: str, instance: Any) -> Iterator[None]:
     try:
         yield
     except FcaError as error:
-        name, *others = error.args
+        name, *details = error.args
         if name not in vars(instance):
             raise
-        raise FcaError(f"{group}.{name}", *others) from error
+        raise FcaError(f"{group}.{name}", *details) from error
 
 
 def load_data(name: str, **keys: Any) -> ImageData:

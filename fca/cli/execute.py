@@ -319,9 +319,9 @@ def _fail_first(
     job: Job, runs: Sequence[Run], message: str, trace: str | None, *, interrupted: bool = False
 ) -> list[Run]:
     """Record how the first run ended; returns the others without those that need it, which `execute` records."""
-    failed_run, *others = runs
+    failed_run, *later_runs = runs
     record_failure(job, failed_run, message, trace, interrupted=interrupted)
-    return [run for run in others if run.parent != failed_run.run_id]
+    return [run for run in later_runs if run.parent != failed_run.run_id]
 
 
 def record_failure(job: Job, run: Run, message: str, trace: str | None, *, interrupted: bool = False) -> None:

@@ -58,9 +58,9 @@ class Trained:
         try:
             model.identity()  # the weights exist, and are whole
         except FcaError as error:
-            name, *others = error.args
+            name, *details = error.args
             typed_name = "run" if name == "model.run_id" else name.removeprefix("model.")
-            raise FcaError(typed_name, *others) from error
+            raise FcaError(typed_name, *details) from error
         return cls(store, row, model)
 
     @property
@@ -123,8 +123,8 @@ class Exported:
         try:
             model.identity()
         except FcaError as error:
-            name, *others = error.args
-            raise FcaError(name.removeprefix("model."), *others) from error
+            name, *details = error.args
+            raise FcaError(name.removeprefix("model."), *details) from error
         return cls(model, outputs)
 
     @property

@@ -25,19 +25,20 @@ class Waiting:
 
     def __init__(self, reason: Callable[[], str]) -> None:
         self.reason = reason
-        self.since = self.last = time.monotonic()
-        self.printed = False
+        self.idle_since = self.last_printed = time.monotonic()
+        self.has_printed = False
 
     def look(self, *, at_work: bool) -> None:
         """Note whether any run is at work, and print the line if none has been for long enough."""
         now = time.monotonic()
         if at_work:
-            self.since = self.last = now
-            self.printed = False
+            self.idle_since = self.last_printed = now
+            self.has_printed = False
             return
-        if now - self.last >= (EVERY_S if self.printed else FIRST_S):
-            self.last, self.printed = now, True
-            print(f"no run at work for {now - self.since:.0f} s: {self.reason()}", file=sys.stderr, flush=True)
+        if now - self.last_printed >= (EVERY_S if self.has_printed else FIRST_S):
+            self.last_printed = now
+            self.has_printed = True
+            print(f"no run at work for {now - self.idle_since:.0f} s: {self.reason()}", file=sys.stderr, flush=True)
 
 
 def why_waiting(name: str | None, launcher: Any) -> str:
