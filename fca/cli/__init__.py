@@ -43,8 +43,10 @@ class Words(argparse.ArgumentParser):
         for action in self._actions:
             if previous_word in action.option_strings and action.nargs != 0:
                 return list(action.choices or ())
-        options = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
-        return options + [value for values in self._offers for value in values(outputs)]
+        next_words = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
+        for offer in self._offers:
+            next_words += offer(outputs)
+        return next_words
 
     def error(self, message: str) -> NoReturn:
         """Raise FcaError for words that are wrong."""

@@ -202,9 +202,9 @@ def _differences(pairs: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:
         right_a, right_b = compared.right
         only_a = int((right_a & ~right_b).sum())
         only_b = int((right_b & ~right_a).sum())
-        both = int((right_a & right_b).sum())
+        both_right = int((right_a & right_b).sum())
         neither = int((~right_a & ~right_b).sum())
-        low, high = paired_interval(both, only_b, only_a, neither)
+        low, high = paired_interval(both_right, only_b, only_a, neither)
         lines.append(
             {
                 "pair": f"{b.name} - {a.name}",

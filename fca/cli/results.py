@@ -132,12 +132,12 @@ def frame_with(outputs: str | Path, names: Iterable[str]) -> pd.DataFrame:
 def _selected(options: Any, kind: str) -> pd.DataFrame:
     """The lines and columns that the options ask for."""
     split = partial(re.split, r"\s*,\s*")
-    by = split(options.by) if options.by else []
+    group_columns = split(options.by) if options.by else []
     sort = split(options.sort) if options.sort else []
     column_names = split(options.columns) if options.columns is not None else []
 
     # Columns that no run has are added where the options name them
-    needed = {*by, *column_names, *(name.lstrip("-") for name in sort)}
+    needed = {*group_columns, *column_names, *(name.lstrip("-") for name in sort)}
     needed |= named_columns(options.query, options.filters)
     frame = frame_with(options.outputs, (name for name in needed if not _is_pattern(name)))
 
@@ -148,10 +148,10 @@ def _selected(options: Any, kind: str) -> pd.DataFrame:
         frame = kept(frame, condition)
 
     columns = _expanded(column_names, frame)
-    if by:
-        for name in by:
+    if group_columns:
+        for name in group_columns:
             check_choice("--by", name, frame, "name columns of the results")
-        frame = grouped(frame, by, columns)
+        frame = grouped(frame, group_columns, columns)
         _warn_of_mixtures(frame.attrs["mixed"])
         return _sorted(frame, sort).reset_index(drop=True)
 
