@@ -142,7 +142,7 @@ class Jobs:
             for key, value in keys.items():
                 if not _is_composed(key):
                     OmegaConf.update(config, key, plain(key, value), merge=True)
-        except OmegaConfBaseException:  # the command line says what is wrong
+        except OmegaConfBaseException:  # composing anew raises the error as the command line has it
             return composed("run", [*self.words, *(word(key, value) for key, value in keys.items())])
         return config
 

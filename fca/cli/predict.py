@@ -183,7 +183,7 @@ def choose(
     labels = true if is_balanced else None
     chose_among_epochs = trained.snapshot == BEST and row[ADAPTATION] != "probe"
     candidates = int(row["epochs_run"]) if chose_among_epochs else 1
-    found = abstention(highest_p, is_right, error, confidence, candidates, labels)
+    choice = abstention(highest_p, is_right, error, confidence, candidates, labels)
 
     # The error that can be promised of answers to all images
     n_wrong = int((~is_right).sum())
@@ -202,11 +202,11 @@ def choose(
         to_all = f"{count}: for answers to all images, {promise}"
 
     why_not = ""
-    if found.threshold is None:
+    if choice.threshold is None:
         steps = _what_would_do(highest_p, is_right, error, confidence, candidates, labels)
         reason = to_all or f"{count}, also among the surest"
         why_not = f"{reason}; error={error:g} cannot be promised; next: {steps}"
-    return Chosen(found, candidates, why_not, to_all, row.get(GROUP))
+    return Chosen(choice, candidates, why_not, to_all, row.get(GROUP))
 
 
 def _what_would_do(
@@ -350,7 +350,7 @@ def _expected(network: Trained | Exported) -> list[str]:
 
 def _guaranteed(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
     """How many images are answered under the error that was typed, and what the guarantee rests on."""
-    found = chosen.found
+    choice = chosen.found
     n_read = int((frame["error"] == "").sum())
     limit = f"{100 * options.error:g} %"
     confidence = f"{100 * options.confidence:g} %"
@@ -361,7 +361,7 @@ def _guaranteed(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace
         promise = f"{MEAN_ERROR} of such answers is at most {limit}"
 
     images = "your 1 image" if n_read == 1 else f"your {n_read} images"
-    if found.threshold is None:
+    if choice.threshold is None:
         lines = [
             f"answers none of {images} (the most probable classes are in the file): no threshold keeps {limited_error} "
             f"at most {limit} with {confidence} confidence",
@@ -371,12 +371,12 @@ def _guaranteed(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace
         n_answered = int((~frame["abstain"]).sum())
         share = f" ({100 * n_answered / n_read:.0f} %)" if n_read else ""
         criterion = "all of them, however unsure"
-        if found.threshold:
-            criterion = f"highest probability above {found.threshold:.3g}"
+        if choice.threshold:
+            criterion = f"highest probability above {choice.threshold:.3g}"
         lines = [
             f"answers {n_answered} of {images}{share}: {criterion}",
             f"{promise}, with {confidence} confidence, for images like the validation "
-            f"images: of those it answers {found.answered} of {found.images}, {found.wrong} of them wrong",
+            f"images: of those it answers {choice.answered} of {choice.images}, {choice.wrong} of them wrong",
         ]
         if chosen.to_all:
             lines.append(chosen.to_all)

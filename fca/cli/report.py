@@ -225,7 +225,7 @@ def _is_made_of(folder: Path, made_of: str) -> bool:
 
 
 def _files_of(folder: Path) -> dict[str, int]:
-    """The files of a page with their sizes in bytes, but for the one that says what it is made of."""
+    """The files of a page with their sizes in bytes, without the record of what it is made of."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MADE_OF)
     return {str(path.relative_to(folder)): path.stat().st_size for path in files}
 

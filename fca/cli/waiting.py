@@ -30,15 +30,17 @@ class Waiting:
 
     def look(self, *, at_work: bool) -> None:
         """Note whether any run is at work, and print the line if none has been for long enough."""
-        now = time.monotonic()
+        current_s = time.monotonic()
         if at_work:
-            self.idle_since = self.last_printed = now
+            self.idle_since = self.last_printed = current_s
             self.has_printed = False
             return
-        if now - self.last_printed >= (EVERY_S if self.has_printed else FIRST_S):
-            self.last_printed = now
+        if current_s - self.last_printed >= (EVERY_S if self.has_printed else FIRST_S):
+            self.last_printed = current_s
             self.has_printed = True
-            print(f"no run at work for {now - self.idle_since:.0f} s: {self.reason()}", file=sys.stderr, flush=True)
+            print(
+                f"no run at work for {current_s - self.idle_since:.0f} s: {self.reason()}", file=sys.stderr, flush=True
+            )
 
 
 def why_waiting(name: str | None, launcher: Any) -> str:
