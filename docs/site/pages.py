@@ -169,7 +169,7 @@ def _roots() -> Iterator[str]:
     yield "# Settings\n\nEvery value can be set on the command line, `KEY=VALUE`; `-m` with several values sweeps."
     yield "A group has options, each a file in `conf/`."
     yield "These pages are made of those files and of the classes that read them;"
-    yield "`fca run --help` prints the same for the options that you choose.\n"
+    yield "`fca run all --help` prints the same for the options that you choose.\n"
     for root in filter(composes, commands()):
         config = composed(root, [], with_hydra=True)
         yield f"\n## Keys of fca {root}\n"

@@ -37,29 +37,40 @@ class Words(argparse.ArgumentParser):
         raise SystemExit(0)
 
     def _next(self, words: Sequence[str]) -> list[str]:
-        """The values of the option before the last word; else all options, and what arguments may be."""
-        before = words[-2] if len(words) > 1 else ""
+        """The values of the option before the last word; else all options, and the values of arguments."""
+        previous_word = words[-2] if len(words) > 1 else ""
         outputs = words[words.index("--outputs") + 1] if "--outputs" in words[:-2] else "outputs"
         for action in self._actions:
-            if before in action.option_strings and action.nargs != 0:
+            if previous_word in action.option_strings and action.nargs != 0:
                 return list(action.choices or ())
-        options = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
-        return options + [value for values in self._offers for value in values(outputs)]
+        next_words = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
+        for offer in self._offers:
+            next_words += offer(outputs)
+        return next_words
 
     def error(self, message: str) -> NoReturn:
         """Raise FcaError for words that are wrong."""
         from fca.types import FcaError  # imports pandas, for which a tab or --help need not wait
 
-        if missing := re.fullmatch(r"the following arguments are required: (.*)", message):
+        missing = re.fullmatch(r"the following arguments are required: (.*)", message)
+        if missing:
             words = missing[1].replace(",", "")
             raise FcaError("words", "none", words, f"{self.prog} {words}; {self.prog} --help explains it")
-        about = re.match(r"argument (\S+): (.*)", message)
-        option, reason = about.groups() if about else ("words", message)
-        if number := re.fullmatch(r"invalid (float|int) value: '(.*)'", reason):
+
+        option, reason = "words", message
+        of_argument = re.match(r"argument (\S+): (.*)", message)
+        if of_argument:
+            option, reason = of_argument.groups()
+
+        number = re.fullmatch(r"invalid (float|int) value: '(.*)'", reason)
+        if number:
             kind = "a number, such as 0.05" if number[1] == "float" else "a whole number"
             raise FcaError(option, number[2], kind, "correct it")
-        if choice := re.fullmatch(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", reason):
+
+        choice = re.fullmatch(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", reason)
+        if choice:
             raise FcaError(option, choice[1], choice[2].replace("'", ""), "take one of these")
+
         reason, _, value = reason.partition(": ")
         raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", self._step(value))
 
@@ -72,9 +83,10 @@ class Words(argparse.ArgumentParser):
             return "correct it"
         name, content = typed.groups()
         flags = [flag[2:] for action in self._actions for flag in action.option_strings if flag.startswith("--")]
-        near = similar(flags, name)
-        if near:
-            return f"did you mean {f'{near[0]}={content}' if content else f'--{near[0]}'}?"
+        similar_flags = similar(flags, name)
+        if similar_flags:
+            suggestion = f"{similar_flags[0]}={content}" if content else f"--{similar_flags[0]}"
+            return f"did you mean {suggestion}?"
         if any(action.metavar == FILTER for action in self._actions):
             return f"filters have no dashes in front: {name}={content or 'VALUE'}"
         return "correct it"
@@ -100,7 +112,7 @@ def as_options(words: Sequence[str], keys: Sequence[str] = ()) -> list[str]:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with control characters as their codes: no name of a file, and no store, may command the terminal.
+    """The text with control characters as their codes: no file name and no store may control the terminal.
 
     keep: control characters that stay, such as those between lines.
 
@@ -109,17 +121,19 @@ def printable(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+    return "".join(
+        character if character.isprintable() or character in keep else repr(character)[1:-1] for character in text
+    )
 
 
 def sub_command(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]], int]:
-    """A sub-command that ends with exit code 2 and one line for what a user can mend, whatever part of it raises that.
+    """A sub-command that ends with exit code 2 and one line for an error that a user can correct.
 
     These are errors of ours, damaged files of the store, images that cannot be read, and files that the system refuses.
     """
 
     @wraps(main)
-    def answered(arguments: Sequence[str]) -> int:
+    def main_with_refusals(arguments: Sequence[str]) -> int:
         try:
             return main(arguments)
         except Exception as error:
@@ -128,7 +142,7 @@ def sub_command(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]
                 raise
             return refused(refusal)
 
-    return answered
+    return main_with_refusals
 
 
 def _refusal(error: Exception, name: str, words: Sequence[str]) -> str | None:

@@ -33,12 +33,14 @@ LINES = 40  # of a table that are shown; the file has all
 def _print(config: DictConfig) -> None:
     """Print every table with its question and source, and where it is saved; the ones that answer, and how, last."""
     check_root("analyse", config)
-    found = _analysed(config, config.outputs)
-    stated = {finding.tables[0].name for finding in findings_of(found.analysis) if finding.state is not None}
-    saved = zip(found.tables.values(), found.save(), strict=True)
-    for table, folder in sorted(saved, key=lambda pair: pair[0].name in stated):
+    result = _analysed(config, config.outputs)
+    findings = [finding for finding in findings_of(result.analysis) if finding.state is not None]
+    tables_with_sentence = {finding.tables[0].name for finding in findings}
+
+    saved_tables = zip(result.tables.values(), result.save(), strict=True)
+    for table, folder in sorted(saved_tables, key=lambda saved: saved[0].name in tables_with_sentence):
         print(f"{_text(table)}\n{len(table.runs)} runs; kept in {folder}\n")
-    print(*map(printable, sentences(found.analysis, found.tables)), sep="\n")
+    print(*map(printable, sentences(result.analysis, result.tables)), sep="\n")
 
 
 def _analysed(config: DictConfig, outputs: str | Path) -> Analysed:
@@ -56,8 +58,8 @@ def tables_of(analysis: Analysis, store: Store) -> tuple[list[Table], Store]:
     while True:
         try:
             return list(analysis(store)), store
-        except DamagedFile as damaged:
-            store = store.without(damaged)
+        except DamagedFile as damage:
+            store = store.without(damage)
 
 
 main = partial(application, "analyse", _print)  # exit code 0, or 2 when there is nothing to analyse or a key is wrong
@@ -114,12 +116,14 @@ class Analysed:
         return "\n\n".join(map(_text, self.tables.values()))
 
     def _repr_html_(self) -> str:
-        parts = []
+        paragraphs = []
         for finding, chart in self._drawn():
             picture = base64.b64encode(as_svg(spec(chart)).encode()).decode()  # an <img>: ids of inline SVGs collide
-            parts.append(f'<p><b>{html.escape(finding.title)}</b></p><img src="data:image/svg+xml;base64,{picture}">')
+            paragraphs.append(
+                f'<p><b>{html.escape(finding.title)}</b></p><img src="data:image/svg+xml;base64,{picture}">'
+            )
         for table in self.tables.values():
             title = f"<b>{html.escape(table.name)}</b>: {html.escape(table.question)}"
             lines = table.frame[shown_columns(table.frame)].to_html(index=False, max_rows=LINES, na_rep="")
-            parts.append(f"<p>{title}</p>{lines}<p><small>{html.escape(table.source)}</small></p>")
-        return "\n".join(parts)
+            paragraphs.append(f"<p>{title}</p>{lines}<p><small>{html.escape(table.source)}</small></p>")
+        return "\n".join(paragraphs)

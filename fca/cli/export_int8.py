@@ -39,7 +39,9 @@ class Loss(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        gain, low, high = -100 * self.value, -100 * self.high, -100 * self.low
+        gain = -100 * self.value
+        low = -100 * self.high
+        high = -100 * self.low
         return f"{gain:+.1f} points [{low:+.1f}, {high:+.1f}] against the network on {self.images} images"
 
     def tested(self) -> dict[str, Any]:
@@ -69,31 +71,42 @@ def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes
         return None
     pixels = _pixels(trained, classifier, rows)
     labels = logit_columns(classifier.classes, data.classes)[data.labels[rows]]
-    answers, size = answers_of(content, "onnx"), batch_size_of(classifier.input_size)
-    of_file = np.concatenate([answers(pixels[at : at + size]) for at in range(0, len(pixels), size)])
-    of_network = logits_of(classifier, pixels, np.arange(len(pixels)), accelerator="cpu")
-    return loss_between(of_network.argmax(axis=1) == labels, of_file.argmax(axis=1) == labels)
+
+    answers = answers_of(content, "onnx")
+    size = batch_size_of(classifier.input_size)
+    batches = [pixels[start : start + size] for start in range(0, len(pixels), size)]
+    logits_of_file = np.concatenate([answers(batch) for batch in batches])
+    logits_of_network = logits_of(classifier, pixels, np.arange(len(pixels)), accelerator="cpu")
+    return loss_between(logits_of_network.argmax(axis=1) == labels, logits_of_file.argmax(axis=1) == labels)
 
 
 def loss_between(network: np.ndarray, file: np.ndarray) -> Loss:
-    """Of which images each has right.
+    """The loss of the file, given which images the network and the file classify right.
 
     >>> str(loss_between(np.array([True, True, False, True]), np.array([True, False, False, True])))
     '-25.0 points [-65.5, +32.0] against the network on 4 images'
     """
-    both, only_network = int((network & file).sum()), int((network & ~file).sum())
-    only_file, neither = int((~network & file).sum()), int((~network & ~file).sum())
-    low, high = paired_interval(both, only_network, only_file, neither)
-    return Loss(len(network), both + only_file, (only_network - only_file) / len(network), low, high)
+    n_both = int((network & file).sum())
+    n_only_network = int((network & ~file).sum())
+    n_only_file = int((~network & file).sum())
+    n_neither = int((~network & ~file).sum())
+    low, high = paired_interval(n_both, n_only_network, n_only_file, n_neither)
+    return Loss(
+        images=len(network),
+        right=n_both + n_only_file,
+        value=(n_only_network - n_only_file) / len(network),
+        low=low,
+        high=high,
+    )
 
 
-def allowed_loss(loss: Loss | None, most: float, trained: Trained) -> Loss:
-    """The loss on validation images. Raises FcaError where it is more than `most`, or where there are none."""
+def allowed_loss(loss: Loss | None, max_loss: float, trained: Trained) -> Loss:
+    """The loss on validation images. Raises FcaError where it is more than `max_loss`, or where there are none."""
     if loss is None:
         allowed = "a training that held out validation images, which show what int8 costs"
         raise FcaError("precision", INT8, allowed, "train with dataset.val.share=0.3, or export precision=fp32")
-    if loss.value > most:
-        allowed = f"at most max_loss={most:g} on validation images ({loss})"
+    if loss.value > max_loss:
+        allowed = f"at most max_loss={max_loss:g} on validation images ({loss})"
         is_probe = isinstance(trained.started()[0], Probed)
         probe = "probe the program in int8 itself (fca recommend, or task=compile task.precision=int8), " * is_probe
         raise FcaError("precision", INT8, allowed, f"{probe}export precision={FP32}, or allow more: max_loss=")

@@ -1,7 +1,10 @@
-"""`fca run --help`, and that of every command with a configuration: each key with its meaning, default and values.
+"""`fca run --help`, and that of every command with a configuration: keys with their meaning, default and values.
 
-What a key may be is declared by its class, and for analyses its meaning, too. Elsewhere the meaning is the comment
-beside the key in conf/: in the chosen file, in those that it builds on, or in another of its group with the same class.
+That of `fca run` first shows what people change; `fca run GROUP --help` shows a group, `fca run all --help` every key.
+
+The class of a key declares which values are allowed, and for analyses also the meaning. Elsewhere the meaning is the
+comment beside the key in conf/: in the chosen file, in those that it builds on, or in another of its group with the
+same class.
 """
 
 from __future__ import annotations
@@ -41,13 +44,64 @@ from fca.plugins import class_of, plugins, use_plugins
 from fca.types import FcaError
 
 _COMMENT = re.compile(r"[,}\]\s]*#\s*(.*)")
-_DEEP = 6  # files that build on each other
+_MAX_DEPTH = 6  # of files that build on each other
 LEFT = 34  # characters of the column of keys
+ALL = "all"  # fca run all --help
 FLAGS = {
     "-m": "sweep: run every combination of the values that commas or range(...) list",
     "--cfg job": "print the whole configuration and start nothing",
     "--cfg job --package recipe": "only one group of it",
     "--info defaults": "where each part of it comes from",
+}
+
+CHANGED_FIRST = (  # by most users, in this order; groups and keys of `fca run`
+    "dataset",
+    "model",
+    "model.weights",
+    "adaptation",
+    "task",
+    "experiment",
+    "subset.ncl",
+    "subset.seed",
+    "seed",
+    "recipe",
+    "recipe.epochs",
+    "recipe.lr",
+    "limit",
+    "outputs",
+    "hydra/launcher",
+)
+MEANINGS_OF_GROUPS = {
+    "dataset": "images",
+    "model": "network",
+    "adaptation": "how a network is adapted to the classes",
+    "task": "what a run does",
+    "experiment": "a whole study: its data, models, grid of ncl and seeds",
+    "recipe": "how a network is trained",
+    "hydra/launcher": "what works on the runs of a sweep",
+    "shift": "what is done to the test images",
+    "subset": "how the classes are chosen",
+    "logger": "where runs are followed",
+}
+MAX_OPTIONS = 14  # of a group that are all listed; a longer list is cut to these:
+USEFUL_OPTIONS = {
+    "dataset": ("digits", "cifar10", "cifar100", "caltech101", "food101", "imagenet", "folder", "manifest", "hf"),
+    "model": (
+        "test_resnet",
+        "test_vit",
+        "resnet18",
+        "resnet50",
+        "mobilenetv3_small",
+        "convnext_tiny",
+        "vit_b16",
+        "clip_vit_b16",
+        "timm",
+        "torchvision",
+        "own",
+        "run",
+    ),
+    "shift": ("clean", "corruption/common", "corruption/all", "imagenet_c/all", "cifar_c/all", "noise/all"),
+    "recipe": ("default", "few_images", "resnet18", "resnet50", "mobilenetv3_small", "convnext_tiny", "vit_b16"),
 }
 
 
@@ -69,36 +123,146 @@ class Section(NamedTuple):
 
 
 def main(root: str, arguments: Sequence[str]) -> int:
-    """Print the help of a command for the options that the other words choose; exit code 2 for a wrong one."""
+    """Print the help of a command for the options that the other words choose; exit code 2 for a wrong option."""
     words = [word for word in arguments if "=" in word and not word.startswith("-")]
     try:
-        listed = [word for word in words if word.startswith("plugins=")]
-        use_plugins(list(OmegaConf.from_dotlist(listed).get("plugins", [])))
-        typed = [part for word in words for part in hydra_words(word)]
-        config = composed(root, typed, with_hydra=True)
-        print(*_lines(root, config), sep="\n")
+        plugin_words = [word for word in words if word.startswith("plugins=")]
+        use_plugins(list(OmegaConf.from_dotlist(plugin_words).get("plugins", [])))
+        overrides = [hydra_word for word in words for hydra_word in hydra_words(word)]
+        config = composed(root, overrides, with_hydra=True)
+
+        typed_groups = [group for group in _option_by_group(config) if _is_named(group, arguments)]
+        if typed_groups:
+            lines = _lines_of_groups(root, config, typed_groups)
+        elif root != "run" or ALL in arguments:
+            lines = _all_lines(root, config)
+        else:
+            lines = _short_lines(root, config, words)
+        print(*lines, sep="\n")
     except FcaError as error:
         return refused(error)
     return 0
 
 
-def _lines(root: str, config: DictConfig) -> Iterator[str]:
-    width = max(80, min(shutil.get_terminal_size((120, 0)).columns, 160))
-    yield f"fca {root} KEY=VALUE ...    {commands(plugins())[root].summary}"
+def _is_named(group: str, words: Sequence[str]) -> bool:
+    """Whether one of these words is the group as it is typed, or, as encoder for model@encoder, its place."""
+    return group in words or (bool(group.partition("@")[2]) and group.partition("@")[2] in words)
+
+
+def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterator[str]:
+    """What people change first, the other groups and keys of the root, and the keys of the groups that were typed."""
     options = groups(root, config)
+    chosen_options = _option_by_group(config)
+    root_section, *group_sections = sections(root, config)
+    keys = {key.name: key for section in (root_section, *group_sections) for key in section.keys}
+    width = _terminal_width()
+    yield _headline(root)
+
+    yield "\nwhat people change first, with the defaults"
+    for name in CHANGED_FIRST:
+        if name in chosen_options:
+            yield from _group_lines(root, name, chosen_options[name], options.get(name, []), width)
+        elif name in keys:
+            yield from _key_lines(keys[name], width)
+
+    yield "\nother groups"
+    for name, option in chosen_options.items():
+        if name not in CHANGED_FIRST:
+            yield from _group_lines(root, name, option, options.get(name, []), width)
+
+    yield "\nother keys"
+    for key in root_section.keys:
+        if key.name not in CHANGED_FIRST and not key.name.startswith("subset."):  # subset is a group
+            yield from _key_lines(key, width)
+
+    typed_names = {re.split(r"[./=]", word.lstrip("+~"))[0] for word in words}
+    for section in group_sections:
+        group = section.title.partition("=")[0]
+        is_from_task = "@" not in group and group not in declared(schema_of(root))
+        if _is_named(group, list(typed_names)) or is_from_task:
+            yield from _section_lines(section, width)
+
+    yield "\nmore help"
+    yield from _two(f"fca {root} GROUP --help", "all options of a group and the keys of the chosen option", width)
+    yield from _two(f"fca {root} GROUP=OPTION --help", "the keys of that option", width)
+    yield from _two(f"fca {root} {ALL} --help", "every group, option and key", width)
+    yield from _flag_lines(root, width)
+
+
+def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str]) -> Iterator[str]:
+    """Every option of these groups with its question, then the keys of the chosen option."""
+    options = groups(root, config)
+    chosen_options = _option_by_group(config)
+    width = _terminal_width()
+    yield _headline(root)
+
+    for typed_group in typed_groups:
+        group = typed_group.partition("@")[0]
+        files = option_files(group)
+        names = options.get(group, [name for name in files if "/" not in name])
+        yield f"\noptions of {typed_group}; chosen: {chosen_options[typed_group] or 'null'}"
+        for name in names:
+            question = question_of(files[name]) if name in files else ""
+            yield from _two(name, textwrap.shorten(question, 120, placeholder=" ..."), width)
+
+    for section in sections(root, config):
+        if section.title.partition("=")[0] in typed_groups:
+            yield from _section_lines(section, width)
+
+
+def _all_lines(root: str, config: DictConfig) -> Iterator[str]:
+    """Every group with its options, and every key of the chosen options."""
+    width = _terminal_width()
+    yield _headline(root)
     yield f"\ngroups and their options (fca {root} GROUP=OPTION --help shows that option's keys)"
-    for group, names in options.items():
+    for group, names in groups(root, config).items():
         yield from _two(group, ", ".join(names), width)
     for section in sections(root, config):
-        yield f"\n{section.title}"
-        yield from textwrap.wrap(textwrap.shorten(section.question, 240, placeholder=" ..."), width)
-        for key in section.keys:
-            text = f"{key.meaning} [{key.allowed}]" if key.allowed else key.meaning
-            yield from _two(f"{key.name}={key.default}", text, width)
+        yield from _section_lines(section, width)
+    yield from _flag_lines(root, width)
+
+
+def _terminal_width() -> int:
+    return max(80, min(shutil.get_terminal_size((120, 0)).columns, 160))
+
+
+def _headline(root: str) -> str:
+    return f"fca {root} KEY=VALUE ...    {commands(plugins())[root].summary}"
+
+
+def _group_lines(root: str, group: str, chosen: str | None, options: Sequence[str], width: int) -> Iterator[str]:
+    """A group with its chosen option and, of a long list of options, the useful ones."""
+    listed_options = list(options)
+    if len(options) > MAX_OPTIONS:
+        useful = USEFUL_OPTIONS.get(group, options[:MAX_OPTIONS])
+        listed_options = [name for name in useful if name in options]
+        listed_options.append(f"... ({len(options)} in all: fca {root} {group} --help)")
+    elif not options:
+        listed_options.append(f"its keys: fca {root} {group} --help")
+
+    meaning = MEANINGS_OF_GROUPS.get(group)
+    text = ", ".join(listed_options)
+    yield from _two(f"{group}={chosen or 'null'}", f"{meaning}: {text}" if meaning else text, width)
+
+
+def _section_lines(section: Section, width: int) -> Iterator[str]:
+    """The keys of a group under its title and question."""
+    yield f"\n{section.title}"
+    yield from textwrap.wrap(textwrap.shorten(section.question, 240, placeholder=" ..."), width)
+    for key in section.keys:
+        yield from _key_lines(key, width)
+
+
+def _key_lines(key: Key, width: int) -> Iterator[str]:
+    text = f"{key.meaning} [{key.allowed}]" if key.allowed else key.meaning
+    yield from _two(f"{key.name}={key.default}", text, width)
+
+
+def _flag_lines(root: str, width: int) -> Iterator[str]:
     yield "\noptions of Hydra (fca run --hydra-help lists all)"
-    for flag, what in FLAGS.items():
+    for flag, meaning in FLAGS.items():
         if root == "run" or flag != "-m":
-            yield from _two(flag, what, width)
+            yield from _two(flag, meaning, width)
 
 
 def _two(left: str, right: str, width: int) -> Iterator[str]:
@@ -115,30 +279,47 @@ def _two(left: str, right: str, width: int) -> Iterator[str]:
 
 def groups(root: str, config: DictConfig) -> dict[str, list[str]]:
     """The groups of a root that have more than one option, as they are typed, with their options."""
-    found = {}
-    for typed, _ in _choices(config):
+    chosen_groups = [typed for typed, _ in _choices(config)]
+    options_by_group: dict[str, list[str]] = {}
+    for typed in chosen_groups:
         group, _, package = typed.partition("@")
-        if package and group in found:
-            found[typed] = [f"those of {group}"]
+        if package and group in options_by_group:
+            options_by_group[typed] = [f"those of {group}"]
             continue
-        names = option_names(group)
-        of_its_own = {f"{group}/{path.name}" for path in (CONF / group).glob("*/")} & {
-            name for name, _ in _choices(config)
-        }
-        inner = [name for name in nested_options(group) if f"{group}/{name.partition('/')[0]}" not in of_its_own]
-        if len(names + inner) > 1 or group in ("debug", "experiment"):
-            found[typed] = names + inner
+
+        # A folder of options may be a group itself, as recipe/augment is
+        folders = {f"{group}/{path.name}" for path in (CONF / group).glob("*/")}
+        inner_groups = folders & set(chosen_groups)
+        nested_names = []
+        for name in nested_options(group):
+            folder = f"{group}/{name.partition('/')[0]}"
+            if folder not in inner_groups:
+                nested_names.append(name)
+
+        names = option_names(group) + nested_names
+        if len(names) > 1 or group in ("debug", "experiment"):
+            options_by_group[typed] = names
+
     if root == "run":
         launchers = option_names("hydra/launcher")
-        found["hydra/launcher"] = sorted({"basic", "joblib", *launchers})
-    return found
+        options_by_group["hydra/launcher"] = sorted({"basic", "joblib", *launchers})
+    return options_by_group
 
 
 def _choices(config: DictConfig) -> list[tuple[str, str | None]]:
     """Group, as it is typed, and chosen option, but for `local` and Hydra's; in the order of the defaults list."""
-    chosen = {str(name): option for name, option in config.hydra.runtime.choices.items()}
-    kept = [(name, option) for name, option in reversed(chosen.items()) if not name.startswith(("hydra/", "local"))]
-    return [(_plain(name), option) for name, option in kept]
+    option_by_group = {str(group): option for group, option in config.hydra.runtime.choices.items()}
+    return [
+        (_plain(group), option)
+        for group, option in reversed(option_by_group.items())
+        if not group.startswith(("hydra/", "local"))
+    ]
+
+
+def _option_by_group(config: DictConfig) -> dict[str, str | None]:
+    """The chosen option of each group, as it is typed, the launcher included."""
+    launcher = config.hydra.runtime.choices.get("hydra/launcher")
+    return {**dict(_choices(config)), "hydra/launcher": launcher}
 
 
 def _plain(group: str) -> str:
@@ -153,21 +334,30 @@ def _plain(group: str) -> str:
 
 def sections(root: str, config: DictConfig) -> Iterator[Section]:
     """The keys of the root itself, then those of each chosen option, in the order of the defaults."""
-    comments, own = comments_of(root_file(root)), []
-    for name, (hint, _) in declared(schema_of(root)).items():
-        value = config.get(name)
-        if is_dataclass(hint) and name not in dict(_choices(config)):
-            own += [_key(hint, key, f"{name}.{key}", value[key], comments.get(f"{name}.{key}", "")) for key in value]
-        elif hint is not Any and not is_dataclass(hint):
-            own.append(_key(schema_of(root), name, name, value, comments.get(name, "")))
-    yield Section(f"keys of fca {root}", "", own)
+    yield Section(f"keys of fca {root}", "", list(_keys_of_root(root, config)))
+
     for typed, option in _choices(config):
         group, _, package = typed.partition("@")
         package = package or group.replace("/", ".")
         node = OmegaConf.select(config, package, throw_on_missing=False)
         if option and isinstance(node, DictConfig) and "/" not in group:
             file = option_files(group).get(option, CONF / group / f"{option}.yaml")
-            yield Section(f"{typed}={option}", question_of(file), list(_keys(root, group, package, file, node)))
+            keys = list(_keys(root, group, package, file, node))
+            yield Section(f"{typed}={option}", question_of(file), keys)
+
+
+def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
+    """The keys of a root that belong to no group."""
+    comments = comments_of(root_file(root))
+    groups_of_root = dict(_choices(config))
+    for name, (hint, _) in declared(schema_of(root)).items():
+        value = config.get(name)
+        if is_dataclass(hint) and name not in groups_of_root:
+            for key in value:
+                typed = f"{name}.{key}"
+                yield _key(hint, key, typed, value[key], comments.get(typed, ""))
+        elif hint is not Any and not is_dataclass(hint):
+            yield _key(schema_of(root), name, name, value, comments.get(name, ""))
 
 
 def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Iterator[Key]:
@@ -176,22 +366,24 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
     kind: Any = declared(schema_of(root))[name][0] if name in declared(schema_of(root)) else Any
     if "_target_" in values:
         kind = class_of(f"{name}._target_", values["_target_"])
-    known = meanings(file, values.get("_target_"), kind)
-    for key in values:
+
+    meaning_by_key = meanings(file, values.get("_target_"), kind)
+    for key, value in values.items():
         if key == "_target_":
             continue
-        inner = values[key]
-        if isinstance(inner, dict) and "_target_" in inner:
-            folder = CONF / group / str(key)
-            place = folder if folder.is_dir() else CONF / str(key)
-            yield from _keys(root, place.relative_to(CONF).as_posix(), f"{name}.{key}", place / "none.yaml", node[key])
+        if isinstance(value, dict) and "_target_" in value:
+            inner_group = CONF / group / str(key)
+            folder = inner_group if inner_group.is_dir() else CONF / str(key)
+            folder_name = folder.relative_to(CONF).as_posix()
+            yield from _keys(root, folder_name, f"{name}.{key}", folder / "none.yaml", node[key])
         else:
-            yield _key(kind, str(key), f"{name}.{key}", inner, known.get(str(key), ""))
+            yield _key(kind, str(key), f"{name}.{key}", value, meaning_by_key.get(str(key), ""))
 
 
 def _key(kind: Any, name: str, typed: str, default: Any, meaning: str) -> Key:
-    known: Mapping[str, object] = declared(kind) if is_dataclass(kind) else {}  # type: ignore[arg-type]
-    allowed = allowed_of(kind, name) if name in known else ""
+    """A key of a class, with its default as it is typed."""
+    fields: Mapping[str, object] = declared(kind) if is_dataclass(kind) else {}  # type: ignore[arg-type]
+    allowed = allowed_of(kind, name) if name in fields else ""
     default = OmegaConf.to_container(default) if OmegaConf.is_config(default) else default
     return Key(typed, typed_value(default), meaning, allowed)
 
@@ -202,37 +394,39 @@ def meanings(file: Path, target: str | None, kind: Any = None) -> dict[str, str]
 
     target: the name of the class.    kind: the class; None where there is none.
     """
-    found: dict[str, str] = {}
     files_of_group = tuple(option_files(group_of(file)).values())
-    for other in (file, *_of_class(files_of_group).get(target or "", [])):
-        for path in _chain(other):
-            found = {**comments_of(path), **found}
-    return {**found, **meanings_of(kind)} if is_dataclass(kind) else found
+    files_of_class = _files_by_class(files_of_group).get(target or "", [])
+
+    comments: dict[str, str] = {}
+    for other_file in (file, *files_of_class):
+        for path in _chain(other_file):
+            comments = {**comments_of(path), **comments}
+    return {**comments, **meanings_of(kind)} if is_dataclass(kind) else comments
 
 
 @cache
-def _of_class(files: tuple[Path, ...]) -> dict[str, list[Path]]:
-    """These options by their class; rows name none."""
-    found: dict[str, list[Path]] = {}
+def _files_by_class(files: tuple[Path, ...]) -> dict[str, list[Path]]:
+    """These options by the name of their class; rows name none."""
+    files_by_class: dict[str, list[Path]] = {}
     for path in filter(Path.is_file, files):
         target = re.search(r"^_target_: (\S+)", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
         if target is not None:
-            found.setdefault(target[1], []).append(path)
-    return found
+            files_by_class.setdefault(target[1], []).append(path)
+    return files_by_class
 
 
-def _chain(file: Path, deep: int = 0) -> Iterator[Path]:
+def _chain(file: Path, depth: int = 0) -> Iterator[Path]:
     """A file and those of its folder in its defaults list, the nearest first; none that is broken."""
-    if not is_option(file) or deep > _DEEP:
+    if not is_option(file) or depth > _MAX_DEPTH:
         return
     try:
-        below = built_on(file)
+        base_files = built_on(file)
     except FcaError:  # nobody chose it, or Hydra would have refused it
         return
 
     yield file
-    for other in reversed(below):
-        yield from _chain(other, deep + 1)
+    for base_file in reversed(base_files):
+        yield from _chain(base_file, depth + 1)
 
 
 @cache
@@ -242,33 +436,45 @@ def comments_of(file: Path) -> Mapping[str, str]:
     >>> comments_of(CONF / "machine" / "default.yaml")["accelerator"]
     'auto, cpu or gpu'
     """
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
     with suppress(FileNotFoundError):
         text = file.read_text(encoding="utf-8")
         node = yaml.compose(text, yaml.CSafeLoader)
         if isinstance(node, yaml.MappingNode):
-            _collect(node, text.splitlines(), "", found)
-    return found
+            _collect_comments(node, text.splitlines(), "", comments)
+    return comments
 
 
-def _collect(node: yaml.MappingNode, lines: Sequence[str], before: str, found: dict[str, str]) -> None:
+def _collect_comments(node: yaml.MappingNode, lines: Sequence[str], prefix: str, comments: dict[str, str]) -> None:
+    """Add to `comments` those of a mapping's keys: behind the value, or the key of a block or of a long value."""
     for key, value in node.value:
-        block = isinstance(value, yaml.CollectionNode) and not value.flow_style
-        ends = [value.end_mark] * (not block) + [key.end_mark] * (value.start_mark.line > key.end_mark.line)
+        name = f"{prefix}{key.value}"
+        is_block = isinstance(value, yaml.CollectionNode) and not value.flow_style
+
+        ends = []
+        if not is_block:
+            ends.append(value.end_mark)
+        if value.start_mark.line > key.end_mark.line:
+            ends.append(key.end_mark)
         for end in ends:
-            rest = lines[end.line][end.column :].lstrip(":") if end.line < len(lines) else ""
-            if before + key.value not in found and (comment := _COMMENT.match(rest)) is not None:
-                found[before + key.value] = comment[1].strip()
-        if block and isinstance(value, yaml.MappingNode):
-            _collect(value, lines, f"{before}{key.value}.", found)
+            text_behind = lines[end.line][end.column :].lstrip(":") if end.line < len(lines) else ""
+            comment = _COMMENT.match(text_behind)
+            if comment is not None:
+                comments.setdefault(name, comment[1].strip())
+
+        if is_block and isinstance(value, yaml.MappingNode):
+            _collect_comments(value, lines, f"{name}.", comments)
 
 
 def question_of(file: Path) -> str:
     """What a file is for: the comment at its top, as far as the first command; or that of a row in its place."""
     if file in rows():
         return _question_of_corruption(file.stem) if file.parent == CORRUPTIONS else _question_of_row(file)
+    if not file.is_file():
+        return ""
+
     lines = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
         if not line.startswith("#") or line.startswith("#   "):
             break
         lines.append(line.removeprefix("#").strip())
@@ -277,9 +483,9 @@ def question_of(file: Path) -> str:
 
 def _question_of_row(file: Path) -> str:
     """The comment behind a row."""
-    name = file.relative_to(CONF).with_suffix("").as_posix()
-    comments = [comments_of(table) for table in tables()]
-    return next(of_table[key] for of_table in comments if (key := name.replace("/", ".", 1)) in of_table)
+    key = file.relative_to(CONF).with_suffix("").as_posix().replace("/", ".", 1)
+    comments_of_tables = [comments_of(table) for table in tables()]
+    return next(comments[key] for comments in comments_of_tables if key in comments)
 
 
 def _question_of_corruption(kind: str) -> str:

@@ -1,7 +1,7 @@
-"""What somebody meant who typed a key, a group or a word that there is not: errors that end with what to type instead.
+"""Errors for an unknown key, group or word that end with what to type instead.
 
-A key is looked for where it is: with other spelling beside what was typed, in the groups of the configuration, in
-other options of a group. Only names that other tools use for the same thing are listed by hand.
+A key is searched for with similar spelling beside what was typed, in the groups of the configuration, and in other
+options of a group. Only names that other tools use for the same thing are listed by hand.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from fca.cli.options import built_on, is_option, keys_in, option_files, option_n
 from fca.types import LISTED, FcaError, listed, similar
 
 KEY = r"[+~]*[A-Za-z_][\w$]*([.@:/][\w$]+)*@?"  # what Hydra reads as a key
-MOST = 3  # suggestions
-_DEEP = 6  # files that build on each other
+MAX_SUGGESTIONS = 3
+_MAX_DEPTH = 6  # of files that build on each other
 ELSEWHERE = {  # how other tools call a key -> our key
     **dict.fromkeys(("learning_rate", "lr0"), "recipe.lr"),
     **dict.fromkeys(("batch", "bs", "train_batch_size"), "recipe.batch_size"),
@@ -54,38 +54,41 @@ PREFERRED = ("folder", "predict")  # among options that have a key, where severa
 def unknown_key(
     root: str, key: str, value: str | None, siblings: Iterable[str], config: Mapping[str, Any], conf: Path
 ) -> FcaError:
-    """The error for a key that there is not.
+    """The error for an unknown key.
 
     siblings: the keys at its place.    config: the configuration, composed; may be empty.    conf: the folder of YAMLs.
     """
     if "/" in key and not (conf / key).is_dir():
         key = key.replace("/", ".")
-    before, _, name = key.rpartition(".")
+    group, _, name = key.rpartition(".")
     keys = [str(sibling) for sibling in siblings]
     allowed = listed(similar_first(keys, name), name)
-    meant = [_word(other, value, name) for other in _meant(key, keys, config, conf)]
-    meant = meant or list(_in_other_options(key, value, keys, conf))
-    if before and not meant:
-        meant = [_word(other, value, name) for other in _of_that_name(name, config)]
-    step = f"fca {root} --help lists groups and keys"
 
-    if meant:
-        step = f"did you mean {' or '.join(meant[:MOST])}? {step}"
-    elif before and _takes_any_key(config, before):
-        step = f"keys of {before} are added with +: +{_word(key, value, name)}"
-    elif before:
-        step = f"correct its name; fca {root} --help lists the keys of {before}"
-    return FcaError("key", key, allowed or f"no key: {before or root} has none", step)
+    suggestions = [_word(other, value, name) for other in _similar_keys(key, keys, config, conf)]
+    if not suggestions:
+        suggestions = list(_in_other_options(key, value, keys, conf))
+    if group and not suggestions:
+        suggestions = [_word(other, value, name) for other in _keys_named(name, config)]
+
+    step = f"fca {root} --help lists groups and keys"
+    if suggestions:
+        step = f"did you mean {' or '.join(suggestions[:MAX_SUGGESTIONS])}? {step}"
+    elif group and _takes_any_key(config, group):
+        step = f"keys of {group} are added with +: +{_word(key, value, name)}"
+    elif group:
+        step = f"correct its name; fca {root} {group.partition('.')[0]} --help lists the keys of {group}"
+    return FcaError("key", key, allowed or f"no key: {group or root} has none", step)
 
 
 def unknown_option(root: str, group: str, name: str, options: Sequence[str], file: str) -> FcaError:
     """The error for an option that a group does not have."""
-    near = similar(options, name)
-    meant = f"did you mean {group}={near[0]}? " if near else ""
+    similar_names = similar(options, name)
+    hint = f"did you mean {group}={similar_names[0]}? " if similar_names else ""
     if group == "dataset" and name and Path(name).expanduser().exists():
-        meant = f"did you mean dataset=folder {_quoted('dataset.root', name)}? "
-    rest = f"fca {root} --help lists all" if len(options) > LISTED else "choose one"
-    step = f"{meant}{rest}, or add conf/{file}.yaml" if name else f"give a name, {group}=NAME; {rest}"
+        hint = f"did you mean dataset=folder {_quoted('dataset.root', name)}? "
+
+    choice = f"fca {root} {group} --help lists all" if len(options) > LISTED else "choose one"
+    step = f"{hint}{choice}, or add conf/{file}.yaml" if name else f"give a name, {group}=NAME; {choice}"
     return FcaError(group, name, listed(similar_first(options, name), name), step)
 
 
@@ -94,19 +97,24 @@ def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str,
 
     keys: those at the top of the configuration.    config: the configuration, composed.
     """
-    every_key = {*keys, *_leaves(config)}
-    meant = [f"{word}=VALUE, without spaces around the ="] if word in every_key else []
+    all_keys = {*keys, *_leaves(config)}
+    suggestions = []
+    if word in all_keys:
+        suggestions = [f"{word}=VALUE, without spaces around the ="]
     key, colon, value = word.partition(":")
-    if colon and key in every_key:
-        meant = [_quoted(key, value)]
+    if colon and key in all_keys:
+        suggestions = [_quoted(key, value)]
     if "dataset" in keys and word and Path(word).expanduser().exists():
-        meant = [f"dataset=folder {_quoted('dataset.root', word)}"]
+        suggestions = [f"dataset=folder {_quoted('dataset.root', word)}"]
+
     groups = [*keys, "experiment"] if root == "run" else keys
-    meant += [f"{group}={word}" for group in groups if word in option_files(group)]
+    suggestions += [f"{group}={word}" for group in groups if word in option_files(group)]
     folder, _, option = word.rpartition("/")
-    if re.fullmatch(r"\w+(/\w+)*", folder) and option in option_files(folder):  # no path of elsewhere
-        meant += [f"{folder}={option}"]
-    hint = f"did you mean {' or '.join(meant[:MOST])}? " if meant else ""
+    is_group = re.fullmatch(r"\w+(/\w+)*", folder) is not None  # no path of another kind
+    if is_group and option in option_files(folder):
+        suggestions.append(f"{folder}={option}")
+
+    hint = f"did you mean {' or '.join(suggestions[:MAX_SUGGESTIONS])}? " if suggestions else ""
     return FcaError("word", word, "KEY=VALUE", f"{hint}fca {root} --help lists groups and keys")
 
 
@@ -152,15 +160,15 @@ def beside(group: str, name: str, siblings: Iterable[str]) -> list[str]:
     (['lr'], ['epochs'])
     """
     keys = list(siblings)
-    known_as = ELSEWHERE.get(name, "").removeprefix(f"{group}.")
-    return [known_as] if known_as in keys else similar(keys, name)
+    our_name = ELSEWHERE.get(name, "").removeprefix(f"{group}.")
+    return [our_name] if our_name in keys else similar(keys, name)
 
 
 def similar_first(names: Iterable[str], typed: str) -> list[str]:
     """All names, those that look like what was typed first."""
-    every = list(names)
-    near = similar(every, typed)
-    return [*near, *(name for name in every if name not in near)]
+    all_names = list(names)
+    similar_names = similar(all_names, typed)
+    return [*similar_names, *(name for name in all_names if name not in similar_names)]
 
 
 def group_as_key(key: str, conf: Path) -> str | None:
@@ -171,35 +179,40 @@ def group_as_key(key: str, conf: Path) -> str | None:
     return "hydra/launcher" if key == "hydra.launcher" else None
 
 
-def _meant(key: str, siblings: Sequence[str], config: Mapping[str, Any], conf: Path) -> list[str]:
-    """Keys, as they are typed, that may have been meant by one that there is not; the likeliest first."""
-    before, _, name = key.rpartition(".")
+def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], conf: Path) -> list[str]:
+    """Keys, as they are typed, that may have been meant by an unknown one; the likeliest first."""
+    group, _, name = key.rpartition(".")
     leaves = list(_leaves(config))
     if key in leaves:
         return [key]
-    if (group := group_as_key(key, conf)) is not None:
-        return [group]
+    dotted_group = group_as_key(key, conf)
+    if dotted_group is not None:
+        return [dotted_group]
 
-    prefix = f"{before}." if before else ""
-    near_here = [f"{prefix}{sibling}" for sibling in similar(siblings, name)]
-    elsewhere = ELSEWHERE.get(name)
-    same_place = elsewhere is not None and (not before or elsewhere.startswith(prefix))
-    if elsewhere is not None and same_place and (elsewhere in leaves or "." not in elsewhere):
-        return [elsewhere]
-    if elsewhere is not None and same_place and elsewhere.partition(".")[0] in config:
-        return []  # other options of that group may have it
-    if before:
-        return [_as_typed(other, conf) for other in near_here]
+    # Names that other tools use for one of our keys
+    prefix = f"{group}." if group else ""
+    our_key = ELSEWHERE.get(name)
+    if our_key is not None and (not group or our_key.startswith(prefix)):
+        if our_key in leaves or "." not in our_key:
+            return [our_key]
+        if our_key.partition(".")[0] in config:
+            return []  # other options of that group may have it
 
-    last_parts = {leaf: leaf.rpartition(".")[2] for leaf in leaves}
-    near = similar(dict.fromkeys(last_parts.values()), name)
-    like_name = [leaf for leaf, last in last_parts.items() if last in near]
-    meant = _of_that_name(name, config) or near_here or (like_name if len(like_name) <= MOST else [])
-    return [_as_typed(other, conf) for other in meant]
+    # Similar names: beside what was typed; without a group, anywhere
+    similar_siblings = [f"{prefix}{sibling}" for sibling in similar(siblings, name)]
+    if group:
+        return [_as_typed(other, conf) for other in similar_siblings]
+    keys = _keys_named(name, config) or similar_siblings
+    if not keys:
+        name_by_leaf = {leaf: leaf.rpartition(".")[2] for leaf in leaves}
+        similar_names = similar(dict.fromkeys(name_by_leaf.values()), name)
+        similar_leaves = [leaf for leaf, leaf_name in name_by_leaf.items() if leaf_name in similar_names]
+        keys = similar_leaves if len(similar_leaves) <= MAX_SUGGESTIONS else []
+    return [_as_typed(other, conf) for other in keys]
 
 
-def _of_that_name(name: str, config: Mapping[str, Any]) -> list[str]:
-    """The keys of a configuration whose last part is this."""
+def _keys_named(name: str, config: Mapping[str, Any]) -> list[str]:
+    """The keys of a configuration whose last component is this name."""
     return [leaf for leaf in _leaves(config) if leaf.rpartition(".")[2] == name]
 
 
@@ -209,29 +222,32 @@ def _as_typed(key: str, conf: Path) -> str:
 
 
 def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf: Path) -> Iterator[str]:
-    """Words that choose an option of the same group which has this key, those first that ask for it.
+    """Words that choose an option of the same group which has this key; first those that require it.
 
     A key without a group is looked for in all groups beside it.
     """
-    group_typed, _, name_typed = key.rpartition(".")
-    elsewhere = ELSEWHERE.get(name_typed, "")
-    is_of_group = not group_typed or elsewhere.startswith(f"{group_typed}.")
-    before, _, name = (elsewhere if elsewhere and is_of_group else key).rpartition(".")
-    groups = [before] if before else ["dataset", "model", "task", "shift", "recipe", "analysis"]
-    if not group_typed:
+    typed_group, _, typed_name = key.rpartition(".")
+    our_key = ELSEWHERE.get(typed_name, "")
+    is_our_key_in_group = not typed_group or our_key.startswith(f"{typed_group}.")
+    group, _, name = (our_key if our_key and is_our_key_in_group else key).rpartition(".")
+
+    groups = [group] if group else ["dataset", "model", "task", "shift", "recipe", "analysis"]
+    if not typed_group:
         groups = [group for group in groups if group in siblings]
     for group in groups:
-        options = _options_with(conf, group.replace("encoder", "model"), name) if (conf / group).is_dir() else []
-        needing = [option for option, needed in options if needed]
-        candidates = needing or [option for option, _ in options]
-        first = [option for option in PREFERRED if option in candidates]
-        for option in dict.fromkeys([*first, *candidates]):
+        if not (conf / group).is_dir():
+            continue
+        options = _options_with(conf, group.replace("encoder", "model"), name)
+        requiring = [option for option, is_required in options if is_required]
+        candidates = requiring or [option for option, _ in options]
+        preferred = [option for option in PREFERRED if option in candidates]
+        for option in dict.fromkeys([*preferred, *candidates]):
             yield f"{group}={option} {_word(f'{group}.{name}', value, key)}"
 
 
 @cache
 def _options_with(conf: Path, group: str, name: str) -> list[tuple[str, bool]]:
-    """Options of a group that have a key, with whether it must be given."""
+    """Options of a group that have a key, with whether it must be typed."""
     options = []
     for option, file in option_files(group).items():
         values = values_of(file)
@@ -250,18 +266,21 @@ def values_of(file: Path) -> dict[str, Any]:
     return values
 
 
-def _written_values(file: Path, deep: int = 0) -> dict[str, Any]:
+def _written_values(file: Path, depth: int = 0) -> dict[str, Any]:
     """The keys that a file and those that it builds on have."""
-    if not is_option(file) or deep > _DEEP:
+    if not is_option(file) or depth > _MAX_DEPTH:
         return {}
     try:
-        keys, below = keys_in(file), built_on(file)
+        keys = keys_in(file)
+        base_files = built_on(file)
     except FcaError:  # a broken file, which nobody chose, gives no hint
         return {}
+
     values: dict[str, Any] = {}
-    for other in below:
-        values |= _written_values(other, deep + 1)
-    return values | {key: value for key, value in keys.items() if key != "defaults"}
+    for base_file in base_files:
+        values.update(_written_values(base_file, depth + 1))
+    values.update({key: value for key, value in keys.items() if key != "defaults"})
+    return values
 
 
 def _takes_any_key(config: Mapping[str, Any], key: str) -> bool:
@@ -270,16 +289,17 @@ def _takes_any_key(config: Mapping[str, Any], key: str) -> bool:
     return isinstance(node, DictConfig) and not node
 
 
-def _leaves(config: Mapping[str, Any], before: str = "") -> Iterator[str]:
+def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """The keys of a configuration as they are typed, but for Hydra's."""
     for key in config:
         if key in ("hydra", "_target_"):
             continue
-        yield f"{before}{key}"
+        yield f"{prefix}{key}"
+
         node: Any = config._get_node(key) if isinstance(config, DictConfig) else config[key]
         is_filled = isinstance(node, DictConfig) and not (node._is_none() or node._is_missing())
         if isinstance(node, dict) or (is_filled and not node._is_interpolation()):
-            yield from _leaves(node, f"{before}{key}.")
+            yield from _leaves(node, f"{prefix}{key}.")
 
 
 def _word(key: str, value: str | None, name: str) -> str:

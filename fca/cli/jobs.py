@@ -39,11 +39,11 @@ BRINGING_MORE = ("experiment", "debug", "hydra")  # whose options change keys of
 
 
 def plan(keys: Keys) -> pd.DataFrame:
-    """The runs that `fca.run(keys)` is about, one line each, with the state of each; nothing is run or written.
+    """The runs of `fca.run(keys)` with their states, one line each; nothing is run or written.
 
     keys: those of `fca run`, as typed, e.g. {"dataset": "digits", "recipe.lr": 0.1, "subset.classes": ["0", "1"]}.
-    Columns: run_id, task, state (as of `fca.status`, or absent), parent (the run whose weights it needs), and what the
-    run is about: model, dataset, ncl, seed, ...    Raises FcaError for what `fca run` refuses.
+    Columns: run_id, task, state (as of `fca.status`, or absent), parent (the run whose weights it needs), and those of
+    its configuration: model, dataset, ncl, seed, ...    Raises FcaError for what `fca run` refuses.
 
     >>> runs = plan({"dataset": "digits", "model": "test_resnet", "subset.classes": ["0", "1"], "outputs": "nowhere"})
     >>> runs[["task", "state", "model", "ncl"]]
@@ -69,7 +69,7 @@ def plan(keys: Keys) -> pd.DataFrame:
 def run(keys: Keys) -> pd.DataFrame:
     """Do what `fca run` does with these keys, and return the rows of its runs, as `fca.results` has them.
 
-    What is done already is not done again.    keys: see `plan`.
+    Runs that are done are not repeated.    keys: see `plan`.
     Raises FcaError for what `fca run` refuses, and for a run that fails.
     """
     job = job_of_keys(keys)
@@ -142,7 +142,7 @@ class Jobs:
             for key, value in keys.items():
                 if not _is_composed(key):
                     OmegaConf.update(config, key, plain(key, value), merge=True)
-        except OmegaConfBaseException:  # the command line says what is wrong
+        except OmegaConfBaseException:  # composing anew raises the error as the command line has it
             return composed("run", [*self.words, *(word(key, value) for key, value in keys.items())])
         return config
 
@@ -179,18 +179,19 @@ def _option(group: str, name: str) -> DictConfig | None:
     """
     file = CONF / group / f"{name}.yaml"
     if file in rows():
-        own = OmegaConf.create(rows()[file])
+        keys = OmegaConf.create(rows()[file])
     elif not file.is_file() or "@package" in file.read_text():
         return None
     else:
-        own = load_yaml(file)
-        check_file(str(file), own)
-    match own.pop("defaults", []):
+        keys = load_yaml(file)
+        check_file(str(file), keys)
+
+    match keys.pop("defaults", []):
         case []:
-            return own
-        case [str(other), "_self_"]:
-            below = _option(group, other.removesuffix("@_here_"))
-            return None if below is None else DictConfig(OmegaConf.merge(below, own))
+            return keys
+        case [str(base_name), "_self_"]:
+            base_keys = _option(group, base_name.removesuffix("@_here_"))
+            return None if base_keys is None else DictConfig(OmegaConf.merge(base_keys, keys))
     return None
 
 
@@ -221,7 +222,8 @@ def _typed(value: Any) -> str:
         case str():
             return quoted(value)
         case dict():
-            return f"{{{','.join(f'{_typed(key)}:{_typed(one)}' for key, one in value.items())}}}"
+            entries = ",".join(f"{_typed(key)}:{_typed(inner)}" for key, inner in value.items())
+            return f"{{{entries}}}"
         case list():
             return f"[{','.join(map(_typed, value))}]"
     return str(value)
@@ -259,7 +261,7 @@ def plain(key: str, value: Any) -> Any:
         case np.generic():
             return value.item()
         case Mapping():
-            return {plain(key, name): plain(key, one) for name, one in value.items()}
+            return {plain(key, name): plain(key, inner) for name, inner in value.items()}
         case list() | tuple() | np.ndarray():
-            return [plain(key, one) for one in value]
+            return [plain(key, inner) for inner in value]
     raise FcaError(key, value, "a text, number, truth value, None, or a list or mapping of these", f"correct {key}")

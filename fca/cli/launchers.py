@@ -33,31 +33,34 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
 
     def __init__(self, gpus: Any, slots_per_gpu: Any) -> None:
         super().__init__()
-        self.wanted, self.per_gpu = OmegaConf.to_object(gpus) if OmegaConf.is_list(gpus) else gpus, slots_per_gpu
+        self.typed_gpus = OmegaConf.to_object(gpus) if OmegaConf.is_list(gpus) else gpus
+        self.slots_per_gpu = slots_per_gpu
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Find the GPUs. Raises FcaError for wrong keys, and where there is none but is to be."""
+        """Find the GPUs. Raises FcaError for wrong keys, and where a GPU is needed and there is none."""
         import joblib
 
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         self.work = task_function
         on_cpu = config.machine.accelerator == "cpu"
-        if self.per_gpu != "auto" and not (type(self.per_gpu) is int and self.per_gpu > 0):
+        if self.slots_per_gpu != "auto" and not (type(self.slots_per_gpu) is int and self.slots_per_gpu > 0):
             allowed = "auto, or a whole number, at least 1"
-            raise FcaError("hydra.launcher.slots_per_gpu", self.per_gpu, allowed, "take one of these")
+            raise FcaError("hydra.launcher.slots_per_gpu", self.slots_per_gpu, allowed, "take one of these")
         if not config.sweep.print:
-            self.gpus = [""] if on_cpu else find_gpus(self.wanted)
-            if on_cpu and self.per_gpu == "auto":
-                self.per_gpu = joblib.cpu_count()
+            self.gpus = [""] if on_cpu else find_gpus(self.typed_gpus)
+            if on_cpu and self.slots_per_gpu == "auto":
+                self.slots_per_gpu = joblib.cpu_count()
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Do the jobs; the first one alone where what it takes of its GPU decides on the number of slots."""
-        done: list[JobReturn] = []
-        if self.per_gpu == "auto":
-            done += self._measure(job_overrides[:1], initial_job_idx)
-        if rest := job_overrides[len(done) :]:
-            done += self._in_slots(self.gpus * self.per_gpu, rest, initial_job_idx + len(done))
-        return done
+        """Do the jobs; the first one alone where its use of the GPU decides on the number of slots."""
+        results: list[JobReturn] = []
+        if self.slots_per_gpu == "auto":
+            results += self._measure(job_overrides[:1], initial_job_idx)
+        further_jobs = job_overrides[len(results) :]
+        if further_jobs:
+            slots = self.gpus * self.slots_per_gpu
+            results += self._in_slots(slots, further_jobs, initial_job_idx + len(results))
+        return results
 
     def _in_slots(self, gpus: list[str], jobs: Sequence[Sequence[str]], first: int) -> Sequence[JobReturn]:
         """Do jobs with a worker for each of these slots: joblib gives it its share of the cores."""
@@ -75,21 +78,30 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         """Do a job alone on the first GPU, and set the number of slots by its memory and the time it kept it busy."""
         import joblib
 
-        gpu, samples = self.gpus[0], list[tuple[float, float]]()
+        gpu = self.gpus[0]
+        samples: list[tuple[float, float]] = []  # memory in MiB, busy in %
 
         def sample() -> None:
-            for used, busy in _smi("memory.used,utilization.gpu", gpu):
-                samples.append((float(used), float(busy) if busy.isdecimal() else 100.0))  # [N/A] of some cards
+            for memory, busy in _smi("memory.used,utilization.gpu", gpu):
+                samples.append((float(memory), float(busy) if busy.isdecimal() else 100.0))  # [N/A] of some cards
 
-        ((before, total),) = ((float(used), float(total)) for used, total in _smi("memory.used,memory.total", gpu))
+        [[memory_before, memory_total]] = _smi("memory.used,memory.total", gpu)
+        used_before = float(memory_before)
+        total = float(memory_total)
         with repeating(sample, SAMPLE_S):
-            done = self._in_slots([gpu], jobs, first)
-        at_work = [(used - before, busy) for used, busy in samples if used > before]
-        peak, busy = max((used for used, _ in at_work), default=total), mean([busy for _, busy in at_work] or [100.0])
-        self.per_gpu = slots_for(peak / (total - before), busy / 100, joblib.cpu_count() // len(self.gpus))
-        seen = f"took {peak:,.0f} of {total:,.0f} MiB and kept it busy {busy:.0f} % of the time"
-        print(f"{self.per_gpu} slots a GPU: the first run {seen if at_work else f'did not use GPU {gpu}'}", flush=True)
-        return done
+            results = self._in_slots([gpu], jobs, first)
+
+        samples_at_work = [(used - used_before, busy) for used, busy in samples if used > used_before]
+        peak = max((used for used, _ in samples_at_work), default=total)
+        mean_busy = mean([busy for _, busy in samples_at_work] or [100.0])
+        cores_per_gpu = joblib.cpu_count() // len(self.gpus)
+        self.slots_per_gpu = slots_for(peak / (total - used_before), mean_busy / 100, cores_per_gpu)
+
+        use = f"did not use GPU {gpu}"
+        if samples_at_work:
+            use = f"took {peak:,.0f} of {total:,.0f} MiB and kept it busy {mean_busy:.0f} % of the time"
+        print(f"{self.slots_per_gpu} slots a GPU: the first run {use}", flush=True)
+        return results
 
 
 def slots_for(memory: float, busy: float, cores: int) -> int:
@@ -101,23 +113,26 @@ def slots_for(memory: float, busy: float, cores: int) -> int:
     return max(1, min(int(OF_MEMORY / memory), int(1 / max(busy, 0.01)), cores))
 
 
-def find_gpus(wanted: Any) -> list[str]:
-    """The GPUs of this machine, as CUDA_VISIBLE_DEVICES names them: all, or those of a list.
+def find_gpus(typed_gpus: Any) -> list[str]:
+    """The GPUs of this machine, as CUDA_VISIBLE_DEVICES names them: all (auto), or those of a list.
 
-    Raises FcaError where there is none, and for one that is not there.
+    Raises FcaError where there is none, and for one that does not exist.
     """
-    there = [index for (index,) in _smi("index")]
-    if there and (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        there = [name.strip() for name in visible.split(",") if name.strip()]
-    if not there:
+    gpus = [index for (index,) in _smi("index")]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if gpus and visible is not None:
+        gpus = [name.strip() for name in visible.split(",") if name.strip()]
+    if not gpus:
         step = "set machine.accelerator=cpu for shares of the CPU, or take hydra/launcher=joblib"
         raise FcaError("hydra/launcher", "gpus", "a machine with a GPU; nvidia-smi lists none", step)
-    if wanted == "auto":
-        return there
-    named = [str(name) for name in wanted] if isinstance(wanted, list) else []
-    if not named or not set(named) <= set(there) or len(set(named)) < len(named):
-        raise FcaError("hydra.launcher.gpus", wanted, f"auto, or a list of some of {', '.join(there)}", "correct it")
-    return named
+    if typed_gpus == "auto":
+        return gpus
+
+    names = [str(name) for name in typed_gpus] if isinstance(typed_gpus, list) else []
+    has_duplicates = len(set(names)) < len(names)
+    if not names or has_duplicates or not set(names) <= set(gpus):
+        raise FcaError("hydra.launcher.gpus", typed_gpus, f"auto, or a list of some of {', '.join(gpus)}", "correct it")
+    return names
 
 
 def in_slot(work: Callable[[DictConfig], Any], folder: str, gpus: Sequence[str], config: DictConfig) -> Any:
@@ -153,7 +168,7 @@ def _take(folder: str, number: int) -> int:
 
 
 def _smi(query: str, *gpu: str) -> list[list[str]]:
-    """What nvidia-smi answers of all GPUs, or of one: a line for each; nothing where there is no such program."""
+    """The answer of nvidia-smi for all GPUs, or for one: a line for each; empty where there is no such program."""
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", *(f"--id={name}" for name in gpu)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603

@@ -29,7 +29,7 @@ def main() -> None:
     try:
         code = _run(sys.argv[1:])
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as head, has seen enough
+    except BrokenPipeError:  # the reader, such as head, needs no further output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     finally:
@@ -48,9 +48,9 @@ def _on_signal(number: int, _: Any) -> None:
     _received.append(number)
     if len(_received) > 1:
         _end()
-    late = threading.Timer(GRACE_S, _end)
-    late.daemon = True
-    late.start()
+    timer = threading.Timer(GRACE_S, _end)
+    timer.daemon = True
+    timer.start()
     raise SystemExit(128 + number)
 
 

@@ -24,7 +24,7 @@ from fca.cli import printable
 FOLDER = "FCA_NOTICES"
 """The environment variable with the folder in which the processes of one command note what they showed."""
 
-NAMED = 3  # names that a line lists
+MAX_NAMED = 3  # names that a line lists
 _PLACEHOLDER = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")
 _NUMBER = re.compile(r"(?<![\w.])[\d,]*\d(?:\.\d+)?(?!\w)")
 _RUN = re.compile(r"\b[0-9a-f]{12}\b")
@@ -58,8 +58,10 @@ class Notice:
     def _also(self) -> str:
         if not self.others:
             return ""
-        more = f" and {len(self.others) - NAMED} more" if len(self.others) > NAMED else ""
-        return f", also {', '.join(self.others[:NAMED])}{more}"
+        names = ", ".join(self.others[:MAX_NAMED])
+        if len(self.others) > MAX_NAMED:
+            names += f" and {len(self.others) - MAX_NAMED} more"
+        return f", also {names}"
 
 
 def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
@@ -196,10 +198,10 @@ def _noted(folder: Path) -> Sequence[Notice]:
     """The warnings whose repetitions count, as the processes noted them."""
     notices = []
     for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_ctime_ns):
-        first, *others = [json.loads(line) for line in path.read_text().splitlines()]
+        first, *repetitions = [json.loads(line) for line in path.read_text().splitlines()]
         if first.get("counted"):
             notice = Notice(first["text"], first["names"])
-            for other in others:
-                notice.add(other["names"])
+            for repetition in repetitions:
+                notice.add(repetition["names"])
             notices.append(notice)
     return notices

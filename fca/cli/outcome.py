@@ -1,4 +1,4 @@
-"""What a finished sweep prints: its accuracies by what was swept, and the command that goes on from there."""
+"""What a finished sweep prints: its accuracies by the swept keys, and the command to go on with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fca.store.filters import column_of
 from fca.tables.rows import OF_SIZE
 from fca.types import Run
 
-LINES = 20
+MAX_LINES = 20
 MEASURED_BY = ("train", "score", "predict")  # the first of these that a sweep has; its others repeat the accuracies
 _NO_AXES = (TASK, SNAPSHOT, *OF_SIZE)
 
@@ -31,46 +31,58 @@ def swept_columns(overrides: Sequence[Sequence[str]]) -> list[str]:
         for word in words:
             key, _, value = word.lstrip("+").partition("=")
             values.setdefault(key, set()).add(value)
-    swept = [key for key, of_key in values.items() if len(of_key) > 1]
-    columns = ["encoder" if key == "model@encoder" else key for key in swept]
-    return [column_of(f"{column}=") for column in columns if column.replace(".", "").replace("_", "").isalnum()]
+    swept_keys = [key for key, values_of_key in values.items() if len(values_of_key) > 1]
+
+    columns = []
+    for key in swept_keys:
+        name = "encoder" if key == "model@encoder" else key
+        is_plain = name.replace(".", "").replace("_", "").isalnum()
+        if is_plain:
+            columns.append(column_of(f"{name}="))
+    return columns
 
 
 def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[str]:
     """Lines: the mean accuracy for each value of the axes, and the next command. Nothing where no run is done.
 
-    axes: columns of what was swept; what else differs between the runs, but for seeds, is an axis too.
+    axes: columns of the swept keys; other columns that differ between the runs, but for seeds, are axes too.
     """
     rows = store.rows()
-    done = rows[rows[RUN_ID].isin([run.run_id for run in runs])]
-    if done.empty:
+    done_rows = rows[rows[RUN_ID].isin([run.run_id for run in runs])]
+    if done_rows.empty:
         return
-    measured, headline = _measured(done)
+
+    measured_rows, headline = _measured(done_rows)
     if headline is not None:
-        by = _differing(measured, axes) or [MODEL]
-        table = grouped(measured, by, [headline])
+        group_columns = _differing(measured_rows, axes) or [MODEL]
+        table = grouped(measured_rows, group_columns, [headline])
         table = table.rename(columns={f"{headline}_n": "runs"}).dropna(axis="columns", how="all")
-        title = f"{headline} by {', '.join(by)}: mean over the runs, with its 95 % interval where it has one"
-        yield as_text(table, title, LINES)
-    yield f"next: {next_command(store, done)}"
+        columns = ", ".join(group_columns)
+        title = f"{headline} by {columns}: mean over the runs, with its 95 % interval where it has one"
+        yield as_text(table, title, MAX_LINES)
+    yield f"next: {next_command(store, done_rows)}"
 
 
-def _measured(done: pd.DataFrame) -> tuple[pd.DataFrame, str | None]:
+def _measured(rows: pd.DataFrame) -> tuple[pd.DataFrame, str | None]:
     """The rows whose accuracy is shown, and the column that has it; None where no run has one."""
     for task in MEASURED_BY:
-        of_task = done[done[TASK] == task]
+        rows_of_task = rows[rows[TASK] == task]
         for headline in HEADLINES:
-            if headline in of_task and of_task[headline].notna().any():
-                return of_task[of_task[headline].notna()], str(headline)
-    return done[:0], None
+            if headline in rows_of_task and rows_of_task[headline].notna().any():
+                return rows_of_task[rows_of_task[headline].notna()], str(headline)
+    return rows[:0], None
 
 
-def _differing(measured: pd.DataFrame, axes: Sequence[str]) -> list[str]:
+def _differing(rows: pd.DataFrame, axes: Sequence[str]) -> list[str]:
     """The axes and other columns of the configuration in which these runs differ: those of the sweep first."""
-    meant = [str(column) for column in (*MEANING, *(name for name in measured if str(name).startswith(RECIPE)))]
-    columns = [column for column in dict.fromkeys([*axes, *meant]) if column in meant and column not in _NO_AXES]
-    return [column for column in columns if column in measured and _kinds(measured[column]) > 1]
+    recipe_columns = [str(name) for name in rows if str(name).startswith(RECIPE)]
+    configuration_columns = [*map(str, MEANING), *recipe_columns]
 
-
-def _kinds(column: pd.Series) -> int:
-    return len(set(column.astype(object).map(repr)))
+    differing = []
+    for column in dict.fromkeys([*axes, *configuration_columns]):
+        if column not in configuration_columns or column in _NO_AXES or column not in rows:
+            continue
+        different_values = set(rows[column].astype(object).map(repr))
+        if len(different_values) > 1:
+            differing.append(column)
+    return differing

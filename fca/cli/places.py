@@ -1,4 +1,4 @@
-"""Where configurations and studies are: conf/, the folders of fca/studies, and packages that `plugins` lists.
+"""The folders of configurations and studies: conf/, the folders of fca/studies, and packages that `plugins` lists.
 
 Studies are found by listing folders; nothing of them is imported here.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 _PACKAGE = Path(__file__).resolve().parents[1]
 CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if folder.is_dir())
 STUDIES = _PACKAGE / "studies"
-_WORD = re.compile(r"plugins=\[?([^\]]*)\]?")
+_PLUGINS_WORD = re.compile(r"plugins=\[?([^\]]*)\]?")
 
 
 def study_folders(plugins: Iterable[str] = ()) -> dict[str, Path]:
@@ -40,8 +40,13 @@ def typed_plugins(words: Sequence[str]) -> list[str]:
     ['my_study', 'my_models']
     """
     lists = [os.environ.get("FCA_PLUGINS", "")]
-    lists += [typed[1] for word in words if (typed := _WORD.fullmatch(word))]
-    return [name.strip() for name in ",".join(lists).split(",") if name.strip()]
+    for word in words:
+        match = _PLUGINS_WORD.fullmatch(word)
+        if match is not None:
+            lists.append(match[1])
+
+    names = [name.strip() for name in ",".join(lists).split(",")]
+    return [name for name in names if name]
 
 
 def _folder_of(package: str) -> Path | None:

@@ -93,14 +93,14 @@ def _predict(options: argparse.Namespace) -> list[str]:
     write_text(out, csv_text(frame))
 
     if costs is not None:
-        lines = [*_least_costs(frame, classifier.classes), *_cost_on_test(network, costs)]
+        lines = [*_answers_of_least_cost(frame, classifier.classes), *_cost_on_test(network, costs)]
     elif chosen is None:
-        lines = [*_answered(frame, classifier.classes), *_expected(network)]
+        lines = [*_most_probable_classes(frame, classifier.classes), *_expected(network)]
     else:
         lines = _guaranteed(chosen, frame, options)
-    unread = int((frame["error"] != "").sum())
-    if unread:
-        lines.append(f"{unread} of {len(paths)} images cannot be read; why: column error")
+    n_unread = int((frame["error"] != "").sum())
+    if n_unread:
+        lines.append(f"{n_unread} of {len(paths)} images cannot be read; why: column error")
     return [*lines, f"written: {out}"]
 
 
@@ -174,45 +174,63 @@ def choose(
     if not len(rows):
         why = "the training held out no validation images; next: dataset.val.share=0.3"
         return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
+
     pixels = open_pixels(data, classifier.geometry, trained.store.outputs / "cache", limit_gb=0.0, rows=rows)
-    p = softmax(logits_of(classifier, pixels, rows).astype(np.float64), axis=1)
+    p = softmax(logits_of(classifier, pixels, rows).astype(np.float64), axis=1)  # images x classes
     true = logit_columns(classifier.classes, data.classes)[data.labels[rows]]
-    right = p.argmax(axis=1) == true
+    is_right = p.argmax(axis=1) == true
+    highest_p = p.max(axis=1)
     labels = true if is_balanced else None
     chose_among_epochs = trained.snapshot == BEST and row[ADAPTATION] != "probe"
     candidates = int(row["epochs_run"]) if chose_among_epochs else 1
-    sure = p.max(axis=1)
-    found = abstention(sure, right, error, confidence, candidates, labels)
-    wrong = int((~right).sum())
-    counted = f"{wrong} of {len(rows)} validation images {'is' if wrong == 1 else 'are'} wrong"
-    kind, bound = "an error rate", promised_error(wrong, len(rows), confidence, candidates)
+    choice = abstention(highest_p, is_right, error, confidence, candidates, labels)
+
+    # The error that can be promised of answers to all images
+    n_wrong = int((~is_right).sum())
+    count = f"{n_wrong} of {len(rows)} validation images {'is' if n_wrong == 1 else 'are'} wrong"
     if is_balanced:
-        of_class, images_of_class = wrong_of_class(right, true)
-        kind, bound = MEAN_ERROR, promised_balanced_error(of_class, images_of_class, confidence, candidates)
-        counted += f" (the smallest class has {images_of_class.min()} of them)"
-    to_all, why_not = "", ""
+        wrong_by_class, images_by_class = wrong_of_class(is_right, true)
+        kind = MEAN_ERROR
+        bound = promised_balanced_error(wrong_by_class, images_by_class, confidence, candidates)
+        count += f" (the smallest class has {images_by_class.min()} of them)"
+    else:
+        kind = "an error rate"
+        bound = promised_error(n_wrong, len(rows), confidence, candidates)
+    to_all = ""
     if bound > error:
         promise = f"{kind} below {100 * bound:.1f} % can be promised at {100 * confidence:g} % confidence"
-        to_all = f"{counted}: for answers to all images, {promise}"
-    if found.threshold is None:
-        steps = _what_would_do(sure, right, error, confidence, candidates, labels)
-        why_not = f"{to_all or f'{counted}, also among the surest'}; error={error:g} cannot be promised; next: {steps}"
-    return Chosen(found, candidates, why_not, to_all, row.get(GROUP))
+        to_all = f"{count}: for answers to all images, {promise}"
+
+    why_not = ""
+    if choice.threshold is None:
+        steps = _what_would_do(highest_p, is_right, error, confidence, candidates, labels)
+        reason = to_all or f"{count}, also among the surest"
+        why_not = f"{reason}; error={error:g} cannot be promised; next: {steps}"
+    return Chosen(choice, candidates, why_not, to_all, row.get(GROUP))
 
 
 def _what_would_do(
-    sure: np.ndarray, right: np.ndarray, error: float, confidence: float, candidates: int, labels: np.ndarray | None
+    highest_p: np.ndarray,
+    is_right: np.ndarray,
+    error: float,
+    confidence: float,
+    candidates: int,
+    labels: np.ndarray | None,
 ) -> str:
     """What would give a threshold where these validation images give none.    labels: where classes count alike."""
     steps = []
-    larger = error_that_answers_all(sure, right, confidence, candidates, labels)
-    if larger is not None:
-        steps.append(f"error={larger:g}, which answers all")
+    larger_error = error_that_answers_all(highest_p, is_right, confidence, candidates, labels)
+    if larger_error is not None:
+        steps.append(f"error={larger_error:g}, which answers all")
+
     if labels is not None:
         steps.append("more validation images, most of all of the smallest class")
-    elif (enough := enough_images(sure, right, error, confidence, candidates)) is not None:
-        steps.append(f"about {enough:,} validation images")
-    if not right.all():
+    else:
+        n_enough = enough_images(highest_p, is_right, error, confidence, candidates)
+        if n_enough is not None:
+            steps.append(f"about {n_enough:,} validation images")
+
+    if not is_right.all():
         steps.append("a better network")
     return ", or ".join(steps)
 
@@ -234,74 +252,79 @@ def table(
     0  a.png       cat            True
     1  b.png                      True
     """
-    read = np.array([not isinstance(one, str) for one in logits])
-    p = np.full((len(paths), len(classes)), np.nan)
-    if read.any():
-        p[read] = softmax(np.stack([one for one in logits if not isinstance(one, str)]).astype(np.float64), axis=1)
-    answered = np.nan_to_num(p).argmax(axis=1) if costs is None else costs.answers(np.nan_to_num(p))
-    predicted = np.where(read, np.array(classes, dtype=object)[answered], "")
-    answers = read & (np.nan_to_num(p).max(axis=1) > (np.inf if threshold is None else threshold))
+    is_read = np.array([not isinstance(entry, str) for entry in logits])
+    p = np.full((len(paths), len(classes)), np.nan)  # images x classes
+    if is_read.any():
+        logits_of_read = np.stack([entry for entry in logits if not isinstance(entry, str)])
+        p[is_read] = softmax(logits_of_read.astype(np.float64), axis=1)
+    p_or_zero = np.nan_to_num(p)
+
+    column_of_answer = p_or_zero.argmax(axis=1) if costs is None else costs.answers(p_or_zero)
+    predicted = np.where(is_read, np.array(classes, dtype=object)[column_of_answer], "")
+    is_answered = is_read & (p_or_zero.max(axis=1) > (np.inf if threshold is None else threshold))
+
     columns = {
         "image": list(paths),
         "predicted": predicted,
-        "answer": np.where(answers, predicted, ""),
-        "abstain": ~answers,
-        **(
-            {}
-            if costs is None
-            else {"expected_cost": costs.expected(p)[np.arange(len(p)), answered].astype(np.float32)}
-        ),
-        **{f"p_{key}": p[:, column].astype(np.float32) for column, key in enumerate(classes)},
-        "error": [one if isinstance(one, str) else "" for one in logits],
+        "answer": np.where(is_answered, predicted, ""),
+        "abstain": ~is_answered,
     }
+    if costs is not None:
+        expected_cost = costs.expected(p)[np.arange(len(p)), column_of_answer]
+        columns["expected_cost"] = expected_cost.astype(np.float32)
+    for column, key in enumerate(classes):
+        columns[f"p_{key}"] = p[:, column].astype(np.float32)
+    columns["error"] = [entry if isinstance(entry, str) else "" for entry in logits]
     return pd.DataFrame(columns)
 
 
-def _answered(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
+def _most_probable_classes(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
     """The most probable classes of the first images."""
-    read = frame[frame["error"] == ""]
-    probabilities = read[[f"p_{key}" for key in classes]].head(PRINTED).to_numpy()
+    read_images = frame[frame["error"] == ""]
+    probabilities = read_images[[f"p_{key}" for key in classes]].head(PRINTED).to_numpy()  # images x classes
     answers = []
-    for of in probabilities:
-        order = np.argsort(-of, kind="stable")[:NAMED]
-        answers.append(", ".join(f"{classes[at]} {100 * of[at]:.1f} %" for at in order))
-    return _first_images(read, "; the most probable classes:", answers)
+    for p in probabilities:
+        most_probable = np.argsort(-p, kind="stable")[:NAMED]
+        answers.append(", ".join(f"{classes[column]} {100 * p[column]:.1f} %" for column in most_probable))
+    return _first_images(read_images, "; the most probable classes:", answers)
 
 
-def _least_costs(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
-    """The answers of least expected cost to the first images, and what those to all images cost in the mean."""
-    read = frame[frame["error"] == ""]
-    shown = read.head(PRINTED)
-    pairs = zip(shown["predicted"], shown["expected_cost"], strict=True)
+def _answers_of_least_cost(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
+    """The answers of least expected cost to the first images, and the mean cost of those to all images."""
+    read_images = frame[frame["error"] == ""]
+    first_images = read_images.head(PRINTED)
+    pairs = zip(first_images["predicted"], first_images["expected_cost"], strict=True)
     answers = [f"{answer}, expected cost {amount(cost)}" for answer, cost in pairs]
-    lines = _first_images(read, " at the least expected cost:", answers)
-    if not len(read):
+    lines = _first_images(read_images, " at the least expected cost:", answers)
+    if not len(read_images):
         return lines
 
-    probabilities = read[[f"p_{key}" for key in classes]].to_numpy()
-    others = int((np.array(classes, dtype=object)[probabilities.argmax(axis=1)] != read["predicted"]).sum())
-    mean = f"expected cost: {amount(read['expected_cost'].mean())} an image, if the probabilities are right"
-    return [*lines, f"{mean}; {others} of {len(read)} answers are not the most probable class"]
+    probabilities = read_images[[f"p_{key}" for key in classes]].to_numpy()  # images x classes
+    most_probable = np.array(classes, dtype=object)[probabilities.argmax(axis=1)]
+    n_different = int((most_probable != read_images["predicted"]).sum())
+    mean = f"expected cost: {amount(read_images['expected_cost'].mean())} an image, if the probabilities are right"
+    return [*lines, f"{mean}; {n_different} of {len(read_images)} answers are not the most probable class"]
 
 
-def _first_images(read: pd.DataFrame, what: str, answers: Sequence[str]) -> list[str]:
+def _first_images(read_images: pd.DataFrame, description: str, answers: Sequence[str]) -> list[str]:
     """How many images are answered, and a line for each of the first; the file has all.
 
-    what: words about these lines.    answers: to the first images of `read`, those that can be read.
+    description: of these lines.    answers: to the first of the images that can be read.
     """
-    if not len(read):
+    n_images = len(read_images)
+    if not n_images:
         return ["answers none: no image can be read"]
-    number = "the image" if len(read) == 1 else f"all {len(read)} images"
-    lines = [f"answers {number}{what}"]
-    for image, answer in zip(read["image"].head(PRINTED), answers, strict=True):
+    number = "the image" if n_images == 1 else f"all {n_images} images"
+    lines = [f"answers {number}{description}"]
+    for image, answer in zip(read_images["image"].head(PRINTED), answers, strict=True):
         lines.append(f"  {printable(image)}: {answer}")
-    if len(read) > PRINTED:
-        lines.append(f"  and {len(read) - PRINTED} more images in the file")
+    if n_images > PRINTED:
+        lines.append(f"  and {n_images - PRINTED} more images in the file")
     return lines
 
 
 def _cost_on_test(network: Trained | Exported, costs: Costs) -> list[str]:
-    """What such answers cost for the test images, where the store has what these weights predicted."""
+    """The cost of such answers on the test images, where the store has the predictions of these weights."""
     if not isinstance(network, Trained):
         return []
     rows = network.rows_of_test_images()
@@ -326,32 +349,38 @@ def _expected(network: Trained | Exported) -> list[str]:
 
 
 def _guaranteed(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
-    """How many images are answered under a wanted error, and what that rests on."""
-    found, read = chosen.found, int((frame["error"] == "").sum())
-    limit, confidence = f"{100 * options.error:g} %", f"{100 * options.confidence:g} %"
-    kept, promise = "the error", f"at most {limit} of such answers are wrong"
+    """How many images are answered under the error that was typed, and what the guarantee rests on."""
+    choice = chosen.found
+    n_read = int((frame["error"] == "").sum())
+    limit = f"{100 * options.error:g} %"
+    confidence = f"{100 * options.confidence:g} %"
+    limited_error = "the error"
+    promise = f"at most {limit} of such answers are wrong"
     if options.metric == BALANCED:
-        kept, promise = MEAN_ERROR, f"{MEAN_ERROR} of such answers is at most {limit}"
-    yours = "your 1 image" if read == 1 else f"your {read} images"
-    if found.threshold is None:
+        limited_error = MEAN_ERROR
+        promise = f"{MEAN_ERROR} of such answers is at most {limit}"
+
+    images = "your 1 image" if n_read == 1 else f"your {n_read} images"
+    if choice.threshold is None:
         lines = [
-            f"answers none of {yours} (the most probable classes are in the file): no threshold keeps {kept} at "
-            f"most {limit} with {confidence} confidence",
+            f"answers none of {images} (the most probable classes are in the file): no threshold keeps {limited_error} "
+            f"at most {limit} with {confidence} confidence",
             chosen.why_not,
         ]
     else:
-        answered = int((~frame["abstain"]).sum())
-        share = f" ({100 * answered / read:.0f} %)" if read else ""
-        where = "all of them, however unsure"
-        if found.threshold:
-            where = f"highest probability above {found.threshold:.3g}"
+        n_answered = int((~frame["abstain"]).sum())
+        share = f" ({100 * n_answered / n_read:.0f} %)" if n_read else ""
+        criterion = "all of them, however unsure"
+        if choice.threshold:
+            criterion = f"highest probability above {choice.threshold:.3g}"
         lines = [
-            f"answers {answered} of {yours}{share}: {where}",
+            f"answers {n_answered} of {images}{share}: {criterion}",
             f"{promise}, with {confidence} confidence, for images like the validation "
-            f"images: of those it answers {found.answered} of {found.images}, {found.wrong} of them wrong",
+            f"images: of those it answers {choice.answered} of {choice.images}, {choice.wrong} of them wrong",
         ]
         if chosen.to_all:
             lines.append(chosen.to_all)
+
     if chosen.candidates > 1:
         lines.append(f"the validation images also chose the best of {chosen.candidates} networks, which is counted")
     if chosen.group is not None:

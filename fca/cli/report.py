@@ -54,23 +54,25 @@ def report(config: DictConfig) -> str:
     """
     hydra = HydraConfig.get()
     words = [word for word in typed_words(hydra) if not word.startswith("serve=")]
-    again = command("report", words, config)
-    make = partial(_make_page, config, again)
-    made = make()
-    for answer in answers_of(made.results):
+    page_command = command("report", words, config)
+    make = partial(_make_page, config, page_command)
+    made_page = make()
+
+    for answer in answers_of(made_page.results):
         print(printable(answer.sentence))
-    for reason in dict.fromkeys(result.missing for result in made.results if result.mixed):
+    for reason in dict.fromkeys(result.missing for result in made_page.results if result.mixed):
         print(f"some answers are missing: {printable(reason)}")
-    if made.lost:
-        print(printable(f"the page before also had {_named(made.lost)}; {_why_lost(made)}"))
-    print(f"page: {made.page}")
+    if made_page.lost:
+        print(printable(f"the page before also had {_named(made_page.lost)}; {_why_lost(made_page)}"))
+    print(f"page: {made_page.page}")
+
     if config.serve:
-        with served(made.page.parent) as address:
+        with served(made_page.page.parent) as address:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is how it ends, no failure
             print(f"open: {address} (made again while runs finish; ctrl-c ends)", flush=True)
             with suppress(KeyboardInterrupt):
                 follow(lambda: _finished(config), make)
-    return again
+    return page_command
 
 
 def _finished(config: DictConfig) -> tuple[str, ...]:
@@ -99,18 +101,23 @@ def write_report(
     title="Our nine classes".
     Raises FcaError for an unknown name, folder, column or key, and where the store has no rows for any of its analyses.
     """
-    typed = words_of(filters)
-    config = configured("report", "report", name, keys, "logger=none", outputs=outputs, query=query, filters=typed)
-    words = [f"report={name}", f"outputs={outputs}", *([f"query={query}"] if query else []), *typed]
-    again = shlex.join(["fca", "report", *words])
+    filter_words = words_of(filters)
+    config = configured(
+        "report", "report", name, keys, "logger=none", outputs=outputs, query=query, filters=filter_words
+    )
+    words = [f"report={name}", f"outputs={outputs}"]
+    if query:
+        words.append(f"query={query}")
+    page_command = shlex.join(["fca", "report", *words, *filter_words])
+
     store = Store(Path(outputs))
     folder = _folder_of(config, store)
-    if _is_made_of(folder, _made_of(config, again, store)):
+    if _is_made_of(folder, _made_of(config, page_command, store)):
         return folder / "index.html"
-    return _make_page(config, again).page
+    return _make_page(config, page_command).page
 
 
-class Made(NamedTuple):
+class MadePage(NamedTuple):
     """A page that was written.
 
     left_out: a sentence for each data set that is not on it.
@@ -123,24 +130,27 @@ class Made(NamedTuple):
     lost: list[tuple[str, str | None]]
 
 
-def _make_page(config: DictConfig, again: str) -> Made:
+def _make_page(config: DictConfig, page_command: str) -> MadePage:
     """Run the analyses and write the page. Of analyses that find no rows the page gives the reason.
 
-    again: the command that makes the page again.
+    page_command: makes the page again.
     """
     check_root("report", config)
     check_store(config.outputs, "outputs")
     with gathered():
-        return _made(config, again)
+        return _analyse_and_write(config, page_command)
 
 
-def _made(config: DictConfig, again: str) -> Made:
+def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
     store = store_with_images(config.outputs)
-    maker, tracker = component(config, "report"), component(config, "logger")
+    maker = component(config, "report")
+    tracker = component(config, "logger")
     folder = _folder_of(config, store)
     query = query_of(config, store, ReportConfig)
-    analyses, results = _analyses(maker, query), []
-    for analysis in analyses:
+
+    # Run the analyses; each leaves out of the store the runs that it could not read
+    results: list[Result] = []
+    for analysis in _analyses(maker, query):
         result, store = _result(analysis, store)
         results.append(result)
     tables = [table for result in results for table in result.tables]
@@ -148,17 +158,27 @@ def _made(config: DictConfig, again: str) -> Made:
         raise _nothing_found(config, results)
     for table in tables:
         store.save(table)
-    damaged = shown({other.args: other for other in (*store.left_out, *store.damaged())}.values())
+
+    # Write the page, with notes on damaged files and data sets that are left out
+    damages = {damage.args: damage for damage in (*store.left_out, *store.damaged())}
     left_out = list(dict.fromkeys(line for table in tables for line in table.parameters.get(DATA_LEFT_OUT, ())))
-    large = large_pictures(store, tables)
-    before = _on_page(folder)
-    page: Path = maker(folder, results, store.rows(), again, store.columns(), [*damaged, *left_out], large)
-    lost = _lost(before, _on_page(folder))
-    about = {"report": folder.name, "query": query, "command": again, "commit": provenance()["commit"]}
+    notes = [*shown(damages.values()), *left_out]
+    pictures = large_pictures(store, tables)
+    tables_before = _on_page(folder)
+    page: Path = maker(folder, results, store.rows(), page_command, store.columns(), notes, pictures)
+    lost = _lost(tables_before, _on_page(folder))
     write_compared(page.parent, store, store.rows(query))
-    write_json(folder / MADE_OF, {"made_of": _made_of(config, again, store), "files": _files_of(folder)})
-    tracker.publish(tables, page, about)
-    return Made(page, results, left_out, lost)
+    record = {"made_of": _made_of(config, page_command, store), "files": _files_of(folder)}
+    write_json(folder / MADE_OF, record)
+
+    description = {
+        "report": folder.name,
+        "query": query,
+        "command": page_command,
+        "commit": provenance()["commit"],
+    }
+    tracker.publish(tables, page, description)
+    return MadePage(page, results, left_out, lost)
 
 
 def _nothing_found(config: DictConfig, results: Sequence[Result]) -> FcaError:
@@ -167,12 +187,14 @@ def _nothing_found(config: DictConfig, results: Sequence[Result]) -> FcaError:
     return FcaError("report", OmegaConf.select(config, "report.title"), nothing, "; ".join(reasons))
 
 
-def _lost(before: set[tuple[str, str | None]], now: set[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
+def _lost(
+    tables_before: set[tuple[str, str | None]], tables_now: set[tuple[str, str | None]]
+) -> list[tuple[str, str | None]]:
     """What a page had before and has no more, see `_on_page`. A table that is gone is not named for each data set."""
-    lost = before - now
-    gone = {name for name, dataset in lost if dataset is None}
-    named = [(name, dataset) for name, dataset in lost if dataset is None or name not in gone]
-    return sorted(named, key=lambda pair: (pair[0], pair[1] or ""))
+    lost = tables_before - tables_now
+    lost_tables = {name for name, dataset in lost if dataset is None}
+    entries = [(name, dataset) for name, dataset in lost if dataset is None or name not in lost_tables]
+    return sorted(entries, key=lambda entry: (entry[0], entry[1] or ""))
 
 
 def _folder_of(config: DictConfig, store: Store) -> Path:
@@ -180,16 +202,17 @@ def _folder_of(config: DictConfig, store: Store) -> Path:
     return store.outputs / "reports" / plain_name("report.name", OmegaConf.select(config, "report.name"))
 
 
-def _made_of(config: DictConfig, again: str, store: Store) -> str:
+def _made_of(config: DictConfig, page_command: str, store: Store) -> str:
     """A hash of what a page is made of: its configuration, the finished runs, and the code.
 
-    A checkout with changes is never the same code.    again: the command that makes the page.
+    A checkout with changes is never the same code.    page_command: makes the page.
     """
     code = provenance()
     if (code["commit"] or "").endswith("-dirty"):
         code = {"commit": uuid.uuid4().hex}
     runs = store.rows()[[RUN_ID, "finished"]].sort_values(RUN_ID).to_numpy().tolist()
-    content = json.dumps([code, plugins(), OmegaConf.to_container(config), again, runs], sort_keys=True, default=str)
+    ingredients = [code, plugins(), OmegaConf.to_container(config), page_command, runs]
+    content = json.dumps(ingredients, sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -202,22 +225,22 @@ def _is_made_of(folder: Path, made_of: str) -> bool:
 
 
 def _files_of(folder: Path) -> dict[str, int]:
-    """The files of a page with their sizes in bytes, but for the one that says what it is made of."""
+    """The files of a page with their sizes in bytes, without the record of what it is made of."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MADE_OF)
     return {str(path.relative_to(folder)): path.stat().st_size for path in files}
 
 
 def _on_page(folder: Path) -> set[tuple[str, str | None]]:
     """The tables of a page by name, and again with every data set that they have; none where there is no page."""
-    found: set[tuple[str, str | None]] = set()
+    entries: set[tuple[str, str | None]] = set()
     for path in folder.glob("tables/*.csv"):
         if path.stem == RUNS:
             continue
-        found.add((path.stem, None))
-        with suppress(ValueError, OSError):  # no such column, or a file of somebody's own
+        entries.add((path.stem, None))
+        with suppress(ValueError, OSError):  # no such column, or a file that fca did not write
             datasets = pd.read_csv(path, usecols=[str(DATASET)], dtype="str", keep_default_na=False)[DATASET]
-            found |= {(path.stem, dataset) for dataset in datasets.unique() if dataset}
-    return found
+            entries |= {(path.stem, dataset) for dataset in datasets.unique() if dataset}
+    return entries
 
 
 def _named(lost: Sequence[tuple[str, str | None]]) -> str:
@@ -226,24 +249,30 @@ def _named(lost: Sequence[tuple[str, str | None]]) -> str:
     >>> _named([("gap", None), ("accuracy", "flowers"), ("dcn", "flowers")])
     'the table gap; flowers in accuracy, dcn'
     """
-    whole = [name for name, dataset in lost if dataset is None]
-    parts = [f"the table{'s' * (len(whole) > 1)} {', '.join(whole)}"] if whole else []
-    tables: dict[str, list[str]] = {}
+    whole_tables = [name for name, dataset in lost if dataset is None]
+    tables_by_dataset: dict[str, list[str]] = {}
     for name, dataset in lost:
         if dataset is not None:
-            tables.setdefault(dataset, []).append(name)
-    parts += [f"{dataset} in {', '.join(names)}" for dataset, names in tables.items()]
-    return "; ".join(parts)
+            tables_by_dataset.setdefault(dataset, []).append(name)
+
+    phrases = []
+    if whole_tables:
+        plural = "s" if len(whole_tables) > 1 else ""
+        phrases.append(f"the table{plural} {', '.join(whole_tables)}")
+    for dataset, names in tables_by_dataset.items():
+        phrases.append(f"{dataset} in {', '.join(names)}")
+    return "; ".join(phrases)
 
 
-def _why_lost(made: Made) -> str:
+def _why_lost(made_page: MadePage) -> str:
     """Why a page has less than the one before."""
-    reasons = dict.fromkeys([*made.left_out, *(result.missing for result in made.results if result.missing)])
+    missing = [result.missing for result in made_page.results if result.missing]
+    reasons = dict.fromkeys([*made_page.left_out, *missing])
     return f"now: {'; '.join(reasons)}" if reasons else "their runs are no longer read: other filters, or another store"
 
 
 def _result(analysis: Analysis, store: Store) -> tuple[Result, Store]:
-    """What an analysis found, and the store without the runs that it could not read."""
+    """The tables of an analysis, and the store without the runs that it could not read."""
     try:
         with keys_of("report.options", analysis):
             tables, store = tables_of(analysis, store)
@@ -264,7 +293,7 @@ def _typed_here(reason: str) -> str:
 def _analyses(maker: Any, query: str | None) -> list[Any]:
     """The analyses of a report, each with those of its options that it has.
 
-    Raises FcaError for an analysis that there is not, and for an option that none of them has.
+    Raises FcaError for an unknown analysis, and for an option that none of them has.
     """
     files = option_files("analysis")
     for name in maker.analyses:
@@ -275,12 +304,14 @@ def _analyses(maker: Any, query: str | None) -> list[Any]:
     for key in maker.options:
         check_choice("report.options", key, keys, "name options of the report's analyses")
 
-    made = []
+    analyses = []
+    all_options = {**maker.options, "query": query}
     for node in nodes:
-        chosen = {key: value for key, value in {**maker.options, "query": query}.items() if key in node}
+        options = {key: value for key, value in all_options.items() if key in node}
+        config = OmegaConf.create({"analysis": OmegaConf.merge(node, options)})
         with _as_report_options():
-            made.append(component(OmegaConf.create({"analysis": OmegaConf.merge(node, chosen)}), "analysis"))
-    return made
+            analyses.append(component(config, "analysis"))
+    return analyses
 
 
 def _node_of(file: Path) -> DictConfig:
@@ -293,7 +324,7 @@ def _node_of(file: Path) -> DictConfig:
 
 @contextmanager
 def _as_report_options() -> Iterator[None]:
-    """Errors about a key of an analysis call it as `fca report` takes it."""
+    """Make errors about a key of an analysis name it as `fca report` takes it."""
     try:
         yield
     except FcaError as error:

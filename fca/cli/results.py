@@ -45,7 +45,7 @@ from fca.types import FcaError, check_choice
 
 FORMATS = ("table", "csv", "json", "markdown", "parquet")
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".md": "markdown", ".parquet": "parquet", ".txt": "table"}
-NAMED = 5  # columns that a note lists
+MAX_NAMED = 5  # columns that a note lists
 MEANING = (TASK, DATASET, LIMIT, SPLIT, MODEL, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SAMPLER, COMPAT)
 EXAMPLES = """examples:
   fca results dataset=digits ncl=2,5 'top1>0.9'          filters: a column, a comparison, values
@@ -59,8 +59,7 @@ EXAMPLES = """examples:
 def main(arguments: Sequence[str]) -> int:
     """Print or write the rows; exit code 2 for words that cannot be understood."""
     parser = Words(prog="fca results", description=__doc__, epilog=EXAMPLES)
-    help_ = "only these runs; also != < <= > >="
-    parser.add_argument("filters", nargs="*", metavar=FILTER, help=help_)
+    parser.add_argument("filters", nargs="*", metavar=FILTER, help="only these runs; also != < <= > >=")
     parser.offer(lambda _: [f"{column}=" for column in MAIN])
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--query", help="a condition, e.g. \"task == 'train' and ncl <= 5\"; also query=...")
@@ -73,12 +72,15 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_intermixed_args(as_options(_with_signs(arguments), ("query", "outputs")))
     check_store(options.outputs)
-    kind = options.format or (SUFFIXES.get(options.out.suffix, "csv") if options.out else "table")
+    kind = options.format
+    if not kind:
+        kind = SUFFIXES.get(options.out.suffix, "csv") if options.out else "table"
     if kind == "parquet" and options.out is None:
         raise FcaError("--format", kind, "csv, json, markdown or table without --out", "add --out runs.parquet")
 
-    frame = _chosen(options, kind)
-    text = _written(frame, kind, f"{len(frame)} {'groups of ' * bool(options.by)}runs in {options.outputs}")
+    frame = _selected(options, kind)
+    lines = "groups of runs" if options.by else "runs"
+    text = _formatted(frame, kind, f"{len(frame)} {lines} in {options.outputs}")
     if options.out is None:
         sys.stdout.write(text.decode())
         return 0
@@ -113,8 +115,9 @@ def results(
     frame = frame_with(outputs, named_columns(query, words) | set(columns))
     for name in columns:
         check_choice("--columns", name, frame, "name columns of the results")
-    chosen = joined(query, words, frame)
-    frame = frame if chosen is None else kept(frame, chosen).reset_index(drop=True)
+    condition = joined(query, words, frame)
+    if condition is not None:
+        frame = kept(frame, condition).reset_index(drop=True)
     return frame[list(columns)] if columns else frame
 
 
@@ -126,28 +129,36 @@ def frame_with(outputs: str | Path, names: Iterable[str]) -> pd.DataFrame:
     return store.results(outputs, columns=map(str, store.Store(Path(outputs)).columns()))
 
 
-def _chosen(options: Any, kind: str) -> pd.DataFrame:
+def _selected(options: Any, kind: str) -> pd.DataFrame:
     """The lines and columns that the options ask for."""
     split = partial(re.split, r"\s*,\s*")
-    by, sort = (split(text) if text else [] for text in (options.by, options.sort))
-    names = split(options.columns) if options.columns is not None else []
-    named = {*by, *names, *(name.lstrip("-") for name in sort)} | named_columns(options.query, options.filters)
-    frame = frame_with(options.outputs, (name for name in named if not _is_pattern(name)))
-    chosen = joined(options.query, options.filters, frame)
-    if chosen is not None:
+    group_columns = split(options.by) if options.by else []
+    sort = split(options.sort) if options.sort else []
+    column_names = split(options.columns) if options.columns is not None else []
+
+    # Columns that no run has are added where the options name them
+    needed = {*group_columns, *column_names, *(name.lstrip("-") for name in sort)}
+    needed |= named_columns(options.query, options.filters)
+    frame = frame_with(options.outputs, (name for name in needed if not _is_pattern(name)))
+
+    condition = joined(options.query, options.filters, frame)
+    if condition is not None:
         for sentence in unmatched(options.filters, frame):
             print(f"note: {printable(sentence)}", file=sys.stderr)
-        frame = kept(frame, chosen)
-    columns = _expanded(names, frame)
-    if by:
-        for name in by:
+        frame = kept(frame, condition)
+
+    columns = _expanded(column_names, frame)
+    if group_columns:
+        for name in group_columns:
             check_choice("--by", name, frame, "name columns of the results")
-        frame = grouped(frame, by, columns)
+        frame = grouped(frame, group_columns, columns)
         _warn_of_mixtures(frame.attrs["mixed"])
-    elif columns or kind in ("table", "markdown"):
-        frame = _sorted(frame, sort)[columns or list(MAIN)]
-        return frame.reset_index(drop=True)
-    return _sorted(frame, sort).reset_index(drop=True)
+        return _sorted(frame, sort).reset_index(drop=True)
+
+    frame = _sorted(frame, sort)
+    if columns or kind in ("table", "markdown"):
+        frame = frame[columns or list(MAIN)]
+    return frame.reset_index(drop=True)
 
 
 def _is_pattern(name: str) -> bool:
@@ -156,13 +167,15 @@ def _is_pattern(name: str) -> bool:
 
 def _expanded(names: Sequence[str], frame: pd.DataFrame) -> list[str]:
     """Names of columns, with those that a pattern stands for. Raises FcaError for one that stands for none."""
-    found: list[str] = []
+    columns: list[str] = []
     for name in names:
-        alike = [str(column) for column in frame if fnmatchcase(str(column), name)] if _is_pattern(name) else []
-        if not alike:
+        matches = []
+        if _is_pattern(name):
+            matches = [str(column) for column in frame if fnmatchcase(str(column), name)]
+        if not matches:
             check_choice("--columns", name, frame, "name columns of the results")
-        found += alike or [name]
-    return list(dict.fromkeys(found))
+        columns += matches or [name]
+    return list(dict.fromkeys(columns))
 
 
 def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) -> pd.DataFrame:
@@ -188,79 +201,103 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
     if values:
         frame = frame[frame[list(values)].notna().any(axis="columns")]
     draws = _draws(frame)
-    not_grouped_by = _meant(frame, by)
-    lines, mixed = [], set[str]()
+    configuration_columns = _configuration_columns(frame, by)
+
+    lines = []
+    mixed_columns: set[str] = set()
     for key, group in frame.groupby(list(by), sort=True, dropna=False):
         line = dict(zip(by, key, strict=True))
         for name in map(str, values):
             numbers = group[name].astype("float64")
-            within = FRACTION if name in HEADLINES else EVERYWHERE
-            mean = mean_with_interval(numbers, draws[group.index], within=within)
-            line |= dict(zip((name, f"{name}_low", f"{name}_high"), mean, strict=True))
+            limits = FRACTION if name in HEADLINES else EVERYWHERE
+            mean, low, high = mean_with_interval(numbers, draws[group.index], within=limits)
+            line[name] = mean
+            line[f"{name}_low"] = low
+            line[f"{name}_high"] = high
             line[f"{name}_n"] = int(numbers.notna().sum())
-            known = group[numbers.notna()]
-            mixed |= {other for other in not_grouped_by if len(set(known[other].astype(object).map(repr))) > 1}
+
+            measured_runs = group[numbers.notna()]
+            for column in configuration_columns:
+                if len(set(measured_runs[column].astype(object).map(repr))) > 1:
+                    mixed_columns.add(column)
         lines.append(line)
+
     result = pd.DataFrame(lines)
-    result.attrs["mixed"] = sorted(mixed)
+    result.attrs["mixed"] = sorted(mixed_columns)
     return result
 
 
 def _draws(frame: pd.DataFrame) -> pd.Series:
     """What was drawn at random for each run: its class subset, else the seed of its weights; missing: neither."""
     draws = pd.Series(None, index=frame.index, dtype=object)
-    for name, others in ((SEED, ()), (SUBSET_SEED, (DATASET, NCL))):
-        if name in frame:
-            known = [other for other in others if other in frame]
-            text = frame[[*known, name]].astype(object).map(str).agg("/".join, axis="columns") if len(frame) else draws
-            draws = draws.where(frame[name].isna(), f"{name} " + text)
+    for seed, context in ((SEED, ()), (SUBSET_SEED, (DATASET, NCL))):  # a subset seed overrules the seed of the weights
+        if seed not in frame:
+            continue
+        text = draws
+        if len(frame):
+            columns = [*(column for column in context if column in frame), seed]
+            text = frame[columns].astype(object).map(str).agg("/".join, axis="columns")
+        draws = draws.where(frame[seed].isna(), f"{seed} " + text)
     return draws
 
 
-def _meant(frame: pd.DataFrame, by: Sequence[str]) -> list[str]:
+def _configuration_columns(frame: pd.DataFrame, by: Sequence[str]) -> list[str]:
     """Columns of the configuration, but for those that make the groups."""
     recipe = [str(name) for name in frame if str(name).startswith(RECIPE)]
     return [name for name in (*map(str, MEANING), *recipe) if name in frame and name not in by]
 
 
-def _warn_of_mixtures(mixed: Sequence[str]) -> None:
-    if mixed:
-        columns = ", ".join(mixed[:NAMED]) + (f" and {len(mixed) - NAMED} more" if len(mixed) > NAMED else "")
-        differ, them = ("differs", "it") if len(mixed) == 1 else ("differ", "them")
-        print(f"note: within a line also {columns} {differ}; filter, or add {them} to --by", file=sys.stderr)
+def _warn_of_mixtures(mixed_columns: Sequence[str]) -> None:
+    """Print which columns of the configuration differ within a line."""
+    if not mixed_columns:
+        return
+    columns = ", ".join(mixed_columns[:MAX_NAMED])
+    if len(mixed_columns) > MAX_NAMED:
+        columns += f" and {len(mixed_columns) - MAX_NAMED} more"
+    if len(mixed_columns) == 1:
+        print(f"note: within a line also {columns} differs; filter, or add it to --by", file=sys.stderr)
+    else:
+        print(f"note: within a line also {columns} differ; filter, or add them to --by", file=sys.stderr)
 
 
 def _sorted(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    plain = [name.removeprefix("-") for name in names]
-    for name in plain:
+    """The lines sorted by these columns; -top1: the highest first."""
+    columns = [name.removeprefix("-") for name in names]
+    for name in columns:
         check_choice("--sort", name, frame, "name columns of the table")
-    ascending = [not name.startswith("-") for name in names]
-    return frame.sort_values(plain, ascending=ascending, kind="stable") if plain else frame
+    if not columns:
+        return frame
+    is_ascending = [not name.startswith("-") for name in names]
+    return frame.sort_values(columns, ascending=is_ascending, kind="stable")
 
 
 def _with_signs(arguments: Sequence[str]) -> list[str]:
     """The words, where `--sort -top1` is one: argparse would take -top1 for an option."""
     words = list(arguments)
-    for at in [at for at, word in enumerate(words[:-1]) if word == "--sort"][::-1]:
-        words[at : at + 2] = [f"--sort={words[at + 1]}"]
+    positions = [position for position, word in enumerate(words[:-1]) if word == "--sort"]
+    for position in reversed(positions):
+        words[position : position + 2] = [f"--sort={words[position + 1]}"]
     return words
 
 
-def _written(frame: pd.DataFrame, kind: str, title: str) -> bytes:
+def _formatted(frame: pd.DataFrame, kind: str, title: str) -> bytes:
     """The table in a format."""
     if kind == "parquet":
         file = io.BytesIO()
-        frame.apply(_arrow).to_parquet(file, index=False)
+        frame.apply(_as_parquet_column).to_parquet(file, index=False)
         return file.getvalue()
     if kind == "csv":
         return csv_text(frame).encode()
     if kind == "json":
         return frame.to_json(orient="records", lines=True, double_precision=15).encode()
-    return f"{as_markdown(frame) if kind == 'markdown' else as_text(frame, title)}\n".encode()
+    text = as_markdown(frame) if kind == "markdown" else as_text(frame, title)
+    return f"{text}\n".encode()
 
 
-def _arrow(column: pd.Series) -> pd.Series:
-    """A column that Parquet can hold: values of several kinds as JSON."""
-    kinds = {type(part) for value in column if isinstance(value, tuple) for part in value}
-    mixed = column.dtype == object and len({type(value) for value in column.dropna()}) > 1
-    return column.map(json.dumps, na_action="ignore") if mixed or len(kinds) > 1 else column
+def _as_parquet_column(column: pd.Series) -> pd.Series:
+    """A column that Parquet can hold: values of several types as JSON."""
+    types_in_tuples = {type(entry) for value in column if isinstance(value, tuple) for entry in value}
+    has_several_types = column.dtype == object and len({type(value) for value in column.dropna()}) > 1
+    if has_several_types or len(types_in_tuples) > 1:
+        return column.map(json.dumps, na_action="ignore")
+    return column

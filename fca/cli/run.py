@@ -20,52 +20,55 @@ from fca.store.claims import clear
 
 
 def run(config: DictConfig) -> None:
-    """One job: alone it waits for runs that others compute and shows its results; in a sweep it leaves them."""
+    """Do one job: alone, it waits for runs that others compute and shows its results; in a sweep, it leaves them."""
     end_with_parent()
     console()
     hydra = HydraConfig.get()
     if config.sweep.print:
         _print_command(config, typed_words(hydra))
         return
+
     with gathered():
         job = job_of(config, typed_words(hydra))
-    if hydra.mode is RunMode.RUN and (line := job.chosen_classes) is not None:
-        print(line, flush=True)
     if hydra.mode is not RunMode.RUN:
-        _followed(job, alone=False)
+        _execute_and_close(job, alone=False)
         return
+
+    if job.chosen_classes is not None:
+        print(job.chosen_classes, flush=True)
     complete(job)
     if show_job(job):
         raise SystemExit(1)
 
 
 def complete(job: Job) -> None:
-    """Do what is left of a job, failed runs included; runs that others compute are waited for."""
+    """Do the unfinished runs of a job, failed runs included; wait for runs that others compute."""
     store = job.setup.store
     for planned in job.plan:
         store.forgive(planned.run_id)
         clear(store.folder(planned.run_id))
     job.setup.tracker.connect()
     with shared():
-        _followed(job, alone=True)
+        _execute_and_close(job, alone=True)
     Weights([job]).remove_unneeded()
 
 
 def _print_command(config: DictConfig, words: list[str]) -> None:
-    """Print the command if any of its runs is left; downloads nothing."""
+    """Print the command if any of its runs is unfinished; downloads nothing."""
     try:
         job = job_of(config, words, download=False)
     except NotDownloaded as missing:
         print(missing.command)
         print(not_here([missing.dataset]), file=sys.stderr)
         return
+
     store = job.setup.store
-    left = [planned for planned in job.plan if store.state(planned.run_id) is not State.DONE]
-    never = void(store, left)
-    print(job.command if len(left) > len(never) else "nothing is left to run")
+    unfinished_runs = [planned for planned in job.plan if store.state(planned.run_id) is not State.DONE]
+    void_ids = void(store, unfinished_runs)
+    print(job.command if len(unfinished_runs) > len(void_ids) else "nothing is left to run")
 
 
-def _followed(job: Job, *, alone: bool) -> None:
+def _execute_and_close(job: Job, *, alone: bool) -> None:
     """Execute a job; however that ends, its tracker is left with nothing open."""
     try:
         execute(job, alone=alone)

@@ -40,14 +40,16 @@ def for_hydra(root: str, kind: type, arguments: Sequence[str]) -> list[str]:
     if root not in QUERIES or asks_the_shell:
         return list(arguments)
 
-    own_keys = {*declared(kind), "hydra"}
-    words, filters = [], []
+    keys_of_root = {*declared(kind), "hydra"}
+    words: list[str] = []
+    filters: list[str] = []
     for word in arguments:
         key, _, value = word.partition("=")
-        filtered = key_of(word)
-        if key in QUERIES[root] and value != "null" and not _QUOTED.fullmatch(value):
+        column = key_of(word)
+        is_query = key in QUERIES[root] and value != "null"
+        if is_query and not _QUOTED.fullmatch(value):
             words.append(f"{key}={_quoted(value)}")
-        elif filtered is not None and filtered.partition(".")[0] not in own_keys:
+        elif column is not None and column.partition(".")[0] not in keys_of_root:
             filters.append(word)
         else:
             words.append(word)
@@ -62,12 +64,13 @@ def _quoted(text: str) -> str:
 
 def command(root: str, words: Sequence[str], config: DictConfig) -> str:
     """The command line of these words of Hydra's, as a person types it."""
-    typed = []
+    typed: list[str] = []
     for word in words:
         key = word.partition("=")[0]
+        query = OmegaConf.select(config, key) if key in QUERIES[root] else None
         if key == "filters":
             typed += list(config.filters)
-        elif key in QUERIES[root] and (query := OmegaConf.select(config, key)) is not None:
+        elif query is not None:
             typed.append(f"{key}={query}")
         else:
             typed.append(word)
@@ -77,26 +80,33 @@ def command(root: str, words: Sequence[str], config: DictConfig) -> str:
 def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
     """The query and the filters of a configuration as one query on the rows of the store; None: all rows.
 
-    Raises FcaError for a column that there is not, a query that cannot be read, and a filter that keeps no run.
+    Raises FcaError for an unknown column, a query that cannot be read, and a filter that keeps no run.
     """
     queries = [config.query, OmegaConf.select(config, "analysis.query")]
-    given = [query for query in queries if query is not None]
-    if "" in given:
+    typed_queries = [query for query in queries if query is not None]
+    if "" in typed_queries:
         raise FcaError("query", "", "a text, not empty, or null", "leave it out, or give a condition")
-    query = given[0] if len(given) == 1 else " and ".join(f"({one})" for one in given) or None
-    if query is None and not config.filters:
+    if not typed_queries and not config.filters:
         return None
+    query = None
+    if len(typed_queries) == 1:
+        query = typed_queries[0]
+    elif typed_queries:
+        query = " and ".join(f"({typed})" for typed in typed_queries)
 
     frame = store.rows()
     keys = [key for key in declared(kind) if key != "filters"]
     check_columns(config.filters, frame, keys)
-    for sentence in unmatched(config.filters, frame) if len(frame) else ():
-        reason, _, values = sentence.partition("; ")
-        raise FcaError("filter", reason.removeprefix("no run has "), f"one that keeps a run; {values}", "correct it")
-    chosen = joined(query, config.filters, frame)
-    if chosen is not None:
-        kept(frame, chosen)  # what cannot be read is refused before any analysis
-    return chosen
+    if len(frame):
+        for sentence in unmatched(config.filters, frame):
+            reason, _, values = sentence.partition("; ")
+            value = reason.removeprefix("no run has ")
+            raise FcaError("filter", value, f"one that keeps a run; {values}", "correct it")
+
+    condition = joined(query, config.filters, frame)
+    if condition is not None:
+        kept(frame, condition)  # what cannot be read is refused before any analysis
+    return condition
 
 
 def narrow(config: DictConfig, store: Store, kind: type) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from fca.types import FcaError
 
 HOSTS = ("localhost", "127.0.0.1", "::1")
-EVERY_S = 3.0  # how often the store is looked at
+POLL_S = 3.0  # between two looks at the store
 
 
 class _Page(SimpleHTTPRequestHandler):
@@ -44,11 +44,13 @@ class _Page(SimpleHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
 
-        about = os.fstat(content.fileno())
+        file_status = os.fstat(content.fileno())
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", self.guess_type(file))
-        self.send_header("Content-Length", str(about.st_size))
-        self.send_header("Last-Modified", self.date_time_string(about.st_mtime))  # a page that is open asks for it
+        self.send_header("Content-Length", str(file_status.st_size))
+        self.send_header(
+            "Last-Modified", self.date_time_string(file_status.st_mtime)
+        )  # a page that is open asks for it
         self.end_headers()
         return content
 
@@ -100,12 +102,15 @@ def served(folder: Path) -> Iterator[str]:
 
 def follow(state: Callable[[], Hashable], make: Callable[[], object]) -> None:
     """Call `make` whenever `state` has changed, until the process is stopped; a page that cannot be made stays."""
-    last = state()
+    state_of_page = state()
     while True:
-        time.sleep(EVERY_S)
-        if (now := state()) != last:
-            last = now
-            try:
-                make()
-            except FcaError as error:
-                print(f"the page stays as it was: {error}")
+        time.sleep(POLL_S)
+        current_state = state()
+        if current_state == state_of_page:
+            continue
+
+        state_of_page = current_state
+        try:
+            make()
+        except FcaError as error:
+            print(f"the page stays as it was: {error}")

@@ -1,4 +1,4 @@
-"""`fca show`: one run, or one table; and what other commands show of the runs of a plan and of failures."""
+"""`fca show`: one run, or one table; and how other commands show the runs of a plan and failures."""
 
 from __future__ import annotations
 
@@ -21,23 +21,26 @@ from fca.types import FcaError
 if TYPE_CHECKING:
     from fca.cli.configure import Job
 
-CLASSES_SHOWN, FAILURES_SHOWN = 50, 5
-LINES = 40  # of a table that are shown; the file has all
+MAX_CLASSES = 50
+MAX_FAILURES = 5
+MAX_LINES = 40  # of a table; the file has all
+MAX_RELATIVES = 10
 _EPOCH = re.compile(r" epoch (\d+): (.+)$", re.MULTILINE)  # what fca.training.loop writes into a run's log
 _PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")
 
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print all that is known of a run or a table; exit code 2 for an id that is none."""
+    """Print all that is known of a run or a table; exit code 2 for an unknown id."""
     parser = Words(prog="fca show", description="`fca show`: one run or saved table: what it is and all that it has.")
     parser.add_argument("id", metavar="ID", help="of a run or table, or its beginning, or its folder")
     parser.offer(ids)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--config", action="store_true", help="the whole configuration, not only what is no default")
     options = parser.parse_args(arguments)
-    store, found = find(options.id, options.outputs)
-    lines = _table_lines(store, found) if _is_table(store, found) else _run_lines(store, found, options.config)
+    store, full_id = find(options.id, options.outputs)
+    is_run = store.folder(full_id).is_dir()
+    lines = _run_lines(store, full_id, options.config) if is_run else _table_lines(store, full_id)
     print(printable("\n".join(lines), keep="\n"))
     return 0
 
@@ -52,14 +55,21 @@ def find(typed: str, outputs: str | Path = "outputs") -> tuple[Store, str]:
         outputs, typed = path.parent.parent, path.name
     check_store(outputs)
     store = Store(Path(outputs))
-    tables = [path.name for path in store.outputs.glob("tables/*") if path.is_dir()]
-    known = [*store.run_ids(), *tables]
-    alike = [typed] if typed in known else [one for one in known if typed and one.startswith(typed)]
-    if len(alike) != 1:
-        allowed = f"one of {', '.join(alike[:5])}" if alike else f"the id of one of {len(known)} runs and tables"
-        step = "give more of its letters" if alike else f"list them: fca results --outputs {outputs}"
-        raise FcaError("id", typed, allowed, step)
-    return store, alike[0]
+    table_ids = [path.name for path in store.outputs.glob("tables/*") if path.is_dir()]
+    all_ids = [*store.run_ids(), *table_ids]
+    if typed in all_ids:
+        return store, typed
+
+    matches = [full_id for full_id in all_ids if typed and full_id.startswith(typed)]
+    if len(matches) == 1:
+        return store, matches[0]
+    if matches:
+        allowed = f"one of {', '.join(matches[:5])}"
+        step = "give more of its letters"
+    else:
+        allowed = f"the id of one of {len(all_ids)} runs and tables"
+        step = f"list them: fca results --outputs {outputs}"
+    raise FcaError("id", typed, allowed, step)
 
 
 def ids(outputs: str) -> list[str]:
@@ -67,52 +77,71 @@ def ids(outputs: str) -> list[str]:
     return sorted(path.name for kind in ("runs", "tables") for path in Path(outputs, kind).glob("*"))
 
 
-def _is_table(store: Store, found: str) -> bool:
-    return not store.folder(found).is_dir()
-
-
 def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
     """What it is, its configuration, numbers, curves, command and files, each with a heading."""
-    folder, (state, damaged) = store.folder(run_id), store.look(run_id)
+    folder = store.folder(run_id)
+    state, damage = store.look(run_id)
     row = store.row(run_id) if state is State.DONE else {}
     yield f"{run_id}  {line_of(row) if row else state.value}"
-    yield from _standing(store, run_id, state, damaged)
+    yield from _state_lines(store, run_id, state, damage)
+
     config = flat_config(folder)
-    yield from _configuration(config, whole) if config else ("", "configuration: no config.yaml that can be read")
+    if config:
+        yield from _configuration(config, whole)
+    else:
+        yield ""
+        yield "configuration: no config.yaml that can be read"
+
     if row:
-        yield from ("", *_numbers(store, row), *_classes(store, row), *_relatives(store, row))
+        yield ""
+        yield from _numbers(store, row)
+        yield from _classes(store, row)
+        yield from _relatives(store, row)
     yield from _curves(folder)
-    command = row.get("command") or (store.error(run_id).get("command") if state in ENDED_EARLY else None)
-    yield from ("", f"command\n  {command}") if command else ()
-    yield from ("", *_files(folder))
+
+    command = row.get("command")
+    if not command and state in ENDED_EARLY:
+        command = store.error(run_id).get("command")
+    if command:
+        yield ""
+        yield f"command\n  {command}"
+
+    yield ""
+    yield from _files(folder)
 
 
-def _standing(store: Store, run_id: str, state: State, damaged: DamagedFile | None) -> Iterator[str]:
-    """Why it is not done, or when and where it was."""
+def _state_lines(store: Store, run_id: str, state: State, damage: DamagedFile | None) -> Iterator[str]:
+    """Why a run is not done, or when and where it was done."""
     folder = store.folder(run_id)
-    if damaged is not None:
-        yield f"  damaged: {damaged}; the same command does it again"
+    if damage is not None:
+        yield f"  damaged: {damage}; the same command does it again"
+
     if state in ENDED_EARLY:
         error = store.error(run_id)
         hint = "; the same command goes on with it" if state is State.INTERRUPTED else ""
         yield f"  {state.value}: {error.get('task', '')}: {error['error']}{hint}"
-        yield from (f"    {line}" for line in str(error.get("traceback") or "").splitlines())
-    if state is State.RUNNING and (claim := claims.holder(folder)) is not None:
+        for line in str(error.get("traceback") or "").splitlines():
+            yield f"    {line}"
+
+    claim = claims.holder(folder) if state is State.RUNNING else None
+    if claim is not None:
         yield f"  running on {claim.get('host')}, pid {claim.get('pid')}"
         with if_whole():
             progress = read_object(folder / PROGRESS)
             yield f"  epoch {progress.get('epoch')} of {progress.get('epochs')}"
+
     if state is State.ABSENT:
         yield "  begun and left; the same command goes on"
+
     if state is State.DONE:
         row = store.row(run_id)
-        where = ", ".join(str(row[key]) for key in ("device", "host") if key in row)
-        yield f"  {row.get('finished', '')[:19].replace('T', ' ')} UTC on {where}; commit {row.get('commit')}"
+        machine = ", ".join(str(row[key]) for key in ("device", "host") if key in row)
+        yield f"  {row.get('finished', '')[:19].replace('T', ' ')} UTC on {machine}; commit {row.get('commit')}"
         yield f"  {row.get('versions', '')}"
 
 
 def flat_config(folder: Path) -> dict[str, Any]:
-    """The configuration of a run, a line a key: recipe.lr; empty where there is none that can be read."""
+    """The configuration of a run, key by key: recipe.lr; empty where no file of it can be read."""
     from fca.cli.configure import config_of
 
     with if_whole(), suppress(ValueError):
@@ -120,45 +149,51 @@ def flat_config(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def _flat(node: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(node: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key in node:
         value = node[key]
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{before}{key}.")
+            yield from _flat(value, f"{prefix}{key}.")
         elif key != "_target_":
-            yield f"{before}{key}", value
+            yield f"{prefix}{key}", value
 
 
 def _configuration(config: Mapping[str, Any], whole: bool) -> Iterator[str]:
-    """What differs from the defaults of `fca run`, with these; the rest, or its number."""
+    """The keys that differ from the defaults of `fca run`, with these; then all other keys, or their number."""
     from fca.cli.application import composed
 
-    usual = dict(_flat({key: value for key, value in composed("run", []).items() if key != "hydra"}))
-    own = {key: value for key, value in config.items() if key not in usual or usual[key] != value}
-    yield from ("", "configuration, where it differs from the defaults" if own else "configuration: the defaults")
+    default_config = {key: value for key, value in composed("run", []).items() if key != "hydra"}
+    defaults = dict(_flat(default_config))
+    changed = {key: value for key, value in config.items() if key not in defaults or defaults[key] != value}
+    unchanged = {key: value for key, value in config.items() if key not in changed}
+
+    yield ""
+    yield "configuration, where it differs from the defaults" if changed else "configuration: the defaults"
     width = max(map(len, config))
-    for key, value in own.items():
-        default = f"   (default {typed_value(usual[key])})" if key in usual else ""
+    for key, value in changed.items():
+        default = f"   (default {typed_value(defaults[key])})" if key in defaults else ""
         yield f"  {key:{width}}  {typed_value(value)}{default}"
-    same = {key: value for key, value in config.items() if key not in own}
-    if whole:
-        yield from ("and as usual", *(f"  {key:{width}}  {typed_value(value)}" for key, value in same.items()))
-    else:
-        yield f"  and {len(same)} keys as usual: --config shows them"
+
+    if not whole:
+        yield f"  and {len(unchanged)} keys as usual: --config shows them"
+        return
+    yield "and as usual"
+    for key, value in unchanged.items():
+        yield f"  {key:{width}}  {typed_value(value)}"
 
 
 def numbers_of(row: Row) -> dict[str, Any]:
-    """What a run measured: its numbers, without their intervals, what was asked, and the recipe.
+    """What a run measured: its numbers, without their intervals, its configuration and its recipe.
 
     >>> numbers_of({"run_id": "a", "ncl": 2, "top1": 0.5, "top1_low": 0.4, "recipe_lr": 0.1, "val_top1": 0.6})
     {'top1': 0.5, 'val_top1': 0.6}
     """
-    asked = {"ncl", "subset_seed", "seed", "num_classes", "limit", "input_size"}
-    ends = {f"{name}_{end}" for name in row for end in ("low", "high")}
+    configured = {"ncl", "subset_seed", "seed", "num_classes", "limit", "input_size"}
+    interval_ends = {f"{name}_{end}" for name in row for end in ("low", "high")}
     return {
         name: value
         for name, value in row.items()
-        if isinstance(value, int | float) and name not in asked | ends and not name.startswith(RECIPE)
+        if isinstance(value, int | float) and name not in configured | interval_ends and not name.startswith(RECIPE)
     }
 
 
@@ -175,19 +210,24 @@ def _classes(store: Store, row: Row) -> Iterator[str]:
     """The keys of the classes of the run."""
     with if_whole(), suppress(KeyError, IndexError):
         keys = store.items(row["fingerprint"])["label"].cat.categories
-        shown = ", ".join(str(keys[label]) for label in row["classes"][:CLASSES_SHOWN])
-        yield f"  classes: {shown}{', ...' if len(row['classes']) > CLASSES_SHOWN else ''}"
+        names = [str(keys[label]) for label in row["classes"][:MAX_CLASSES]]
+        if len(row["classes"]) > MAX_CLASSES:
+            names.append("...")
+        yield f"  classes: {', '.join(names)}"
 
 
 def _relatives(store: Store, row: Row) -> Iterator[str]:
     """The run that this one read, and those that read it."""
     rows = store.rows()
-    of = [("reads", rows[rows["run_id"] == row.get("parent")]), ("read by", rows[rows["parent"] == row["run_id"]])]
-    for word, found in of:
-        for run_id, task in found[["run_id", "task"]].head(10).itertuples(index=False):
-            yield f"  {word} {task} {run_id}"
-        if len(found) > 10:
-            yield f"  and {len(found) - 10} more"
+    rows_by_relation = {
+        "reads": rows[rows["run_id"] == row.get("parent")],
+        "read by": rows[rows["parent"] == row["run_id"]],
+    }
+    for relation, relatives in rows_by_relation.items():
+        for run_id, task in relatives[["run_id", "task"]].head(MAX_RELATIVES).itertuples(index=False):
+            yield f"  {relation} {task} {run_id}"
+        if len(relatives) > MAX_RELATIVES:
+            yield f"  and {len(relatives) - MAX_RELATIVES} more"
 
 
 def _curves(folder: Path) -> Iterator[str]:
@@ -195,42 +235,64 @@ def _curves(folder: Path) -> Iterator[str]:
     text = ""
     with if_whole():
         text = content_of(folder / "log.txt").decode(errors="replace")
-    epochs = {int(epoch): dict(_PAIR.findall(values)) for epoch, values in _EPOCH.findall(text)}  # the last one counts
+    values_by_epoch = {  # of an epoch that the log has twice, the last values
+        int(epoch): dict(_PAIR.findall(values)) for epoch, values in _EPOCH.findall(text)
+    }
+    if len(values_by_epoch) <= 1:
+        return
+
     curves: dict[str, list[float]] = {}
-    for epoch in sorted(epochs):
-        for name, value in epochs[epoch].items():
+    for epoch in sorted(values_by_epoch):
+        for name, value in values_by_epoch[epoch].items():
             curves.setdefault(name, []).append(float(value))
-    if len(epochs) > 1:
-        width = max(map(len, curves))
-        yield from ("", f"curves over {len(epochs)} epochs: first, last, lowest, highest")
-        for name, values in curves.items():
-            ends = "  ".join(f"{value:.4g}" for value in (values[0], values[-1], min(values), max(values)))
-            yield f"  {name:{width}}  {sparkline(values)}  {ends}"
+
+    yield ""
+    yield f"curves over {len(values_by_epoch)} epochs: first, last, lowest, highest"
+    width = max(map(len, curves))
+    for name, curve in curves.items():
+        ends = "  ".join(f"{value:.4g}" for value in (curve[0], curve[-1], min(curve), max(curve)))
+        yield f"  {name:{width}}  {sparkline(curve)}  {ends}"
 
 
 def _files(folder: Path) -> Iterator[str]:
+    """The files of a folder with their sizes, the largest first."""
     sizes = sorted(((path.stat().st_size, path.name) for path in folder.iterdir() if path.is_file()), reverse=True)
     yield f"files in {folder}"
-    yield from (f"  {as_bytes(size):>9}  {name}" for size, name in sizes)
+    for size, name in sizes:
+        yield f"  {as_bytes(size):>9}  {name}"
 
 
 def _table_lines(store: Store, table_id: str) -> Iterator[str]:
     """A saved table: its question, parameters, first lines, runs and files."""
     folder = store.outputs / "tables" / table_id
-    about = read_object(folder / "table.json", name=str, question=str, source=str, parameters=dict, runs=list)
+    description = read_object(folder / "table.json", name=str, question=str, source=str, parameters=dict, runs=list)
     frame = store.saved_lines(table_id)
-    yield as_text(frame, f"{table_id}  {about['name']}: {about['question']}", LINES)
-    yield from (about["source"], "", "columns", *_meanings(store, about))
-    yield from ("", "parameters")
-    yield from (f"  {key}: {typed_value(value)}" for key, value in about["parameters"].items())
-    yield from ("", f"of {len(about['runs'])} runs: {', '.join(map(str, about['runs'][:10]))}", "", *_files(folder))
+    yield as_text(frame, f"{table_id}  {description['name']}: {description['question']}", MAX_LINES)
+    yield description["source"]
+
+    yield ""
+    yield "columns"
+    yield from _meanings(store, description)
+
+    yield ""
+    yield "parameters"
+    for key, value in description["parameters"].items():
+        yield f"  {key}: {typed_value(value)}"
+
+    yield ""
+    run_ids = description["runs"]
+    yield f"of {len(run_ids)} runs: {', '.join(map(str, run_ids[:10]))}"
+
+    yield ""
+    yield from _files(folder)
 
 
-def _meanings(store: Store, about: Mapping[str, Any]) -> Iterator[str]:
+def _meanings(store: Store, description: Mapping[str, Any]) -> Iterator[str]:
     """A line for each column of a table, with its meaning; none for a table of an earlier version."""
-    columns = store.columns_of_table(about)
+    columns = store.columns_of_table(description)
     width = max(map(len, columns), default=0)
-    yield from (f"  {column:{width}}  {column.meaning}".rstrip() for column in columns)
+    for column in columns:
+        yield f"  {column:{width}}  {column.meaning}".rstrip()
 
 
 def show_job(job: Job) -> list[str]:
@@ -255,12 +317,14 @@ def show_findings(store: Store, run_id: str) -> None:
         print(*_findings(store.folder(run_id) / FINDINGS), sep="", end="")
 
 
-def _findings(file: Path, first: int = 3) -> Iterator[str]:
+def _findings(file: Path, max_named: int = 3) -> Iterator[str]:
     """A line for each kind of finding: how many there are, and the first few."""
-    found = read_table(content_of(file), file)
-    for kind, part in found.groupby("finding", sort=False):
-        shown = "; ".join(_finding(line) for line in part.head(first).to_dict("records"))
-        yield f"  {len(part)} x {kind}: {shown}{f'; all in {file}' if len(part) > first else ''}\n"
+    findings = read_table(content_of(file), file)
+    for kind, findings_of_kind in findings.groupby("finding", sort=False):
+        named = "; ".join(_finding(line) for line in findings_of_kind.head(max_named).to_dict("records"))
+        if len(findings_of_kind) > max_named:
+            named += f"; all in {file}"
+        yield f"  {len(findings_of_kind)} x {kind}: {named}\n"
 
 
 def _finding(line: Mapping[Hashable, str]) -> str:
@@ -280,13 +344,13 @@ def show_failures(store: Store, runs: Iterable[str]) -> list[str]:
     failed = [run_id for run_id, state in states.items() if state is State.FAILED]
     interrupted = [run_id for run_id, state in states.items() if state is State.INTERRUPTED]
 
-    for run_id in [*failed[:FAILURES_SHOWN], *interrupted[:FAILURES_SHOWN]]:
+    for run_id in [*failed[:MAX_FAILURES], *interrupted[:MAX_FAILURES]]:
         record = store.error(run_id)
         line = f"{states[run_id].value} {run_id} ({record.get('task')}): {record['error']}\n  {record.get('command')}"
         print(printable(line, keep="\n"))
 
     if failed:
-        number = f"{len(failed)} failed; " if len(failed) > FAILURES_SHOWN else ""
+        number = f"{len(failed)} failed; " if len(failed) > MAX_FAILURES else ""
         print(f"{number}all of them: fca status    a sweep runs them again with sweep.retry=true")
     if interrupted:
         print(f"{len(interrupted)} interrupted; the same command goes on with them")
@@ -295,8 +359,11 @@ def show_failures(store: Store, runs: Iterable[str]) -> list[str]:
 
 
 def check_store(outputs: str | Path, key: str = "--outputs") -> None:
-    """Raise FcaError unless this is a folder that can be read; the usual one may be missing before the first run."""
-    usual = outputs == "outputs" and not os.path.lexists(outputs)
+    """Raise FcaError unless this is a folder that can be read; the default one may be missing before the first run."""
+    is_default_before_first_run = outputs == "outputs" and not os.path.lexists(outputs)
+    if is_default_before_first_run:
+        return
+
     is_folder = isinstance(outputs, str | Path) and os.path.isdir(outputs)  # noqa: PTH112  # a notebook may give anything
-    if not usual and not (is_folder and os.access(outputs, os.R_OK | os.X_OK)):
+    if not is_folder or not os.access(outputs, os.R_OK | os.X_OK):
         raise FcaError(key, outputs, "a folder that fca run filled", "name the one that outputs= named")

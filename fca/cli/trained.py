@@ -39,26 +39,28 @@ class Trained:
 
     @classmethod
     def of(cls, outputs: str, run_id: str | None, snapshot: str) -> Trained:
-        """Raises FcaError for a run that is unknown, unfinished or no training, and for weights that are not there."""
+        """The training of this id. Raises FcaError for an unknown or unfinished run, no training, missing weights."""
         check_store(outputs, "outputs")
         store = store_with_images(outputs)
         if run_id is None or run_id not in store.run_ids():
             raise _unknown(store, run_id)
-        state, damaged = store.look(run_id)
+        state, damage = store.look(run_id)
         if state is not State.DONE:
-            allowed = f"a finished training; this one is {state.value}{f' ({damaged})' if damaged else ''}"
+            reason = f" ({damage})" if damage else ""
+            allowed = f"a finished training; this one is {state.value}{reason}"
             raise FcaError("run", run_id, allowed, "fca status shows how to go on")
+
         row = store.row(run_id)
         if row["task"] != "train":
-            of = f"; it is of training {row['parent']}" if row["task"] == "predict" and "parent" in row else ""
-            step = f"run={row['parent']}" if of else "list trainings: fca results --query \"task == 'train'\""
-            raise FcaError("run", run_id, f"a training; this is a run of task={row['task']}{of}", step)
+            raise _no_training(row)
+
         model = StoredRun(outputs, run_id, snapshot)
         try:
-            model.identity()  # the weights are there, and whole
+            model.identity()  # the weights exist, and are whole
         except FcaError as error:
-            what, *others = error.args
-            raise FcaError({"model.run_id": "run"}.get(what, what.removeprefix("model.")), *others) from error
+            name, *details = error.args
+            typed_name = "run" if name == "model.run_id" else name.removeprefix("model.")
+            raise FcaError(typed_name, *details) from error
         return cls(store, row, model)
 
     @property
@@ -78,19 +80,24 @@ class Trained:
 
     def tested(self) -> dict[str, Any] | None:
         """Accuracy on the clean test images with its 95 % interval, where these weights were tested."""
-        found = self.rows_of_test_images()
-        if not found and self.snapshot == BEST and "top1" in self.row:
+        rows = self.rows_of_test_images()
+        if rows:
+            return {
+                "top1": rows[0]["top1_open"],
+                "top1_low": rows[0]["top1_open_low"],
+                "top1_high": rows[0]["top1_open_high"],
+                "n_test": rows[0]["n_test"],
+            }
+        if self.snapshot == BEST and "top1" in self.row:
             return {key: self.row[key] for key in TESTED}
-        if not found:
-            return None
-        keys = {"top1": "top1_open", "top1_low": "top1_open_low", "top1_high": "top1_open_high", "n_test": "n_test"}
-        return {ours: found[0][column] for ours, column in keys.items()}
+        return None
 
     def rows_of_test_images(self) -> list[dict[str, Any]]:
         """The rows of what these weights predicted of the clean test images."""
         rows = self.store.rows()
-        rows = rows[(rows["task"] == "predict") & (rows["parent"] == self.model.run_id) & (rows["shift"] == "clean")]
-        return records(rows[(rows["snapshot"] == self.snapshot) & (rows["split"] == "test")])
+        is_of_these_weights = (rows["parent"] == self.model.run_id) & (rows["snapshot"] == self.snapshot)
+        is_clean_test = (rows["shift"] == "clean") & (rows["split"] == "test")
+        return records(rows[(rows["task"] == "predict") & is_of_these_weights & is_clean_test])
 
     def images(self) -> ImageData:
         """The data set, split as the training had it. Raises FcaError where its images are not at hand, or differ."""
@@ -111,13 +118,13 @@ class Exported:
 
     @classmethod
     def of(cls, file: str, outputs: str) -> Exported:
-        """Raises FcaError for what is no such file."""
+        """The exported file. Raises FcaError for another file."""
         model = OnnxFile(file)
         try:
             model.identity()
         except FcaError as error:
-            what, *others = error.args
-            raise FcaError(what.removeprefix("model."), *others) from error
+            name, *details = error.args
+            raise FcaError(name.removeprefix("model."), *details) from error
         return cls(model, outputs)
 
     @property
@@ -133,48 +140,63 @@ class Exported:
     def trained(self) -> Trained:
         """Its training, whose validation images choose thresholds.
 
-        Raises FcaError where the store has it not, or has one of that id on other images.
+        Raises FcaError where the store does not have it, or has one of that id on other images.
         """
-        about = self.model.description
-        trained = Trained.of(self.outputs, about.run, about.snapshot)
-        if trained.row[FINGERPRINT] != about.fingerprint:
+        description = self.model.description
+        trained = Trained.of(self.outputs, description.run, description.snapshot)
+        if trained.row[FINGERPRINT] != description.fingerprint:
             allowed = f"the training that {self.model.file} names, on its images; this one is on others"
-            raise FcaError("run", about.run, allowed, "give the store that has it: outputs=FOLDER")
+            raise FcaError("run", description.run, allowed, "give the store that has it: outputs=FOLDER")
         return trained
 
 
+def _no_training(row: Row) -> FcaError:
+    """The error for a run of another task; the next step names the training of a prediction."""
+    allowed = f"a training; this is a run of task={row['task']}"
+    if row["task"] == "predict" and "parent" in row:
+        return FcaError("run", row[RUN_ID], f"{allowed}; it is of training {row['parent']}", f"run={row['parent']}")
+    return FcaError("run", row[RUN_ID], allowed, "list trainings: fca results --query \"task == 'train'\"")
+
+
 def _unknown(store: Store, run_id: str | None) -> FcaError:
+    """The error for an id that the store does not have, with trainings that may have been meant."""
     rows = store.rows()
     is_usable = (rows[TASK] == "train") & rows[FLAG].ne(DIVERGED).fillna(value=True)
-    known = rows.loc[is_usable].sort_values("finished", ascending=False)["run_id"].tolist()
+    trainings = rows.loc[is_usable].sort_values("finished", ascending=False)["run_id"].tolist()
     typed = run_id or ""
-    near = [one for one in known if one.startswith(typed)] or difflib.get_close_matches(typed, known, cutoff=0.5)
-    allowed = f"a training in {store.outputs}, which has {counted(len(known), 'training')}"
-    if not known:
+    allowed = f"a training in {store.outputs}, which has {counted(len(trainings), 'training')}"
+    if not trainings:
         return FcaError("run", run_id or "none", allowed, "train one, e.g. fca run dataset=folder dataset.root=photos")
-    return FcaError("run", run_id or "none", f"{allowed}, such as {', '.join((near or known)[:3])}", "fca results")
+
+    matches = [training for training in trainings if training.startswith(typed)]
+    if not matches:
+        matches = difflib.get_close_matches(typed, trainings, cutoff=0.5)
+    examples = ", ".join((matches or trainings)[:3])
+    return FcaError("run", run_id or "none", f"{allowed}, such as {examples}", "fca results")
 
 
 def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Read]:
     """Pictures without labels, anywhere in a directory or .zip archive, or a single file: paths in order, a reader.
 
-    What a file holds decides, also of one called photo.txt. Pictures that are not read are among them, and their reader
-    gives the reason; a line counts all other files.
+    The content of a file decides, also of one called photo.txt. Pictures that cannot be read are among them, and their
+    reader gives the reason; a line counts all other files.
 
-    key: how the command calls it.    white: see `fca.data.files.decode`. Raises FcaError where there is none.
+    key: its name in the command.    white: see `fca.data.files.decode`. Raises FcaError where there is none.
     """
     files, names = _files_of(path, key)
-    there = sorted_files(files, names, looks_into_texts=True)
-    images = sorted([*there.images, *there.not_read])
+    by_content = sorted_files(files, names, looks_into_texts=True)
+    images = sorted([*by_content.images, *by_content.not_read])
     if not images:
         allowed = f"at least one image ({', '.join(SUFFIXES[:3])} or another); {len(names)} other files"
         raise FcaError(key, path, allowed, "correct it")
-    warn_of_left_out(files.root, replace(there, not_read={}).left_out())
+    warn_of_left_out(files.root, replace(by_content, not_read={}).left_out())
 
-    def read(at: int) -> UInt8[np.ndarray, "height width 3"]:
-        if reason := there.not_read.get(images[at]):
-            raise UnreadableImage(f"{files.root}/{images[at]}: {reason}")
-        return image_of(files, images[at], white)
+    def read(position: int) -> UInt8[np.ndarray, "height width 3"]:
+        name = images[position]
+        reason = by_content.not_read.get(name)
+        if reason:
+            raise UnreadableImage(f"{files.root}/{name}: {reason}")
+        return image_of(files, name, white)
 
     return images, read
 
@@ -184,8 +206,8 @@ def _files_of(path: str, key: str) -> tuple[Files, list[str]]:
     file = Path(path).expanduser()
     if file.is_file():
         folder = Directory(str(file.parent))
-        there = sorted_files(folder, [file.name], looks_into_texts=True)
-        if there.images or there.not_read:
+        by_content = sorted_files(folder, [file.name], looks_into_texts=True)
+        if by_content.images or by_content.not_read:
             return folder, [file.name]
     try:
         files = open_root(path, "images")
@@ -195,25 +217,26 @@ def _files_of(path: str, key: str) -> tuple[Files, list[str]]:
 
 
 def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UInt8[np.ndarray, "size size 3"] | str]:
-    """Each image at input size, or why it cannot be read; `doing` stands beside a progress bar."""
+    """Each image at input size, or why it cannot be read; `doing` is the label of a progress bar."""
 
-    def one(at: int) -> Any:
+    def image_or_reason(position: int) -> Any:
         try:
-            return geometry(read(at))[0]
+            return geometry(read(position))[0]
         except UnreadableImage as error:
             return str(error)
 
-    return in_order(one, n, 0, doing)
+    return in_order(image_or_reason, n, 0, doing)
 
 
 def logits_in_batches(
     classifier: Classifier, images: Iterator[UInt8[np.ndarray, "size size 3"] | str]
 ) -> Iterator[Float32[np.ndarray, " logits"] | str]:
-    """The logits of each image, in order; errors pass."""
+    """The logits of each image, in order; of an image that cannot be read, the reason."""
     from fca.training.infer import batch_size_of, logits_of
 
-    size = batch_size_of(classifier.input_size)
-    while part := list(islice(images, size)):
-        pixels = [image for image in part if not isinstance(image, str)]
+    batch_size = batch_size_of(classifier.input_size)
+    while batch := list(islice(images, batch_size)):
+        pixels = [image for image in batch if not isinstance(image, str)]
         logits = iter(logits_of(classifier, np.stack(pixels), np.arange(len(pixels)))) if pixels else iter(())
-        yield from (image if isinstance(image, str) else next(logits) for image in part)
+        for image in batch:
+            yield image if isinstance(image, str) else next(logits)

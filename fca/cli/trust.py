@@ -192,9 +192,11 @@ def check_words(words: Sequence[str]) -> None:
     >>> check_words(["hydra.launcher.n_jobs=2", "model._target_=fca.models.handmade.Hog"])
     """
     for word in words:
-        first, _, rest = word.lstrip("+~").partition("=")[0].partition(".")
-        sets_code = "_target_" in word or rest.split(".")[0] in ("callbacks", "job_logging", "hydra_logging", "")
-        if first == "hydra" and sets_code:
+        key = word.lstrip("+~").partition("=")[0]
+        root, _, key_of_root = key.partition(".")
+        names_code = "_target_" in word
+        sets_code = names_code or key_of_root.split(".")[0] in ("callbacks", "job_logging", "hydra_logging", "")
+        if root == "hydra" and sets_code:
             raise FcaError("word", word, "keys of hydra that name no code", "leave it out")
         if not _reads_only_keys(word):
             raise FcaError("word", word, REFERENCES, 'have the shell fill in a variable: KEY="$NAME"')
@@ -217,8 +219,13 @@ def _is_harmless(path: tuple[str, ...], value: Any) -> bool:
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """The values of a configuration that hold no others, with the keys that lead to them."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    if not inner:
+    inner_values: dict[Any, Any] = {}
+    if isinstance(value, dict):
+        inner_values = value
+    elif isinstance(value, list):
+        inner_values = dict(enumerate(value))
+
+    if not inner_values and not isinstance(value, list):
         yield path, value
-    for key, one in inner:
-        yield from _leaves(one, (*path, str(key)))
+    for key, inner in inner_values.items():
+        yield from _leaves(inner, (*path, str(key)))

@@ -17,17 +17,22 @@ def commit() -> str | None:
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     except OSError:  # no git
         return None
-    return done.stdout.strip() or None
+    return answer.stdout.strip() or None
 
 
 def version_line() -> str:
-    """As it is printed: fca 0.1.0 (commit), Python 3.11.9, torch 2.13.0, from where."""
-    of = f" ({commit()})" if commit() else ""
-    parts = [f"fca {_version('fca')}{of}", f"Python {platform.python_version()}", f"torch {_version('torch')}"]
-    return ", ".join([*parts, str(Path(__file__).resolve().parents[1])])
+    """The line that fca --version prints: fca 0.1.0 (commit), Python 3.11.9, torch 2.13.0, folder of the package."""
+    code = f" ({commit()})" if commit() else ""
+    words = [
+        f"fca {_version('fca')}{code}",
+        f"Python {platform.python_version()}",
+        f"torch {_version('torch')}",
+        str(Path(__file__).resolve().parents[1]),
+    ]
+    return ", ".join(words)
 
 
 def _version(package: str) -> str:

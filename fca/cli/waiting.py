@@ -1,4 +1,4 @@
-"""What a sweep prints while its launcher places no job: that it waits, what for, and what to change."""
+"""What a sweep prints while its launcher starts no job: that it waits, the reason, and what to change."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ class Waiting:
 
     def __init__(self, reason: Callable[[], str]) -> None:
         self.reason = reason
-        self.since = self.last = time.monotonic()
-        self.printed = False
+        self.idle_since = self.last_printed = time.monotonic()
+        self.has_printed = False
 
     def look(self, *, at_work: bool) -> None:
-        """Take notice of whether any run is at work."""
-        now = time.monotonic()
+        """Note whether any run is at work, and print the line if none has been for long enough."""
+        current_s = time.monotonic()
         if at_work:
-            self.since = self.last = now
-            self.printed = False
+            self.idle_since = self.last_printed = current_s
+            self.has_printed = False
             return
-        if now - self.last >= (EVERY_S if self.printed else FIRST_S):
-            self.last, self.printed = now, True
-            print(f"no run at work for {now - self.since:.0f} s: {self.reason()}", file=sys.stderr, flush=True)
+        if current_s - self.last_printed >= (EVERY_S if self.has_printed else FIRST_S):
+            self.last_printed = current_s
+            self.has_printed = True
+            print(
+                f"no run at work for {current_s - self.idle_since:.0f} s: {self.reason()}", file=sys.stderr, flush=True
+            )
 
 
 def why_waiting(name: str | None, launcher: Any) -> str:
@@ -55,28 +58,33 @@ def why_waiting(name: str | None, launcher: Any) -> str:
 
 
 def _why_ray(keys: DictConfig) -> str:
+    """Why no job is at work on Ray: a job needs more than the cluster has, or than is free."""
     ray: Any = importlib.import_module("ray")  # has no types
 
     if not ray.is_initialized():
         return "Ray starts"
     try:
-        total, free = ray.cluster_resources(), ray.available_resources()
+        total = ray.cluster_resources()
+        free = ray.available_resources()
     except Exception as error:  # of a cluster that is lost: many kinds
         return f"Ray does not answer ({type(error).__name__})"
-    asked: Any = OmegaConf.to_container(keys.get("remote") or OmegaConf.create({}), resolve=True)
-    wanted = {
-        "CPU": ("num_cpus", asked.get("num_cpus")),
-        "GPU": ("num_gpus", asked.get("num_gpus")),
-        "memory": ("memory", asked.get("memory")),
-        **{name: (f"resources.{name}", number) for name, number in (asked.get("resources") or {}).items()},
+
+    remote: Any = OmegaConf.to_container(keys.get("remote") or OmegaConf.create({}), resolve=True)
+    needs = {  # resource of Ray -> key as it is typed, number
+        "CPU": ("num_cpus", remote.get("num_cpus")),
+        "GPU": ("num_gpus", remote.get("num_gpus")),
+        "memory": ("memory", remote.get("memory")),
     }
-    for resource, (key, number) in wanted.items():
+    for name, number in (remote.get("resources") or {}).items():
+        needs[name] = (f"resources.{name}", number)
+
+    for resource, (key, number) in needs.items():
         if number and number > total.get(resource, 0):
             return (
                 f"a job asks for hydra.launcher.ray.remote.{key}={number:g}, and the Ray cluster has "
                 f"{total.get(resource, 0):g}; lower it (ctrl-c ends; the same command goes on), or add machines"
             )
-    for resource, (key, number) in wanted.items():
+    for resource, (key, number) in needs.items():
         if number and number > free.get(resource, 0):
             return (
                 f"a job asks for {key}={number:g}; {free.get(resource, 0):g} of {total[resource]:g} are free in Ray now"

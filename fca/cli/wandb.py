@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def sync(arguments: Sequence[str]) -> int:
-    """Send what W&B lacks of a store, tracked or not; exit code 1 when something was left."""
+    """Send what W&B lacks of a store, tracked or not; exit code 1 when a file was not sent."""
     parser = Words(prog="fca wandb sync", description="Send what W&B lacks of a store, also what was not tracked.")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--project", help="in W&B, for what was not tracked (default: that of conf/logger/wandb.yaml)")
@@ -51,33 +51,42 @@ def sync(arguments: Sequence[str]) -> int:
     from fca.report.tracking.runs import unreachable
     from fca.report.tracking.sync import LOG, missing, send, unsent
 
-    given = {key: value for key in ("project", "entity") if (value := getattr(options, key))}
+    keys = {"project": options.project, "entity": options.entity}
+    typed_keys = {key: value for key, value in keys.items() if value}
     os.environ["WANDB_MODE"] = "offline"  # entries are files first
-    tracker = component(configured("run", "logger", "wandb", given, outputs=options.outputs), "logger")
-    entries, begun = missing(tracker), time.monotonic()
+    tracker = component(configured("run", "logger", "wandb", typed_keys, outputs=options.outputs), "logger")
+
+    begun = time.monotonic()
+    entries = missing(tracker)
     if options.dry_run:
         print(f"would write {len(entries)} entries from the store and send {len(unsent(tracker)) + len(entries)} files")
         return 0
     if not entries and not unsent(tracker):
         print("nothing is left to send")
         return 0
-    if reason := unreachable(patient=True):
+    reason = unreachable(patient=True)
+    if reason:
         raise FcaError("W&B", reason, "a server that answers, and a login", "wandb login")
+
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns) as bar:
-        written = bar.add_task("write entries", total=len(entries))
+        write_task = bar.add_task("write entries", total=len(entries))
         for entry in entries:
             tracker.write(entry)
-            bar.advance(written)
+            bar.advance(write_task)
+
         folders = unsent(tracker)
-        sent = bar.add_task("send", total=len(folders))
+        send_task = bar.add_task("send", total=len(folders))
         log = Path(tracker.dir, "wandb", LOG)
-        left = send(folders, options.workers, log, lambda number: bar.update(sent, completed=number))
+        not_sent = send(folders, options.workers, log, lambda number: bar.update(send_task, completed=number))
+
     seconds = time.monotonic() - begun
-    print(f"{len(folders) - len(left)} files sent in {seconds:.0f} s, {len(entries)} entries of them from the store")
-    if left:
-        print(f"{len(left)} files were not sent: {_last_line(log)}; next: fca wandb sync goes on", file=sys.stderr)
-    return int(bool(left))
+    n_sent = len(folders) - len(not_sent)
+    print(f"{n_sent} files sent in {seconds:.0f} s, {len(entries)} entries of them from the store")
+    if not_sent:
+        print(f"{len(not_sent)} files were not sent: {_last_line(log)}; next: fca wandb sync goes on", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _last_line(log: Path) -> str:
@@ -101,7 +110,7 @@ def report(arguments: Sequence[str]) -> int:
         check_views(tracker)
         command = pages.report(config)
         query = query_of(config, Store(Path(config.outputs)), ReportConfig)
-        about = {"report": config.report.name, "query": query, "command": command}
-        print(*save_views(tracker, about), sep="\n")
+        description = {"report": config.report.name, "query": query, "command": command}
+        print(*save_views(tracker, description), sep="\n")
 
     return application("report", work, arguments)

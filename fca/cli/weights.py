@@ -17,33 +17,39 @@ class Weights:
     """The trainings of these jobs whose weights are not all to be kept, each with the runs that need them."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
-        needing: dict[str, set[str]] = defaultdict(set)
+        readers: dict[str, set[str]] = defaultdict(set)  # training -> the runs that need its weights
         self.keep: dict[str, str] = {}
         for job in jobs:
-            self.store, keep = job.setup.store, job.setup.machine.keep_weights
-            trained = [model.run_id for model in (job.setup.model, job.setup.encoder) if isinstance(model, StoredRun)]
+            self.store = job.setup.store
+            keep = job.setup.machine.keep_weights
+            stored_models = [model for model in (job.setup.model, job.setup.encoder) if isinstance(model, StoredRun)]
+            trainings = [model.run_id for model in stored_models]
             for run in job.plan:
-                for needed in (*trained, *filter(None, [run.parent])):
-                    needing[needed].add(run.run_id)
+                for training in (*trainings, *filter(None, [run.parent])):
+                    readers[training].add(run.run_id)
                 if run.task == "train" and keep != "snapshots":
                     self.keep[run.run_id] = keep
-        self.left = {run_id: {run_id, *needing[run_id]} for run_id in self.keep}
+        self.unfinished = {run_id: {run_id, *readers[run_id]} for run_id in self.keep}  # training -> it and its readers
 
     def remove_unneeded(self) -> None:
-        """Remove what is not to be kept of those trainings of which all that needs them is done."""
-        for run_id, left in list(self.left.items()):
-            if run_id not in left or self.store.state(run_id) is State.DONE:
-                left -= {needing for needing in left if self.store.state(needing) is State.DONE}
-            if left and run_id not in left and self.store.has_diverged(run_id):
-                left.clear()  # nobody will do what needs these weights
-            if not left:
-                del self.left[run_id]
+        """Remove the weights that are not to be kept of the trainings whose readers are all done."""
+        for run_id, unfinished_ids in list(self.unfinished.items()):
+            if run_id not in unfinished_ids or self.store.state(run_id) is State.DONE:
+                done_ids = {reader for reader in unfinished_ids if self.store.state(reader) is State.DONE}
+                unfinished_ids -= done_ids
+
+            is_trained = run_id not in unfinished_ids
+            if unfinished_ids and is_trained and self.store.has_diverged(run_id):
+                unfinished_ids.clear()  # nobody will do what needs these weights
+            if not unfinished_ids:
+                del self.unfinished[run_id]
                 self._remove(run_id)
 
     def _remove(self, run_id: str) -> None:
         keep = self.keep[run_id]
-        doomed = [path for path in self.store.weights(run_id) if keep == "none" or path.name != f"{BEST}{SUFFIX}"]
+        best_file = f"{BEST}{SUFFIX}"
+        unneeded = [path for path in self.store.weights(run_id) if keep == "none" or path.name != best_file]
         try:
-            self.store.remove_weights(run_id, doomed, f"machine.keep_weights={keep}")
+            self.store.remove_weights(run_id, unneeded, f"machine.keep_weights={keep}")
         except OSError as error:  # the results are whole; the same sweep tries again
             log.warning("weights of run %s stay: %s", run_id, error)

@@ -31,7 +31,7 @@ def hydras():
 def test_points_and_jobs_are_those_that_hydra_composes(hydras):
     loader, master = hydras
     composer = Composer(loader, {word: 1 if word == "limit=8" else 2 for words in POINTS for word in words})
-    assert composer.varying == {"subset.ncl", "seed", "dataset.val"}
+    assert composer.varying_keys == {"subset.ncl", "seed", "dataset.val"}
     for words in POINTS:
         plain = [word for word in words if not word.startswith("dataset.val")]
         theirs = loader.load_sweep_config(master, words)

@@ -10,7 +10,7 @@ from fca.cli import main
 from fca.cli.commands import commands, composes
 from fca.cli.help import comments_of, meanings
 from fca.cli.hints import values_of
-from fca.cli.options import option_files, use_search_path
+from fca.cli.options import option_files, option_names, use_search_path
 from fca.cli.places import CONF
 from fca.plugins import class_of
 
@@ -47,7 +47,7 @@ def test_no_key_of_any_file_lacks_a_meaning():
 
 
 def test_a_key_is_shown_with_its_default_meaning_and_allowed_values(shown):
-    text = " ".join(shown("run", "task=predict").split())
+    text = " ".join(shown("run", "all", "task=predict").split())
     assert "task.split=test train, val or test [train, val, test]" in text
     assert "seed=0 initial weights and batch order [a whole number, at least 0" in text
     assert (
@@ -60,12 +60,45 @@ def test_a_key_is_shown_with_its_default_meaning_and_allowed_values(shown):
     assert re.search(r"task adaptive_test, compile, describe, embed, latency, learning_curve, predict,", text)
 
 
-def test_the_keys_are_those_of_the_options_that_are_typed(shown):
-    text = shown("run", "model=timm", "task=search")
+@pytest.mark.parametrize("words", [[], ["all"]], ids=["short", "all"])
+def test_the_keys_are_those_of_the_options_that_are_typed(shown, words):
+    text = shown("run", "model=timm", "task=search", *words)
     assert "  model.name=???" in text
     assert "domain.subject=car" in text
-    assert "domain.subject" not in shown("run")
+    assert "domain.subject" not in shown("run", *words)
     assert "model=nothing" not in text
+
+
+def test_the_help_of_run_shows_first_what_people_change_and_cuts_long_lists(shown):
+    text = shown("run")
+    first, others = text.split("other groups")
+    for key in ("dataset=digits", "model=test_resnet", "subset.ncl=null", "recipe.epochs=10", "seed=0", "outputs="):
+        assert f"  {key}" in first
+    assert "hydra/launcher=basic" in first
+    assert f"({len(option_names('dataset'))} in all: fca run dataset --help)" in " ".join(first.split())
+    assert "densenet121" not in text
+    assert "fca run all --help" in others
+    assert 2 * len(text.splitlines()) < len(shown("run", "all").splitlines())
+
+
+def test_the_short_help_reaches_every_line_of_the_long_one(shown):
+    short = shown("run").splitlines()
+    commands_of_groups = re.findall(r"fca run (\S+) --help", " ".join(" ".join(short).split()))
+    assert set(commands_of_groups) >= {"dataset", "model", "recipe", "shift", "machine", "trainer", "all"}
+    chosen = [re.match(r"  ([\w/@]+)=", line)[1] for line in short if re.match(r"  [\w/@]+=", line)]
+    groups = {"dataset", "model", "task", "recipe", "logger", "machine", "trainer", "shift", "subset", "model@encoder"}
+    assert groups <= set(chosen)
+
+
+@pytest.mark.parametrize(
+    "group", ["dataset", "shift", "recipe", "encoder", "recipe/augment", "machine", "hydra/launcher"]
+)
+def test_the_help_of_a_group_lists_all_its_options_and_the_keys_of_the_chosen_one(shown, group):
+    text = shown("run", group)
+    options = option_names({"encoder": "model"}.get(group, group))
+    assert [name for name in options if not re.search(rf"^  {name}\b", text, re.MULTILINE)] == []
+    if group in ("dataset", "recipe", "encoder", "machine"):
+        assert re.search(rf"^  {group}\.\w+=", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("root", ["analyse", "report", "generate"])

@@ -311,7 +311,7 @@ def test_a_report_has_its_run_a_saved_workspace_and_a_report_by_one_command(
 
 def test_a_wrong_mode_is_refused_before_anything_starts_and_leaves_nothing(fca, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "onlin")
-    monkeypatch.setattr(configure, "_MADE", {})  # as in a process of its own: the logger is made anew
+    monkeypatch.setattr(configure, "_COMPONENTS", {})  # as in a process of its own: the logger is made anew
     for words in (["limit=8"], ["-m", "limit=8", "seed=0,1"]):
         code, _, err = fca(*words)
         assert (code, err.count("\n")) == (2, 1)
