@@ -35,7 +35,7 @@ def glossary() -> dict[str, str]:
     """Word -> its meaning as plain text; of a line with several words each has it.
 
     >>> glossary()["full model"]
-    'a model of all classes of a data set, scored on few'
+    'a model of all classes of a data set, scored on a few of them'
     """
     meanings = {}
     for line in GLOSSARY.read_text(encoding="utf-8").splitlines():
