@@ -111,10 +111,10 @@ def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name).casefold()
 
 
-def generator(*key: object) -> np.random.Generator:
+def keyed_rng(*key: object) -> np.random.Generator:
     """Random numbers that depend on this key alone: a counter (Philox), keyed by the first 128 bits of its sha256.
 
-    >>> round(generator(0, "test/00017", "corruption/fog/1").random(), 3)
+    >>> round(keyed_rng(0, "test/00017", "corruption/fog/1").random(), 3)
     0.743
     """
     digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
@@ -447,7 +447,7 @@ class Column(str):
         return Column(str(self), self.kind, self.number_format, self.meaning, choices, filters)
 
 
-def with_interval(column: Column) -> tuple[Column, Column, Column]:
+def interval_columns(column: Column) -> tuple[Column, Column, Column]:
     """A column and both ends of its interval, as a table lists them."""
     return column, column.low, column.high
 

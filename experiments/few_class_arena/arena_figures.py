@@ -15,7 +15,7 @@ from fca.studies.few_class.correlation import COEFFICIENT, N_SUBSETS, PREDICTOR,
 from fca.studies.few_class.subset_accuracy import SUBSET_SEEDS
 from fca.tables import table as columns
 from fca.tables.table import DATASET, ENCODER, MODEL, NCL, PROTOCOL, TOP1
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 MEAN = Column("mean", float, ".2%", TOP1.meaning)  # its "interval" is one standard deviation between subsets
 COMPARED = Column("compared", str, "", "what is correlated with accuracy")
@@ -26,7 +26,7 @@ def table1(table: Table, title: alt.Title) -> alt.FacetChart:
     """Every cell of Table 1: the paper's number and ours with its interval, one panel for each data set."""
     frame = _both(table.frame[table.frame[PAPER_MODEL] != DCN])
     frame = frame.assign(panel=style.panels(frame, PAPER_DATASET))
-    hover = (DATASET, MODEL, WHOSE, *with_interval(TOP1))
+    hover = (DATASET, MODEL, WHOSE, *interval_columns(TOP1))
     x = kinds.quantity(alt.X, TOP1, domain=[0, 1], padding=0).axis(format=".2~%", values=[0, 0.25, 0.5, 0.75, 1])
     return _paired(frame, TOP1, x, PAPER_MODEL, list(MODELS), hover, title, columns=5)
 
@@ -36,7 +36,7 @@ def best(table: Table, title: alt.Title) -> alt.FacetChart:
     frame = _both(table.frame).assign(panel="all classes", model=None)  # none that a filter could hide
     order = frame[frame[WHOSE] == "paper"].sort_values(TOP1, ascending=False)[PAPER_DATASET].tolist()
     x = kinds.quantity(alt.X, TOP1, "DCN", domain=[0, 1], padding=0)
-    return _paired(frame, TOP1, x, PAPER_DATASET, order, (DATASET, WHOSE, *with_interval(TOP1), NOTE), title)
+    return _paired(frame, TOP1, x, PAPER_DATASET, order, (DATASET, WHOSE, *interval_columns(TOP1), NOTE), title)
 
 
 def ranks(table: Table, title: alt.Title) -> alt.FacetChart:
@@ -70,7 +70,7 @@ def coefficients(table: Table, title: alt.Title) -> alt.FacetChart:
     pairs = zip(table.frame[PREDICTOR], table.frame[SCOPE], strict=True)
     frame = table.frame.assign(**{COMPARED: [NAMES[pair] for pair in pairs], WHOSE: "ours"})
     if "r_paper" in frame:
-        published = {f"{name[0]}_paper{name[1:]}": str(name) for name in (*with_interval(COEFFICIENT), N_SUBSETS)}
+        published = {f"{name[0]}_paper{name[1:]}": str(name) for name in (*interval_columns(COEFFICIENT), N_SUBSETS)}
         paper = frame.drop(columns=list(published.values())).rename(columns=published).assign(whose="paper")
         frame = pd.concat([paper, frame], ignore_index=True)
     frame = _in_lines(frame.dropna(subset=COEFFICIENT), ENCODER, TARGET)
@@ -80,7 +80,7 @@ def coefficients(table: Table, title: alt.Title) -> alt.FacetChart:
         TARGET,
         COMPARED,
         WHOSE,
-        *with_interval(COEFFICIENT),
+        *interval_columns(COEFFICIENT),
         N_SUBSETS,
         SUBSET_SEEDS,
         columns.MODELS,
@@ -124,14 +124,14 @@ def dcn(table: Table, title: alt.Title) -> alt.FacetChart:
 
 def _curves(frame: pd.DataFrame, x: alt.X, name: str, coloured: kinds.Hue, also: tuple[Column, ...]) -> alt.LayerChart:
     """Means against ncl, joined by lines, with one standard deviation between subsets."""
-    hover, y = (DATASET, NCL, *with_interval(MEAN), *MEANS[1:], *also), kinds.quantity(alt.Y, MEAN, name)
+    hover, y = (DATASET, NCL, *interval_columns(MEAN), *MEANS[1:], *also), kinds.quantity(alt.Y, MEAN, name)
     by, known = str(coloured.column), f"isValid(datum.{MEAN})"
     return kinds.points_with_intervals(MEAN, x, hover, coloured, dodge=by, joined=by, where=known, scale=y, size=60)
 
 
 def _both(cells: pd.DataFrame) -> pd.DataFrame:
     """The paper's numbers and ours as lines of their own."""
-    paper = cells.drop(columns=[*with_interval(TOP1)]).rename(columns={TOP1_PAPER: TOP1})
+    paper = cells.drop(columns=[*interval_columns(TOP1)]).rename(columns={TOP1_PAPER: TOP1})
     parts = [paper.drop_duplicates([DATASET, MODEL]).assign(whose="paper"), cells.assign(whose="ours")]
     return pd.concat(parts, ignore_index=True).dropna(subset=TOP1)
 

@@ -19,7 +19,7 @@ from arena_paper import DATASETS, DCN, FAMILY, IMAGENET, TARGETS, base
 from fca.stats.correlation import correlation, correlation_interval
 from fca.stats.intervals import mean_with_interval
 from fca.store import Store
-from fca.store.query import kept
+from fca.store.query import rows_matching
 from fca.studies.few_class import correlation as similarity
 from fca.studies.few_class.accuracy import SPREAD, FewClass, accuracy, dcn, per_subset
 from fca.studies.few_class.findings import FINDING, FINDING_VALUE, MEASURES, measures
@@ -27,7 +27,7 @@ from fca.studies.few_class.subset_accuracy import SUBSET_SEEDS
 from fca.tables import table as columns
 from fca.tables.rows import records
 from fca.tables.table import DATASET, ENCODER, MEASURE, MODEL, NCL, PROTOCOL, TOP1, TableSpec
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, interval_columns
 
 AXES = ("fingerprint", "adaptation", "sampler", "compat")  # sub-models that differ in these are studies of their own
 SHORT = {dataset: short for short, dataset in DATASETS.items()}
@@ -55,16 +55,16 @@ PAPER_SAYS, PAPER_SIGN = Column("paper_says", str, "", "what the paper reports")
 TOLD_APART = Column("told_apart", str, "", "whether the interval excludes 0 (of a ratio: 1), and on whose side")
 AGREES = Column("agrees", str, "", "whether each r lies in the other's interval")
 CELL = (DATASET, PAPER_DATASET, MODEL, PAPER_MODEL)
-BOTH = (TOP1_PAPER, *with_interval(TOP1))
+BOTH = (TOP1_PAPER, *interval_columns(TOP1))
 COMPARED = (DIFFERENCE, columns.MODELS, NOTE)
 RUN = (Column("weights"), Column("adaptation"), columns.SEED, Column("compat"), columns.RUN_ID)
 MEANS = (TOP1, SPREAD, TOP1.low, TOP1.high, columns.SUBSETS)
-R = (*with_interval(similarity.COEFFICIENT), similarity.NAIVE_P, similarity.N_SUBSETS, SUBSET_SEEDS, columns.MODELS)
+R = (*interval_columns(similarity.COEFFICIENT), similarity.NAIVE_P, similarity.N_SUBSETS, SUBSET_SEEDS, columns.MODELS)
 SAME = (DATASET, ENCODER, similarity.TARGET, similarity.PREDICTOR, similarity.SCOPE)
 
 _POINT = (PROTOCOL, NCL, *MEANS)
 _DCN = (PAPER_DATASET, *_POINT, columns.MODELS, TOP1_PAPER, COMMAND)
-_PUBLISHED = (*with_interval(R_PAPER), P_PAPER, N_PAPER)
+_PUBLISHED = (*interval_columns(R_PAPER), P_PAPER, N_PAPER)
 
 
 def spec(name: str, *declared: Column) -> TableSpec:
@@ -77,14 +77,14 @@ TABLE1 = spec("table1", *CELL, *BOTH, columns.N_TEST, *COMPARED, *RUN, COMMAND)
 FIGURE2A = spec("figure2a", *CELL, *BOTH, *COMPARED, COMMAND)
 FIGURE2B = spec("figure2b", *CELL, TOP1, RANK, columns.MODELS, WHOSE)
 RANK_AGREEMENT = spec(
-    "rank_agreement", PAPER_DATASET, DATASET, WHOSE, *with_interval(RHO), similarity.P, columns.MODELS
+    "rank_agreement", PAPER_DATASET, DATASET, WHOSE, *interval_columns(RHO), similarity.P, columns.MODELS
 )
-REGRETS = spec("regret", PAPER_MODEL, *with_interval(REGRET), WORST, WORST_ON, DATASETS_OF)
+REGRETS = spec("regret", PAPER_MODEL, *interval_columns(REGRET), WORST, WORST_ON, DATASETS_OF)
 FIGURE1 = spec("figure1", DATASET, MODEL, *_POINT, COMMAND)
 BEYOND_FIGURE1 = spec("beyond_figure1", DATASET, MODEL, *_POINT)
 FIGURE3, FIGURE4 = (spec(name, DATASET, *_DCN) for name in ("figure3", "figure4"))
 BEYOND_DCN = spec("beyond_dcn", DATASET, *_POINT, columns.MODELS)
-_FINDING = (FINDING, PAPER_SAYS, MEASURE, PAPER_SIGN, *with_interval(FINDING_VALUE))
+_FINDING = (FINDING, PAPER_SAYS, MEASURE, PAPER_SIGN, *interval_columns(FINDING_VALUE))
 FIGURE1_FINDINGS, BEYOND_FINDINGS = (
     spec(name, DATASET, *_FINDING, SUBSET_SEEDS, columns.MODELS, TOLD_APART, COMMAND)
     for name in ("figure1_findings", "beyond_findings")
@@ -101,7 +101,7 @@ class View(Store):
 
     def rows(self, query: str | None = None) -> pd.DataFrame:
         """Those rows; a query narrows them further."""
-        return self.frame if query is None else kept(self.frame, query)
+        return self.frame if query is None else rows_matching(self.frame, query)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,7 @@ def table1(published: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     top1: open, with Wilson's interval.    top1_minus_paper: ours minus the paper's.
     DCN: the best model; compared only when all ten are there. Its interval is the best model's, of test sampling alone.
     """
-    full = full_models(rows).drop(columns=[*with_interval(TOP1)])
+    full = full_models(rows).drop(columns=[*interval_columns(TOP1)])
     full = full.rename(columns={f"top1_open{end}": f"top1{end}" for end in ("", "_low", "_high")})
     full = full.assign(paper_model=full["model"].map(paper.short_model)).dropna(subset="paper_model")
     lines: list[dict[str, Any]] = []
@@ -216,7 +216,7 @@ def table1(published: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
         cell = {"dataset": dataset, "paper_dataset": short}
         for name, (conf, _) in paper.MODELS.items():
             own = {**cell, "model": conf, "paper_model": name, "top1_paper": published.loc[short, name]}
-            runs = records(here.loc[here["paper_model"] == name, [*with_interval(TOP1), columns.N_TEST, *RUN]])
+            runs = records(here.loc[here["paper_model"] == name, [*interval_columns(TOP1), columns.N_TEST, *RUN]])
             lines += [{**own, **run} for run in runs] or [{**own, "command": paper.full_command(dataset, [conf])}]
         own = {**cell, "model": DCN, "paper_model": DCN, "top1_paper": published.loc[short, DCN]}
         lines.append({**own, **_best_of_ten(dataset, here)})
@@ -226,7 +226,7 @@ def table1(published: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _best_of_ten(dataset: str, runs: pd.DataFrame) -> dict[str, Any]:
-    models = runs.groupby("paper_model")[[*with_interval(TOP1)]].mean()  # not the luckiest run
+    models = runs.groupby("paper_model")[[*interval_columns(TOP1)]].mean()  # not the luckiest run
     missing = [conf for name, (conf, _) in paper.MODELS.items() if name not in models.index]
     line = {"models": len(models), "command": paper.full_command(dataset, missing) if missing else None}
     if models.empty:

@@ -26,7 +26,7 @@ from fca.data.pixels import open_pixels
 from fca.data.splits import for_training
 from fca.training.batches import Examples
 from fca.training.infer import logits_of
-from fca.training.loop import Place, fit, seed_everything
+from fca.training.loop import TrainingPlace, fit, seed_everything
 
 SMALL = ("test_resnet", "test_vit", "test_efficientnet", "test_convnext", "test_mambaout")
 MODELS = {
@@ -50,7 +50,14 @@ def accuracy(name, ncl, per_class, seed, recipe, data, folder):
     of = {rows.tobytes(): Examples(pixels, rows, subset.new_labels(data.labels[rows])) for rows in (few, val)}
     start = time.process_time()
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        fit(classifier, of[few.tobytes()], of[val.tobytes()], recipe, seed, Place(Path(place), accelerator="cpu"))
+        fit(
+            classifier,
+            of[few.tobytes()],
+            of[val.tobytes()],
+            recipe,
+            seed,
+            TrainingPlace(Path(place), accelerator="cpu"),
+        )
     seconds = time.process_time() - start
     right = logits_of(classifier, pixels, test, "cpu").argmax(1) == subset.new_labels(data.labels[test])
     made = recipe.sized(len(few), len(val))

@@ -35,7 +35,7 @@ from fca.stats.intervals import (
 )
 from fca.studies.few_class.stats.prediction import HeldOut, judge
 from fca.studies.irt.stats.segments import class_robustness
-from fca.studies.progressive.stats.hierarchy import score_from_rates, score_of_rates
+from fca.studies.progressive.stats.hierarchy import expected_score, explained_scores
 from fca.studies.reliance.stats.reliance import class_means, relative_foreground_sensitivity
 from fca.studies.search.stats.explain import agreement
 
@@ -260,7 +260,7 @@ def others() -> Iterator[Row]:
     yield Row("overlap of two worst tenths", truth, _overlap)
 
     rates = _session_rates(np.random.default_rng(9), 20_000)
-    session, level = float(score_of_rates(*rates.T).mean()), float(score_of_rates(*rates.mean(axis=0)))
+    session, level = float(expected_score(*rates.T).mean()), float(expected_score(*rates.mean(axis=0)))
     yield Row("hierarchical score by session, over classes", session, lambda rng, n: _scores(rng, n).session[1:])
     yield Row("hierarchical score by level", level, lambda rng, n: _scores(rng, n).level[1:])
     yield Row("session excess", session - level, lambda rng, n: _scores(rng, n).excess[1:])
@@ -294,7 +294,7 @@ def _session_rates(rng: np.random.Generator, classes: int) -> np.ndarray:
 
 
 def _scores(rng: np.random.Generator, classes: int):
-    return score_from_rates(_session_rates(rng, classes), np.repeat(np.arange(classes), 5))
+    return explained_scores(_session_rates(rng, classes), np.repeat(np.arange(classes), 5))
 
 
 def _noisy_accuracies(rng: np.random.Generator, classes: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from fca.studies.irt.difficulty_segments import ITEMS, QUARTER, RIGHT, SEGMENT, 
 from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
 from fca.studies.irt.irt import TAU
 from fca.tables.table import CORRUPTION, LABEL, SEVERITY
-from fca.types import Column, with_interval
+from fca.types import Column, interval_columns
 
 WORDS = {word: word for word in (*VERDICTS, "neither", "not in table 1")}
 TABLE1 = Column("table 1", str, "", "verdict in table 1", WORDS)
@@ -32,7 +32,7 @@ def table1(classes: pd.DataFrame) -> alt.FacetChart:
         CORRUPTION,
         LABEL,
         TABLE1,
-        *with_interval(INSTABILITY),
+        *interval_columns(INSTABILITY),
         CLASS_RANK,
         Column(CLASS_RANK + THEIRS, int, ".0f"),
         DIRECTION,
@@ -49,11 +49,11 @@ def table1(classes: pd.DataFrame) -> alt.FacetChart:
 
 def table2(table: pd.DataFrame) -> alt.FacetChart:
     """Kendall's tau, the paper's and ours in both ways."""
-    frame = _by_way(table, [CORRUPTION], with_interval(TAU), dict(zip(WHOSE, ("_paper", "", THEIRS), strict=True)))
+    frame = _by_way(table, [CORRUPTION], interval_columns(TAU), dict(zip(WHOSE, ("_paper", "", THEIRS), strict=True)))
     frame = frame.dropna(subset=TAU).assign(panel="severity 1")
     rows = kinds.category(alt.Y, CORRUPTION, table[CORRUPTION].tolist())
     coloured = kinds.hue(OURS, frame, (kinds.GREY, "#d55e00", "#0072b2"), ("diamond", "circle", "square"))
-    hover = (CORRUPTION, OURS, *with_interval(TAU))
+    hover = (CORRUPTION, OURS, *interval_columns(TAU))
     chart = kinds.points_with_intervals(TAU, rows, hover, coloured, dodge=OURS)
     title = alt.Title(
         "Table 2: does ability order the models as accuracy does?",
@@ -86,11 +86,11 @@ def table3(shares: pd.DataFrame) -> alt.FacetChart:
 def figure4(table: pd.DataFrame) -> alt.FacetChart:
     """The share of each class's images in the top and the bottom quarter, in both ways, coloured by the statement."""
     ways = dict(zip(WHOSE[1:], ("", THEIRS), strict=True))
-    frame = _by_way(table, [PARAMETER, QUARTER, LABEL, "paper"], (ITEMS, *with_interval(SHARE)), ways)
+    frame = _by_way(table, [PARAMETER, QUARTER, LABEL, "paper"], (ITEMS, *interval_columns(SHARE)), ways)
     frame = frame.dropna(subset=SHARE).assign(stated=lambda lines: lines["paper"].fillna("nothing"))
     frame["panel"] = style.panels(frame, PARAMETER, QUARTER, OURS)
     coloured = kinds.hue(STATED, frame, ("#0072b2", "#d55e00", "#b9bec6"), title=STATED.meaning)
-    hover = (PARAMETER, QUARTER, LABEL, OURS, ITEMS, *with_interval(SHARE), STATED)
+    hover = (PARAMETER, QUARTER, LABEL, OURS, ITEMS, *interval_columns(SHARE), STATED)
     chart = kinds.points_with_intervals(SHARE, kinds.category(alt.Y, LABEL), hover, coloured, line=0.25, size=50)
     title = alt.Title(
         "Figure 4: which classes are in the outer quarters of difficulty and discrimination?",

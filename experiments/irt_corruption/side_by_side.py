@@ -32,7 +32,7 @@ from fca.studies.irt.class_robustness import ClassRobustness
 from fca.studies.irt.difficulty_segments import DifficultySegments
 from fca.studies.irt.irt import Irt, Reliability
 from fca.studies.irt.label_errors import LabelErrors, read_verdicts
-from fca.tables.rows import every_row
+from fca.tables.rows import readable_rows
 from fca.types import FcaError, Table
 
 COLUMN = ["item", "error"]  # of the file of verdicts
@@ -80,7 +80,7 @@ def analysed(store: Store, dataset: str, verdicts: str | None, query: str | None
     """The analyses in both ways, and why one has no table; where a fit each is needed, only what the paper reports."""
     if verdicts is not None:
         read_verdicts(verdicts, COLUMN)
-    rows = every_row(store, query)
+    rows = readable_rows(store, query)
     own = f"dataset == {dataset!r}" + (f" and ({query})" if query else "")
     shifts = rows["shift"].dropna().unique().tolist()
     first = ["clean", *(name for name in shifts if name.endswith("/1"))]

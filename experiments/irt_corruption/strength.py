@@ -34,7 +34,7 @@ from fca.geometry import REFERENCE, ResizeCrop
 from fca.shifts.constants import PUBLISHED
 from fca.shifts.corruption import Corruption, corrupted
 from fca.stats.intervals import wilson
-from fca.types import generator
+from fca.types import keyed_rng
 
 SIDES = (288, 375, 500)
 NETWORK = ResizeCrop(224, 0.875, "bilinear")  # of most published networks of 224 pixels
@@ -72,7 +72,7 @@ def ours(image, kind, severity, seed, at):
     """What a network of 224 pixels is given."""
     shift = Corruption(kind, severity, seed, at)
     before = REFERENCE(image)[0] if at == "reference" else image
-    changed = corrupted(before, kind, severity, generator(seed, kind))
+    changed = corrupted(before, kind, severity, keyed_rng(seed, kind))
     return geometry_under(shift, NETWORK)(changed)[0]
 
 
@@ -113,7 +113,7 @@ def print_accuracies(real, every):
     kind, severity = "gaussian_noise", 3
 
     def noisy(image, seed):
-        return corrupted(image, kind, severity, generator(seed, kind))
+        return corrupted(image, kind, severity, keyed_rng(seed, kind))
 
     ways = {
         "clean": lambda at: own(images[at])[0],

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from banks import cifar, imagenet, made
 
-from fca.studies.adaptive.stats import anchors
+from fca.studies.adaptive.stats import choose_anchors
 from fca.studies.adaptive.stats.anchors import METHODS
 
 ITEMS, K = 5000, 100
@@ -31,7 +31,7 @@ def one_split(correct, behind, seed, top=0):
     chosen, new = correct[order[:behind]], correct[order[behind:]]
     truth = new.mean(axis=1)
 
-    found = anchors(chosen, K, seed=seed)
+    found = choose_anchors(chosen, K, seed=seed)
     value, low, high = found.estimate(new[:, found.items]).T
     errors = {" + ".join(method): error**2 for method, error in found.errors.items()}
     errors["printed"] = np.mean(np.diff(found.checked, axis=1) ** 2)

@@ -30,8 +30,8 @@ from joblib import Parallel, delayed
 from scipy import special
 
 from fca.studies.adaptive.stats import estimate, make_pool, run_policy, start_policy
-from fca.studies.adaptive.stats.estimators import regressed, sample_weights
-from fca.studies.adaptive.stats.policies import chances
+from fca.studies.adaptive.stats.estimators import regression_predictions, sample_weights
+from fca.studies.adaptive.stats.policies import response_probabilities
 from fca.studies.irt.stats import ItemBank, fit_irt
 
 ITEMS, TESTED = 10_000, 20
@@ -149,7 +149,11 @@ def one_test(pool, right, bank, policy, estimator, n, seed):
     found = estimate(estimator, pool, record, bank).overall
     truth = pool.truth(right)[:, 0].mean()
     held = found.low[0, 0] <= truth + 1e-12 and truth <= found.high[0, 0] + 1e-12
-    predicted = regressed(pool, record, bank)[0] if estimator == "regression" else chances(record, bank)
+    predicted = (
+        regression_predictions(pool, record, bank)[0]
+        if estimator == "regression"
+        else response_probabilities(record, bank)
+    )
     return 1e4 * variance(pool, record, right, predicted), float(held)
 
 

@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from fca.studies.progressive.stats.hierarchy import matched_score, score_from_rates
+from fca.studies.progressive.stats.hierarchy import explained_scores, matched_score
 
 DESIGNS = {  # standard deviations of class, session and object effects, in logits
     "answers independent, all sessions alike": (0.0, 0.0, 0.0),
@@ -33,7 +33,7 @@ def answers(rng: np.random.Generator, classes: int, sds: tuple[float, float, flo
 def of_one(right: np.ndarray, seed: int) -> list[float]:
     """The line of one simulated model."""
     classes = np.repeat(np.arange(len(right)), ATTRIBUTES)
-    made = score_from_rates(right.mean(axis=2).reshape(-1, 3), classes)
+    made = explained_scores(right.mean(axis=2).reshape(-1, 3), classes)
     sessions = np.repeat(np.arange(len(classes)), TRIPLETS)
     found = matched_score(right.reshape(-1, 3), sessions, np.repeat(classes, TRIPLETS))
     differences = [(part.value, part.low > 0, part.low <= 0 <= part.high) for part in (made.excess, found.excess)]

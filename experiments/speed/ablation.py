@@ -17,7 +17,7 @@ from scipy import ndimage
 from fca.studies.reliance.ablation import Ablations, Noises, Swap, matched_regions, tiles
 from fca.tasks.at_input import AtInput
 from fca.training.devices import device_of
-from fca.types import generator
+from fca.types import keyed_rng
 
 
 def invented(images, side):
@@ -68,7 +68,7 @@ def one_by_numpy(image, mask, shift, at):
         return image
     if not name.startswith("noise"):
         return image.reshape(3, -1)[:, tiles(mask).ravel()].reshape(image.shape)
-    rng = generator(0, at, shift.draw)
+    rng = keyed_rng(0, at, shift.draw)
     region = mask if shift.region == "foreground" else ~mask
     if shift.area_matched:
         region = matched_regions(mask, rng)[shift.region == "background"]

@@ -4,7 +4,7 @@
 
 Images a CPU second, of noise of 32 and 224 pixels. Ours: numbers drawn for a batch, then floats in [0, 1] in and out,
 as in a training. Theirs: the same operations on each uint8 image (3-Augment, which torchvision lacks, is composed of
-its parts). `crops` are random resized crops and flips from images a third larger.
+its parts). `draw_crops` are random resized crops and flips from images a third larger.
 """
 
 from functools import partial
@@ -14,8 +14,8 @@ import torch
 from harness import machine, options, timed
 
 from fca.torchvision_ops import declare_torchvision_ops
-from fca.training.augment import Augment, crops
-from fca.training.changes import changed, cut, erased
+from fca.training.augment import Augment, draw_crops
+from fca.training.changes import apply_changes, crop_and_resize, erase
 
 declare_torchvision_ops()
 
@@ -35,15 +35,15 @@ POLICIES = {
 
 def in_batches(augment, images, rng):
     changes = augment.drawn(rng, len(images), images.shape[-1])
-    return erased(changed(images, changes), changes.erased)
+    return erase(apply_changes(images, changes), changes.erased)
 
 
 def crops_in_batches(images, size, rng):
     n, side = images.shape[:2]
     sides, starts = np.full(n, side), np.arange(n) * side**2
     uniform = rng.random((n, 23))
-    windows = np.column_stack([starts, sides, crops(uniform, sides, sides, 0.08), uniform[:, -1] < 0.5])
-    return cut(images.view(-1, 3), torch.from_numpy(windows.astype(np.int64)), size)
+    windows = np.column_stack([starts, sides, draw_crops(uniform, sides, sides, 0.08), uniform[:, -1] < 0.5])
+    return crop_and_resize(images.view(-1, 3), torch.from_numpy(windows.astype(np.int64)), size)
 
 
 def one_by_one(transform, images):

@@ -15,11 +15,11 @@ from sklearn.datasets import load_sample_image
 
 from fca.shifts.constants import PUBLISHED
 from fca.shifts.corruption import Corruption, corrupted
-from fca.types import generator
+from fca.types import keyed_rng
 
 
 def ours(image, kind, severity):
-    return corrupted(image, kind, severity, generator(0, "test/00017", Corruption(kind, severity).label()))
+    return corrupted(image, kind, severity, keyed_rng(0, "test/00017", Corruption(kind, severity).label()))
 
 
 def theirs(image, kind, severity):

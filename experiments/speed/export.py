@@ -14,7 +14,7 @@ import torch
 from harness import machine, options
 
 from fca.cli.configure import load_model
-from fca.models.export import INPUT, Program, exported
+from fca.models.export import INPUT, Program, export_content
 
 NETWORKS = {"mobilenetv3_small": 224, "resnet18": 224, "deit_s": 224}
 SMALL = {"test_resnet": 32}
@@ -27,8 +27,8 @@ def readers(name, size):
     classifier = load_model(name, input_size=size).build([str(key) for key in range(5)])
     one = onnxruntime.SessionOptions()
     one.intra_op_num_threads = one.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(exported(classifier, "onnx"), one, providers=["CPUExecutionProvider"])
-    script = torch.jit.load(io.BytesIO(exported(classifier, "torchscript")))
+    session = onnxruntime.InferenceSession(export_content(classifier, "onnx"), one, providers=["CPUExecutionProvider"])
+    script = torch.jit.load(io.BytesIO(export_content(classifier, "torchscript")))
     eager = Program(classifier).eval()
     return {
         "eager": lambda images: eager(torch.from_numpy(images)),

@@ -32,7 +32,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fca.cli.configure import component
 from fca.training.batches import Examples
 from fca.training.infer import batch_size_of, logits_of
-from fca.training.loop import Place, fit
+from fca.training.loop import TrainingPlace, fit
 
 CUDA = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if CUDA else "cpu")
@@ -121,7 +121,7 @@ def bare_predict(classifier, images):
 
 def fca_train(classifier, examples, val, recipe):
     with tempfile.TemporaryDirectory() as folder:
-        fit(classifier, examples, val, recipe, 0, Place(Path(folder)))
+        fit(classifier, examples, val, recipe, 0, TrainingPlace(Path(folder)))
     wait()
 
 

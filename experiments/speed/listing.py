@@ -16,7 +16,7 @@ from pathlib import Path
 from harness import machine, options, timed
 
 from fca.data import content
-from fca.data.content import inventory, one_look
+from fca.data.content import inventory, shared_listings
 from fca.data.files import WALKERS, Directory
 from fca.data.folder import Folder
 from fca.data.splits import Share
@@ -66,7 +66,7 @@ def main():
         for turn in range(size.turns):
             os.environ["FCA_CACHE"] = f"{place}/small{turn}"
             look, first, again = timed(bare_look, small), timed(load, small), timed(load, small)
-            with one_look():
+            with shared_listings():
                 _, worker = load(small), timed(load, small)
             assert first.result.fingerprint == again.result.fingerprint == worker.result.fingerprint
             times = f"{again.cpu:.2f} CPU s, {again.cpu / look.cpu:.1f} times one stat a file"

@@ -32,7 +32,7 @@ DELAY_S = 0.02
 
 def trained(outputs, seed, epochs, tracked):
     """Seconds of a training's steps and of the whole, with what opens and closes its run in W&B."""
-    from fca.training.loop import Place, fit
+    from fca.training.loop import TrainingPlace, fit
     from tests.support.tiny import classifier, examples, recipe
 
     run, tracker = training(seed), tracker_in(outputs)
@@ -40,7 +40,9 @@ def trained(outputs, seed, epochs, tracked):
     network, train, val = classifier(), examples(480), examples(60, seed=1)
 
     def work():
-        place = Place(outputs / "fits" / run.run_id, accelerator="cpu", logger=tracker.start(run) if tracked else False)
+        place = TrainingPlace(
+            outputs / "fits" / run.run_id, accelerator="cpu", logger=tracker.start(run) if tracked else False
+        )
         fitted = fit(network, train, val, recipe(epochs=epochs), 0, place)
         if tracked:
             tracker.finish(row)

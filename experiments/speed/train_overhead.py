@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 from fca.cli.configure import component
 from fca.training.batches import Examples
 from fca.training.infer import logits_of
-from fca.training.loop import Place, fit
+from fca.training.loop import TrainingPlace, fit
 
 CLASSES, BATCH, LR = 5, 64, 0.05
 WORDS = (
@@ -69,7 +69,9 @@ def ours(config, seed, train, test):
     examples = Examples(train[0], np.arange(len(train[0])), train[1])
     val = Examples(train[0], np.arange(0, len(train[0]), 10), train[1][::10])
     with tempfile.TemporaryDirectory() as folder:
-        fit(classifier, examples, val, component(config, "recipe"), seed, Place(Path(folder), accelerator="cpu"))
+        fit(
+            classifier, examples, val, component(config, "recipe"), seed, TrainingPlace(Path(folder), accelerator="cpu")
+        )
         logits = logits_of(classifier, test[0], np.arange(len(test[0])), "cpu")
     return float(np.mean(logits.argmax(1) == test[1]))
 

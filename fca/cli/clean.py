@@ -18,8 +18,8 @@ from fca.store import State, Store, claims
 from fca.store.columns import DIVERGED, FLAG, RUN_ID
 from fca.store.damage import PROGRESS, is_run_id
 from fca.store.files import abandoned_parts, if_whole, naming, read_object, remove
-from fca.store.filters import joined, unmatched
-from fca.store.query import kept
+from fca.store.filters import combined_query, unmatched_filter_lines
+from fca.store.query import rows_matching
 from fca.types import FcaError
 
 KINDS = {
@@ -104,13 +104,13 @@ def _clean(options: argparse.Namespace) -> int:
 def _of_runs(store: Store, removable: list[Waste], query: str | None, filters: Sequence[str]) -> list[Waste]:
     """What belongs to the runs that the query and the filters keep; everything without them."""
     rows = store.rows()
-    condition = joined(query, filters, rows)
+    condition = combined_query(query, filters, rows)
     if condition is None:
         return removable
 
-    for sentence in unmatched(filters, rows):
+    for sentence in unmatched_filter_lines(filters, rows):
         print(f"note: {printable(sentence)}", file=sys.stderr)
-    folders = {store.folder(run_id) for run_id in kept(rows, condition)[RUN_ID]}
+    folders = {store.folder(run_id) for run_id in rows_matching(rows, condition)[RUN_ID]}
     return [item for item in removable if item.path.parent in folders]
 
 

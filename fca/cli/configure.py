@@ -20,14 +20,14 @@ from fca.allowed import allowed_of, check_truths, check_values, declared
 from fca.cli.application import check_root, composed, one_line
 from fca.cli.hints import beside, one_at_a_time, similar_first
 from fca.cli.options import option_names
-from fca.data.content import is_known
+from fca.data.content import has_index
 from fca.data.splits import as_trained_on, first_images
 from fca.plugins import check_contract, class_of, plugins
 from fca.shifts import Shifts
 from fca.store import Store
 from fca.store.files import DamagedFile, read_yaml
 from fca.subset import draw_subset, full_set, key_of, named_subset, number_of_classes
-from fca.tasks import Setup, Task, Tracker
+from fca.tasks import RunContext, Task, Tracker
 from fca.tasks.adaptation.network import Network
 from fca.types import Analysis, ClassSubset, Dataset, FcaError, ImageData, Model, Run, check_choice, listed
 
@@ -332,7 +332,7 @@ class Job:
     """A configuration as objects: its task, the components of the task, and its runs."""
 
     task: Task
-    setup: Setup
+    setup: RunContext
     plan: list[Run]
     values: Mapping[str, Any]  # the resolved configuration
     command: str
@@ -388,7 +388,7 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
     if isinstance(values["model"], dict):
         _name_classes(values["model"], data)
     shift_by_label = {shift.label(): shift for shift in component(values, "shift").shifts()}
-    setup = Setup(
+    setup = RunContext(
         data=data,
         model=component(values, "model"),
         encoder=component(values, "encoder"),
@@ -492,7 +492,7 @@ def _may_be_listed(dataset: Mapping[str, Any]) -> bool:
     loader = dataset["_target_"]
     if not loader.startswith("fca.data."):
         return False
-    return not loader.startswith(LOADERS_OF_ANY_FOLDER) or is_known(dataset["root"])
+    return not loader.startswith(LOADERS_OF_ANY_FOLDER) or has_index(dataset["root"])
 
 
 def config_of(path: Path) -> DictConfig:

@@ -26,7 +26,7 @@ from fca.store import ENDED_EARLY, SETTLED, ClaimLost, State, Store, claims
 from fca.store.columns import DIVERGED, FINGERPRINT, FINGERPRINT_KIND, FLAG
 from fca.store.files import DamagedFile, open_to_append, write_text
 from fca.store.interruption import is_starved, was_interrupted
-from fca.tasks import OnImages
+from fca.tasks import HasImages
 from fca.training import stop
 from fca.types import FcaError, Finished, Run, without_password
 
@@ -145,7 +145,7 @@ def end_with_parent() -> None:
 
 
 def execute(job: Job, *, alone: bool) -> None:
-    """Do the runs of a job that are neither settled nor void (see `void`); damaged ones are done again.
+    """Do the runs of a job that are neither settled nor void (see `find_void_ids`); damaged ones are done again.
 
     alone: wait for runs that another worker is doing, and take them over if it dies; raise an error of the user's
     without a trace in the store. In a sweep (False), such runs are left to the other worker, and every error is
@@ -179,11 +179,11 @@ def execute(job: Job, *, alone: bool) -> None:
 def unfinished(store: Store, runs: Sequence[Run]) -> list[Run]:
     """The runs that are still to be done, in their order."""
     unsettled = [run for run in runs if store.state(run.run_id) not in SETTLED]
-    void_ids = void(store, unsettled)
+    void_ids = find_void_ids(store, unsettled)
     return [run for run in unsettled if run.run_id not in void_ids]
 
 
-def void(store: Store, runs: Iterable[Run]) -> set[str]:
+def find_void_ids(store: Store, runs: Iterable[Run]) -> set[str]:
     """Ids of the runs that can never be done, as they need the weights of a training that diverged.
 
     runs: each after the one that it needs.
@@ -218,7 +218,7 @@ def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
 def keep_items(job: Job, done_ids: set[str]) -> None:
     """Write the lists of images of a job's finished runs, if they are missing or damaged."""
     for run in job.plan:
-        data = run.work.data if isinstance(run.work, OnImages) else job.setup.data
+        data = run.work.data if isinstance(run.work, HasImages) else job.setup.data
         if run.run_id in done_ids and data.fingerprint == run.about.get("fingerprint"):
             job.setup.store.keep_items(data)
 
@@ -285,7 +285,7 @@ def _check_all_done(job: Job, pending: Sequence[Run]) -> None:
 
 def _without_void(store: Store, runs: Sequence[Run]) -> list[Run]:
     """The runs that can still be done after a training diverged; the folders of the others are removed."""
-    void_ids = void(store, runs)
+    void_ids = find_void_ids(store, runs)
     for run_id in void_ids:
         store.drop(run_id)
     return [run for run in runs if run.run_id not in void_ids]

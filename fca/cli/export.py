@@ -39,7 +39,7 @@ from fca.store.files import remove, write_json, write_whole
 from fca.types import BEST, Classifier, FcaError
 
 if TYPE_CHECKING:
-    from fca.models.export import Compared
+    from fca.models.export import LogitDifference
 
 SUFFIX_OF = {"onnx": ".onnx", "torchscript": ".pt", "safetensors": ".safetensors"}
 CHECKED = 64  # images on which a file is compared with the network
@@ -65,9 +65,9 @@ def main(arguments: Sequence[str]) -> int:
 def _export(options: argparse.Namespace) -> str:
     trained = Trained.of(options.outputs, options.run, options.snapshot)
     path, description_path = _paths(options, trained)
-    from fca.models.export import check_packages, preprocessing  # torch: a second
+    from fca.models.export import check_export_packages, preprocessing  # torch: a second
 
-    check_packages(options.format)
+    check_export_packages(options.format)
     classifier = trained.model.build()
     description: dict[str, Any] = {
         "file": path.name,
@@ -122,20 +122,20 @@ def _paths(options: argparse.Namespace, trained: Trained) -> tuple[Path, Path]:
 
 def _content(trained: Trained, classifier: Classifier, options: argparse.Namespace) -> tuple[bytes, bool]:
     """The file, and whether it was quantised now. Raises FcaError for a precision that the network is not, or loses."""
-    from fca.models.export import exported
+    from fca.models.export import export_content
 
     program = trained.model.program()
     if program is not None and options.format != "onnx":
         allowed = "onnx: the network of this run is an ONNX program"
         raise FcaError("format", options.format, allowed, "leave format out")
     if options.precision is None or options.precision == _precision(trained, False):
-        return program or exported(classifier, options.format), False
+        return program or export_content(classifier, options.format), False
     if options.precision == FP32:
         allowed = "int8, as the program is that was probed"
         raise FcaError("precision", FP32, allowed, "leave precision out, or probe the program in fp32")
     if options.format != "onnx":
         raise FcaError("precision", INT8, f"fp32 for format={options.format}", "leave format out")
-    return in_int8(trained, classifier, program or exported(classifier, "onnx")), True
+    return in_int8(trained, classifier, program or export_content(classifier, "onnx")), True
 
 
 def _precision(trained: Trained, is_quantised: bool) -> str:
@@ -225,9 +225,9 @@ def _images(trained: Trained, classifier: Classifier, folder: str | None) -> UIn
 
 def _compare(
     classifier: Classifier, content: bytes, description: dict[str, Any], images: UInt8[np.ndarray, "images size size 3"]
-) -> Compared:
+) -> LogitDifference:
     """The file's logits, of the first image alone and of the others together, beside the network's."""
-    from fca.models.export import INPUT, OPSET, OUTPUTS, answers_of, compared
+    from fca.models.export import INPUT, OPSET, OUTPUTS, compare_logits, logits_function
     from fca.training.infer import logits_of
 
     all_images = np.arange(len(images))
@@ -243,10 +243,10 @@ def _compare(
         shape = ["images", *images.shape[1:]]
         description["input"] = {"name": INPUT, "type": "uint8, RGB", "shape": shape}
         description["outputs"] = list(OUTPUTS)
-        answers = answers_of(content, description["format"])
+        answers = logits_function(content, description["format"])
         batches = [batch for batch in (images[:1], images[1:]) if len(batch)]
         logits_of_file = np.concatenate([answers(batch) for batch in batches])
-    return compared(logits_of(classifier, images, all_images, accelerator="cpu"), logits_of_file)
+    return compare_logits(logits_of(classifier, images, all_images, accelerator="cpu"), logits_of_file)
 
 
 def loading_words(trained: Trained, path: Path) -> list[str]:

@@ -62,7 +62,7 @@ def in_int8(trained: Trained, classifier: Classifier, content: bytes) -> bytes:
 
 def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes) -> Loss | None:
     """What the file loses against the network on the images of a split of its training; None without any."""
-    from fca.models.export import answers_of
+    from fca.models.export import logits_function
     from fca.training.infer import batch_size_of, logits_of
 
     data = trained.images()
@@ -72,7 +72,7 @@ def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes
     pixels = _pixels(trained, classifier, rows)
     labels = logit_columns(classifier.classes, data.classes)[data.labels[rows]]
 
-    answers = answers_of(content, "onnx")
+    answers = logits_function(content, "onnx")
     size = batch_size_of(classifier.input_size)
     batches = [pixels[start : start + size] for start in range(0, len(pixels), size)]
     logits_of_file = np.concatenate([answers(batch) for batch in batches])

@@ -25,7 +25,7 @@ from fca.plugins import plugins
 from fca.store import Store
 from fca.store.columns import BASE, DATASET, SHIFT, TASK
 from fca.store.filters import as_typed
-from fca.store.query import kept
+from fca.store.query import rows_matching
 from fca.tables.rows import filters_that_agree
 from fca.types import FcaError
 
@@ -48,7 +48,7 @@ class Reader(NamedTuple):
 
     def fits(self, done: pd.DataFrame) -> bool:
         """Whether these runs are what the command reads."""
-        return any(all(len(kept(done, query)) for query in queries) for queries in self.when)
+        return any(all(len(rows_matching(done, query)) for query in queries) for queries in self.when)
 
 
 def next_command(store: Store, done: pd.DataFrame) -> str:

@@ -12,12 +12,12 @@ from fca.cli.terminal import as_text
 from fca.store import Store
 from fca.store.columns import HEADLINES, MODEL, RECIPE, RUN_ID, SNAPSHOT, TASK
 from fca.store.filters import column_of
-from fca.tables.rows import OF_SIZE
+from fca.tables.rows import SUBSET_SIZE_COLUMNS
 from fca.types import Run
 
 MAX_LINES = 20
 MEASURED_BY = ("train", "score", "predict")  # the first of these that a sweep has; its others repeat the accuracies
-_NO_AXES = (TASK, SNAPSHOT, *OF_SIZE)
+_NO_AXES = (TASK, SNAPSHOT, *SUBSET_SIZE_COLUMNS)
 
 
 def swept_columns(overrides: Sequence[Sequence[str]]) -> list[str]:

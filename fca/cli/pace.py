@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from fca.store.columns import FINGERPRINT, NCL, PREDICT_S, RECIPE, TRAIN_S
-from fca.tables.rows import OF_SIZE
+from fca.tables.rows import SUBSET_SIZE_COLUMNS
 from fca.types import Run
 
 MIN_FINISHED = 2  # runs of a kind, before the seconds of others of the kind are known
@@ -33,7 +33,7 @@ def works_of(runs: Iterable[Run]) -> dict[str, Work]:
 def kind_of(run: Run) -> str:
     """Runs of one kind take as long, but for their number of classes: task, data, network and recipe."""
     values = run.about
-    recipe_keys = sorted(key for key in values if key.startswith(RECIPE) and key not in OF_SIZE)
+    recipe_keys = sorted(key for key in values if key.startswith(RECIPE) and key not in SUBSET_SIZE_COLUMNS)
     kind = [
         run.task,
         values.get(FINGERPRINT),

@@ -32,13 +32,13 @@ from fca.cli.serve import follow, served
 from fca.cli.show import check_store
 from fca.cli.trust import check_file, load_yaml
 from fca.plugins import plugins
-from fca.report.compare import write_compared
-from fca.report.page import RUNS, Result, answers_of
+from fca.report.compare import write_comparison_scripts
+from fca.report.page import RUNS, Result, headlines_of_results
 from fca.report.pictures import large_pictures
 from fca.store import Store
 from fca.store import results as results_of
 from fca.store.columns import DATASET, RUN_ID
-from fca.store.damage import shown
+from fca.store.damage import shortened_list
 from fca.store.files import if_whole, read_object, write_json
 from fca.store.filters import Filters, words_of
 from fca.tables.rows import DATA_LEFT_OUT, MixedRows
@@ -58,7 +58,7 @@ def report(config: DictConfig) -> str:
     make = partial(_make_page, config, page_command)
     made_page = make()
 
-    for answer in answers_of(made_page.results):
+    for answer in headlines_of_results(made_page.results):
         print(printable(answer.sentence))
     for reason in dict.fromkeys(result.missing for result in made_page.results if result.mixed):
         print(f"some answers are missing: {printable(reason)}")
@@ -162,12 +162,12 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
     # Write the page, with notes on damaged files and data sets that are left out
     damages = {damage.args: damage for damage in (*store.left_out, *store.damaged())}
     left_out = list(dict.fromkeys(line for table in tables for line in table.parameters.get(DATA_LEFT_OUT, ())))
-    notes = [*shown(damages.values()), *left_out]
+    notes = [*shortened_list(damages.values()), *left_out]
     pictures = large_pictures(store, tables)
     tables_before = _on_page(folder)
     page: Path = maker(folder, results, store.rows(), page_command, store.columns(), notes, pictures)
     lost = _lost(tables_before, _on_page(folder))
-    write_compared(page.parent, store, store.rows(query))
+    write_comparison_scripts(page.parent, store, store.rows(query))
     record = {"made_of": _made_of(config, page_command, store), "files": _files_of(folder)}
     write_json(folder / MADE_OF, record)
 

@@ -39,8 +39,8 @@ from fca.store.columns import (
     TASK,
 )
 from fca.store.files import write_whole
-from fca.store.filters import Filters, joined, named_columns, unmatched, words_of
-from fca.store.query import kept
+from fca.store.filters import Filters, combined_query, named_columns, unmatched_filter_lines, words_of
+from fca.store.query import rows_matching
 from fca.types import FcaError, check_choice
 
 FORMATS = ("table", "csv", "json", "markdown", "parquet")
@@ -112,16 +112,16 @@ def results(
     """
     check_store(outputs, "outputs")
     words = words_of(filters)
-    frame = frame_with(outputs, named_columns(query, words) | set(columns))
+    frame = frame_with_columns(outputs, named_columns(query, words) | set(columns))
     for name in columns:
         check_choice("--columns", name, frame, "name columns of the results")
-    condition = joined(query, words, frame)
+    condition = combined_query(query, words, frame)
     if condition is not None:
-        frame = kept(frame, condition).reset_index(drop=True)
+        frame = rows_matching(frame, condition).reset_index(drop=True)
     return frame[list(columns)] if columns else frame
 
 
-def frame_with(outputs: str | Path, names: Iterable[str]) -> pd.DataFrame:
+def frame_with_columns(outputs: str | Path, names: Iterable[str]) -> pd.DataFrame:
     """All finished runs. If these columns are not all there, also those that are declared but no run has."""
     frame = store.results(outputs)
     if set(names) <= set(frame):
@@ -139,13 +139,13 @@ def _selected(options: Any, kind: str) -> pd.DataFrame:
     # Columns that no run has are added where the options name them
     needed = {*group_columns, *column_names, *(name.lstrip("-") for name in sort)}
     needed |= named_columns(options.query, options.filters)
-    frame = frame_with(options.outputs, (name for name in needed if not _is_pattern(name)))
+    frame = frame_with_columns(options.outputs, (name for name in needed if not _is_pattern(name)))
 
-    condition = joined(options.query, options.filters, frame)
+    condition = combined_query(options.query, options.filters, frame)
     if condition is not None:
-        for sentence in unmatched(options.filters, frame):
+        for sentence in unmatched_filter_lines(options.filters, frame):
             print(f"note: {printable(sentence)}", file=sys.stderr)
-        frame = kept(frame, condition)
+        frame = rows_matching(frame, condition)
 
     columns = _expanded(column_names, frame)
     if group_columns:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from fca.cli.application import application, typed_words
 from fca.cli.configure import Job, NotDownloaded, job_of, not_here
-from fca.cli.execute import end_with_parent, execute, void
+from fca.cli.execute import end_with_parent, execute, find_void_ids
 from fca.cli.notices import console, gathered, shared
 from fca.cli.show import show_job
 from fca.cli.weights import Weights
@@ -64,7 +64,7 @@ def _print_command(config: DictConfig, words: list[str]) -> None:
 
     store = job.setup.store
     unfinished_runs = [planned for planned in job.plan if store.state(planned.run_id) is not State.DONE]
-    void_ids = void(store, unfinished_runs)
+    void_ids = find_void_ids(store, unfinished_runs)
     print(job.command if len(unfinished_runs) > len(void_ids) else "nothing is left to run")
 
 

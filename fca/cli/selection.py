@@ -11,8 +11,8 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from fca.allowed import declared
-from fca.store.filters import check_columns, joined, key_of, unmatched
-from fca.store.query import kept
+from fca.store.filters import check_columns, combined_query, key_of, unmatched_filter_lines
+from fca.store.query import rows_matching
 from fca.store.store import Store
 from fca.types import FcaError
 
@@ -98,14 +98,14 @@ def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
     keys = [key for key in declared(kind) if key != "filters"]
     check_columns(config.filters, frame, keys)
     if len(frame):
-        for sentence in unmatched(config.filters, frame):
+        for sentence in unmatched_filter_lines(config.filters, frame):
             reason, _, values = sentence.partition("; ")
             value = reason.removeprefix("no run has ")
             raise FcaError("filter", value, f"one that keeps a run; {values}", "correct it")
 
-    condition = joined(query, config.filters, frame)
+    condition = combined_query(query, config.filters, frame)
     if condition is not None:
-        kept(frame, condition)  # what cannot be read is refused before any analysis
+        rows_matching(frame, condition)  # what cannot be read is refused before any analysis
     return condition
 
 

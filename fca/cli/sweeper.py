@@ -28,7 +28,7 @@ from fca.allowed import check_values
 from fca.cli.application import SweepConfig, hydra_words, typed_words
 from fca.cli.compose import Composer
 from fca.cli.configure import Job, NotDownloaded, data_of, job_of, not_here
-from fca.cli.execute import POLL_S, execute, keep_items, record_failure, record_orphans, unfinished, void
+from fca.cli.execute import POLL_S, execute, find_void_ids, keep_items, record_failure, record_orphans, unfinished
 from fca.cli.notices import gathered, shared
 from fca.cli.outcome import outcome, swept_columns
 from fca.cli.pace import Pace, first_of_each_kind, kind_of, seconds_of, works_of
@@ -36,7 +36,7 @@ from fca.cli.show import show_failures
 from fca.cli.status import as_time
 from fca.cli.waiting import Waiting, why_waiting
 from fca.cli.weights import Weights
-from fca.data.content import one_look
+from fca.data.content import shared_listings
 from fca.plugins import use_plugins
 from fca.progress import Lines, on_terminal
 from fca.store import ENDED_EARLY, SETTLED, State, Store, claims
@@ -272,7 +272,7 @@ class ResumingSweep:
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
-    @one_look()
+    @shared_listings()
     def sweep(self, arguments: list[str]) -> None:
         """Plan the whole grid, print the state of its runs, launch the unfinished ones; exit code 1 if a run failed."""
         if self.config.sweep.print:
@@ -334,19 +334,19 @@ class ResumingSweep:
             while pending:
                 self._work(points, pending)
                 pending = _wait(store, pending)
-                pending -= void(store, (run for run in runs.values() if run.run_id in pending))
+                pending -= find_void_ids(store, (run for run in runs.values() if run.run_id in pending))
         weights.remove_unneeded()
 
     def _pending_and_void(
         self, store: Store, runs: Mapping[str, Run], states: Mapping[str, State]
     ) -> tuple[set[str], set[str]]:
-        """Ids of the runs that are to be done, and of those that can never be done (see `void`)."""
+        """Ids of the runs that are to be done, and of those that can never be done (see `find_void_ids`)."""
         states_to_do = {State.ABSENT, State.DAMAGED, State.INTERRUPTED, State.RUNNING}
         if self.config.sweep.retry:
             states_to_do.add(State.FAILED)
 
         to_do = [run for run_id, run in runs.items() if states[run_id] in states_to_do]
-        void_ids = void(store, to_do)
+        void_ids = find_void_ids(store, to_do)
         return {run.run_id for run in to_do} - void_ids, void_ids
 
     def _print_commands(self, arguments: list[str]) -> None:

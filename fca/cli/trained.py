@@ -14,11 +14,11 @@ from jaxtyping import Float32, UInt8
 
 from fca.cli.configure import config_of, store_with_images
 from fca.cli.show import check_store
-from fca.data.files import Directory, Files, image_of, in_order, open_root
-from fca.data.image_files import counted, sorted_files, warn_of_left_out
+from fca.data.files import Directory, Files, image_of, open_root, parallel_map
+from fca.data.image_files import sorted_files, warn_of_left_out, with_count
 from fca.data.kinds import SUFFIXES
 from fca.models.onnx_file import OnnxFile
-from fca.models.stored import DESCRIPTION, StoredRun, model_from, snapshot_name
+from fca.models.stored import DESCRIPTION, StoredRun, model_from_description, snapshot_name
 from fca.store import State, Store
 from fca.store.columns import DIVERGED, FINGERPRINT, FLAG, RUN_ID, TASK, Row
 from fca.store.files import read_object
@@ -76,7 +76,7 @@ class Trained:
     def started(self) -> tuple[Any, list[str]]:
         """The model as it was before the training, and the class keys of its logits."""
         path = self.store.folder(self.row[RUN_ID]) / DESCRIPTION
-        return model_from(read_object(path, target=str, fields=dict, classes=list), str(path))
+        return model_from_description(read_object(path, target=str, fields=dict, classes=list), str(path))
 
     def tested(self) -> dict[str, Any] | None:
         """Accuracy on the clean test images with its 95 % interval, where these weights were tested."""
@@ -164,7 +164,7 @@ def _unknown(store: Store, run_id: str | None) -> FcaError:
     is_usable = (rows[TASK] == "train") & rows[FLAG].ne(DIVERGED).fillna(value=True)
     trainings = rows.loc[is_usable].sort_values("finished", ascending=False)["run_id"].tolist()
     typed = run_id or ""
-    allowed = f"a training in {store.outputs}, which has {counted(len(trainings), 'training')}"
+    allowed = f"a training in {store.outputs}, which has {with_count(len(trainings), 'training')}"
     if not trainings:
         return FcaError("run", run_id or "none", allowed, "train one, e.g. fca run dataset=folder dataset.root=photos")
 
@@ -225,7 +225,7 @@ def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UIn
         except UnreadableImage as error:
             return str(error)
 
-    return in_order(image_or_reason, n, 0, doing)
+    return parallel_map(image_or_reason, n, 0, doing)
 
 
 def logits_in_batches(

@@ -15,7 +15,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from fca.allowed import Allowed, Seed
-from fca.data.public import Downloaded, PublicSet, found, released, torchvision_sets, whole
+from fca.data.public import Downloaded, PublicSet, check_count, find_tree, splits_as_released, torchvision_sets
 from fca.data.splits import Share, assemble, held_out
 from fca.types import FcaError, ImageData, check_choice
 
@@ -130,13 +130,13 @@ class QuickDraw(PublicSet):
 
     def load(self) -> ImageData:
         """List the sample. Raises FcaError for absent or damaged files, and for fewer than 3 drawings per class."""
-        as_released = released(self.compat)
+        as_released = splits_as_released(self.compat)
         if self.per_class < 3:
             raise FcaError("dataset.per_class", self.per_class, "3 or more", "train, val and test need one each")
 
-        folder = found(self.root, ("quickdraw", "numpy_bitmap"), SOURCE)
+        folder = find_tree(self.root, ("quickdraw", "numpy_bitmap"), SOURCE)
         files = sorted(file for file in folder.glob("*.npy") if file.is_file())
-        whole("classes of quickdraw", len(files), self.classes, folder, "classes")
+        check_count("classes of quickdraw", len(files), self.classes, folder, "classes")
         if not files:
             raise FcaError(f".npy files in {folder}", 0, "one per class", f"bring {SOURCE}")
 

@@ -98,7 +98,7 @@ def inventory(files: Files) -> Inventory:
     return listed
 
 
-def is_known(root: str) -> bool:
+def has_index(root: str) -> bool:
     """Whether this user's cache has an index of this folder or archive: it was listed before."""
     return os.path.exists(_index(open_root(root, "images")))  # noqa: PTH110  False also where it may not be read
 
@@ -202,7 +202,7 @@ def _stored(path: Path, about: bytes, columns: pa.Schema = _KNOWN) -> pa.Table:
     return columns.empty_table()
 
 
-def inside(file: Path, meaning: str, columns: pa.Schema, look: Callable[[], pa.Table]) -> pa.Table:
+def remembered_table(file: Path, meaning: str, columns: pa.Schema, look: Callable[[], pa.Table]) -> pa.Table:
     """What `look` finds in a file that holds many images; remembered while path, size, times and inode stay.
 
     meaning: of `look`: all that decides its table beside the file's bytes.
@@ -227,7 +227,7 @@ def inside(file: Path, meaning: str, columns: pa.Schema, look: Callable[[], pa.T
 
 
 @contextmanager
-def one_look() -> Iterator[None]:
+def shared_listings() -> Iterator[None]:
     """Within it each root is listed once: processes that are started take over what this process found."""
     sweeps = _place() / "sweeps"
     outer_token = os.environ.get(SWEEP)

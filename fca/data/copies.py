@@ -12,13 +12,13 @@ from fca.types import SPLITS
 CONTENT = "content"  # the column with a digest of each image's file, where images are known by it
 
 
-def kept_together(items: pd.DataFrame, group: str | None = None) -> Int[np.ndarray, " images"]:
+def connected_images(items: pd.DataFrame, group: str | None = None) -> Int[np.ndarray, " images"]:
     """Which images belong together: those of equal content, those of one group, and all that these connect.
 
     A number for each image, 0 first, equal for images that belong together.
     group: a column; an image without a value is in no group.
 
-    >>> kept_together(pd.DataFrame({"content": list("abac"), "patient": ["1", "2", "3", "2"]}), "patient").tolist()
+    >>> connected_images(pd.DataFrame({"content": list("abac"), "patient": ["1", "2", "3", "2"]}), "patient").tolist()
     [0, 1, 0, 1]
     """
     positions = pd.Series(np.arange(len(items)))
@@ -51,7 +51,7 @@ def kept_together(items: pd.DataFrame, group: str | None = None) -> Int[np.ndarr
 
 def are_copies(items: pd.DataFrame) -> Bool[np.ndarray, " images"]:
     """Whether another image has the same content; False for all where content is not known."""
-    picture = kept_together(items)
+    picture = connected_images(items)
     n_images = np.bincount(picture, minlength=1)
     return np.asarray(n_images[picture] > 1)
 

@@ -1,6 +1,6 @@
 """Image files: a root that is a directory or a .zip is listed and read the same way; bytes become upright pixels.
 
-Decoding and resizing leave Python's lock, so a few threads are enough for work on many images (`in_order`).
+Decoding and resizing leave Python's lock, so a few threads are enough for work on many images (`parallel_map`).
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ Part = TypeVar("Part")
 WAITING_S = 1e-4  # for one file; a look that takes less does not wait, and threads would only wait for each other
 
 
-def in_parts(look: Callable[[Sequence[str]], Part], paths: Sequence[str], pool: ThreadPoolExecutor) -> list[Part]:
+def map_in_batches(look: Callable[[Sequence[str]], Part], paths: Sequence[str], pool: ThreadPoolExecutor) -> list[Part]:
     """`look` at all of these paths, TOGETHER at once; by several threads where the first look had to wait."""
     batches = [paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER)]
 
@@ -396,7 +396,7 @@ class Directory:
 
                 level = dict(sorted(next_level.items()))  # in any order on the disk, the same links are followed
                 folders += level
-            tables = [FILE.empty_table(), *in_parts(self._looked_at, paths, pool)]
+            tables = [FILE.empty_table(), *map_in_batches(self._looked_at, paths, pool)]
 
         _warn_of_dead_links(self.root, tuple(sorted(dead_links)))
         return Listing(pa.concat_tables(tables).combine_chunks(), frozenset(folders))
@@ -591,10 +591,10 @@ def threads(workers: int) -> int:
     return workers or allowed or 1
 
 
-def in_order(work: Callable[[int], Result], n: int, workers: int, doing: str) -> Iterator[Result]:
+def parallel_map(work: Callable[[int], Result], n: int, workers: int, doing: str) -> Iterator[Result]:
     """work(0), ..., work(n - 1), computed side by side, `doing` shown beside a progress bar when there are many.
 
-    >>> list(in_order(lambda i: i * i, 4, workers=2, doing="squaring"))
+    >>> list(parallel_map(lambda i: i * i, 4, workers=2, doing="squaring"))
     [0, 1, 4, 9]
     """
     with ThreadPoolExecutor(threads(workers)) as pool:

@@ -16,9 +16,9 @@ from fca.csv_table import read_table
 from fca.data.content import Inventory, inventory
 from fca.data.files import image_of, name_of, open_root
 from fca.data.given_splits import Splits, known_split, usual_meaning
-from fca.data.image_files import counted, sorted_files, warn_of_left_out
+from fca.data.image_files import sorted_files, warn_of_left_out, with_count
 from fca.data.listed_paths import check_files, listed_paths
-from fca.data.splits import Share, White, assemble, shown, with_white
+from fca.data.splits import Share, White, assemble, first_few, with_white
 from fca.identity import OF_FILES
 from fca.names import comparable, quoted, visible
 from fca.types import FcaError, ImageData
@@ -72,7 +72,7 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     loose = sorted(path for path in used if path.count("/") < len(role))
     if loose and not in_class:
         step = f"put the images of a class into a folder, list all in a table (dataset=manifest), or {STEP}"
-        raise FcaError("image outside of a class folder", shown(loose), f"paths like {roles}/file", step)
+        raise FcaError("image outside of a class folder", first_few(loose), f"paths like {roles}/file", step)
     without_images = _without_images(used, [folder for folder in folders if is_used(folder)], role, splits)
 
     names_of_paths = [tuple(path.split("/")) for path in in_class]
@@ -111,7 +111,7 @@ def _without_images(images: Sequence[str], folders: Iterable[str], role: Sequenc
             without_images.add("/".join(outermost))
 
     if lost_folders:
-        names = shown([visible(name) for name in sorted(lost_folders)])
+        names = first_few([visible(name) for name in sorted(lost_folders)])
         allowed = "at least one image in every split and class"
         raise FcaError("folder without an image", names, allowed, "fill or remove it")
     return without_images
@@ -292,11 +292,11 @@ class Folder:
 
         name = self.name or name_of(self.root)
         if without_images:
-            n_folders = counted(len(without_images), "folder")
-            log.warning("%s: %s without an image, left out: %s", name, n_folders, shown(without_images))
+            n_folders = with_count(len(without_images), "folder")
+            log.warning("%s: %s without an image, left out: %s", name, n_folders, first_few(without_images))
         if loose:
-            n_images = counted(len(loose), "image")
-            log.warning("%s: %s outside of class folders, left out: %s", name, n_images, shown(loose))
+            n_images = with_count(len(loose), "image")
+            log.warning("%s: %s outside of class folders, left out: %s", name, n_images, first_few(loose))
 
         data = assemble(
             name,
@@ -346,5 +346,5 @@ def groups_of(stock: Inventory, paths: Sequence[str], group: str) -> list[str]:
         check_files(f"files that {INDEX} lists", values, sizes, root)
         what, allowed = f"images without one line in {INDEX}", f"one line with {group} each"
         step = "add a line for each; without a value an image is drawn alone"
-        raise FcaError(what, shown(without_one_value), allowed, step)
+        raise FcaError(what, first_few(without_one_value), allowed, step)
     return [min(values[path]) for path in paths]

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from fca.data.content import inside
+from fca.data.content import remembered_table
 from fca.data.files import LARGEST, name_of
 from fca.data.splits import Share, White
-from fca.data.webdataset import NO_LABEL, files_in, keys_of, own_splits, packed, repeated
+from fca.data.webdataset import NO_LABEL, files_in, keys_of, packed, repeated, split_names_of
 from fca.types import FcaError, ImageData
 
 LINE = pa.schema([("label", pa.string()), ("content", pa.string())])
@@ -57,13 +57,15 @@ class HuggingFace:
         """
         paths = files_in(self.root, (".parquet", ".arrow"))
         meaning = f"{self.image} {self.label}"
-        tables = [inside(path, meaning, LINE, partial(_lines, path, self.image, self.label)) for path in paths]
+        tables = [
+            remembered_table(path, meaning, LINE, partial(_lines, path, self.image, self.label)) for path in paths
+        ]
         first_row = np.cumsum([0, *(table.num_rows for table in tables)])  # of each file, and the end
         read_image_of_file = [_images(path, self.image) for path in paths]
 
         listed = pa.concat_tables(tables).to_pandas()
         listed["label"] = self._keys(paths, [table["label"].to_pandas() for table in tables])
-        listed["split"] = np.repeat(own_splits(self.root, paths, self.splits), np.diff(first_row))
+        listed["split"] = np.repeat(split_names_of(self.root, paths, self.splits), np.diff(first_row))
         numbers = listed.groupby("split").cumcount()
         listed["key"] = [f"{number:07d}" for number in numbers]
 

@@ -16,7 +16,7 @@ from functools import cache, partial
 
 from PIL import Image
 
-from fca.data.files import WALKERS, Files, in_parts
+from fca.data.files import WALKERS, Files, map_in_batches
 from fca.data.kinds import SUFFIXES, SURE, TEXTS, format_of, formats_of, suffix_of, why_not_read
 
 log = logging.getLogger(__name__)
@@ -45,26 +45,26 @@ class Sorted:
         if self.others:
             n_others = len(self.others)
             verb = "is no image" if n_others == 1 else "are no images"
-            phrases.append(f"{counted(n_others, 'file')} that {verb}: {in_words(self.others)}")
+            phrases.append(f"{with_count(n_others, 'file')} that {verb}: {count_by_suffix(self.others)}")
         if self.not_read:
             paths_by_reason: dict[str, list[str]] = {}
             for path, reason in self.not_read.items():
                 paths_by_reason.setdefault(reason, []).append(path)
-            reasons = [f"{in_words(paths)} ({reason})" for reason, paths in paths_by_reason.items()]
-            phrases.append(f"{counted(len(self.not_read), 'picture')}: {', '.join(reasons)}")
+            reasons = [f"{count_by_suffix(paths)} ({reason})" for reason, paths in paths_by_reason.items()]
+            phrases.append(f"{with_count(len(self.not_read), 'picture')}: {', '.join(reasons)}")
         return f"left out: {'; '.join(phrases)}" if phrases else ""
 
 
-def counted(n: int, what: str) -> str:
+def with_count(n: int, what: str) -> str:
     """A number of things, in words.
 
-    >>> counted(1, "sample"), counted(2, "sample")
+    >>> with_count(1, "sample"), with_count(2, "sample")
     ('1 sample', '2 samples')
     """
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def in_words(paths: Iterable[str]) -> str:
+def count_by_suffix(paths: Iterable[str]) -> str:
     """How many paths have each suffix, the most frequent first."""
     counts = Counter(suffix_of(path) or "without a suffix" for path in paths)
     suffixes = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))
@@ -72,7 +72,7 @@ def in_words(paths: Iterable[str]) -> str:
 
     n_others = sum(counts[suffix] for suffix in suffixes[NAMED:])
     if n_others:
-        phrases.append(counted(n_others, "other"))
+        phrases.append(with_count(n_others, "other"))
     return ", ".join(phrases)
 
 
@@ -91,7 +91,7 @@ def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = Fa
     # Files whose suffix does not decide are opened.
     undecided = [path for path, kind in zip(paths, kinds_by_suffix, strict=True) if kind is None]
     with ThreadPoolExecutor(WALKERS) as pool:
-        batches = in_parts(partial(_looks, files), undecided, pool)
+        batches = map_in_batches(partial(_looks, files), undecided, pool)
     kind_by_content = {path: kind for batch in batches for path, kind in batch.items()}
 
     result = Sorted([], {}, [])

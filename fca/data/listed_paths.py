@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from fca.data.splits import SHOWN, shown
+from fca.data.splits import MAX_NAMES, first_few
 from fca.names import comparable, quoted, visible
 from fca.types import FcaError
 
@@ -49,11 +49,11 @@ def check_files(what: str, paths: Iterable[str], files: Collection[str], root: s
         return
     file_of = {comparable(path.replace("\\", "/")): path for path in files}
     named = []
-    for path in gone[:SHOWN]:
+    for path in gone[:MAX_NAMES]:
         meant = _meant(path, file_of)
         named.append(visible(path) if meant is None else f"{quoted(path)} (there is {quoted(meant)})")
     step = "correct the paths, which are relative to dataset.root"
-    raise FcaError(what, shown([*named, *gone[SHOWN:]]), f"files in {root}", step)
+    raise FcaError(what, first_few([*named, *gone[MAX_NAMES:]]), f"files in {root}", step)
 
 
 def _meant(path: str, file_of: Mapping[str, str]) -> str | None:

@@ -31,16 +31,16 @@ from fca.data.files import (
     content_of,
     decode_mask,
     image_of,
-    in_order,
     name_of,
     open_root,
+    parallel_map,
     upright_size,
 )
 from fca.data.listed_paths import check_files, listed_paths
-from fca.data.splits import AtPosition, Share, White, assemble, shown, with_white
+from fca.data.splits import AtPosition, Share, White, assemble, first_few, with_white
 from fca.identity import OF_FILES, fingerprint
 from fca.names import comparable, quoted, visible
-from fca.store.query import columns_of, kept
+from fca.store.query import columns_of, rows_matching
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
 log = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class Manifest:
         unknown = sorted(set(columns) - set(our_columns))
         if unknown:
             step = "map only these; others are kept anyway"
-            raise FcaError("dataset.columns", shown(unknown), ", ".join(our_columns), step)
+            raise FcaError("dataset.columns", first_few(unknown), ", ".join(our_columns), step)
         return {column: columns.get(column, column) for column in our_columns}
 
     def _read(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
@@ -209,7 +209,7 @@ class Manifest:
                     pairs.append(f"{column}: {other_spelling.get(comparable(name), 'its_name')}")
             columns_of_file = ", ".join(repr(str(name)) for name in frame)
             step = f"map them: dataset.columns='{{{', '.join(pairs)}}}'"
-            raise FcaError("columns of the manifest", shown(missing), f"some of {columns_of_file}", step)
+            raise FcaError("columns of the manifest", first_few(missing), f"some of {columns_of_file}", step)
 
         if self.where is not None:
             frame = self._selected(frame, self.where)
@@ -226,7 +226,7 @@ class Manifest:
 
     def _selected(self, frame: pd.DataFrame, where: str) -> pd.DataFrame:
         """The lines that a query keeps. Raises FcaError if it keeps none, showing what the columns in it hold."""
-        selected = kept(frame, where, "dataset.where")
+        selected = rows_matching(frame, where, "dataset.where")
         if selected.empty:
             examples = [f"{column} holds {_examples(frame[column])}" for column in sorted(columns_of(where))]
             allowed = f"a query that selects lines of {self.file}, which has {len(frame)}: {'; '.join(examples)}"
@@ -241,7 +241,9 @@ class Manifest:
         if self.mask_box is None:
             return [None] * len(listed)
         if len(self.mask_box) != 4:
-            raise FcaError("dataset.mask_box", shown(self.mask_box), "four columns", "e.g. mask_box=[x0, y0, x1, y1]")
+            raise FcaError(
+                "dataset.mask_box", first_few(self.mask_box), "four columns", "e.g. mask_box=[x0, y0, x1, y1]"
+            )
         for column in self.mask_box:
             check_choice("dataset.mask_box", column, listed, "name columns of the manifest")
 
@@ -257,7 +259,7 @@ class Manifest:
         if len(wrong_rows):
             named = [f"{row + 1} ({', '.join(map(str, values.iloc[row]))})" for row in wrong_rows]
             allowed = "x0 <= x1 and y0 <= y1, whole numbers of pixels from 0, or all four blank"
-            raise FcaError("boxes of selected lines", shown(named), allowed, f"correct {self.file}, or use where")
+            raise FcaError("boxes of selected lines", first_few(named), allowed, f"correct {self.file}, or use where")
 
         return [None if blank else tuple(map(int, box)) for blank, box in zip(is_blank, corners, strict=True)]
 
@@ -276,7 +278,7 @@ class Manifest:
                 f"{row + first} ({visible(path)})" for row, path in zip(lacking.index, lacking["path"], strict=True)
             ]
             step = f"""fill them, or leave them out: dataset.where="{self._file_columns()[column]} != ''\""""
-            raise FcaError(f"lines of {self.file} without {column}", shown(lines), "a value in every line", step)
+            raise FcaError(f"lines of {self.file} without {column}", first_few(lines), "a value in every line", step)
 
     def _is_parquet(self) -> bool:
         return self.file.lower().endswith(".parquet")
@@ -306,7 +308,7 @@ class Manifest:
 def _examples(column: pd.Series) -> str:
     """The first values of a column as a query has them: texts in quotes, a missing value as None."""
     texts = [repr(value) for value in column.astype(object).where(column.notna(), None).tolist()]
-    return shown(list(dict.fromkeys(texts))) or "nothing"
+    return first_few(list(dict.fromkeys(texts))) or "nothing"
 
 
 def mask_of(
@@ -360,11 +362,13 @@ class Generated:
             step = f"run or go on with: fca generate out={self.root}"
             raise FcaError("dataset.root", self.root, f"a folder with a {MANIFEST}", step)
 
-        decisions = word_of(folder)
+        decisions = read_decisions(folder)
         listed = read_table(folder / MANIFEST, folder / MANIFEST)
         unknown = sorted((decisions.struck | decisions.kept) - set(listed["image_id"]))
         if unknown:
-            raise FcaError(f"images in {folder / STRUCK}", shown(unknown), "image ids of the manifest", "correct them")
+            raise FcaError(
+                f"images in {folder / STRUCK}", first_few(unknown), "image ids of the manifest", "correct them"
+            )
 
         rejected: Iterable[str] = ()
         if "rejected" in listed:  # older folders have no checks
@@ -394,7 +398,7 @@ class DrawnImage:
             raise UnreadableImage(f"{error}; fca generate out={self.root} draws it again") from error
 
 
-class Word(NamedTuple):
+class Decisions(NamedTuple):
     """What a person decided about a generated set: images to leave out, and images to keep whatever the checks find."""
 
     struck: frozenset[str]
@@ -403,19 +407,19 @@ class Word(NamedTuple):
     def out(self, rejected: Iterable[str]) -> set[str]:
         """All images to leave out.
 
-        >>> sorted(Word(frozenset("a"), frozenset("b")).out("bc"))
+        >>> sorted(Decisions(frozenset("a"), frozenset("b")).out("bc"))
         ['a', 'c']
         """
         return {*self.struck, *(set(rejected) - self.kept)}
 
 
-def word_of(folder: Path) -> Word:
+def read_decisions(folder: Path) -> Decisions:
     """A person's word in struck.txt, if it exists: an id a line strikes an image, behind + it keeps one; # comments."""
     path = folder / STRUCK
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     words = {line.strip() for line in lines if line.strip() and not line.startswith("#")}
     kept = frozenset(word[1:].strip() for word in words if word.startswith("+"))
-    return Word(frozenset(word for word in words if not word.startswith("+")), kept)
+    return Decisions(frozenset(word for word in words if not word.startswith("+")), kept)
 
 
 # Masks that workers drew (section 3.2 of Hard ImageNet).
@@ -442,7 +446,7 @@ def consolidated(masks: Bool[np.ndarray, "masks height width"]) -> tuple[Bool[np
 
 
 def screened(lines: pd.DataFrame, exam_least: float | None, check_least: float | None) -> pd.DataFrame:
-    """The workers (index) with `exam` and `check` (mean IoU; NaN = none), and whether their masks are `kept`.
+    """The workers (index) with `exam` and `check` (mean IoU; NaN = none), and whether their masks are `rows_matching`.
 
     lines:       columns worker, phase (exam, check or work), image_id and iou (with the truth).
     exam_least:  to pass, all images of the exam must be done, with this mean IoU; None = there is no exam.
@@ -495,7 +499,7 @@ class AnnotatedImages(Manifest):
             return iou(read_mask(mask, truth), read_mask(truth, truth)) if truth else np.nan
 
         try:
-            lines["iou"] = list(in_order(iou_with_truth, len(lines), 0, "comparing masks with the truth"))
+            lines["iou"] = list(parallel_map(iou_with_truth, len(lines), 0, "comparing masks with the truth"))
             workers = screened(lines, self.exam_least, self.check_least)
             work = lines[(lines["phase"] == "work") & lines["worker"].map(workers["kept"])]
             masks_of_image = {str(image_id): masks.tolist() for image_id, masks in work.groupby("image_id")["mask"]}
@@ -508,7 +512,9 @@ class AnnotatedImages(Manifest):
             def ious_with_majority(i: int) -> list[float]:
                 return consolidate(annotated_ids[i])[1]
 
-            ious_of_image = list(in_order(ious_with_majority, len(annotated_ids), 0, "comparing the masks of an image"))
+            ious_of_image = list(
+                parallel_map(ious_with_majority, len(annotated_ids), 0, "comparing the masks of an image")
+            )
         except UnreadableImage as error:
             raise FcaError("mask", error, "black and white, as large as its image", "mend it or its line") from error
 
@@ -564,7 +570,7 @@ class AnnotatedImages(Manifest):
         ):
             if is_wrong.any():
                 named = [f"{row + 2} ({', '.join(map(str, lines.loc[row]))})" for row in np.flatnonzero(is_wrong)]
-                raise FcaError(f"lines of {name}", shown(named), allowed, "correct them")
+                raise FcaError(f"lines of {name}", first_few(named), allowed, "correct them")
 
         lines["true_mask"] = lines["true_mask"].mask(is_work, "")
         return lines.sort_values(["image_id", "worker", "phase"], ignore_index=True)
@@ -573,10 +579,12 @@ class AnnotatedImages(Manifest):
         """Log the removed workers, the images that need more masks, and the attention checks."""
         removed = workers.index[~workers["kept"]].tolist()
         if removed:
-            log.warning("masks of %d of %d workers are left out: %s", len(removed), len(workers), shown(removed))
+            log.warning("masks of %d of %d workers are left out: %s", len(removed), len(workers), first_few(removed))
         incomplete = items["image_id"][items["ask_again"] > 0].tolist()
         if incomplete:
-            log.warning("ask again for masks of %d images (column ask_again): %s", len(incomplete), shown(incomplete))
+            log.warning(
+                "ask again for masks of %d images (column ask_again): %s", len(incomplete), first_few(incomplete)
+            )
 
         check_ious = lines["iou"][lines["phase"] == "check"]
         n_exam = lines["phase"].value_counts().get("exam", 0)

@@ -14,8 +14,8 @@ import pandas as pd
 from fca.data.content import inventory
 from fca.data.files import Directory, bytes_of, image_of
 from fca.data.manifest import mask_of
-from fca.data.public import found
-from fca.data.splits import Share, assemble, shown
+from fca.data.public import find_tree
+from fca.data.splits import Share, assemble, first_few
 from fca.subset import read_groups
 from fca.types import FcaError, ImageData, check_choice
 
@@ -64,7 +64,7 @@ class MaskedImageNet:
         check_choice("dataset.classes", self.classes, sorted({len(group_of_wnid), len(set(group_of_wnid.values()))}))
 
         # Masks, and the images that they belong to.
-        masks_root = found(self.root, (place, place.split("/")[1]), source).parent
+        masks_root = find_tree(self.root, (place, place.split("/")[1]), source).parent
         images_root = masks_root / image_folder if self.imagenet is None else Path(self.imagenet).expanduser()
         mask_inventory = inventory(Directory(str(masks_root)))
         mask_matches = [match for path in mask_inventory.listing.sizes if (match := re.fullmatch(pattern, path))]
@@ -74,7 +74,7 @@ class MaskedImageNet:
         if unknown_wnids:
             allowed = f"the classes of {self.name}: {', '.join(group_of_wnid)}"
             step = "bring it as its authors packed it"
-            raise FcaError(f"wnids of masks in {masks_root}", shown(unknown_wnids), allowed, step)
+            raise FcaError(f"wnids of masks in {masks_root}", first_few(unknown_wnids), allowed, step)
         self._check_counts(images_root, listed)
 
         is_class_per_wnid = self.classes == len(group_of_wnid)
@@ -86,7 +86,7 @@ class MaskedImageNet:
         if missing_images:
             step = "set dataset.imagenet to the folder with train/<wnid>/ and val/<wnid>/"
             what = f"images of {self.name} that are not there"
-            raise FcaError(what, shown(missing_images), f"files in {images_root}", step)
+            raise FcaError(what, first_few(missing_images), f"files in {images_root}", step)
 
         listed["mask_content"] = listed["mask"].map(mask_inventory.digests(listed["mask"]))
         if self.ranks is not None:
@@ -142,7 +142,7 @@ class MaskedImageNet:
                 wnids = set(listed["wnid"])
                 files = [file for wnid in wnids for file in (images_root / "val" / wnid).glob("*.*")]
                 without_mask = sorted({f"val/{file.parent.name}/{file.name}" for file in files} - ids)
-            count = f"{len(ids)}, none of {shown(without_mask)}" if without_mask else len(ids)
+            count = f"{len(ids)}, none of {first_few(without_mask)}" if without_mask else len(ids)
             allowed = "at least 1: they are the test" if expected is None else f"{expected}, as published"
             step = f"bring the masks that {self.root} lacks, or accept what is there: dataset.images=null"
             raise FcaError(f"masks of {self.name} for ImageNet's {split}", count, allowed, step)

@@ -28,7 +28,7 @@ import xxhash
 from filelock import FileLock, Timeout
 from jaxtyping import Int, UInt8
 
-from fca.data.files import LONG, REDUCED, in_order, threads, watched
+from fca.data.files import LONG, REDUCED, parallel_map, threads, watched
 from fca.data.splits import at_rows
 from fca.geometry import ResizeCrop
 from fca.store.files import DamagedFile, checksum, make_way, read_object, remove_parts, write_json, write_whole
@@ -442,7 +442,7 @@ def _build(path: Path, decode_row: DecodeRow, rows: Rows, workers: int, progress
 
     def write(file: BinaryIO) -> None:
         digest = xxhash.xxh3_128()
-        for image in in_order(pixels, len(rows), workers, progress_label):
+        for image in parallel_map(pixels, len(rows), workers, progress_label):
             shapes.append(image.shape[:2])
             if image.size:
                 buffer = np.ascontiguousarray(image).data

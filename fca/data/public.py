@@ -22,7 +22,7 @@ from fca.allowed import Allowed
 from fca.csv_table import read_table
 from fca.data.content import inventory
 from fca.data.files import Directory, bytes_of, image_of
-from fca.data.splits import Share, assemble, class_sizes, held_out, shown
+from fca.data.splits import Share, assemble, class_sizes, first_few, held_out
 from fca.torchvision_ops import imported
 from fca.types import FcaError, ImageData, check_choice
 
@@ -61,7 +61,7 @@ class Downloaded(PublicSet):
     download: bool
 
     def folder(self, places: Sequence[str], source: str, archives: str | Mapping[str, str]) -> Path:
-        """The folder of the tree; see `found`.    archives: torchvision's class, or addresses with their md5."""
+        """The folder of the tree; see `find_tree`.    archives: torchvision's class, or addresses with their md5."""
 
         def fetch(into: str) -> None:
             sets = torchvision_sets()
@@ -71,13 +71,13 @@ class Downloaded(PublicSet):
             for url, md5 in archives.items():
                 sets.utils.download_and_extract_archive(url, into, Path(into, places[0]).parent, md5=md5)
 
-        return found(self.root, places, source, fetch if self.download else None)
+        return find_tree(self.root, places, source, fetch if self.download else None)
 
 
-def released(compat: str | None) -> bool:
+def splits_as_released(compat: str | None) -> bool:
     """Whether to split as the Few-Class Arena was released. Raises FcaError for another value than `fca` and null.
 
-    >>> released("fca"), released(None)
+    >>> splits_as_released("fca"), splits_as_released(None)
     (True, False)
     """
     if compat not in (None, AS_RELEASED):
@@ -85,7 +85,7 @@ def released(compat: str | None) -> bool:
     return compat is not None
 
 
-def found(root: str, places: Sequence[str], source: str, fetch: Fetch | None = None) -> Path:
+def find_tree(root: str, places: Sequence[str], source: str, fetch: Fetch | None = None) -> Path:
     """The folder of a public set's extracted tree; fetched first if it is missing and `fetch` is given.
 
     root:   `~` is expanded.    places: folders below it where the tree may be, the one that `fetch` makes first.
@@ -142,7 +142,7 @@ def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, 
         missing = [path for path in listed["image_id"] if path not in sizes]
         if missing:
             step = f"{folder} is not whole: remove it, and bring or download it again"
-            raise FcaError(f"files of {name} that are not there", shown(missing), "all that its lists name", step)
+            raise FcaError(f"files of {name} that are not there", first_few(missing), "all that its lists name", step)
 
         # Images are identified by their content, or by their sizes beside a published version.
         listed = listed.drop(columns="bytes", errors="ignore")
@@ -187,7 +187,7 @@ def matching(folder: Path, pattern: str, like: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["image_id", "label", "bytes"])
 
 
-def whole(what: str, count: int, expected: int | None, folder: Path, key: str) -> None:
+def check_count(what: str, count: int, expected: int | None, folder: Path, key: str) -> None:
     """Raises FcaError unless there are as many as published; `expected` None = whatever there is.
 
     A set without a list of its files cannot show a gap in any other way.
@@ -248,13 +248,13 @@ class Caltech(Downloaded):
     def load(self) -> ImageData:
         """List the images. Raises FcaError when they are absent or fewer than published."""
         check_choice("dataset.name", self.name, EDITIONS)
-        as_released = released(self.compat)
+        as_released = splits_as_released(self.compat)
         edition = EDITIONS[self.name]
         folder = self.folder(edition.places, edition.source, edition.archive)
         listed = matching(folder, edition.file, edition.like)
 
         is_clutter = listed["label"] == edition.clutter
-        whole(f"images of {self.name}", int((~is_clutter).sum()), self.images, folder, "images")
+        check_count(f"images of {self.name}", int((~is_clutter).sum()), self.images, folder, "images")
         keeps_clutter = as_released and self.name == "caltech256"
         if not keeps_clutter:
             listed = listed[~is_clutter].reset_index(drop=True)
@@ -308,7 +308,7 @@ class Dtd(Downloaded):
         """List the images. Raises FcaError for another fold, and when images or lists are absent."""
         if self.fold not in range(1, 11):
             raise FcaError("dataset.fold", self.fold, "1 to 10", "take one of the published folds")
-        as_released = released(self.compat)
+        as_released = splits_as_released(self.compat)
         if as_released and self.fold != 1:
             raise FcaError("dataset.fold", self.fold, "1 with compat=fca", "leave fold or compat as it was")
 
@@ -334,7 +334,7 @@ class Indoor67(PublicSet):
     def load(self) -> ImageData:
         """List the images that the two lists name. Raises FcaError when images or lists are absent."""
         source = "indoorCVPR_09.tar, TrainImages.txt and TestImages.txt of http://web.mit.edu/torralba/www/indoor.html"
-        images = found(self.root, ("indoor67/Images", "Images"), source)
+        images = find_tree(self.root, ("indoor67/Images", "Images"), source)
         listed = _listed(images.parent, {"train": "TrainImages.txt", "test": "TestImages.txt"})
         return public_data("indoor67", images, listed, self)
 
@@ -410,7 +410,7 @@ class Gtsrb(Downloaded):
     def load(self) -> ImageData:
         """List the images. Raises FcaError when images or annotations are absent, and for another group."""
         check_choice("dataset.group", self.group, ("track", None))
-        as_released, source = released(self.compat), f"{', '.join(GTSRB_ARCHIVES)} of {GTSRB_URL}"
+        as_released, source = splits_as_released(self.compat), f"{', '.join(GTSRB_ARCHIVES)} of {GTSRB_URL}"
         archives = {GTSRB_URL + file: md5 for file, md5 in GTSRB_ARCHIVES.items()}
         folder = self.folder(["gtsrb/GTSRB", "GTSRB"], source, archives)
         # Final_Training/Images/00014/00003_00012.ppm: class 14, track 3 (counted anew in every class), frame 12
@@ -443,7 +443,7 @@ def _annotated(file: Path, images: str, name: str) -> pd.DataFrame:
         raise FcaError("columns", has, "Filename and ClassId", step)
     fits = table["Filename"].str.fullmatch(name) & table["ClassId"].str.fullmatch(r"\d{1,5}")
     if odd := (table["Filename"] + " of class " + table["ClassId"])[~fits].tolist():
-        raise FcaError(f"lines of {file}", shown(odd), f"{name} of class 0 to 99999", "bring it again")
+        raise FcaError(f"lines of {file}", first_few(odd), f"{name} of class 0 to 99999", "bring it again")
     return pd.DataFrame({"image_id": images + "/" + table["Filename"], "label": table["ClassId"].str.zfill(5)})
 
 
@@ -496,7 +496,7 @@ class ImageNet(PublicSet):
     def _listed(self, root: Path, name: str) -> pd.DataFrame:
         listed = matching(root / name, IMAGENET_FILE, "n01440764/n01440764_10026.JPEG, in folders of wnids")
         expected = None if self.images is None else self.images.get(name)
-        whole(f"images in {name} of imagenet", len(listed), expected, root / name, "images")
+        check_count(f"images in {name} of imagenet", len(listed), expected, root / name, "images")
         return listed.assign(image_id=name + "/" + listed["image_id"], split=SPLIT_OF[name])
 
 
@@ -507,7 +507,7 @@ def _halved(listed: pd.DataFrame, seed: int) -> pd.DataFrame:
     if too_small:
         needs = f"at least 2 with dataset.split={VAL_HALF}: one for test, one for val"
         step = "add images, leave these classes out, or set dataset.split=null"
-        raise FcaError(f"validation images of {shown(too_small)}", 1, needs, step)
+        raise FcaError(f"validation images of {first_few(too_small)}", 1, needs, step)
 
     stays_test = held_out(test_images, Share(0.5, seed))  # floor(n / 2 + 1 / 2) of n, which is ceil(n / 2)
     becomes_val = listed.index.isin(test_images.index[~stays_test])

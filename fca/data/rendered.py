@@ -16,7 +16,7 @@ from fca.data.splits import Share, assemble
 from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, LEVELS, SIZES, VERSION, Rendered, render, scene_of
 from fca.render.cue import CUES, Cued, background, co_objects, cued
 from fca.render.cue import VERSION as CUE_VERSION
-from fca.types import FcaError, ImageData, generator
+from fca.types import FcaError, ImageData, keyed_rng
 
 FIRST_INDEX = {"test": 0, "val": 10**6, "train": 2 * 10**6}  # of a split's scenes: none is in two splits
 
@@ -93,7 +93,7 @@ class RenderedObjects:
 
     def _cue_class(self, image_id: str, label: str) -> str:
         """The class whose cue an image has; with a higher strength, more images have that of their label."""
-        rng = generator("cue", self.seed, image_id)
+        rng = keyed_rng("cue", self.seed, image_id)
         has_cue_of_label = rng.random() < self.cue_strength
         uniform_class = self.classes[rng.integers(len(self.classes))]
         return label if has_cue_of_label else uniform_class

@@ -17,10 +17,10 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, UInt8
 
 from fca.allowed import Allowed, Seed
-from fca.data.copies import CONTENT, are_copies, copies_in_test, kept_together, pictures_of_copies, without_group
+from fca.data.copies import CONTENT, are_copies, connected_images, copies_in_test, pictures_of_copies, without_group
 from fca.data.files import WHITE
 from fca.data.given_splits import Splits, split_meanings, tested_on_val
-from fca.data.image_files import counted
+from fca.data.image_files import with_count
 from fca.identity import UNREADABLE, fingerprint
 from fca.names import check_spellings, visible
 from fca.types import SPLITS, FcaError, ImageData, no_mask
@@ -197,7 +197,7 @@ def _sides_of_connected_groups(
         return group_sides(items, group, shares, seed)
 
     group_names = items[group].astype("str").mask(without_group(items, group))
-    connected = kept_together(items, group)
+    connected = connected_images(items, group)
     smallest_name = group_names.groupby(connected).transform("min")
     content_of_copies = items[CONTENT].astype("str").where(is_copy)
     return group_sides(items.assign(**{UNIT: smallest_name.fillna(content_of_copies)}), UNIT, shares, seed)
@@ -324,7 +324,7 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
 
     val_rows = candidates[held_out(items.iloc[candidates], val, group)]
     if has_val.any():  # images of other classes may belong to those held out: copies, or images of their group
-        connected = kept_together(items, group)
+        connected = connected_images(items, group)
         val_rows = np.flatnonzero((split == "train") & np.isin(connected, connected[val_rows]))
     split[val_rows] = "val"
     return items.assign(split=split.astype(str))
@@ -353,7 +353,7 @@ def classes_to_test(items: pd.DataFrame, name: str, split_names: Mapping[str, st
     if is_complete.sum() < 2:
         raise FcaError(
             f"classes of {name} without images in {needed_names}",
-            shown(incomplete),
+            first_few(incomplete),
             "at least two with images in each",
             "add images, or call a class alike in every split",
         )
@@ -362,9 +362,9 @@ def classes_to_test(items: pd.DataFrame, name: str, split_names: Mapping[str, st
     log.warning(
         "%s: %s of classes without images in %s, left out: %s",
         name,
-        counted(len(left_out), "image"),
+        with_count(len(left_out), "image"),
         needed_names,
-        shown(incomplete),
+        first_few(incomplete),
     )
     return items.drop(left_out.index).reset_index(drop=True)
 
@@ -385,12 +385,12 @@ def _explain_val(name: str, images: pd.DataFrame, items: pd.DataFrame, tested: S
     if classes_with_val:
         class_words = lacking[0] if len(lacking) == 1 else "these classes"
         text = "%s: its validation split lacks %s; held out for validation: %d of %d training images of %s"
-        log.warning(text, name, shown(lacking), n_held_out, n_train, class_words)
+        log.warning(text, name, first_few(lacking), n_held_out, n_train, class_words)
         return
 
     reason = "it has no validation split"
     if tested:
-        reason = f"its {shown(tested)} images are the test images, as it has no test split"
+        reason = f"its {first_few(tested)} images are the test images, as it has no test split"
     log.warning("%s: %s; held out for validation: %d of %d training images", name, reason, n_held_out, n_train)
 
 
@@ -419,7 +419,7 @@ def _warn_of_crossing_groups(cut: ImageData) -> None:
     crossing = groups_across_splits(cut)
     if len(crossing):
         step = "a test on them is easier than on new ones (fca run task=describe lists them)"
-        names = shown([str(name) for name in crossing.index])
+        names = first_few([str(name) for name in crossing.index])
         log.warning("%d groups by %s are in several given splits: %s; %s", len(crossing), cut.group, names, step)
 
 
@@ -437,7 +437,7 @@ def _check_split_sizes(cut: ImageData, has_own_splits: bool) -> None:
             if cut.group is not None:
                 step = f"they have too few groups by {cut.group}: keep another column whole, {step}"
             raise FcaError(
-                f"images of {shown(lacking)} in the {split} split of {cut.name}",
+                f"images of {first_few(lacking)} in the {split} split of {cut.name}",
                 0,
                 "at least 1 each in train, val and test, to train on",
                 step,
@@ -457,25 +457,25 @@ def _warn_of_copies(cut: ImageData, is_drawn: bool) -> None:
             "%s: copies of %s are in several given splits, such as %s; %d test images are copies of training or "
             "validation images, and a test on them is easier than on new ones; %s",
             cut.name,
-            counted(len(crossing), "picture"),
+            with_count(len(crossing), "picture"),
             _first_copies(crossing),
             copies_in_test(copies),
             step,
         )
     elif is_drawn and len(copies):
         n_images = int(copies[list(SPLITS)].to_numpy().sum())
-        pictures = counted(len(copies), "picture")
+        pictures = with_count(len(copies), "picture")
         log.warning("%s: %d images are copies of %s: the cut keeps copies in one split", cut.name, n_images, pictures)
 
     if len(several_labels):
-        pictures = counted(len(several_labels), "picture")
+        pictures = with_count(len(several_labels), "picture")
         example = _first_copies(several_labels)
         log.warning("%s: copies of %s have different labels, such as %s; %s", cut.name, pictures, example, step)
 
 
 def _first_copies(pictures: pd.DataFrame) -> str:
     """The images of the first picture, for a message."""
-    return shown(pictures["images"].iloc[0].split("\x1f"))
+    return first_few(pictures["images"].iloc[0].split("\x1f"))
 
 
 def groups_across_splits(data: ImageData) -> pd.DataFrame:
@@ -524,14 +524,14 @@ def _cut(data: ImageData, seed: int) -> ImageData:
     return replace(data, items=items, fingerprint=fingerprint(items, data.fingerprint))
 
 
-SHOWN = 5  # names in a message
+MAX_NAMES = 5  # names in a message
 
 
-def shown(keys: Sequence[str]) -> str:
+def first_few(keys: Sequence[str]) -> str:
     """The first few of many names, for a message."""
-    names = ", ".join(keys[:SHOWN])
-    if len(keys) > SHOWN:
-        names += f" and {len(keys) - SHOWN} more"
+    names = ", ".join(keys[:MAX_NAMES])
+    if len(keys) > MAX_NAMES:
+        names += f" and {len(keys) - MAX_NAMES} more"
     return names
 
 
@@ -624,7 +624,7 @@ def _check_items(items: pd.DataFrame, name: str, group: str | None) -> None:
     repeated_ids = items["image_id"][items["image_id"].duplicated()].unique().tolist()
     if repeated_ids:
         step_for_ids = f"remove the copies in {name}"
-        raise FcaError("image ids that stand twice", shown(repeated_ids), "one line per image", step_for_ids)
+        raise FcaError("image ids that stand twice", first_few(repeated_ids), "one line per image", step_for_ids)
 
     text_columns = ["image_id", "label"]
     if group:
@@ -633,7 +633,7 @@ def _check_items(items: pd.DataFrame, name: str, group: str | None) -> None:
         has_control_characters = items[column].str.contains(r"[\x00-\x1f\x7f-\x9f]", na=False)
         values = items[column][has_control_characters].tolist()
         if values:
-            raise FcaError(f"{column} with control characters", shown(values), "printable text", "rename them")
+            raise FcaError(f"{column} with control characters", first_few(values), "printable text", "rename them")
 
     _check_names(items, "label", "class")
     if group is not None:

@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from fca.data.content import inside
+from fca.data.content import remembered_table
 from fca.data.files import LARGEST, WALKERS, decode, is_hidden, name_of
 from fca.data.given_splits import Splits, known_split
-from fca.data.image_files import IMAGE, OTHER, counted, in_words, kind_of
+from fca.data.image_files import IMAGE, OTHER, count_by_suffix, kind_of, with_count
 from fca.data.kinds import HEAD, SUFFIXES, TEXTS, reads_heic, suffix_of
-from fca.data.splits import Share, White, assemble, shown, with_white
+from fca.data.splits import Share, White, assemble, first_few, with_white
 from fca.names import check_spellings
 from fca.types import FcaError, ImageData, UnreadableImage
 
@@ -81,7 +81,7 @@ class WebDataset:
         offset = np.concatenate([table["at"].to_numpy() for table in tables])
         size = np.concatenate([table["size"].to_numpy() for table in tables])
 
-        split_of_file = np.array(own_splits(self.root, paths, self.splits))
+        split_of_file = np.array(split_names_of(self.root, paths, self.splits))
         frames = [table.select(["key", "label", "content"]).to_pandas() for table in tables]
         listed = pd.concat(frames, ignore_index=True)
         listed["split"] = split_of_file[file_of_image]
@@ -101,7 +101,7 @@ class WebDataset:
         meaning = f"{self.label}{one_class}, images by content, none hidden{heic}"
 
         def samples_in(path: Path) -> pa.Table:
-            return inside(path, meaning, MEMBER, partial(_members, path, self.label))
+            return remembered_table(path, meaning, MEMBER, partial(_members, path, self.label))
 
         with ThreadPoolExecutor(WALKERS) as pool:
             return list(pool.map(samples_in, paths))
@@ -111,8 +111,8 @@ def _warn_of_samples_without_image(root: str, samples: pa.Table) -> None:
     without_image = samples.filter(pc.is_null(samples["content"]))
     for reason in without_image["why"].unique().to_pylist():
         keys = without_image.filter(pc.equal(without_image["why"], reason))["key"].to_pylist()
-        number = counted(len(keys), "sample")
-        log.warning("%s: left out: %s without an image (%s): %s", root, number, reason, shown(keys))
+        number = with_count(len(keys), "sample")
+        log.warning("%s: left out: %s without an image (%s): %s", root, number, reason, first_few(keys))
 
 
 def _members(path: Path, label: str) -> pa.Table:
@@ -183,7 +183,7 @@ class _Samples:
         labelled_keys = {key for key, text in self.labels.items() if text}
         unlabelled = sorted(set(images) - labelled_keys)
         if unlabelled:
-            raise ValueError(f"no {self.label} of {shown(unlabelled)}")
+            raise ValueError(f"no {self.label} of {first_few(unlabelled)}")
 
         lines: list[tuple[str | int | None, ...]] = [(key, self.labels[key], *images[key], None) for key in images]
         for key, label in self.labels.items():
@@ -249,18 +249,18 @@ def files_in(root: str, suffixes: tuple[str, ...]) -> list[Path]:
             other_files.append(relative_path.as_posix())
 
     if other_files:
-        number = counted(len(other_files), "file")
+        number = with_count(len(other_files), "file")
         verb = "that is no" if len(other_files) == 1 else "that are no"
-        log.warning("%s: left out: %s %s %s: %s", root, number, verb, suffixes[0], in_words(other_files))
+        log.warning("%s: left out: %s %s %s: %s", root, number, verb, suffixes[0], count_by_suffix(other_files))
     if not files:
         raise FcaError("dataset.root", root, f"a folder with {' or '.join(suffixes)} files", "set dataset.root to it")
     return files
 
 
-def own_splits(root: str, paths: Iterable[Path], splits: Splits) -> list[str]:
+def split_names_of(root: str, paths: Iterable[Path], splits: Splits) -> list[str]:
     """The set's own name of each file's split: a known name in its path, else the path without numbers.
 
-    >>> own_splits("/d", [Path("/d/imagenet-train-0003.tar"), Path("/d/shard_01.tar")], None)
+    >>> split_names_of("/d", [Path("/d/imagenet-train-0003.tar"), Path("/d/shard_01.tar")], None)
     ['train', 'shard']
     """
     split_names = []
@@ -290,13 +290,13 @@ def keys_of(labels: pd.Series, classes: Sequence[str] | None) -> pd.Series:
     if not are_numbers:
         unknown_names = sorted(set(labels) - set(classes or labels))
         if unknown_names:
-            allowed = f"null, or the names of integers; the labels are names such as {shown(unknown_names)}"
-            raise FcaError("dataset.classes", shown(classes or []), allowed, "leave it out")
+            allowed = f"null, or the names of integers; the labels are names such as {first_few(unknown_names)}"
+            raise FcaError("dataset.classes", first_few(classes or []), allowed, "leave it out")
         return labels
 
     check_spellings("label: two spellings of one number", labels, "images", "write it in one way")
     if classes and len(set(classes)) < len(classes):
-        raise FcaError("dataset.classes", shown(repeated(classes)), "names that differ", "name every class once")
+        raise FcaError("dataset.classes", first_few(repeated(classes)), "names that differ", "name every class once")
 
     numbers = labels.astype(int)
     largest = int(numbers.max())

@@ -334,7 +334,7 @@ def no_weights() -> FcaError:
     return FcaError("model.weights", None, "weights: a model from scratch has no classes and no features", step)
 
 
-def built(model: Model) -> Classifier:
+def build_model(model: Model) -> Classifier:
     """The network with its own weights.
 
     Raises FcaError for a model of the user's that can only be built for given classes: it was never trained.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "program.onnx"
 DESCRIPTION = "program.json"
-ALL = "all"
+EVERY_DEPTH = "all"
 """The depth that stands for every depth side by side, in the order of `Description.widths`: one pass gives them."""
 
 
@@ -44,7 +44,7 @@ class Description(NamedTuple):
         >>> cut.columns("whole"), cut.columns("all")
         (slice(3, 8, None), slice(0, 8, None))
         """
-        if depth == ALL:
+        if depth == EVERY_DEPTH:
             return slice(0, sum(self.widths.values()))
         names = list(self.widths)
         start = sum(self.widths[name] for name in names[: names.index(depth)])
@@ -89,8 +89,8 @@ class Compiled(Model):
         except (TypeError, ValueError) as error:
             raise DamagedFile(path, "describes no program") from error
 
-        if self.depth != ALL and self.depth not in widths:
-            allowed = f"{', '.join([*widths, ALL])}: depths of {values['label']}"
+        if self.depth != EVERY_DEPTH and self.depth not in widths:
+            allowed = f"{', '.join([*widths, EVERY_DEPTH])}: depths of {values['label']}"
             raise FcaError("model.depth", self.depth, allowed, "choose one of these")
         return Description(values["label"], values.get("weights"), values["precision"], geometry, widths)
 
@@ -98,7 +98,7 @@ class Compiled(Model):
         """The network's name and input size; its depth and precision where they are not whole and fp32."""
         description = self.description
         words = [description.label, f"{description.geometry.size} px"]
-        if self.depth in ("cut", ALL) and len(description.widths) > 1:
+        if self.depth in ("cut", EVERY_DEPTH) and len(description.widths) > 1:
             words.append(self.depth)
         if description.precision != "fp32":
             words.append(description.precision)
@@ -117,7 +117,7 @@ class Compiled(Model):
 
     def every_depth(self) -> Compiled:
         """The encoder whose one pass gives the features of all depths."""
-        return replace(self, depth=ALL)
+        return replace(self, depth=EVERY_DEPTH)
 
     def features(self, of_every_depth: Float[np.ndarray, "images all"]) -> Float[np.ndarray, "images features"]:
         """The features of this depth among those of all depths."""
@@ -139,7 +139,7 @@ class Compiled(Model):
 
         check_packages("model", "compiled")
         description = self.description
-        depths = list(description.widths) if self.depth == ALL else [self.depth]
+        depths = list(description.widths) if self.depth == EVERY_DEPTH else [self.depth]
         module = in_torch(Session(self.program), depths)
         return Classifier(module, (), description.geometry, lambda images: images, embed=module, head=None)
 

@@ -48,7 +48,7 @@ class Program(nn.Module):
         return logits, logits.softmax(dim=1)
 
 
-def exported(classifier: Classifier, kind: str) -> bytes:
+def export_content(classifier: Classifier, kind: str) -> bytes:
     """The content of a file.    kind: onnx, torchscript (both of `Program`) or safetensors (the state dict).
 
     The number of images is free. Raises FcaError for a network that cannot be written so, or that is none.
@@ -70,7 +70,7 @@ def exported(classifier: Classifier, kind: str) -> bytes:
         raise FcaError("format", kind, allowed, f"take format={other_kind} or format=safetensors") from error
 
 
-def answers_of(content: bytes, kind: str) -> Answers:
+def logits_function(content: bytes, kind: str) -> Answers:
     """The function from images to logits of an exported program, on the CPU: onnxruntime or TorchScript runs it."""
     if kind == "onnx":
         import onnxruntime
@@ -88,7 +88,7 @@ def answers_of(content: bytes, kind: str) -> Answers:
     return logits
 
 
-def check_packages(kind: str) -> None:
+def check_export_packages(kind: str) -> None:
     """Raise FcaError for a format whose packages are not installed."""
     missing = [name for name in PACKAGES.get(kind, ()) if find_spec(name) is None]
     if missing:
@@ -96,7 +96,7 @@ def check_packages(kind: str) -> None:
         raise FcaError("format", kind, allowed, "pip install 'fca[export]', or take another format")
 
 
-class Compared(NamedTuple):
+class LogitDifference(NamedTuple):
     """The distance of a file's logits from those of the network.
 
     images: compared.    largest: the largest difference of a logit.    allowed: its upper limit.
@@ -107,14 +107,16 @@ class Compared(NamedTuple):
     allowed: float
 
 
-def compared(expected: Float[np.ndarray, "images logits"], actual: Float[np.ndarray, "images logits"]) -> Compared:
+def compare_logits(
+    expected: Float[np.ndarray, "images logits"], actual: Float[np.ndarray, "images logits"]
+) -> LogitDifference:
     """The largest difference between the logits of a network and those of its file.
 
     Raises FcaError where logits differ by more than TOLERANCE times the largest, or where a class does.
 
     Classes may differ only where the network's two largest logits are nearer to each other than the tolerance.
 
-    >>> compared(np.array([[2.0, 1.0]], np.float32), np.array([[2.0, 1.0]], np.float32))
+    >>> compare_logits(np.array([[2.0, 1.0]], np.float32), np.array([[2.0, 1.0]], np.float32))
     Compared(images=1, largest=0.0, allowed=0.002)
     """
     allowed = TOLERANCE * max(1.0, float(np.abs(expected).max()))
@@ -129,7 +131,7 @@ def compared(expected: Float[np.ndarray, "images logits"], actual: Float[np.ndar
         difference = f"{largest:.2g} on {len(expected)} images, {n_other_class} of another class"
         step = "take another format; if it stays, report the network"
         raise FcaError("difference of the file's logits", difference, f"at most {allowed:.2g}, the same classes", step)
-    return Compared(len(expected), largest, allowed)
+    return LogitDifference(len(expected), largest, allowed)
 
 
 def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
@@ -137,7 +139,7 @@ def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
 
     geometry: outside of a program. normalise: inside of it.
 
-    kind: as in `exported`. A program may have any function of the user's inside of it; normalise is then null.
+    kind: as in `export_content`. A program may have any function of the user's inside of it; normalise is then null.
 
     resize: of the shorter side, or with squash of both, in pixels, by Pillow's filter `interpolation`; the longer side
     is rounded down. crop: side of the centre that is kept. mean, std: of values in [0, 1]; bgr: red and blue are
@@ -193,7 +195,7 @@ def _torchscript(program: Program, example: Tensor) -> bytes:
 
 @contextmanager
 def without_library_warnings() -> Iterator[None]:
-    """Mute the warnings that PyTorch gives about itself; `compared` checks whether a trace is right."""
+    """Mute the warnings that PyTorch gives about itself; `compare_logits` checks whether a trace is right."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)

@@ -101,7 +101,7 @@ class StoredRun(Model):
             if not is_run_id(self.run_id):
                 raise FileNotFoundError(self.run_id)
             description = read_object(path, target=str, fields=dict, classes=list)
-            model, classes = model_from(description, str(path))
+            model, classes = model_from_description(description, str(path))
         except FileNotFoundError:
             run_ids = sorted(path.parent.name for path in folder.glob(f"*/{DESCRIPTION}"))
             examples = ", ".join(run_ids[:10]) or "none yet"
@@ -204,14 +204,14 @@ class Probed(Model):
 
     def base_model(self) -> Model:
         """The network under it, also under a stored probe. Raises FcaError for probes that name each other."""
-        model, _ = model_from({**self.base, "classes": []})
+        model, _ = model_from_description({**self.base, "classes": []})
         visited: list[Model] = []
         while isinstance(model, StoredRun) and model not in visited:
             stored_model, _ = model._trained()
             if not isinstance(stored_model, Probed):
                 return model
             visited.append(model)
-            model, _ = model_from({**stored_model.base, "classes": []})
+            model, _ = model_from_description({**stored_model.base, "classes": []})
 
         if isinstance(model, Probed) or model in visited:
             raise FcaError("base of a probe", repr(self.base)[:80], "a network", "train this run again")
@@ -219,7 +219,7 @@ class Probed(Model):
 
 
 def describe_model(model: Model, classes: Sequence[str]) -> dict[str, Any]:
-    """Content of model.json: the network that is trained and the class keys of its logits; see `model_from`.
+    """Content of model.json: the network that is trained and the class keys of its logits.
 
     A model that is itself a stored run is described by the network that was trained there.
     """
@@ -241,7 +241,7 @@ def _target_and_fields(model: Any) -> dict[str, Any]:
     return {"target": f"{kind.__module__}.{kind.__qualname__}", "fields": values}
 
 
-def model_from(description: object, path: str = DESCRIPTION) -> tuple[Any, list[str]]:
+def model_from_description(description: object, path: str = DESCRIPTION) -> tuple[Any, list[str]]:
     """The model that `describe_model` described, as it was before training, and its class keys in logit order.
 
     path: of the file, for messages. The file may come from elsewhere: only a model family of ours, or of a module that

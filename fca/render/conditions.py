@@ -16,7 +16,7 @@ import numpy as np
 from fca.render.levels import at_probe_size, base_scene, hidden, placed
 from fca.render.objects import model
 from fca.render.scene import Scene
-from fca.types import check_choice, generator
+from fca.types import check_choice, keyed_rng
 
 HALF_HIDDEN = (0.42, 0.58)  # share of a half hidden object's pixels that its cover hides
 RED, GREEN, BLUE, ANY = (-0.03, 0.03), (0.29, 0.35), (0.57, 0.63), (0, 1)  # hues
@@ -89,7 +89,7 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
         check_choice("attribute of the renderer", attribute, VALUES)
         check_choice(f"{attribute} of the renderer", value, VALUES[attribute])
 
-        random = generator(scene.noise_key, attribute)
+        random = keyed_rng(scene.noise_key, attribute)
         settings = _SETTINGS[attribute][value]
         changes: dict[str, Any] = {field: _random_value(setting, random) for field, setting in settings.items()}
         if "azimuth" in changes:
@@ -99,7 +99,7 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
     scene, hits = placed(scene, 0.0)
     if values.get("cover") != "half hidden":
         return scene
-    hidden_share = float(generator(scene.noise_key, "cover").uniform(*HALF_HIDDEN))
+    hidden_share = float(keyed_rng(scene.noise_key, "cover").uniform(*HALF_HIDDEN))
     return replace(hidden(scene, at_probe_size(scene, hits), hidden_share), measure="hidden_share")
 
 

@@ -21,7 +21,7 @@ from fca.render.levels import scene_of
 from fca.render.march import march
 from fca.render.objects import CLASSES
 from fca.render.scene import Scene
-from fca.types import FcaError, check_choice, generator
+from fca.types import FcaError, check_choice, keyed_rng
 
 CUES = ("color", "texture", "object")
 VERSION = "1"  # of the drawing of cues: changes whenever their pixels change
@@ -97,7 +97,7 @@ def background(cue: str, whose: str, classes: Sequence[str], key: str, size: int
     check_choice("cue", cue, CUES)
     check_choice("whose", whose, classes)
     # every cue draws the same random numbers first, so that cues of one key are comparable
-    random = generator("fca.render.cue", VERSION, key)
+    random = keyed_rng("fca.render.cue", VERSION, key)
     class_index = classes.index(whose)
     hue = random.random()
     amount = random.uniform(0.1, 0.45)

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw
 
 from fca.render.march import Hits, Plane, Points, march
 from fca.render.scene import Mask, Picture, Rendered, Scene
-from fca.types import FcaError, check_choice, generator
+from fca.types import FcaError, check_choice, keyed_rng
 
 SIZES = (8, 2048)  # smallest and largest side in pixels
 BACKDROPS = ("plain", "clouds", "stripes", "checks", "clutter")
@@ -83,7 +83,7 @@ def _enlarged(grid: Float[np.ndarray, "rows columns"], size: int, smooth: bool =
 @lru_cache(maxsize=4)  # a level is found by drawing the same picture again and again
 def _clouds(key: str, size: int, cells: int = 3, octaves: int = 4) -> Field:
     """Fractal value noise, about 0.5 +- 0.22: octaves of `cells`, 2 `cells`, ... per side, each half as strong."""
-    random = generator(key, "clouds", cells)
+    random = keyed_rng(key, "clouds", cells)
     total = np.zeros((size, size), np.float32)
     for octave in range(octaves):
         grid = random.random((cells << octave, cells << octave), np.float32)
@@ -126,7 +126,7 @@ def _backdrop_pattern(scene: Scene, size: int) -> Field:
         return np.clip((_clouds(scene.noise_key, size) - 0.5) * 4, -1, 1)
 
     # stripes and checks: turned by an angle
-    random = generator(scene.noise_key, "pattern")
+    random = keyed_rng(scene.noise_key, "pattern")
     angle = random.uniform(0, np.pi)
     cells = random.uniform(5, 9)
     a = np.float32(np.cos(angle) * cells)
@@ -141,7 +141,7 @@ def _backdrop_pattern(scene: Scene, size: int) -> Field:
 @lru_cache(maxsize=2)  # a level is found by drawing the same clutter again and again
 def _clutter(key: str, size: int) -> Picture:
     """Sixty discs, bars and triangles in any colours, the large ones behind."""
-    random = generator(key, "clutter")
+    random = keyed_rng(key, "clutter")
     image = Image.new("RGB", (size, size), (128, 128, 128))
     pen = ImageDraw.Draw(image)
     for radius in np.sort(random.uniform(0.04, 0.3, 60))[::-1]:
@@ -197,7 +197,7 @@ def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
 def _texture(scene: Scene, points: Points) -> Bool[np.ndarray, " points"]:
     """Whether the texture has its colour at each point; otherwise it has the complement."""
     check_choice("texture", scene.texture, TEXTURES)
-    random = generator(scene.noise_key, "texture")
+    random = keyed_rng(scene.noise_key, "texture")
     cells = np.float32(random.uniform(4.0, 6.0))
     x, y, z = points * cells + random.random((3, 1)).astype(np.float32)
     if scene.texture == "checks":
@@ -246,7 +246,7 @@ def cover_field(scene: Scene, size: int) -> Field:
     """A field whose pixels below a limit are covered: a higher limit covers all that a lower one does, and more."""
     check_choice("cover", scene.cover, COVERS)
     right, down = _positions(size)
-    random = generator(scene.noise_key, "cover")
+    random = keyed_rng(scene.noise_key, "cover")
     angle = random.uniform(0, 2 * np.pi)
     along = right * np.float32(np.cos(angle)) + down * np.float32(np.sin(angle))
     if scene.cover == "wall":
@@ -255,7 +255,7 @@ def cover_field(scene: Scene, size: int) -> Field:
         return np.abs((along * np.float32(random.uniform(4.0, 6.0))) % 1 - np.float32(0.5))
     if scene.cover == "leaves":
         return _clouds(scene.noise_key + "/leaves", size, cells=9, octaves=2)
-    blocks = generator(scene.noise_key, "blocks").random((8, 8), np.float32)
+    blocks = keyed_rng(scene.noise_key, "blocks").random((8, 8), np.float32)
     return _enlarged(blocks, size, smooth=False) + np.float32(0.02) * along
 
 
@@ -290,7 +290,7 @@ def finish(scene: Scene, picture: Picture) -> Picture:
 
 
 def _noise(scene: Scene, cells: int, size: int) -> Picture:
-    values = generator(scene.noise_key, "noise", cells).normal(size=(3, cells, cells)).astype(np.float32)
+    values = keyed_rng(scene.noise_key, "noise", cells).normal(size=(3, cells, cells)).astype(np.float32)
     return np.stack([_enlarged(value, size, smooth=False) for value in values], axis=2)
 
 

@@ -31,7 +31,7 @@ from fca.render.draw import (
 from fca.render.march import Hits, march
 from fca.render.objects import Model, model
 from fca.render.scene import ATTRIBUTES, BACKGROUND, LEVELS, Colour, Mask, Scene
-from fca.types import FcaError, check_choice, generator
+from fca.types import FcaError, check_choice, keyed_rng
 
 CLEAR = 0.28  # least root mean square distance of the object's colours, as lit, from the background's middle
 TRIES = 40
@@ -104,7 +104,7 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
 
     scene = replace(base_scene(label, attribute, level, index, seed), measure=measure)
     margin = INSET * (high - low)
-    target = float(generator(scene.noise_key, level).uniform(low + margin, high - margin))
+    target = float(keyed_rng(scene.noise_key, level).uniform(low + margin, high - margin))
     scene, hits = placed(scene, target)
     if attribute not in _LOOKS:
         return scene
@@ -177,7 +177,7 @@ _JITTER = {  # lowest and highest value, drawn in this order
 def base_scene(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
     """The scene before its attribute is set: the same for all levels of a (class, attribute, index, seed)."""
     key = f"{seed}/{label}/{attribute}/{index}"
-    random = generator("fca.render", key)
+    random = keyed_rng("fca.render", key)
     width, height, depth = random.uniform(0.88, 1.12, 3).tolist()
 
     lows, highs = np.transpose([*_JITTER.values()])
@@ -255,7 +255,7 @@ def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
     if scene.attribute == "view":
         scene = _with_view(scene, target)
     if scene.attribute == "rotation":
-        side = generator(scene.noise_key, "rotation").choice([-1.0, 1.0])
+        side = keyed_rng(scene.noise_key, "rotation").choice([-1.0, 1.0])
         scene = replace(scene, roll=float(side) * target, measured=target)
 
     hits = march(replace(scene, x=0.0, y=0.0, scale=0.5), FILLED)
@@ -311,7 +311,7 @@ def _with_view(scene: Scene, target: float) -> Scene:
     """
     usual_azimuth = model(scene.label).azimuth
     if scene.level != "easy":
-        random = generator(scene.noise_key, "view")
+        random = keyed_rng(scene.noise_key, "view")
         rise = target * float(random.uniform(0.85, 1.0))
         is_from_below = USUAL_ELEVATION + rise > 90 or random.random() < 0.35
         elevation = USUAL_ELEVATION - rise if is_from_below else USUAL_ELEVATION + rise
@@ -329,7 +329,7 @@ def _with_shift(scene: Scene, points: Points, target: float) -> Scene:
     if scene.level == "easy":
         return replace(scene, measured=_outside_share(points, scene.x, scene.y))
 
-    angle = float(generator(scene.noise_key, "position").integers(8)) * np.pi / 4
+    angle = float(keyed_rng(scene.noise_key, "position").integers(8)) * np.pi / 4
     right = float(np.cos(angle))
     down = float(np.sin(angle))
     low, high = 0.0, 1.5
@@ -377,7 +377,7 @@ def _light(scene: Scene, hits: Hits, target: float) -> Scene:
 
 def hidden(scene: Scene, hits: Hits, target: float) -> Scene:
     """The cover hides the target share of the object's pixels."""
-    random = generator(scene.noise_key, "occlusion")
+    random = keyed_rng(scene.noise_key, "occlusion")
     # a shade of the background, so that the cover does not attract a network
     shade = np.array(scene.backdrop_colors[0]) * random.uniform(0.8, 0.92)
     red, green, blue = shade.tolist()
@@ -398,7 +398,7 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
         textured = np.clip(surface(changed, hits, behind), 0, 1)
         return contrast(textured, plain) / contrast_with_background
 
-    textures = generator(scene.noise_key, "pattern").permutation(TEXTURES[1:]).tolist()
+    textures = keyed_rng(scene.noise_key, "pattern").permutation(TEXTURES[1:]).tolist()
     scenes = (
         replace(scene, texture=texture, texture_color=colour)
         for colour in _texture_colours(scene)
@@ -409,7 +409,7 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
 
 def _texture_colours(scene: Scene) -> list[Colour]:
     """Colours for a texture: first those that, lit, are farthest from the object and the background; then white."""
-    random = generator(scene.noise_key, "paint")
+    random = keyed_rng(scene.noise_key, "paint")
     colours_of_scene = np.stack(
         [LIT * np.array(scene.color), LIT * np.array(scene.accent), *np.array(scene.backdrop_colors)]
     )
@@ -429,7 +429,7 @@ def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
     The correlation is measured in the rectangle around the mask, extended by a tenth of its longer side each way.
     """
     if scene.attribute == "style":
-        styles = generator(scene.noise_key, "style").permutation(list(STYLES)).tolist()
+        styles = keyed_rng(scene.noise_key, "style").permutation(list(STYLES)).tolist()
         scenes = [replace(scene, style=style) for style in styles]
         field = "style_amount"
     else:
@@ -453,7 +453,7 @@ def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
 
 def _background(scene: Scene, hits: Hits, target: float) -> Scene:
     """Plain if easy, a pattern of two colours if medium, clutter of many colours if hard."""
-    pattern = str(generator(scene.noise_key, "background").choice(["stripes", "checks"]))
+    pattern = str(keyed_rng(scene.noise_key, "background").choice(["stripes", "checks"]))
     backdrop_of_level = {"easy": "plain", "medium": pattern, "hard": "clutter"}
 
     def measured(changed: Scene) -> float:

@@ -28,7 +28,7 @@ RUNS, EPOCHS = 300, 2_000  # that can be compared
 WRONG, PICTURED = 5_000, 60  # images of a run; thumbnails of all
 
 
-def write_compared(folder: Path, store: Store, rows: pd.DataFrame) -> None:
+def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> None:
     """Write compare/<run id>.js beside the page for each training, and each prediction of clean test images.
 
     A training has the predictions of its best weights, and these the curve of their training. Of more than 300 runs

@@ -21,7 +21,7 @@ from fca.types import Analysis, FcaError, Table
 DATASET = "dataset"  # a statement is about one value of this column
 
 
-class Declared(Protocol):
+class TableDeclaration(Protocol):
     """The declaration of a table, such as `fca.tables.table.TableSpec`."""
 
     @property
@@ -48,7 +48,7 @@ class Finding(NamedTuple):
 
     key: str
     title: str
-    tables: tuple[Declared, ...]
+    tables: tuple[TableDeclaration, ...]
     question: str = ""
     state: Callable[..., Iterable[Statement]] | None = None
     draw: Callable[..., alt.FacetChart] | None = None
@@ -90,7 +90,7 @@ def study_findings(analysis: Analysis) -> tuple[Finding, ...]:
 
 def findings_of(analysis: Analysis) -> list[Finding]:
     """The findings of a study whose first table is one of this analysis, in the order of its `tables`."""
-    declared: Sequence[Declared] = analysis.tables
+    declared: Sequence[TableDeclaration] = analysis.tables
     names = [table.name for table in declared]
     findings = [finding for finding in study_findings(analysis) if finding.tables[0].name in names]
     return sorted(findings, key=lambda finding: names.index(finding.tables[0].name))
@@ -116,7 +116,7 @@ def notes(tables: Iterable[Table]) -> list[str]:
     return list(dict.fromkeys(note for table in tables for note in table.parameters.get("notes", [])))
 
 
-def answers(analyses: Iterable[Analysis], tables: Mapping[str, Table], most: int) -> list[Headline]:
+def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], most: int) -> list[Headline]:
     """Headlines for the top of a page, at most `most`: the first finding of every study, then the second of each.
 
     All are about one data set where possible: the one with most headlines, then with most lines. Where it has none for

@@ -122,7 +122,7 @@ def category(channel: type, column: str, order: Any = "ascending", title: str | 
     return channel(f"{column}:N", title=title, sort=order, axis=look)
 
 
-def interval(base: alt.Chart, value: Column, upright: bool) -> alt.Chart:
+def interval_marks(base: alt.Chart, value: Column, upright: bool) -> alt.Chart:
     """The rule from the lower to the upper end of a value's interval, where there is one."""
     rule: Any = base.transform_filter(f"isValid(datum.{value.low})").mark_rule(strokeWidth=2, clip=True)
     ends = ("y", "y2") if upright else ("x", "x2")
@@ -174,7 +174,7 @@ def points_with_intervals(
         lines = base.mark_line(strokeWidth=1.5).encode(**{axis: f"{value}:Q"}, detail=f"{joined}:N")
         charts.append(lines.encode(order=f"{value}:Q") if along.shorthand == f"{joined}:O" else lines)
     if value.low in hover:
-        charts.append(interval(base, value, upright))
+        charts.append(interval_marks(base, value, upright))
     dots: Any = base.mark_point(filled=True, size=size)
     dots = dots.encode(**{axis: scale or quantity(alt.Y if upright else alt.X, value)}, tooltip=tooltips(hover))
     if coloured is not None:

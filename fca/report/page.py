@@ -21,12 +21,12 @@ from fca.allowed import Allowed, plain_name
 from fca.csv_table import csv_text
 from fca.report import style, terms
 from fca.report.compare import FOLDER
-from fca.report.finding import Finding, Headline, answers, findings_of, notes, statements
+from fca.report.finding import Finding, Headline, findings_of, notes, page_headlines, statements
 from fca.report.pictures import is_pictures, name_of_large
 from fca.report.style import NothingToDraw, spec
 from fca.store import columns as of_row
 from fca.store.files import write_text
-from fca.types import Analysis, Column, FcaError, Table, with_interval
+from fca.types import Analysis, Column, FcaError, Table, interval_columns
 
 MOST = 5  # headlines on a page
 RUNS = "runs"  # the file of the runs behind a page, among those of its tables
@@ -39,7 +39,7 @@ _SCRIPTS = ("tables.js", "filters.js", "figures.js", "compare.js", "start.js")
 _SIGN = '<meta name="generator" content="fca report">'
 _FIRST = (
     *(of_row.RUN_ID, of_row.TASK, of_row.DATASET, of_row.MODEL, of_row.ENCODER, of_row.NCL, of_row.SUBSET_SEED),
-    *with_interval(of_row.TOP1),
+    *interval_columns(of_row.TOP1),
 )
 _MADE_BY = (of_row.COMMIT, of_row.VERSIONS, of_row.DEVICE, of_row.HOST)
 
@@ -419,7 +419,7 @@ class AnalysesReport:
         these were made from.    command: what makes the page again.    left_out: sentences on what is not there.
         large: thumbnail -> the file of the same picture at full size.
         """
-        tables_by_name = known_tables(results)
+        tables_by_name = tables_of_results(results)
         sections: list[Section] = []
         for analysis_name, result in zip(self.analyses, results, strict=True):
             analysis_command = _analysis_command(analysis_name, command)
@@ -438,7 +438,7 @@ class AnalysesReport:
             command=command,
             columns=columns,
             left_out=left_out,
-            answers=answers_of(results),
+            answers=headlines_of_results(results),
             large=large or {},
         )
         return write_page(folder, page)
@@ -459,14 +459,14 @@ def _analysis_command(name: str, command: str) -> str:
     return shlex.join(["fca", "analyse", f"analysis={name}", *words])
 
 
-def known_tables(results: Iterable[Result]) -> dict[str, Table]:
+def tables_of_results(results: Iterable[Result]) -> dict[str, Table]:
     """Name -> table, of all results."""
     return {table.name: table for result in results for table in result.tables}
 
 
-def answers_of(results: Sequence[Result]) -> list[Headline]:
+def headlines_of_results(results: Sequence[Result]) -> list[Headline]:
     """What the page of these results opens with, the most useful first."""
-    return answers((result.analysis for result in results), known_tables(results), MOST)
+    return page_headlines((result.analysis for result in results), tables_of_results(results), MOST)
 
 
 def _sections(result: Result, tables_by_name: Mapping[str, Table]) -> Iterator[Section]:
@@ -525,5 +525,5 @@ def _undrawn_tables(results: Sequence[Result], drawn_tables: set[str]) -> Iterat
 
     all_findings = dict.fromkeys(finding for result in results for finding in findings_of(result.analysis))
     findings = [finding for finding in all_findings if finding.tables[0].name in undrawn]
-    details = (*_stated(findings, known_tables(results)), *notes(undrawn.values()))
+    details = (*_stated(findings, tables_of_results(results)), *notes(undrawn.values()))
     yield Section("other_tables", "More tables", None, tuple(undrawn.values()), None, details)

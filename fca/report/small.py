@@ -31,7 +31,7 @@ def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Col
     layers = [] if line is None else [kinds.reference(line, upright=True)]
     layers += [
         values.mark_line(strokeWidth=1.5, color=COLOUR),
-        kinds.interval(base.encode(color=alt.value(COLOUR)), value, upright=True),
+        kinds.interval_marks(base.encode(color=alt.value(COLOUR)), value, upright=True),
         values.mark_point(filled=True, size=60, opacity=1, color=COLOUR),
     ]
     return _sized(kinds.layers(*layers), frame)
@@ -48,7 +48,7 @@ def dots(frame: pd.DataFrame, names: str, value: Column, hover: Sequence[Column]
 
     layers = [] if line is None else [kinds.reference(line, upright=False)]
     if value.low in first_lines:
-        layers.append(kinds.interval(base, value, upright=False))
+        layers.append(kinds.interval_marks(base, value, upright=False))
     layers.append(base.mark_point(filled=True, size=70, opacity=1).encode(x=_axis(alt.X, value)))
     return _sized(kinds.layers(*layers), first_lines)
 
@@ -110,15 +110,15 @@ def _sized(chart: Any, frame: pd.DataFrame) -> Any:
     return sized_chart
 
 
-def interval(line: Any, value: Column) -> str:
+def format_with_interval(line: Any, value: Column) -> str:
     """A number with its interval for a sentence, in the unit of its column.
 
     >>> share = Column("top1", float, ".1%", "accuracy")
-    >>> interval({"top1": 0.981, "top1_low": 0.97, "top1_high": 0.99}, share)
+    >>> format_with_interval({"top1": 0.981, "top1_low": 0.97, "top1_high": 0.99}, share)
     '98.1 % [97.0, 99.0]'
-    >>> interval({"r": 0.5, "r_low": None}, Column("r", float, ".2f", "correlation"))
+    >>> format_with_interval({"r": 0.5, "r_low": None}, Column("r", float, ".2f", "correlation"))
     '0.50'
-    >>> interval({"top1": 1.0, "top1_low": 1.0, "top1_high": 1.0}, share)  # all draws are alike: it shows no error
+    >>> format_with_interval({"top1": 1.0, "top1_low": 1.0, "top1_high": 1.0}, share)  # all draws are alike
     '100.0 %'
     """
     number_format = value.number_format

@@ -29,7 +29,7 @@ class Shifts(Protocol):
 
 
 @runtime_checkable
-class Shown(Protocol):
+class InputImages(Protocol):
     """Images of a data set at a model's input size, with their masks and noise, as tensors on the model's device."""
 
     data: ImageData
@@ -53,7 +53,7 @@ class Shown(Protocol):
 class InputShift(Shift, Protocol):
     """A shift of whole batches at the model's input size, where the objects' masks are available."""
 
-    def at_input(self, shown: Shown, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
+    def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
         """The changed images, in [0, 1]."""
 
 

@@ -24,7 +24,7 @@ from fca.geometry import REFERENCE, AfterReference, is_above_reference
 from fca.shifts import operations as ops
 from fca.shifts.constants import CONSTANTS, Number, constants, each
 from fca.shifts.operations import Bytes, Image, Map, Rng
-from fca.types import FcaError, Geometry, ImageData, Shift, check_choice, generator
+from fca.types import FcaError, Geometry, ImageData, Shift, check_choice, keyed_rng
 
 DRAWING = 1  # raised whenever any corruption's pixels change
 SMALLEST = 8  # pixels of the shorter side: kernels are wider than smaller images
@@ -130,7 +130,7 @@ class Corruption:
 
             if self._is_resized(image):
                 image, _ = REFERENCE(image)
-            rng = generator(self.seed, image_id, self.label())
+            rng = keyed_rng(self.seed, image_id, self.label())
             return corrupted(image, self.kind, self.severity, rng)
 
         return read

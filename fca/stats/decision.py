@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fca.types import generator
+from fca.types import keyed_rng
 
 DRAWS = 4000
 UNSEEN = 0.5  # images, right and wrong, of Jeffreys' prior
@@ -36,7 +36,7 @@ def accuracy_draws(correct: Correct, draws: int = DRAWS) -> Draws:
     (np.float64(0.9), np.float64(0.03))
     """
     models, images = correct.shape
-    rng = generator("decision", 0)
+    rng = keyed_rng("decision", 0)
     weights = rng.gamma(1.0, size=(draws, images))
     unseen_right, unseen_wrong = (rng.gamma(UNSEEN, size=(draws, models)) for _ in range(2))
     return (weights @ correct.T + unseen_right) / (weights.sum(axis=1, keepdims=True) + unseen_right + unseen_wrong)

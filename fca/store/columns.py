@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fca.types import Column, with_interval
+from fca.types import Column, interval_columns
 
 Row = dict[str, Any]
 
@@ -94,7 +94,7 @@ BASE = (
         SEED,
         COMPAT,
     ),
-    *(end for headline in HEADLINES for end in with_interval(headline)),
+    *(end for headline in HEADLINES for end in interval_columns(headline)),
     *(N_TEST, FLAG, TRAIN_S, PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE),
     *(DEVICE, HOST, COMMAND, COMMIT, VERSIONS, FINISHED),
 )

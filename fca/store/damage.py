@@ -243,11 +243,11 @@ def noting() -> Iterator[None]:
 
 def warn(damaged: Sequence[DamagedFile]) -> None:
     """A line for each of the first files in the log, and a count of the others."""
-    for line in shown(damaged):
+    for line in shortened_list(damaged):
         log.warning("%s", line)
 
 
-def shown(damaged: Iterable[DamagedFile]) -> list[str]:
+def shortened_list(damaged: Iterable[DamagedFile]) -> list[str]:
     """What is left out because it is damaged, as sentences: the first few and how many more."""
     every = [f"left out: {damage}" for damage in damaged]
     more = [f"left out: {len(every) - SHOWN} more damaged files; all of them: fca status"]

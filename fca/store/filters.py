@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 
 from fca.store.columns import RECIPE
-from fca.store.query import columns_of, kept
+from fca.store.query import columns_of, rows_matching
 from fca.types import FcaError, listed
 
 Filters = Mapping[str, Any] | Sequence[str]
@@ -151,10 +151,10 @@ def query_of(word: str, frame: pd.DataFrame) -> str:
     return (" and " if sign == "!=" else " or ").join(conditions)
 
 
-def joined(query: str | None, words: Sequence[str], frame: pd.DataFrame) -> str | None:
+def combined_query(query: str | None, words: Sequence[str], frame: pd.DataFrame) -> str | None:
     """The query and the filters as one query, which holds where all of them do; None where there are none.
 
-    >>> joined("ncl == 2 or seed == 1", ["ncl=5"], pd.DataFrame({"ncl": [2], "seed": [1]}))
+    >>> combined_query("ncl == 2 or seed == 1", ["ncl=5"], pd.DataFrame({"ncl": [2], "seed": [1]}))
     '(ncl == 2 or seed == 1) and (ncl in [5])'
     """
     queries = [*([] if query is None else [query]), *(query_of(word, frame) for word in words)]
@@ -163,12 +163,12 @@ def joined(query: str | None, words: Sequence[str], frame: pd.DataFrame) -> str 
     return " and ".join(f"({one})" for one in queries)
 
 
-def unmatched(words: Iterable[str], frame: pd.DataFrame) -> list[str]:
+def unmatched_filter_lines(words: Iterable[str], frame: pd.DataFrame) -> list[str]:
     """A sentence for each filter that keeps none of these rows, with values that the column has."""
     sentences = []
     for word in words:
         column = column_of(word)
-        if not len(kept(frame, query_of(word, frame), word)):
+        if not len(rows_matching(frame, query_of(word, frame), word)):
             values = sorted({as_typed(value) for value in frame[column].dropna()})
             others = f"{column} is {listed(values[:_SHOWN_VALUES])}" if values else f"no run has a {column}"
             more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""

@@ -40,16 +40,18 @@ _COMPARED: Mapping[type, Callable[[Any, Any], Any]] = {
 _TURNED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq}
 
 
-def kept(frame: pd.DataFrame, query: str, name: str = "query") -> pd.DataFrame:
+def rows_matching(frame: pd.DataFrame, query: str, name: str = "query") -> pd.DataFrame:
     """The lines that a query keeps. Raises FcaError, which calls the query by `name`, if it cannot be read.
 
     A missing value fails every comparison but !=, as in pandas; `weights == None` keeps the lines where it is missing.
     `ncl == [2, 3]` means `ncl in [2, 3]`.
 
     >>> frame = pd.DataFrame({"ncl": [2, 5, 9], "model": ["a", "b", None]})
-    >>> kept(frame, "2 < ncl <= 9 and model != 'a'")["ncl"].tolist(), kept(frame, "model == None")["ncl"].tolist()
-    ([5, 9], [9])
-    >>> kept(frame, "model.to_csv('x')")
+    >>> rows_matching(frame, "2 < ncl <= 9 and model != 'a'")["ncl"].tolist()
+    [5, 9]
+    >>> rows_matching(frame, "model == None")["ncl"].tolist()
+    [9]
+    >>> rows_matching(frame, "model.to_csv('x')")
     Traceback (most recent call last):
     fca.types.FcaError: query = model.to_csv('x'); allowed: comparisons ...
     """
@@ -64,7 +66,7 @@ def kept(frame: pd.DataFrame, query: str, name: str = "query") -> pd.DataFrame:
 
 
 def columns_of(query: str, name: str = "query") -> set[str]:
-    """The columns that a query names. Raises FcaError, as `kept` does, if it cannot be read.
+    """The columns that a query names. Raises FcaError, as `rows_matching` does, if it cannot be read.
 
     >>> sorted(columns_of("ncl <= 5 and `file name` in ['a']"))
     ['file name', 'ncl']
@@ -74,7 +76,7 @@ def columns_of(query: str, name: str = "query") -> set[str]:
 
 
 def conditions_of(query: str, name: str = "query") -> list[str]:
-    """The conditions that `and` joins, each a query of its own. Raises FcaError, as `kept` does.
+    """The conditions that `and` joins, each a query of its own. Raises FcaError, as `rows_matching` does.
 
     >>> conditions_of("ncl <= 5 and (`file name` in ['a'] or seed == 1)")
     ['ncl <= 5', "`file name` in ['a'] or seed == 1"]

@@ -40,7 +40,7 @@ from fca.store.files import (
 )
 from fca.store.index import read_rows, row_of
 from fca.store.interruption import was_interrupted
-from fca.store.query import kept
+from fca.store.query import rows_matching
 from fca.store.schemas import keep_schema, known_columns, read_schema
 from fca.types import Arrays, Column, FcaError, ImageData, Table
 
@@ -360,4 +360,4 @@ def results(outputs: str | Path = "outputs", query: str | None = None, columns: 
     frame = read_rows(Path(outputs))
     if absent := [name for name in dict.fromkeys(columns) if name not in frame]:
         frame = frame.reindex(columns=[*frame.columns, *absent])
-    return frame if query is None else kept(frame, query).reset_index(drop=True)
+    return frame if query is None else rows_matching(frame, query).reset_index(drop=True)

@@ -17,13 +17,13 @@ from fca.tables.predictions import labels_of, predictions
 from fca.tables.responses import (
     Responses,
     frame_of_subjects,
-    joined,
     kind_and_severity,
+    matching_stored_dataset,
     read_responses,
     stem_of,
-    stored_set,
+    with_file_subjects,
 )
-from fca.tables.rows import by_full_models, by_version, every_row, narrowed, records, require
+from fca.tables.rows import apply_query, by_full_models, by_version, readable_rows, records, require_rows
 from fca.types import FcaError
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _DISTINGUISHED_BY = ("adaptation", "weights", "seed", "run")  # in this order, w
 _RUN = re.compile(r"(?P<run>[0-9a-f]{12})/(?P<snapshot>[^/]+)")
 
 
-def answering_rows(store: Store, query: str | None) -> pd.DataFrame:
+def rows_of_subjects(store: Store, query: str | None) -> pd.DataFrame:
     """`predict` rows on test images by models that know every class of the data set, clean or under a corruption.
 
     Where a data set has a corruption at the reference size and also on images as they are stored (or in rows of before
@@ -42,8 +42,8 @@ def answering_rows(store: Store, query: str | None) -> pd.DataFrame:
     query: narrows the rows. Each version of a data set counts as a data set (see `by_version`).
     Raises FcaError for a query that cannot be read.
     """
-    rows = every_row(store, query)
-    rows = narrowed(rows[by_full_models(rows)], query)
+    rows = readable_rows(store, query)
+    rows = apply_query(rows[by_full_models(rows)], query)
 
     corruptions = rows["shift"].fillna("").map(kind_and_severity)  # None: no corruption
     rows = rows[corruptions.notna()].reset_index(drop=True)
@@ -180,7 +180,7 @@ def _distinct_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
     return names
 
 
-class Gathered(NamedTuple):
+class DatasetResponses(NamedTuple):
     """The responses of all subjects of one data set, and the runs that they are from.
 
     left_out: subjects that are not there because they lack a severity, with what they lack.
@@ -193,40 +193,40 @@ class Gathered(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) -> list[Gathered]:
-    """Responses on clean test images, one `Gathered` per data set: stored full models with all snapshots, and files.
+def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) -> list[DatasetResponses]:
+    """Responses on clean test images, by data set: stored full models with all snapshots, and files.
 
     Sub-models are no subjects, because they know only some of the classes.
     files: each is a data set named by its stem; or further subjects of a stored data set, where all its items are
     image_ids of that set. query: narrows the stored rows, not the files.
-    Raises FcaError when there is nothing, and for a file whose data set is in doubt (see `stored_set`).
+    Raises FcaError when there is nothing, and for a file whose data set is in doubt (see `matching_stored_dataset`).
     """
-    rows = answering_rows(store, query)
+    rows = rows_of_subjects(store, query)
     clean_rows = rows[rows["shift"] == "clean"]
-    gathered_by_name: dict[str, Gathered] = {}
+    gathered_by_name: dict[str, DatasetResponses] = {}
     for dataset, dataset_rows in clean_rows.groupby("dataset", sort=True):
-        gathered_by_name[str(dataset)] = gathered_of(store, str(dataset), dataset_rows)
+        gathered_by_name[str(dataset)] = responses_of_dataset(store, str(dataset), dataset_rows)
 
     for file in files:
         file_responses = read_responses(file)
         name = stem_of(file)
         stored = {key: gathered.responses for key, gathered in gathered_by_name.items() if gathered.fingerprint}
-        stored_name = stored_set(file_responses, stored, file)
+        stored_name = matching_stored_dataset(file_responses, stored, file)
         if stored_name is not None:
-            responses = joined(stored[stored_name], file_responses)
+            responses = with_file_subjects(stored[stored_name], file_responses)
             gathered_by_name[stored_name] = gathered_by_name[stored_name]._replace(responses=responses)
         elif name in gathered_by_name:
             raise FcaError("analysis.responses", file, f"no second data set called {name}", "rename the file")
         else:
-            gathered_by_name[name] = Gathered(name, None, file_responses, ())
+            gathered_by_name[name] = DatasetResponses(name, None, file_responses, ())
 
-    require(gathered_by_name, "responses of full models on clean test images", len(store.rows()), COMMAND)
+    require_rows(gathered_by_name, "responses of full models on clean test images", len(store.rows()), COMMAND)
     return list(gathered_by_name.values())
 
 
-def narrowed_to(
-    gathered: Gathered, subjects: Bool[np.ndarray, " subjects"], items: Bool[np.ndarray, " items"]
-) -> Gathered:
+def select_responses(
+    gathered: DatasetResponses, subjects: Bool[np.ndarray, " subjects"], items: Bool[np.ndarray, " items"]
+) -> DatasetResponses:
     """The responses of these subjects to these items."""
     responses = gathered.responses
     cells = np.ix_(subjects, items)
@@ -262,15 +262,15 @@ def subjects_at_chance(responses: Responses) -> Bool[np.ndarray, " subjects"]:
     return np.array(is_at_chance)
 
 
-def at_severity(gathered: Gathered, severity: int) -> Gathered:
+def at_severity(gathered: DatasetResponses, severity: int) -> DatasetResponses:
     """The items of one severity alone, and the subjects that were evaluated on any of them."""
     responses = gathered.responses
     is_of_severity = (responses.items["severity"] == severity).to_numpy()
     has_response = ~np.isnan(responses.correct[:, is_of_severity]).all(axis=1)
-    return narrowed_to(gathered, has_response, is_of_severity)
+    return select_responses(gathered, has_response, is_of_severity)
 
 
-def gathered_of(store: Store, dataset: str, rows: pd.DataFrame) -> Gathered:
+def responses_of_dataset(store: Store, dataset: str, rows: pd.DataFrame) -> DatasetResponses:
     """The response matrix of one data set: its columns are the images under each shift, in order of severity."""
     first_row = records(rows.head(1))[0]
     fingerprint = first_row["fingerprint"]
@@ -316,4 +316,4 @@ def gathered_of(store: Store, dataset: str, rows: pd.DataFrame) -> Gathered:
         pred=np.hstack(pred_blocks),
         classes=tuple(class_keys),
     )
-    return Gathered(dataset, str(fingerprint), responses, tuple(sorted(rows["run_id"])))
+    return DatasetResponses(dataset, str(fingerprint), responses, tuple(sorted(rows["run_id"])))

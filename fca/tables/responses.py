@@ -412,7 +412,7 @@ FORMATS = {  # suffix -> reader and writer
 }
 
 
-def stored_set(read: Responses, stored: Mapping[str, Responses], file: str) -> str | None:
+def matching_stored_dataset(read: Responses, stored: Mapping[str, Responses], file: str) -> str | None:
     """Name of the stored data set that contains all items of a file; None where no stored set contains any of them.
 
     Two data sets may give their images the same names (cifar10 and cifar100: test/00000), so labels in the file must
@@ -461,7 +461,7 @@ def _first_relabelled(read: Responses, stored: Responses) -> str | None:
     return f"{item}: {file_label}, stored as {stored_label}"
 
 
-def joined(stored: Responses, read: Responses) -> Responses:
+def with_file_subjects(stored: Responses, read: Responses) -> Responses:
     """The subjects of a file below those of the store; NaN for items without a response.
 
     A file without predictions still determines the class of right responses; wrong ones become "another class".

@@ -38,19 +38,22 @@ from fca.store.columns import (
     ZERO_SHOT,
 )
 from fca.store.filters import as_typed
-from fca.store.query import columns_of, conditions_of, kept
+from fca.store.query import columns_of, conditions_of, rows_matching
 from fca.types import FcaError
 
 # Columns of what was requested, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
 # classes (with ncl and subset_seed) and seed; whatever else differs is never averaged over or compared unnoticed.
 CONFIG = (FINGERPRINT, NUM_CLASSES, SPLIT, SHIFT, CORRUPTED_AT, SAMPLER, COMPAT)
 # These may differ between models; within one, even a missing value counts.
-OF_WEIGHTS = (ADAPTATION, PENALTY_BY, WEIGHTS, SNAPSHOT, INPUT_SIZE, ZERO_SHOT)
-OF_MODELS = (DATASET, FINGERPRINT, MODEL, CLASSES)
-OF_SIZE = ("recipe_passes", "recipe_val_max")  # follow from how many images the classes have: one value for each subset
-NEEDED = {
-    **dict.fromkeys(("train", "predict", "score"), OF_MODELS),
-    "embed": (*OF_MODELS[:2], ENCODER),
+WEIGHT_COLUMNS = (ADAPTATION, PENALTY_BY, WEIGHTS, SNAPSHOT, INPUT_SIZE, ZERO_SHOT)
+MODEL_ROW_COLUMNS = (DATASET, FINGERPRINT, MODEL, CLASSES)
+SUBSET_SIZE_COLUMNS = (
+    "recipe_passes",
+    "recipe_val_max",
+)  # follow from how many images the classes have: one value for each subset
+REQUIRED_COLUMNS = {
+    **dict.fromkeys(("train", "predict", "score"), MODEL_ROW_COLUMNS),
+    "embed": (*MODEL_ROW_COLUMNS[:2], ENCODER),
 }
 """What a row of each of these tasks has, if it is one of ours; a store may come from elsewhere."""
 DATA_LEFT_OUT = "data_left_out"  # the parameter of a table: a sentence for each data set that it lacks, and why
@@ -115,18 +118,18 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
            alone.
     split: of the embedded images.
     """
-    rows = every_row(store, query)
+    rows = readable_rows(store, query)
     is_clean = rows["shift"] == "clean"
     has_best_weights = rows["snapshot"].fillna("best") == "best"  # earlier snapshots count as other models
     is_full = by_full_models(rows) & is_clean & has_best_weights
     is_embedded = (rows["task"] == "embed") & (rows["split"] == split) & is_clean
 
-    trained = narrowed(rows[rows["task"] == "train"], query)
-    full = narrowed(rows[is_full], query)
-    embedded = narrowed(rows[is_embedded], query)
+    trained = apply_query(rows[rows["task"] == "train"], query)
+    full = apply_query(rows[is_full], query)
+    embedded = apply_query(rows[is_embedded], query)
 
     is_scored = (rows["task"] == "score") & rows["parent"].isin(full["run_id"])
-    scored = narrowed(rows[is_scored], query)
+    scored = apply_query(rows[is_scored], query)
     scored = scored[scored["ncl"] < scored["num_classes"]]
 
     trained, full, scored, embedded = by_version(store, [trained, full, scored], embedded)
@@ -146,21 +149,21 @@ def by_full_models(rows: pd.DataFrame) -> pd.Series:
     return (rows["task"] == "predict") & every_class & (rows["split"] == "test")
 
 
-def every_row(store: Store, query: str | None) -> pd.DataFrame:
-    """All stored rows, after a check that the query can be read on them; `narrowed` applies the query.
+def readable_rows(store: Store, query: str | None) -> pd.DataFrame:
+    """All stored rows, after a check that the query can be read on them; `apply_query` applies the query.
 
     Leaves out rows that lack a required column of their task (NEEDED), with a line in the log, and rows of diverged
     trainings and of what was made with their weights.
     """
     rows = store.rows()
-    for task, columns in NEEDED.items():
-        rows = with_needed(rows, task, columns)
+    for task, columns in REQUIRED_COLUMNS.items():
+        rows = without_incomplete(rows, task, columns)
     if query is not None:
-        kept(rows, query, "query")  # raises FcaError for a query that cannot be read
+        rows_matching(rows, query, "query")  # raises FcaError for a query that cannot be read
     return without_diverged(rows)
 
 
-def with_needed(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> pd.DataFrame:
+def without_incomplete(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> pd.DataFrame:
     """The rows without those of this task that lack one of the needed columns; the log names them."""
     is_lacking = (rows[TASK] == task) & rows[list(needed)].isna().any(axis="columns")
     if not is_lacking.any():
@@ -311,14 +314,14 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in line.items()} for line in frame.to_dict("records")]
 
 
-def parts(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+def groups_by_columns(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Groups of rows that agree in these columns (missing counts as a value), each after its values by column."""
     for values, group_rows in frame.groupby(list(by), dropna=False):
         value_by_column = dict(zip(by, values, strict=True))
         yield value_by_column, group_rows
 
 
-def require(found: Sized, what: str, total: int, command: str) -> None:
+def require_rows(found: Sized, what: str, total: int, command: str) -> None:
     """Raise FcaError when there is nothing to analyse: how much the store holds, and what makes such rows."""
     if not len(found):
         raise FcaError(what, f"none among the {total} stored rows", "1 or more", f"make some with: {command}")
@@ -366,7 +369,7 @@ class Conflict:
         return step
 
 
-def comparable(
+def drop_conflicting_rows(
     rows: Rows,
     read: pd.DataFrame,
     name: str,
@@ -410,7 +413,7 @@ def filters_that_agree(trained: pd.DataFrame) -> list[str]:
 
 
 class _ComparisonRule(NamedTuple):
-    """Which columns of the rows of one data set must agree; the fields are the parameters of `comparable`."""
+    """Which columns of the rows of one data set must agree; fields: parameters of `drop_conflicting_rows`."""
 
     name: str
     per_model: Sequence[str]
@@ -457,7 +460,7 @@ def _differing(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Differing 
                 has_one_per_model = all(len(values_of_model) < 2 for values_of_model in model_values)
                 return _Differing(column, values, per_model=rule.name == MODEL and has_one_per_model)
 
-    for column in OF_WEIGHTS:
+    for column in WEIGHT_COLUMNS:
         if column not in compared:
             continue
         for _, group in dataset_rows.groupby([TASK, rule.name]):
@@ -471,7 +474,7 @@ def _groups_that_must_agree(dataset_rows: pd.DataFrame, column: str, rule: _Comp
     keys = []
     if column in rule.per_model or ("recipe" in rule.per_model and column.startswith(RECIPE)):
         keys.append(dataset_rows[rule.name])
-    if column in OF_SIZE:
+    if column in SUBSET_SIZE_COLUMNS:
         keys.append(dataset_rows[CLASSES].map(str))
     if not keys:
         return [dataset_rows]
@@ -526,7 +529,7 @@ def _one_value(rows: pd.DataFrame, differing: _Differing) -> _OneValue:
         return _OneValue(is_missing, word, condition)
 
     has_value = rows[column] == value
-    if column in OF_WEIGHTS or not is_missing.any():
+    if column in WEIGHT_COLUMNS or not is_missing.any():
         return _OneValue(has_value, word, condition)
 
     # a missing value differs from nothing, so these rows stay
@@ -574,7 +577,7 @@ def _values(column: pd.Series) -> list[str]:
     return values
 
 
-def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
+def apply_query(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
     """The rows that meet the conditions of a query; a condition on a column that the rows lack removes none."""
     if query is None:
         return rows
@@ -582,5 +585,5 @@ def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
     columns_with_values = set(rows.dropna(axis="columns", how="all"))
     for condition in conditions_of(query, "query"):
         if columns_of(condition) <= columns_with_values:
-            rows = kept(rows, condition, "query")
+            rows = rows_matching(rows, condition, "query")
     return rows

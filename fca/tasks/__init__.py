@@ -69,7 +69,7 @@ class Tracker(Protocol):
 
 
 @dataclass(frozen=True)
-class Setup:
+class RunContext:
     """One configuration as objects, from which a task plans its runs."""
 
     data: ImageData
@@ -86,7 +86,7 @@ class Setup:
     store: Store
     tracker: Tracker
 
-    def for_training(self) -> Setup:
+    def for_training(self) -> RunContext:
         """This setup with the data as a training sees them (see `fca.data.splits.for_training`)."""
         return replace(self, data=for_training(self.data))
 
@@ -103,7 +103,7 @@ class Setup:
 
 
 @runtime_checkable
-class OnImages(Protocol):
+class HasImages(Protocol):
     """The work of a run whose arrays have a line for each of these images, or for some of them."""
 
     @property
@@ -126,8 +126,8 @@ class Task(Protocol[Work]):
     columns: ClassVar[tuple[Column, ...]]
     summary: ClassVar[tuple[Column | str, ...]]
 
-    def plan(self, setup: Setup) -> list[Run[Work]]:
+    def plan(self, setup: RunContext) -> list[Run[Work]]:
         """The runs, each after those that it needs. Raises FcaError for what cannot be done with this setup."""
 
-    def run(self, runs: Sequence[Run[Work]], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Work]], setup: RunContext) -> Iterator[Finished]:
         """runs: of a plan of this setup, in its order; those that another process does or did are left out."""

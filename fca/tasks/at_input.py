@@ -20,12 +20,12 @@ from fca.data.splits import at_rows
 from fca.finite import check_outputs
 from fca.progress import track
 from fca.shifts import InputShift, Rows
-from fca.tasks import Setup
+from fca.tasks import RunContext
 from fca.tasks.checks import WITH_MASKS
 from fca.training.batches import as_input, to_device
 from fca.training.devices import device_of
 from fca.training.infer import batch_size_of
-from fca.types import Classifier, FcaError, Geometry, ImageData, Pixels, generator
+from fca.types import Classifier, FcaError, Geometry, ImageData, Pixels, keyed_rng
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class MaskGeometry:
 
 
 class AtInput:
-    """Images, masks and backgrounds for shifts of stage `input` (see fca.shifts.Shown).
+    """Images, masks and backgrounds for shifts of stage `input` (see fca.shifts.InputImages).
 
     Rows are positions in `data.items`.
 
     split: whose masks and true backgrounds are read, each once into outputs/cache.    rows: the images that are shown.
     """
 
-    def __init__(self, data: ImageData, split: str, rows: Rows, classifier: Classifier, setup: Setup) -> None:
+    def __init__(self, data: ImageData, split: str, rows: Rows, classifier: Classifier, setup: RunContext) -> None:
         machine = setup.machine
         self.data = data
         self.rows = rows
@@ -102,7 +102,7 @@ class AtInput:
             noise = np.empty((len(rows), 3, side, side), np.float32)
 
             def fill(i: int) -> None:
-                generator(seed, image_ids[i], "noise", draw).standard_normal(dtype=np.float32, out=noise[i])
+                keyed_rng(seed, image_ids[i], "noise", draw).standard_normal(dtype=np.float32, out=noise[i])
 
             with ThreadPoolExecutor(self._n_threads) as pool:  # numpy leaves Python's lock while it draws
                 list(pool.map(fill, range(len(rows))))

@@ -14,7 +14,7 @@ from fca.allowed import Allowed
 from fca.data.pixels import open_pixels
 from fca.data.splits import fixed_draw, for_training
 from fca.geometry import ResizeCrop
-from fca.models.compiled import ALL, Compiled, Description, keep_program
+from fca.models.compiled import EVERY_DEPTH, Compiled, Description, keep_program
 from fca.models.onnx_file import OnnxFile
 from fca.models.programs import (
     FP32,
@@ -27,8 +27,8 @@ from fca.models.programs import (
     quantised,
 )
 from fca.store.columns import FILE_MB, INPUT_SIZE, PRECISION
-from fca.tasks import Setup
-from fca.tasks.adaptation import need_weights
+from fca.tasks import RunContext
+from fca.tasks.adaptation import check_has_weights
 from fca.types import Column, FcaError, Finished, ImageData, Model, OfSeveralDepths, Run
 
 N_CALIBRATION = Column("n_calibration", int, ",", "training images that gave the ranges of activations in int8")
@@ -59,14 +59,14 @@ class Compile:
     precision: Annotated[str, Allowed(choices=PRECISIONS)]
     calibration: Annotated[int, Allowed(1, 10_000)]
 
-    def plan(self, setup: Setup) -> list[Run[Compiling]]:
+    def plan(self, setup: RunContext) -> list[Run[Compiling]]:
         """The run in fp32 and, for precision=int8, another one that quantises its program.
 
         Raises FcaError for a network without weights, and where the packages that write programs are missing.
         """
         setup.clean_only("compile")
         check_packages("task", "compile")
-        need_weights(setup, "probe")
+        check_has_weights(setup, "probe")
         learns_nothing = not setup.model.learns
         if learns_nothing or isinstance(setup.model, Compiled | OnnxFile):
             kind = "has no layers" if learns_nothing else "is a program already"
@@ -100,7 +100,7 @@ class Compile:
         )
         return [fp32_run, int8_run]
 
-    def run(self, runs: Sequence[Run[Compiling]], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Compiling]], setup: RunContext) -> Iterator[Finished]:
         """Leaves program.onnx and program.json in the run's folder."""
         for run in runs:
             start = time.perf_counter()
@@ -129,16 +129,16 @@ class Compile:
         widths = widths_of(program, work.depths, encoder.input_size)
         return program, Description(run.about["model"], run.about["weights"], FP32, encoder.geometry, widths)
 
-    def _int8_program(self, run: Run[Compiling], setup: Setup) -> tuple[bytes, Description, int]:
+    def _int8_program(self, run: Run[Compiling], setup: RunContext) -> tuple[bytes, Description, int]:
         """The program of the run in fp32, quantised to the ranges of its activations; how many images gave these."""
-        fp32_model = Compiled(str(setup.store.outputs), str(run.parent), ALL)
+        fp32_model = Compiled(str(setup.store.outputs), str(run.parent), EVERY_DEPTH)
         description = fp32_model.description
         images = self._calibration_images(description.geometry, run.work.data, setup)
         program = quantised(fp32_model.program, images)
         return program, description._replace(precision=INT8), len(images)
 
     def _calibration_images(
-        self, geometry: ResizeCrop, data: ImageData, setup: Setup
+        self, geometry: ResizeCrop, data: ImageData, setup: RunContext
     ) -> UInt8[np.ndarray, "images size size 3"]:
         """A fixed draw of the training images at input size, every class in turn."""
         rows = fixed_draw(data, data.rows("train"), self.calibration)
@@ -159,7 +159,7 @@ def with_every_depth(model: Model) -> tuple[Model, tuple[str, ...]]:
     depths = model.depths()
     if len(depths) == 1:
         return model, depths
-    return model.at_depth(ALL), depths
+    return model.at_depth(EVERY_DEPTH), depths
 
 
 def widths_of(program: bytes, depths: Sequence[str], size: int) -> dict[str, int]:

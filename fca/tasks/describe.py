@@ -13,11 +13,11 @@ from jaxtyping import Bool, Float32, Int, Shaped, UInt8
 
 from fca.csv_table import csv_text
 from fca.data.duplicates import SIDE, exact_pairs, near_pairs, perceptual_hashes, signature
-from fca.data.files import IN_FILE, WHITE, InFile, fewest_bits, in_order
+from fca.data.files import IN_FILE, WHITE, InFile, fewest_bits, parallel_map
 from fca.data.splits import for_training, groups_across_splits
 from fca.store.columns import N_TRAIN, N_VAL
 from fca.store.files import write_text
-from fca.tasks import FINDINGS, N_UNUSED, Setup
+from fca.tasks import FINDINGS, N_UNUSED, RunContext
 from fca.types import Arrays, Column, FcaError, Finished, ImageData, Run, UnreadableImage
 
 N_IMAGES = Column("n_images", int, ",", "images of the set, those of all splits and those left out")
@@ -48,7 +48,7 @@ class Describe:
     columns: ClassVar[tuple[Column, ...]] = (N_IMAGES, N_TRAIN, N_VAL, N_UNUSED, *DETAILS, CHECKSUM)
     summary: ClassVar[tuple[Column | str, ...]] = (N_IMAGES, N_TRAIN, N_VAL, "n_test", N_UNUSED, *DETAILS)
 
-    def plan(self, setup: Setup) -> list[Run[None]]:
+    def plan(self, setup: RunContext) -> list[Run[None]]:
         """One run, whatever the subset, model and seed."""
         setup.clean_only("describe")
         data = setup.data
@@ -71,11 +71,11 @@ class Describe:
         }
         return [Run("describe", identity, columns)]
 
-    def run(self, runs: Sequence[Run[None]], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[None]], setup: RunContext) -> Iterator[Finished]:
         """Read all images; beside the row and its arrays, write findings.csv (see `findings`)."""
         for run in runs:
             setup.store.keep_items(setup.data)
-            arrays = described(setup.data, setup.machine.workers)
+            arrays = describe_images(setup.data, setup.machine.workers)
 
             split_data = _split_as_for_training(setup.data)
             write_text(setup.store.folder(run.run_id) / FINDINGS, csv_text(findings(split_data, arrays)))
@@ -94,7 +94,7 @@ def _split_as_for_training(data: ImageData) -> ImageData:
         return data
 
 
-def described(data: ImageData, workers: int = 0) -> Arrays:
+def describe_images(data: ImageData, workers: int = 0) -> Arrays:
     """Arrays over all images, in the order of `data.items`.
 
     unreadable: whether the image, or its mask, cannot be read; its other values are NaN, or 0 or empty where a type has
@@ -113,7 +113,7 @@ def described(data: ImageData, workers: int = 0) -> Arrays:
     """
     image_facts: list[dict[str, Any]] = []
     reasons: list[str] = []
-    inspections = in_order(lambda i: _inspect(data, i), len(data.items), workers, f"reading {data.name}")
+    inspections = parallel_map(lambda i: _inspect(data, i), len(data.items), workers, f"reading {data.name}")
     for facts_or_reason in inspections:
         if isinstance(facts_or_reason, str):
             reasons.append(facts_or_reason)
@@ -301,7 +301,7 @@ UNREADABLE: dict[str, Any] = {
 
 
 def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
-    """The values of one image by the names of `described`, and its signature; or why it cannot be read."""
+    """The values of one image by the names of `describe_images`, and its signature; or why it cannot be read."""
     try:
         image, in_file = _read(data, index)
         mask = data.mask(index)

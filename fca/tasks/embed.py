@@ -18,14 +18,14 @@ from fca.allowed import Allowed
 from fca.data.pixels import open_pixels
 from fca.data.splits import rank_in_class
 from fca.finite import as_half
-from fca.models import built
+from fca.models import build_model
 from fca.progress import track
-from fca.tasks import Setup
-from fca.tasks.predict import Forward, check_forward, data_columns, forward_columns
+from fca.tasks import RunContext
+from fca.tasks.predict import ForwardWork, check_forward, data_columns, forward_columns
 from fca.types import SPLITS, Arrays, Column, FcaError, Finished, Geometry, ImageData, Run
 
 SIMILARITY_CALLS = Column("similarity_calls", int, ",", "pairs of images that the user's own function compared")
-ALL = "all"  # every image, whatever its split
+ALL_SPLITS = "all"  # every image, whatever its split
 log = logging.getLogger(__name__)
 
 
@@ -53,19 +53,19 @@ class Embed:
     columns: ClassVar[tuple[Column, ...]] = (SIMILARITY_CALLS,)
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
-    split: Annotated[str, Allowed(choices=(*SPLITS, ALL))]
+    split: Annotated[str, Allowed(choices=(*SPLITS, ALL_SPLITS))]
 
-    def plan(self, setup: Setup) -> list[Run[Forward]]:
+    def plan(self, setup: RunContext) -> list[Run[ForwardWork]]:
         """One run: data, split and encoder weights."""
         setup.clean_only("embed")
         with encoder_keys_in_errors():
-            return [embed_run(Forward(setup.encoder, setup.data, self.split))]
+            return [embed_run(ForwardWork(setup.encoder, setup.data, self.split))]
 
-    def run(self, runs: Sequence[Run[Forward]], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[ForwardWork]], setup: RunContext) -> Iterator[Finished]:
         """Array `features` (float16), in the order of the split's items; or the arrays of `compare_sample`."""
         for run in runs:
             with encoder_keys_in_errors():
-                finished = embedded(run, setup)
+                finished = embed_images(run, setup)
             yield finished
 
 
@@ -81,11 +81,11 @@ def encoder_keys_in_errors() -> Iterator[None]:
         raise FcaError(*messages) from error
 
 
-def embed_run(work: Forward) -> Run[Forward]:
+def embed_run(work: ForwardWork) -> Run[ForwardWork]:
     """The run of an encoder's pass over a split."""
     data = work.data
     encoder = work.model
-    if work.split != ALL:
+    if work.split != ALL_SPLITS:
         check_forward(work)
 
     identity = {
@@ -103,7 +103,7 @@ def embed_run(work: Forward) -> Run[Forward]:
     return Run("embed", identity, columns, work=work)
 
 
-def embedded(run: Run[Forward], setup: Setup) -> Finished:
+def embed_images(run: Run[ForwardWork], setup: RunContext) -> Finished:
     """The features of a run's images, or the similarities of a sample of them.
 
     Raises FcaError for features that are no numbers, or larger than float16 holds.
@@ -111,7 +111,7 @@ def embedded(run: Run[Forward], setup: Setup) -> Finished:
     data = run.work.data
     encoder = run.work.model
     machine = setup.machine
-    rows = np.arange(len(data.items)) if run.work.split == ALL else data.rows(run.work.split)
+    rows = np.arange(len(data.items)) if run.work.split == ALL_SPLITS else data.rows(run.work.split)
 
     if isinstance(encoder, ComparesImages):
         setup.store.keep_items(data)
@@ -120,7 +120,7 @@ def embedded(run: Run[Forward], setup: Setup) -> Finished:
 
     from fca.training.infer import features_of
 
-    network = built(encoder)
+    network = build_model(encoder)
     setup.store.keep_items(data)
     pixels = open_pixels(data, network.geometry, setup.cache, machine.workers, machine.cache_gb, rows)
 
@@ -133,7 +133,7 @@ def embedded(run: Run[Forward], setup: Setup) -> Finished:
 
 
 def compare_sample(
-    encoder: ComparesImages, data: ImageData, rows: Int[np.ndarray, " rows"], setup: Setup
+    encoder: ComparesImages, data: ImageData, rows: Int[np.ndarray, " rows"], setup: RunContext
 ) -> tuple[dict[str, Any], Arrays]:
     """Columns and arrays of a sample of every class, from one call per pair of images (the function is symmetric).
 

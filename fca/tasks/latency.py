@@ -14,8 +14,8 @@ from fca.allowed import Allowed
 from fca.models.compiled import Compiled
 from fca.models.onnx_file import OnnxFile
 from fca.store.columns import DEVICE, FILE_MB, GFLOPS, INPUT_SIZE, LATENCY, LOAD, MEMORY, OTHERS_CPU, PARAMS, SPEED
-from fca.tasks import Setup
-from fca.types import Column, FcaError, Finished, Model, Run, with_interval
+from fca.tasks import RunContext
+from fca.types import Column, FcaError, Finished, Model, Run, interval_columns
 
 BATCH = Column("batch", int, "d", "images in a batch")
 THREADS = Column("threads", int, "d", "threads that the network ran on")
@@ -50,8 +50,8 @@ class Latency:
     """
 
     columns: ClassVar[tuple[Column, ...]] = (
-        *with_interval(LATENCY),
-        *with_interval(SPEED),
+        *interval_columns(LATENCY),
+        *interval_columns(SPEED),
         *(BATCH, THREADS, GFLOPS, MEMORY, FILE_MB, LOAD, OTHERS_CPU),
     )
     summary: ClassVar[tuple[Column | str, ...]] = (
@@ -65,7 +65,7 @@ class Latency:
     rounds: Annotated[int, Allowed(1)]
     threads: Annotated[int | None, Allowed(1, 1024)]
 
-    def plan(self, setup: Setup) -> list[Run[Timed]]:
+    def plan(self, setup: RunContext) -> list[Run[Timed]]:
         """One run: the network with a head for the subset's classes, on this machine."""
         setup.clean_only("latency")
         model = setup.model
@@ -83,7 +83,7 @@ class Latency:
         keys = [setup.data.classes[c] for c in setup.subset.classes]
         return [Run("latency", identity, columns, work=Timed(model, keys))]
 
-    def run(self, runs: Sequence[Run[Timed]], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Timed]], setup: RunContext) -> Iterator[Finished]:
         """All networks of these runs in interleaved rounds."""
         from fca.training.devices import accelerator_for, device_name
         from fca.training.speed import ProcessorTime, load, on_threads, speeds
@@ -159,6 +159,6 @@ def _program(content: bytes, size: int, threads: int) -> _Subject:
 def _interval_columns(column: Column, estimate: Sequence[float]) -> dict[str, float | None]:
     """An estimate and the ends of its interval, which few rounds do not have."""
     columns = {}
-    for name, value in zip(with_interval(column), estimate, strict=True):
+    for name, value in zip(interval_columns(column), estimate, strict=True):
         columns[str(name)] = None if np.isnan(value) else value
     return columns

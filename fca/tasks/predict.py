@@ -18,7 +18,7 @@ from fca.data.pixels import geometry_under, open_pixels, shifted
 from fca.data.sizes import any_above_reference
 from fca.data.splits import as_trained_on
 from fca.finite import as_half, check_outputs
-from fca.models import built, class_keys, no_weights, starts_from_scratch
+from fca.models import build_model, class_keys, no_weights, starts_from_scratch
 from fca.models.stored import StoredRun
 from fca.names import check_meant
 from fca.progress import Meter
@@ -30,7 +30,7 @@ from fca.store import State, Store
 from fca.store.columns import DEVICE, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, ZERO_SHOT, Row
 from fca.subset import Groups, read_groups
 from fca.tables.predictions import predictions as stored_predictions
-from fca.tasks import Setup
+from fca.tasks import RunContext
 from fca.tasks.checks import check_classes, check_masks, check_subset
 from fca.types import (
     SPLITS,
@@ -53,11 +53,11 @@ LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16
 LOGITS_HELD_BYTES = 2**31  # of several shifts of stage `input` at once
 MANY = 2000  # forwarded images from which on there is a progress bar
 EXAMPLES = 8  # shifted images that are kept
-FORWARD = (PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE, DEVICE)  # columns of the forward passes
+FORWARD_COLUMNS = (PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE, DEVICE)  # columns of the forward passes
 
 
 @dataclass(frozen=True, eq=False)
-class Forward:
+class ForwardWork:
     """The work of a predict run (or an embed run): these images, under a shift, through the weights of a model.
 
     classes: label indices to predict for; None = all that the model knows.    keep_logits: even of shifted images.
@@ -122,13 +122,13 @@ class Predict:
     groups: str | None
     group_columns: list[str]
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: RunContext) -> list[Run]:
         """A predict run for each shift, whatever the subset and seed; the subset's scores on their stored logits."""
         if self.keep not in (None, "logits"):
             raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
         groups = None if self.groups is None else read_groups(self.groups, self.group_columns)
 
-        predict_runs = whole_split(setup, self.split, self.keep == "logits")
+        predict_runs = runs_of_split(setup, self.split, self.keep == "logits")
         work = predict_runs[0].work
         check_forward(work)
         check_classes(work.model, work.data, self.split)
@@ -146,15 +146,15 @@ class Predict:
         score_runs = [score_run(predict_run, scoring) for predict_run in predict_runs]
         return [*predict_runs, *score_runs]
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
         """Build the model once and forward the split once for each shift; score from the stored logits."""
-        yield from predictions([run for run in runs if run.task == "predict"], setup)
+        yield from finish_predictions([run for run in runs if run.task == "predict"], setup)
         for run in runs:
             if run.task == "score":
                 yield Finished(run, score(run, setup.store), {})
 
 
-def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run[Forward]]:
+def runs_of_split(setup: RunContext, split: str, keep_logits: bool = False) -> list[Run[ForwardWork]]:
     """The run of each shift that predicts a whole split.
 
     A stored run predicts the data as its training split them. As released (compat), a sub-model's head has all classes,
@@ -188,7 +188,7 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
     check_masks(setup.shifts, data, split, classes)
     runs = []
     for shift in setup.shifts:
-        work = Forward(model, data, split, shift_on(shift, data, split), classes, keep_logits)
+        work = ForwardWork(model, data, split, shift_on(shift, data, split), classes, keep_logits)
         runs.append(predict_run(work, identity, model_columns))
     return runs
 
@@ -222,7 +222,7 @@ def shift_on(shift: Shift, data: ImageData, split: str) -> Shift:
     return shift.for_images(any_above_reference(data, split))
 
 
-def check_forward(work: Forward) -> None:
+def check_forward(work: ForwardWork) -> None:
     """Raise FcaError for a model without weights, and for a split without images."""
     data = work.data
     if starts_from_scratch(work.model):
@@ -271,8 +271,8 @@ def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str,
 
 
 def predict_run(
-    work: Forward, weights: Mapping[str, Any], columns: Mapping[str, Any], parent: str | None = None
-) -> Run[Forward]:
+    work: ForwardWork, weights: Mapping[str, Any], columns: Mapping[str, Any], parent: str | None = None
+) -> Run[ForwardWork]:
     """The run that predicts: its identity contains neither subset nor seed.
 
     weights: identity of the model's weights.    columns: of the row, beside those of the data.
@@ -287,7 +287,7 @@ def predict_run(
     return Run("predict", identity, row_columns, parent, work=work)
 
 
-def score_run(predict_run: Run[Forward], work: Scoring) -> Run[Scoring]:
+def score_run(predict_run: Run[ForwardWork], work: Scoring) -> Run[Scoring]:
     """The run that scores a subset on the stored logits of a predict run."""
     groups = work.groups
     identity: dict[str, Any] = {
@@ -364,12 +364,12 @@ def prediction_arrays(
 # The work of a run.
 
 
-def predictions(runs: Sequence[Run[Forward]], setup: Setup) -> Iterator[Finished]:
+def finish_predictions(runs: Sequence[Run[ForwardWork]], setup: RunContext) -> Iterator[Finished]:
     """Finish predict runs in turn; each model is built once.    runs: those of one model follow each other."""
     for _, runs_of_model in groupby(runs, lambda run: id(run.work.model)):
         model_runs = list(runs_of_model)
         first_work = model_runs[0].work
-        classifier = built(first_work.model)
+        classifier = build_model(first_work.model)
         setup.store.keep_items(first_work.data)
 
         input_runs = [run for run in model_runs if isinstance(run.work.shift, InputShift)]
@@ -397,7 +397,7 @@ class KnownImages(NamedTuple):
     classes: list[int]
 
 
-def known_images(work: Forward, classifier: Classifier) -> KnownImages:
+def known_images(work: ForwardWork, classifier: Classifier) -> KnownImages:
     """The images of a split whose class the classifier knows.
 
     Raises FcaError where the classifier knows no class of the data, and where no image is of a known class.
@@ -422,7 +422,10 @@ def known_images(work: Forward, classifier: Classifier) -> KnownImages:
 
 
 def predict_images(
-    run: Run[Forward], classifier: Classifier, setup: Setup, on_batch: Callable[[int], object] = lambda n_images: None
+    run: Run[ForwardWork],
+    classifier: Classifier,
+    setup: RunContext,
+    on_batch: Callable[[int], object] = lambda n_images: None,
 ) -> Finished:
     """Forward every image of the split whose class the classifier knows, as the shift shows it.
 
@@ -463,7 +466,7 @@ def predict_images(
     return Finished(run, columns, arrays)
 
 
-def predict_at_input(runs: Sequence[Run[Forward]], classifier: Classifier, setup: Setup) -> Iterator[Finished]:
+def predict_at_input(runs: Sequence[Run[ForwardWork]], classifier: Classifier, setup: RunContext) -> Iterator[Finished]:
     """Forward the same images under many shifts of stage `input`: batch by batch, every shift of a batch in turn.
 
     Beside the usual arrays: mask_area, the share of the input that is object, and examples (uint8, 64 pixels a side),
@@ -512,7 +515,7 @@ def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: Class
     test_labels = data.labels[data.rows("test", subset.classes)]
     is_at_chance = at_chance(top1["top1_low"], guessing(test_labels))
     return {
-        **{column: predicted[column] for column in ("n_test", *FORWARD)},
+        **{column: predicted[column] for column in ("n_test", *FORWARD_COLUMNS)},
         **top1,
         "flag": "chance" if is_at_chance else None,
     }

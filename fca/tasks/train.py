@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fca.store.columns import N_TRAIN, N_VAL
-from fca.tasks import N_UNUSED, Setup
-from fca.tasks.adaptation import OF_TRAINING, VAL_TOP1
+from fca.tasks import N_UNUSED, RunContext
+from fca.tasks.adaptation import TRAINING_COLUMNS, VAL_TOP1
 from fca.types import Column, Finished, Run
 
 
@@ -20,13 +20,13 @@ class Train:
     accuracy on test.
     """
 
-    columns: ClassVar[tuple[Column, ...]] = (VAL_TOP1, N_TRAIN, N_VAL, *OF_TRAINING)  # and those of the adaptation
+    columns: ClassVar[tuple[Column, ...]] = (VAL_TOP1, N_TRAIN, N_VAL, *TRAINING_COLUMNS)  # and those of the adaptation
     summary: ClassVar[tuple[Column | str, ...]] = (N_UNUSED,)
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: RunContext) -> list[Run]:
         """The training and the predictions of the weights that it keeps."""
         return setup.adaptation.plan(setup.for_training())
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
         """Adapt if that is among the runs, then predict the test images."""
         return setup.adaptation.run(runs, setup)

@@ -209,7 +209,7 @@ def draw_rectangles(
     return np.stack([top, left, box_height, box_width], 1), np.asarray(fits.any(1))
 
 
-def crops(
+def draw_crops(
     uniform: Float[np.ndarray, "images numbers"],
     height: Int[np.ndarray, " images"],
     width: Int[np.ndarray, " images"],

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from fca.progress import track
-from fca.training.augment import TRIES, Changes, crops
-from fca.training.changes import cut
+from fca.training.augment import TRIES, Changes, draw_crops
+from fca.training.changes import crop_and_resize
 from fca.training.recipe import Recipe
 from fca.types import FcaError, Originals, Packed, Pixels
 
@@ -100,10 +100,10 @@ def count_batches(images: int, batch_size: int, min_images: int = 1) -> int:
     return max(1, images // min_images)
 
 
-def keyed(*key: int) -> np.random.Generator:
+def epoch_rng(*key: int) -> np.random.Generator:
     """A counter-based generator that starts from its key alone: nothing has to be stored to draw the same again.
 
-    >>> keyed(0, 3).permutation(4).tolist() == keyed(0, 3).permutation(4).tolist()
+    >>> epoch_rng(0, 3).permutation(4).tolist() == epoch_rng(0, 3).permutation(4).tolist()
     True
     """
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
@@ -182,7 +182,7 @@ class Batches:
         for index, (images, batch_positions, batch_draws) in enumerate(steps):
             positions = batch_positions[self._rank_slice]
             warp_draws = batch_draws[self._rank_slice]
-            rng = keyed(self.seed or 0, epoch, index, 2)  # for the draws that are made batch by batch
+            rng = epoch_rng(self.seed or 0, epoch, index, 2)  # for the draws that are made batch by batch
             batch_size = len(batches[index])
             pixels = self._pixels(images, positions, rng, batch_size)
             changes = self._draw_changes(rng, batch_size)
@@ -201,7 +201,7 @@ class Batches:
             return torch.arange(n_examples), torch.empty(n_examples, 0)
 
         # With repeats, a pass shows the first 1 / repeats of a random order, each image several times in a row.
-        rng = keyed(self.seed, epoch)
+        rng = epoch_rng(self.seed, epoch)
         repeated = np.arange(n_examples) // self.repeats
         order = np.concatenate([rng.permutation(n_examples)[repeated] for _ in range(self.passes)])
 
@@ -222,10 +222,10 @@ class Batches:
             return pixels if self.preloaded is None else pixels[positions]
 
         uniform = rng.random((batch_size, 2 * TRIES + 3))[self._rank_slice]
-        boxes = crops(uniform, images.height, images.width, recipe.scale_min)
+        boxes = draw_crops(uniform, images.height, images.width, recipe.scale_min)
         is_mirrored = recipe.flip & (uniform[:, -1] < 0.5)
         windows = np.column_stack([images.start, images.width, boxes, is_mirrored]).astype(np.int64)
-        return cut(images.pixels, to_device(windows, self.device), self.size)
+        return crop_and_resize(images.pixels, to_device(windows, self.device), self.size)
 
     def _draw_changes(self, rng: np.random.Generator, batch_size: int) -> Changes | None:
         """The changes of this process's images.    batch_size: over all processes."""

@@ -22,7 +22,7 @@ BLUR_REACH = 6  # pixels: three of the largest sigma
 CHUNK_PIXELS = 2**16  # output pixels that a CPU works on at a time, so that its cache holds all intermediate results
 
 
-def cut(
+def crop_and_resize(
     pixels: UInt8[Tensor, "pixels 3"], windows: Int64[Tensor, "batch 7"], size: int
 ) -> UInt8[Tensor, "batch size size 3"]:
     """Crop, resize and mirror images of any shape by one gather: bilinear, without antialiasing.
@@ -40,7 +40,7 @@ def _chunks(images: int, size: int, device: torch.device) -> list[slice]:
 
 
 def _cut_chunk(pixels: Tensor, windows: Tensor, size: int) -> Tensor:
-    """`cut` for one chunk. Each output pixel is a mean of 2 x 2 source pixels, weighted by its position among them."""
+    """`crop_and_resize` for one chunk: each output pixel is a mean of 2 x 2 source pixels, weighted by its position."""
     start, image_width, top, left, height, width, is_mirrored = windows[:, :, None].unbind(1)  # each images x 1
     steps = torch.arange(size, device=pixels.device)
     steps_x = torch.where(is_mirrored > 0, size - 1 - steps, steps)
@@ -69,7 +69,9 @@ def _bilinear_taps(extent: Tensor, steps: Tensor, size: int) -> tuple[Tensor, Te
     return torch.stack([first, second]), position - first
 
 
-def changed(images: Float32[Tensor, "batch 3 size size"], changes: Changes) -> Float32[Tensor, "batch 3 size size"]:
+def apply_changes(
+    images: Float32[Tensor, "batch 3 size size"], changes: Changes
+) -> Float32[Tensor, "batch 3 size size"]:
     """Images in [0, 1] after all their operations, each done at once to all its images; in the 256 levels of uint8."""
     n_rounds = changes.operation.shape[1]
     if n_rounds == 0:
@@ -92,7 +94,7 @@ def _change_chunk(images: Tensor, changes: Changes) -> Tensor:
     return levels.float().div_(255)
 
 
-def erased(images: Float[Tensor, "batch 3 size size"], boxes: Int[np.ndarray, "batch 4"]) -> Tensor:
+def erase(images: Float[Tensor, "batch 3 size size"], boxes: Int[np.ndarray, "batch 4"]) -> Tensor:
     """Normalised images, with standard normal noise in their rectangles (top, left, height, width): done in place."""
     rows = np.flatnonzero(boxes[:, 2])  # height 0: nothing is erased
     device_rows = torch.from_numpy(rows).to(images.device)

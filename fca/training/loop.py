@@ -258,7 +258,7 @@ def _machine_wide_name(device: torch.device) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class TrainingPlace:
     """Folder, devices and display of a training; none of them changes the result.
 
     folder:       of the run; its weights and checkpoints go there.    accelerator: auto, cpu or gpu.
@@ -311,7 +311,7 @@ def fit(
     val: Examples,
     recipe: Recipe,
     seed: int,
-    place: Place,
+    place: TrainingPlace,
     start_counts: bool = False,
 ) -> Fitted:
     """Train `classifier.module` in place and leave it with the weights of the best epoch on `val`.
@@ -354,7 +354,7 @@ def fit(
 
 
 def _check_recipe_on_devices(
-    classifier: Classifier, recipe: Recipe, place: Place, devices: Sequence[torch.device]
+    classifier: Classifier, recipe: Recipe, place: TrainingPlace, devices: Sequence[torch.device]
 ) -> None:
     """Raise FcaError for a recipe that these devices, or this network, cannot follow."""
     is_sharded = len(devices) > 1 and place.strategy == "fsdp"
@@ -402,7 +402,7 @@ def _train(
     val: Examples,
     recipe: Recipe,
     seed: int,
-    place: Place,
+    place: TrainingPlace,
     forward_size: int,
     start_counts: bool,
     process: TrainingProcess,
@@ -521,7 +521,7 @@ def _discard(error: Exception, *paths: Path) -> None:
         remove(path)
 
 
-def _trainer(recipe: Recipe, place: Place, process: TrainingProcess, keeper: Keeper, steps: int) -> pl.Trainer:
+def _trainer(recipe: Recipe, place: TrainingPlace, process: TrainingProcess, keeper: Keeper, steps: int) -> pl.Trainer:
     """Lightning's Trainer.    steps: of an epoch."""
     options: dict[str, Any] = {
         "enable_model_summary": False,

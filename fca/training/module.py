@@ -15,8 +15,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from fca.finite import OVERFLOW
 from fca.torchvision_ops import before_lightning
-from fca.training.batches import Batch, as_input, keyed, warp
-from fca.training.changes import changed, erased
+from fca.training.batches import Batch, as_input, epoch_rng, warp
+from fca.training.changes import apply_changes, erase
 from fca.training.infer import checked_logits
 from fca.training.recipe import Recipe
 from fca.types import Classifier
@@ -113,7 +113,7 @@ class Training(pl.LightningModule):
         """Seed the epoch by its number: a resumed training draws the same numbers."""
         trainer: Any = self.trainer
         trainer.train_dataloader.epoch = self.current_epoch
-        epoch_seed = int(keyed(self.seed, self.current_epoch, 1).integers(2**63))
+        epoch_seed = int(epoch_rng(self.seed, self.current_epoch, 1).integers(2**63))
         torch.manual_seed(epoch_seed + self.global_rank)
 
         self.train_sums = torch.zeros(2, device=self.device)  # loss and accuracy, added up over batches
@@ -186,10 +186,10 @@ class Training(pl.LightningModule):
         if batch.draws is not None:
             images = warp(images, batch.draws, recipe.flip, recipe.shift, recipe.scale_min)
         if batch.changes is not None:
-            images = changed(images, batch.changes)
+            images = apply_changes(images, batch.changes)
         images = self.normalise(images)
         if batch.changes is not None:
-            images = erased(images, batch.changes.erased)
+            images = erase(images, batch.changes.erased)
         if self.mix is not None:
             images, targets = self.mix(images, targets)
         return self.in_network_format(images), targets

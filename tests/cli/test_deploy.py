@@ -21,7 +21,7 @@ from fca.cli import export, predict
 from fca.cli import run as run_door
 from fca.cli.configure import load_model
 from fca.cli.trained import Trained
-from fca.models.export import answers_of, exported
+from fca.models.export import export_content, logits_function
 from fca.stats.abstention import Abstention, abstention
 from fca.store import Store
 from fca.tables.predictions import predictions
@@ -110,9 +110,9 @@ def test_weights_come_back_by_the_words_that_the_file_gives(fca, outputs, traine
 
 def test_a_file_that_answers_otherwise_does_not_stay(fca, outputs, trained, tmp_path, monkeypatch):
     def shifted(content, kind):
-        return lambda images: answers_of(content, kind)(images) + 0.5
+        return lambda images: logits_function(content, kind)(images) + 0.5
 
-    monkeypatch.setattr("fca.models.export.answers_of", shifted)
+    monkeypatch.setattr("fca.models.export.logits_function", shifted)
     words = [f"run={trained.row['run_id']}", "format=torchscript", "out=digits.pt", f"outputs={outputs}"]
     code, _, err = fca(*words, door=export)
     assert code == 2
@@ -396,10 +396,10 @@ def test_onnxruntime_answers_as_the_network_for_any_number_of_images(name):
     torch.manual_seed(0)
     keys = {} if name == "cifar_resnet20" else {"input_size": 64 if name.startswith("shuffle") else 32}
     classifier = load_model(name, **keys).build(["left", "right", "up"])
-    content = exported(classifier, "onnx")
+    content = export_content(classifier, "onnx")
     model = onnx.load_from_string(content)
     assert [one.version for one in model.opset_import if one.domain == ""] == [18]
-    answers, size = answers_of(content, "onnx"), classifier.input_size
+    answers, size = logits_function(content, "onnx"), classifier.input_size
     for n in (1, 2, 5):
         images = np.random.default_rng(n).integers(0, 256, (n, size, size, 3), np.uint8)
         with torch.inference_mode():

@@ -15,7 +15,7 @@ from fca.cli import export, predict
 from fca.cli import run as run_door
 from fca.cli.export_int8 import allowed_loss, in_int8, loss_between, loss_on
 from fca.cli.trained import Exported, Trained
-from fca.models.export import exported
+from fca.models.export import export_content
 from fca.models.onnx_file import OnnxFile
 from fca.models.stored import StoredRun
 from fca.stats.comparison import paired_interval
@@ -177,7 +177,7 @@ def test_without_validation_images_int8_is_refused(trained):
 @pytest.mark.wide
 def test_a_program_in_int8_is_near_the_network(trained):
     classifier = trained.model.build()
-    loss = loss_on("test", trained, classifier, in_int8(trained, classifier, exported(classifier, "onnx")))
+    loss = loss_on("test", trained, classifier, in_int8(trained, classifier, export_content(classifier, "onnx")))
     assert abs(loss.value) < 0.1
 
 

@@ -20,7 +20,7 @@ from fca.data.jpeg import damage
 from fca.data.manifest import Manifest
 from fca.data.webdataset import WebDataset
 from fca.store import Store
-from fca.tasks.describe import described, findings, summary
+from fca.tasks.describe import describe_images, findings, summary
 from fca.types import UnreadableImage
 from tests.support.image_samples import samples, shard
 from tests.support.trees import VAL, encoded
@@ -141,7 +141,7 @@ def planted(root, top=4095, make=GREY["PNG"], shape=(9, 7), n=4):
 
 
 def listed(data):
-    arrays = described(data)
+    arrays = describe_images(data)
     return findings(data, arrays), summary(data, arrays)
 
 

@@ -17,7 +17,7 @@ from PIL import Image
 from rich.console import Console
 
 from fca.data import content
-from fca.data.content import inventory, one_look
+from fca.data.content import inventory, shared_listings
 from fca.data.files import Archive, Directory, open_root
 from fca.data.folder import Folder
 from fca.data.manifest import Manifest
@@ -341,7 +341,7 @@ def seen_by_a_worker(root):
 
 def test_workers_of_a_sweep_take_over_what_was_found(tmp_path):
     root = plant(tmp_path / "a", [*PATHS, "empty/"])
-    with one_look():
+    with shared_listings():
         found = inventory(Directory(str(root)))
         before = found.digests(PATHS)
         (root / PATHS[0]).write_bytes(b"changed meanwhile")
@@ -359,7 +359,7 @@ def test_listings_of_sweeps_that_were_killed_are_removed(tmp_path):
     for name, age in (("old", content.ABANDONED_S + 60), ("young", 60)):
         (sweeps / name).mkdir(parents=True)
         os.utime(sweeps / name, (0, (tmp_path.stat().st_mtime) - age))
-    with one_look():
+    with shared_listings():
         pass
     assert [path.name for path in sweeps.iterdir()] == ["young"]
 
@@ -375,10 +375,10 @@ def test_a_cache_that_may_not_be_read_is_named_and_the_end_of_a_sweep_hides_noth
     monkeypatch.setenv("FCA_CACHE", str(tmp_path / ("a" * 300)))  # every look at it is an error, for root too
     content._warn.cache_clear()
     plant(tmp_path / "photos", PATHS)
-    with one_look():
+    with shared_listings():
         data = Folder(str(tmp_path / "photos"), VAL).load()
     assert len(data.items) == len(PATHS)
-    assert not content.is_known(str(tmp_path / "photos"))
+    assert not content.has_index(str(tmp_path / "photos"))
     assert "content cannot be written (File name too long); set FCA_CACHE" in caplog.text
-    with pytest.raises(RuntimeError, match="of the sweep"), one_look():
+    with pytest.raises(RuntimeError, match="of the sweep"), shared_listings():
         raise RuntimeError("of the sweep")

@@ -12,7 +12,7 @@ from PIL import Image
 from fca.data.folder import Folder
 from fca.data.manifest import Manifest
 from fca.data.splits import Share, for_training, held_out
-from fca.tasks.describe import described, findings, summary
+from fca.tasks.describe import describe_images, findings, summary
 from tests.support.split_data import data_of
 from tests.support.trees import VAL
 
@@ -243,7 +243,7 @@ def test_what_describe_counts_is_the_cut_that_a_training_uses(flat, tmp_path):
             Image.open(near / name / f"{i:02d}.png").resize((48, 48)).save(near / name / f"near {i:02d}.png")
     data = as_folder(flat, None)
     cut = for_training(data)
-    columns = summary(cut, described(data))
+    columns = summary(cut, describe_images(data))
     assert (columns["n_train"], columns["n_val"], columns["n_test"]) == (105, 15, 30)
     assert (columns["duplicates_exact"], columns["duplicates_between_splits"]) == (60, 0)
-    assert findings(cut, described(data)).empty
+    assert findings(cut, describe_images(data)).empty

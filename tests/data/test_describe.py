@@ -9,7 +9,7 @@ from fca.data.folder import Folder
 from fca.data.manifest import Manifest
 from fca.data.splits import Share
 from fca.store import Store, results
-from fca.tasks.describe import described, findings, summary
+from fca.tasks.describe import describe_images, findings, summary
 from tests.support.copied_images import again, crops
 from tests.support.trees import VAL, encoded, grid, plant, png
 
@@ -31,7 +31,7 @@ def photos(tmp_path):
 
 def test_copies_are_found_within_and_between_splits(photos):
     data = Folder(str(photos), VAL).load()
-    arrays = described(data, workers=2)
+    arrays = describe_images(data, workers=2)
     ids = data.items["image_id"].to_numpy()
     exact = {tuple(sorted(ids[pair])) for pair in arrays["duplicates_exact"]}
     near = {tuple(sorted(ids[pair])) for pair in arrays["duplicates_near"]}
@@ -48,7 +48,7 @@ def test_counts_and_sizes_are_those_of_the_files(tmp_path):
     root = plant(tmp_path / "photos", [*grid("train", "test"), "train/cat/more.png"])
     (root / "test/dog/3.png").write_bytes(png(9, (30, 7)))
     data = Folder(str(root), VAL).load()
-    arrays = described(data)
+    arrays = describe_images(data)
     row = summary(data, arrays)
     assert {k: row[k] for k in ("n_images", "n_train", "n_val", "n_test", "class_min")} == {
         "n_images": 17,
@@ -109,7 +109,7 @@ def test_a_mask_gives_area_and_centroid(tmp_path):
     (root / "nothing.png").write_bytes(encoded(Image.fromarray(values * 0), "PNG"))
     lines = {"path": ["a.png", "b.png", "c.png"], "label": ["x", "y", "y"], "mask": ["object.png", "nothing.png", ""]}
     pd.DataFrame(lines).to_csv(root / "index.csv", index=False)
-    arrays = described(Manifest(str(root), "index.csv", VAL).load())
+    arrays = describe_images(Manifest(str(root), "index.csv", VAL).load())
     nan = np.nan
     np.testing.assert_allclose(arrays["mask_area"], [6 / 20, 0, nan], rtol=1e-6)
     np.testing.assert_allclose(arrays["mask_y"], [0.5, nan, nan])
@@ -118,7 +118,7 @@ def test_a_mask_gives_area_and_centroid(tmp_path):
 
 def test_the_checksum_is_of_pixels_labels_and_splits_and_of_nothing_else(photos, tmp_path):
     data = Folder(str(photos), VAL).load()
-    arrays = described(data)
+    arrays = describe_images(data)
     pixels = data.read(3)
     height, width = pixels.shape[:2]
     by_hand = hashlib.sha256(f"{height} {width} ".encode() + pixels.tobytes()).hexdigest()
@@ -129,7 +129,7 @@ def test_the_checksum_is_of_pixels_labels_and_splits_and_of_nothing_else(photos,
 
     def of(folder, val=VAL):
         again = Folder(str(folder), val).load()
-        return summary(again, described(again))["checksum"]
+        return summary(again, describe_images(again))["checksum"]
 
     moved = photos.rename(tmp_path / "elsewhere")
     for path in moved.rglob("*.png"):  # other bytes of the same pixels
@@ -145,11 +145,11 @@ def test_the_checksum_is_of_pixels_labels_and_splits_and_of_nothing_else(photos,
 
 def test_files_that_cannot_be_read_are_listed_and_the_rest_is_described(photos):
     whole = Folder(str(photos), VAL).load()
-    before = described(whole)
+    before = describe_images(whole)
     for name, content in (("test/cat/1.png", b"cut"), ("train/dog/2.png", b"")):
         (photos / name).write_bytes(content)
     data = Folder(str(photos), VAL).load()
-    arrays = described(data)
+    arrays = describe_images(data)
     ids, broken = data.items["image_id"].to_numpy(), arrays["unreadable"]
     assert ids[broken].tolist() == ["test/cat/1.png", "train/dog/2.png"]
     for name in ("height", "width", "phash", "sha256"):
@@ -168,7 +168,7 @@ def test_files_that_cannot_be_read_are_listed_and_the_rest_is_described(photos):
 def test_a_set_of_nothing_but_broken_files_has_a_row_without_sizes(tmp_path):
     root = plant(tmp_path / "photos", [f"{label}/{i}.jpeg" for label in ("cat", "dog") for i in range(3)])  # of text
     data = Folder(str(root), VAL).load()
-    arrays = described(data)
+    arrays = describe_images(data)
     row = summary(data, arrays)
     assert arrays["unreadable"].all()
     assert row["n_unreadable"] == len(arrays["reasons"]) == 6
@@ -179,7 +179,7 @@ def test_duplicates_are_listed_by_split_and_by_label(photos):
     (photos / "test/dog/other.png").write_bytes((photos / "train/cat/2.png").read_bytes())
     (photos / "train/dog/mine.png").write_bytes((photos / "train/cat/0.png").read_bytes())
     data = Folder(str(photos), Share(0.01, 0)).load()
-    arrays = described(data)
+    arrays = describe_images(data)
     listed = findings(data, arrays)
     split = data.items.set_index("image_id")["split"]
     of = {(line["image_id"], line["other_image_id"]): line["finding"] for line in listed.to_dict("records")}

@@ -22,7 +22,7 @@ from fca.data.folder import Folder
 from fca.data.manifest import Generated, Manifest
 from fca.data.public import lines
 from fca.report.pictures import URI, picture
-from fca.tasks.describe import described, findings
+from fca.tasks.describe import describe_images, findings
 from fca.types import FcaError, UnreadableImage
 from tests.support.trees import VAL, encoded, grid, pack, patched, plant, png
 
@@ -36,7 +36,7 @@ def loaded(root, **keys):
 def unreadable(root):
     """Image id -> why it cannot be read, as `describe` lists them."""
     data = loaded(root)
-    listed = findings(data, described(data))
+    listed = findings(data, describe_images(data))
     listed = listed[listed["finding"] == "unreadable file"]
     return dict(zip(listed["image_id"], listed["detail"], strict=True))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fca.data import public
-from fca.data.public import Caltech, Cub200, Dtd, Food101, Gtsrb, found
+from fca.data.public import Caltech, Cub200, Dtd, Food101, Gtsrb, find_tree
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError
 from tests.support import public_trees
@@ -141,14 +141,14 @@ def test_two_that_want_a_set_at_once_fetch_it_once(tmp_path):
         (Path(folder) / "birds").mkdir(parents=True)
 
     with ThreadPoolExecutor(3) as pool:
-        folders = list(pool.map(lambda _: found(str(tmp_path), ["birds"], "there", fetch), range(3)))
+        folders = list(pool.map(lambda _: find_tree(str(tmp_path), ["birds"], "there", fetch), range(3)))
     assert folders == [tmp_path / "birds"] * 3
     assert len(fetched) == 1
 
 
 def test_a_download_that_holds_something_else_is_refused(tmp_path):
     with pytest.raises(FcaError, match=r"holds birds; next: the download holds no birds; bring it: there"):
-        found(str(tmp_path), ["birds"], "there", lambda _: None)
+        find_tree(str(tmp_path), ["birds"], "there", lambda _: None)
 
 
 def test_without_network_the_message_names_what_to_bring(tmp_path, monkeypatch):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from fca.data.duplicates import near_pairs, signature
-from fca.data.files import decode_mask, in_order, open_root
+from fca.data.files import decode_mask, open_root, parallel_map
 from fca.data.folder import Folder
 from fca.data.manifest import Manifest
 from fca.data.splits import for_training
-from fca.tasks.describe import described, summary
+from fca.tasks.describe import describe_images, summary
 from fca.types import FcaError, UnreadableImage
 from tests.support.copied_images import COPIES
 from tests.support.trees import VAL
@@ -71,7 +71,7 @@ def test_cue_conflict_has_its_silhouettes_as_masks():
     assert len(data.items) == 640
     assert len(data.classes) == 16
     assert set(data.items["texture_label"]) == set(data.classes)
-    arrays = described(data)
+    arrays = describe_images(data)
     assert np.median(arrays["mask_area"]) < 0.5  # the object, not its surroundings
     assert 0 < arrays["mask_area"].min() < arrays["mask_area"].max() < 1
     assert np.abs(arrays["mask_x"] - 0.5).mean() < 0.1
@@ -105,7 +105,7 @@ def test_grocery_by_its_coarse_classes():
 
 def test_copies_planted_among_ten_thousand_photographs_are_found():
     data = Folder(archive("cifar10"), VAL).load()
-    images = list(in_order(lambda row: data.read(int(data.rows("test")[row])), 10_000, 0, "reading"))
+    images = list(parallel_map(lambda row: data.read(int(data.rows("test")[row])), 10_000, 0, "reading"))
     signatures = np.stack([signature(image) for image in images])
     chosen = np.random.default_rng(0).choice(10_000, 300, replace=False).tolist()
     alone = set(map(tuple, near_pairs(signatures, np.full(10_000, 32)).tolist()))
@@ -126,7 +126,7 @@ def test_copies_planted_among_ten_thousand_photographs_are_found():
 
 def test_describing_photographs_counts_their_copies():
     data = Folder(archive("clothing"), VAL).load()
-    row = summary(data, described(data))
+    row = summary(data, describe_images(data))
     assert (row["n_images"], row["n_train"], row["class_min"]) == (360, 200, 36)
     assert (row["height_min"], row["width_min"], row["width_max"]) == (400, 400, 888)
     assert row["duplicates_exact"] == row["duplicates_near"] == row["duplicates_between_splits"] == 0

@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 from fca.models import timm_models
 from fca.models.depths import EveryDepth, columns_of_depth, has_widening
-from fca.models.export import answers_of, compared, exported
+from fca.models.export import compare_logits, export_content, logits_function
 from fca.models.networks import restored
 from fca.models.timm_models import NOT_WIDENED, _registered, _with_widening
 from fca.torchvision_ops import declare_torchvision_ops
@@ -120,11 +120,11 @@ def test_a_cut_network_in_a_file_gives_the_same_logits(model, weights):
     word, _ = weights
     classifier = model("test_efficientnet", word, "model.depth=cut", "model.input_size=64").build(THREE)
     pixels = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
-    found = answers_of(exported(classifier, "onnx"), "onnx")(pixels)
+    found = logits_function(export_content(classifier, "onnx"), "onnx")(pixels)
     with torch.inference_mode():
         unit = torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255
         expected = classifier.module.eval()(classifier.normalise(unit)).numpy()
-    assert compared(expected, found).largest < 1e-3  # raises where a class differs
+    assert compare_logits(expected, found).largest < 1e-3  # raises where a class differs
 
 
 def test_depth_enters_label_and_identity_only_where_it_is_not_whole(model):

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from fca.models.cifar_resnet import CifarResNet
-from fca.models.stored import Probed, StoredRun, describe_model, model_from
+from fca.models.stored import Probed, StoredRun, describe_model, model_from_description
 from fca.store.files import DamagedFile
 from fca.types import FcaError
 
@@ -78,7 +78,7 @@ def test_every_family_comes_back_from_its_description(model):
     others = (model("squeezenet1_0"), model("timm", "model.name=resnet18"), mmpretrain, open_clip)
     for made in (model("cifar_resnet20"), *others):
         described = json.loads(json.dumps(describe_model(made, CLASSES)))
-        assert model_from(described) == (made, CLASSES)
+        assert model_from_description(described) == (made, CLASSES)
 
 
 def test_weights_that_training_began_with_are_not_needed_again(outputs, tmp_path):
@@ -216,7 +216,7 @@ def test_the_model_of_a_plugin_comes_back_from_its_description(tmp_path, monkeyp
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("FCA_PLUGINS", "plugged_networks")
     described = {"target": "plugged_networks.Net", "fields": {"width": 2}, "classes": CLASSES}
-    made, classes = model_from(described)
+    made, classes = model_from_description(described)
     assert (made.width, classes) == (2, CLASSES)
 
 
@@ -243,7 +243,7 @@ class Net(Model):
     net = importlib.import_module("plugged_fields").Net
     described = json.loads(json.dumps(describe_model(net((8, 16), "a"), CLASSES)))
     del described["fields"]["place"]
-    made, _ = model_from(described)
+    made, _ = model_from_description(described)
     assert (list(made.widths), made.name, made.computed) == ([8, 16], "a", 3)
     with pytest.raises(FcaError, match=r"fields of Net = .*; allowed: text, numbers, lists and dictionaries"):
         describe_model(net((8,), place=tmp_path), CLASSES)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 
-from fca.report.finding import Finding, Statement, answers
+from fca.report.finding import Finding, Statement, page_headlines
 from fca.types import Table
 
 
@@ -45,7 +45,7 @@ def found(models, labels=(), over_all=()):
         "over_all": pd.DataFrame({"r": list(over_all)}),
     }
     tables = {name: Table(name, "", "", frame, {}, ()) for name, frame in frames.items()}
-    return [one.sentence for one in answers([Study()], tables, most=5)]
+    return [one.sentence for one in page_headlines([Study()], tables, most=5)]
 
 
 def test_all_answers_are_about_the_data_set_that_has_most_of_them_and_the_first_counts_the_others():

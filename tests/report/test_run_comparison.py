@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from fca.report.compare import write_compared
+from fca.report.compare import write_comparison_scripts
 from fca.store import Store
 from tests.support.lab import Lab
 
@@ -29,7 +29,7 @@ def test_a_run_has_its_accuracy_by_class_its_wrong_images_and_its_curve(lab, tmp
     (lab.store.folder(trained) / "fitted.json").write_text('{"history": [{"val_loss": 0.5}, {"val_loss": null}]}')
     predicted = lab.answered("net", right, parent=trained)
     shifted = lab.answered("net", right, "corruption/fog/1")
-    write_compared(tmp_path, lab.store, lab.store.rows())
+    write_comparison_scripts(tmp_path, lab.store, lab.store.rows())
     run, found = read(tmp_path, predicted)
     assert run == predicted
     keys = np.array(lab.data.classes)[lab.true]
@@ -48,6 +48,6 @@ def test_a_run_has_its_accuracy_by_class_its_wrong_images_and_its_curve(lab, tmp
 def test_a_history_that_holds_anything_stops_nothing(lab, tmp_path, text):
     trained = lab.train("net", lab.subsets()[0], 0.9)
     (lab.store.folder(trained) / "fitted.json").write_text(text)
-    write_compared(tmp_path, lab.store, lab.store.rows())
+    write_comparison_scripts(tmp_path, lab.store, lab.store.rows())
     path = tmp_path / "compare" / f"{trained}.js"
     assert not path.exists() or "script" not in path.read_text()

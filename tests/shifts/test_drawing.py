@@ -21,7 +21,7 @@ from fca.shifts.operations import (
     warped,
     wobble,
 )
-from fca.types import generator
+from fca.types import keyed_rng
 from tests.support.photographs import photograph
 
 CLOSE = 2e-5  # float32 in [0, 1] after some tens of sums, a two-hundredth of a level
@@ -140,6 +140,6 @@ def test_grey_turns_red_where_saturation_is_added():
 
 def test_no_drop_leaves_the_image_as_it_is():
     image = photograph(8, 8)
-    found = [(corrupted(image, "spatter", 1, generator(0, str(i), "")) == image).all() for i in range(20)]
+    found = [(corrupted(image, "spatter", 1, keyed_rng(0, str(i), "")) == image).all() for i in range(20)]
     assert any(found)
     assert not all(found)

@@ -5,7 +5,7 @@ import pytest
 
 from fca.shifts.constants import PUBLISHED
 from fca.shifts.corruption import DRAWING, corrupted
-from fca.types import generator
+from fca.types import keyed_rng
 
 # Mean plus weighted mean of the levels at severity 3. Other random numbers move it by 0.02 and more (but glass_blur,
 # whose copies keep the mean); one level in twenty of 5,760 values, another processor's last bit, by less than 0.01.
@@ -35,7 +35,7 @@ LEVELS = {
 def level(kind):
     ramp = np.add.outer(np.arange(0, 160, 4), np.arange(0, 96, 2))
     image = np.stack([ramp, ramp[::-1], 255 - ramp], axis=2).astype(np.uint8)
-    pixels = corrupted(image, kind, 3, generator(0, "test/00017", "golden"))
+    pixels = corrupted(image, kind, 3, keyed_rng(0, "test/00017", "golden"))
     places = np.linspace(-1, 1, pixels.size).reshape(pixels.shape) ** 3
     return pixels.mean() + (pixels * places).mean()
 

@@ -17,7 +17,7 @@ from fca.data.pixels import geometry_under, shifted  # noqa: E402
 from fca.geometry import ResizeCrop  # noqa: E402
 from fca.shifts import Clean  # noqa: E402
 from fca.shifts.corruption import Corruption, corrupted  # noqa: E402
-from fca.types import generator  # noqa: E402
+from fca.types import keyed_rng  # noqa: E402
 from tests.support.photographs import data_of, photograph  # noqa: E402
 
 IMAGENET_C = Compose([Resize(256, InterpolationMode.BILINEAR), CenterCrop(224)])
@@ -43,14 +43,14 @@ def at_input(image, shift, network=NETWORK):
 @pytest.mark.parametrize("shape", [(97, 97), (97, 300), (300, 97), (150, 200), (224, 224), (375, 500), (640, 427)])
 def test_an_image_above_96_pixels_is_corrupted_after_torchvision_s_resize_256_and_crop_224(shape):
     image, shift = photograph(*shape), Corruption("gaussian_noise", 3)
-    expected = corrupted(imagenet_crop(image), "gaussian_noise", 3, generator(0, "test/00000", shift.label()))
+    expected = corrupted(imagenet_crop(image), "gaussian_noise", 3, keyed_rng(0, "test/00000", shift.label()))
     np.testing.assert_array_equal(shift.reader(data_of([image]))(0), expected)
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (96, 96), (96, 300), (300, 64)])
 def test_an_image_up_to_96_pixels_is_corrupted_as_it_is_stored(shape):
     image, shift = photograph(*shape), Corruption("gaussian_noise", 3)
-    expected = corrupted(image, "gaussian_noise", 3, generator(0, "test/00000", shift.label()))
+    expected = corrupted(image, "gaussian_noise", 3, keyed_rng(0, "test/00000", shift.label()))
     np.testing.assert_array_equal(shift.reader(data_of([image]))(0), expected)
     np.testing.assert_array_equal(at_input(image, shift), NETWORK(expected)[0])
 
@@ -70,7 +70,7 @@ def test_a_grey_photograph_stays_grey_at_the_reference_size():
 @pytest.mark.parametrize("shape", [(375, 500), (97, 97)])
 def test_stored_keeps_the_file_s_own_size_and_the_network_s_own_geometry(shape):
     image, shift = photograph(*shape), Corruption("gaussian_noise", 3, at="stored")
-    expected = corrupted(image, "gaussian_noise", 3, generator(0, "test/00000", shift.label()))
+    expected = corrupted(image, "gaussian_noise", 3, keyed_rng(0, "test/00000", shift.label()))
     np.testing.assert_array_equal(at_input(image, shift), NETWORK(expected)[0])
 
 

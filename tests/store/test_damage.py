@@ -27,7 +27,7 @@ from fca.cli.execute import execute
 from fca.store import State, Store, damage, index, results
 from fca.store.files import DamagedFile
 from fca.tables.predictions import predictions
-from fca.tables.rows import every_row, records
+from fca.tables.rows import readable_rows, records
 from fca.types import FcaError, Run, Table
 
 FAST, ALL = 8, 240
@@ -110,7 +110,7 @@ def forget():
 def quick(store):
     """A light analysis by the readers that all analyses use: a table for every row with arrays."""
     found = {}
-    for row in records(every_row(store, None)):
+    for row in records(readable_rows(store, None)):
         if row["task"] == "predict":
             of = predictions(store, row)
             found[row["run_id"]] = f"{of.right.sum()} {of.logits.sum()} {of.logit_classes}"

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from fca.store.filters import as_typed, check_columns, joined, query_of, unmatched, words_of
-from fca.store.query import kept
+from fca.store.filters import as_typed, check_columns, combined_query, query_of, unmatched_filter_lines, words_of
+from fca.store.query import rows_matching
 from fca.types import FcaError
 
 ROWS = pd.DataFrame(
@@ -49,7 +49,7 @@ ROWS = pd.DataFrame(
     ],
 )
 def test_a_filter_keeps_the_rows_of_its_values(word, lines):
-    assert kept(ROWS, query_of(word, ROWS)).index.tolist() == lines
+    assert rows_matching(ROWS, query_of(word, ROWS)).index.tolist() == lines
 
 
 @pytest.mark.parametrize("column", ["dataset", "model", "ncl", "seed", "recipe_flip", "recipe_lr", "classes"])
@@ -61,13 +61,13 @@ def test_every_value_of_a_column_can_be_typed_and_keeps_its_rows(column):
             for line, other in ROWS[column].items()
             if not (pd.api.types.is_scalar(other) and pd.isna(other)) and other == value
         ]
-        assert kept(ROWS, query_of(word, ROWS)).index.tolist() == expected, word
+        assert rows_matching(ROWS, query_of(word, ROWS)).index.tolist() == expected, word
 
 
 def test_filters_and_a_query_hold_together():
-    query = joined("ncl == 2 or ncl == 10", ["dataset=flowers,digits"], ROWS)
-    assert kept(ROWS, query).index.tolist() == [0, 2]
-    assert joined(None, [], ROWS) is None
+    query = combined_query("ncl == 2 or ncl == 10", ["dataset=flowers,digits"], ROWS)
+    assert rows_matching(ROWS, query).index.tolist() == [0, 2]
+    assert combined_query(None, [], ROWS) is None
 
 
 def test_a_dictionary_means_what_its_words_mean():
@@ -98,6 +98,6 @@ def test_an_unknown_word_may_be_a_key_or_a_column():
 
 
 def test_a_filter_without_rows_names_values_that_there_are():
-    assert unmatched(["dataset=flowers", "dataset=roses"], ROWS) == [
+    assert unmatched_filter_lines(["dataset=flowers", "dataset=roses"], ROWS) == [
         "no run has dataset=roses; dataset is 'a, b', digits, flowers, my photos"
     ]

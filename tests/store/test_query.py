@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.store.query import columns_of, kept
+from fca.store.query import columns_of, rows_matching
 from fca.types import FcaError
 
 FRAME = pd.DataFrame(
@@ -81,7 +81,7 @@ QUERIES = st.recursive(
 @settings(max_examples=60, deadline=None)
 @given(frames(), QUERIES)
 def test_a_query_keeps_what_pandas_keeps(frame, query):
-    pd.testing.assert_frame_equal(kept(frame, query), frame.query(query, engine="python"))
+    pd.testing.assert_frame_equal(rows_matching(frame, query), frame.query(query, engine="python"))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_query_keeps_what_pandas_keeps(frame, query):
     ],
 )
 def test_beyond_pandas_columns_tuples_and_missing_values_can_be_asked_for(query, lines):
-    assert kept(FRAME, query).index.tolist() == lines
+    assert rows_matching(FRAME, query).index.tolist() == lines
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_beyond_pandas_columns_tuples_and_missing_values_can_be_asked_for(query,
 def test_whatever_is_no_condition_is_refused_by_name_and_runs_nothing(query, part, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FcaError) as refused:
-        kept(FRAME, query, "dataset.where")
+        rows_matching(FRAME, query, "dataset.where")
     text = str(refused.value)
     assert text.startswith("dataset.where = ")
     assert "allowed: comparisons (==, !=, " in text

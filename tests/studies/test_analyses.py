@@ -183,7 +183,7 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
     axes = {"dataset", "model", "encoder", "ncl", "subset_seed", "classes", "seed", "groups"}
     axes |= {"limit"}  # within the fingerprint, and so in the name of the data set
     identity = {"run_id", "task", "parent", "fingerprint_kind"}
-    config = {*select.CONFIG, *select.OF_WEIGHTS}
+    config = {*select.CONFIG, *select.WEIGHT_COLUMNS}
     measured = {name for name in kinds if name.startswith("top1") or kinds[name] is float}
     counted = {
         "n_train",

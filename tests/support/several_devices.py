@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from fca.training.loop import Place, fit
+from fca.training.loop import TrainingPlace, fit
 from tests.support.tiny import classifier, examples, recipe
 
 
@@ -20,5 +20,5 @@ def bare():
 
 def train(folder, number, built=None, changes=None, **place):
     built = built or bare()
-    where = Place(folder, accelerator="cpu", devices=number, checkpoint_s=0.0, **place)
+    where = TrainingPlace(folder, accelerator="cpu", devices=number, checkpoint_s=0.0, **place)
     return built, fit(built, examples(61), examples(31, seed=1), recipe(**(changes or {})), 0, where)

@@ -10,7 +10,7 @@ from fca.torchvision_ops import declare_torchvision_ops
 declare_torchvision_ops()
 from pytorch_lightning.loggers.logger import DummyLogger  # noqa: E402
 
-from fca.training.loop import Place, fit  # noqa: E402
+from fca.training.loop import TrainingPlace, fit  # noqa: E402
 from tests.support.tiny import classifier, examples, recipe  # noqa: E402
 
 SNAPSHOTS = [0.01, 0.02, 0.1, 0.3, 0.5, 0.7, 1.0]  # the first two after one step
@@ -30,7 +30,7 @@ class Kills(DummyLogger):
 
 
 def train(folder, logger=False):
-    place = Place(Path(folder), accelerator="cpu", checkpoint_s=0.0, logger=logger)
+    place = TrainingPlace(Path(folder), accelerator="cpu", checkpoint_s=0.0, logger=logger)
     return fit(classifier(), examples(60), examples(30, seed=1), recipe(**BUSY), 0, place)
 
 

@@ -5,7 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fca.tables.responses import Responses, frame_of_items, frame_of_subjects, joined, stored_set
+from fca.tables.responses import (
+    Responses,
+    frame_of_items,
+    frame_of_subjects,
+    matching_stored_dataset,
+    with_file_subjects,
+)
 from fca.types import FcaError
 
 ITEMS = ("test/0", "test/1", "test/2")
@@ -23,35 +29,35 @@ def stored():
 
 
 def test_labels_tell_which_set_of_alike_names_is_meant(stored):
-    assert stored_set(answers(labels=("oak", "elm", "fir")), stored, "zoo.npz") == "hundred"
-    assert stored_set(answers(ITEMS[1:], ("dog", None)), stored, "zoo.npz") == "ten"
+    assert matching_stored_dataset(answers(labels=("oak", "elm", "fir")), stored, "zoo.npz") == "hundred"
+    assert matching_stored_dataset(answers(ITEMS[1:], ("dog", None)), stored, "zoo.npz") == "ten"
 
 
 def test_without_labels_the_file_is_called_after_its_data_set(stored):
-    assert stored_set(answers(), stored, "answers/hundred.csv.gz") == "hundred"
+    assert matching_stored_dataset(answers(), stored, "answers/hundred.csv.gz") == "hundred"
     with pytest.raises(FcaError, match=r"data set of zoo.csv = ten or hundred; allowed: one.*e.g. ten.npz"):
-        stored_set(answers(), stored, "zoo.csv")
+        matching_stored_dataset(answers(), stored, "zoo.csv")
 
 
 def test_other_labels_than_the_stored_ones_are_refused(stored):
     only = {"ten": stored["ten"]}
     with pytest.raises(FcaError, match=r"labels in zoo.npz = test/1: elm, stored as dog; allowed: the labels of ten"):
-        stored_set(answers(labels=("cat", "elm", "fir")), only, "zoo.npz")
+        matching_stored_dataset(answers(labels=("cat", "elm", "fir")), only, "zoo.npz")
 
 
 def test_names_that_another_set_knows_in_part_do_no_harm(stored):
     some = {"part": answers(ITEMS[:2], ("cat", "dog")), "ten": stored["ten"]}
-    assert stored_set(answers(), some, "zoo.csv") == "ten"
+    assert matching_stored_dataset(answers(), some, "zoo.csv") == "ten"
     with pytest.raises(FcaError, match=r"1 of 3 items of zoo.csv = test/2; allowed: all or none.*part, .* names 2"):
-        stored_set(answers(), {"part": some["part"]}, "zoo.csv")
-    assert stored_set(answers(["x"]), some, "zoo.csv") is None
+        matching_stored_dataset(answers(), {"part": some["part"]}, "zoo.csv")
+    assert matching_stored_dataset(answers(["x"]), some, "zoo.csv") is None
 
 
 def test_right_answers_without_classes_are_those_of_the_label():
     of_store = answers(labels=("cat", "dog", "cat"), pred=np.array([[1, 0, 1]], dtype=np.int32), classes=("dog", "cat"))
     more = answers(ITEMS[::-1], subjects=("b",), correct=[[1, 0, np.nan]])
-    both = joined(of_store, more)
+    both = with_file_subjects(of_store, more)
     assert both.pred[1].tolist() == [-1, -1, 1]
     assert np.array_equal(both.correct[1], [np.nan, 0, 1], equal_nan=True)
     named = replace(more, pred=np.array([[0, 1, -1]], dtype=np.int32), classes=("cat", "fish"))
-    assert joined(of_store, named).pred[1].tolist() == [-1, -1, 1]
+    assert with_file_subjects(of_store, named).pred[1].tolist() == [-1, -1, 1]

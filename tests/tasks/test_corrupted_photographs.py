@@ -10,7 +10,7 @@ from fca import load_model
 from fca.geometry import REFERENCE, ResizeCrop
 from fca.shifts.corruption import Corruption, corrupted
 from fca.store import Store
-from fca.types import generator
+from fca.types import keyed_rng
 from tests.support.photographs import photograph
 
 SHAPES = {"a": [(150, 200), (96, 120)], "b": [(97, 97), (300, 180)]}
@@ -53,13 +53,13 @@ def test_a_mixed_set_is_predicted_on_the_pixels_of_each_image_s_own_size(fca, tm
     reference, stored = (pixels[np.arange(4)] for pixels in seen)
     names = [(label, i) for label in "ab" for i in (0, 1)]
     for at, (label, i) in enumerate(names):
-        image, rng = photograph(*SHAPES[label][i]), generator(0, f"{label}/{i}.png", NOISE.label())
+        image, rng = photograph(*SHAPES[label][i]), keyed_rng(0, f"{label}/{i}.png", NOISE.label())
         is_small = min(SHAPES[label][i]) <= 96
         before = image if is_small else REFERENCE(image)[0]
         network_geometry = ResizeCrop(64, 0.875 if is_small else 1.0, "bilinear")
         expected = network_geometry(corrupted(before, "gaussian_noise", 3, rng))[0]
         np.testing.assert_array_equal(reference[at], expected)
-        rng = generator(0, f"{label}/{i}.png", NOISE.label())
+        rng = keyed_rng(0, f"{label}/{i}.png", NOISE.label())
         as_stored = ResizeCrop(64, 0.875, "bilinear")(corrupted(image, "gaussian_noise", 3, rng))[0]
         np.testing.assert_array_equal(stored[at], as_stored)
 

@@ -37,8 +37,8 @@ def test_a_training_and_a_prediction_are_planned_once(fca, tmp_path, monkeypatch
             monkeypatch.setattr(
                 adaptation, name, lambda *given, _name=name, _do=original: planned.append(_name) or _do(*given)
             )
-    whole_split = predict.whole_split
-    monkeypatch.setattr(predict, "whole_split", lambda *given: planned.append("predict") or whole_split(*given))
+    whole_split = predict.runs_of_split
+    monkeypatch.setattr(predict, "runs_of_split", lambda *given: planned.append("predict") or whole_split(*given))
     assert fca("subset.classes=[2,5,7]", *SMALL)[0] == 0
     assert planned == ["plan", "run"]
     run_id = Store(tmp_path / "outputs").rows("task == 'train'")["run_id"].iloc[0]

@@ -7,9 +7,9 @@ from scipy.stats import ks_2samp
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as reference
 
-from fca.training.augment import AFFINE, IMAGENET, OPERATIONS, Augment, crops
+from fca.training.augment import AFFINE, IMAGENET, OPERATIONS, Augment, draw_crops
 from fca.training.batches import DRAWS, warp
-from fca.training.changes import apply, changed, cut, erased
+from fca.training.changes import apply, apply_changes, crop_and_resize, erase
 
 SIZE = 12
 ROUNDING = 1e-4  # sampling points are float32 in [-1, 1], off by up to SIZE * 6e-8 pixels times the steepest edge, 1
@@ -107,10 +107,10 @@ def test_crops_of_any_shapes_are_torchvision_s_resized_crop_and_flip(size):
     rng = np.random.default_rng(3)
     photos = [rng.integers(0, 256, (*shape, 3), dtype=np.uint8) for shape in SHAPES]
     height, width = np.array(SHAPES).T
-    boxes = crops(rng.random((len(SHAPES), 22)), height, width, 0.1)
+    boxes = draw_crops(rng.random((len(SHAPES), 22)), height, width, 0.1)
     mirrored = np.arange(len(SHAPES)) % 2
     flat, start, across = packed(photos)
-    out = cut(flat, torch.from_numpy(np.column_stack([start, across, boxes, mirrored])), size)
+    out = crop_and_resize(flat, torch.from_numpy(np.column_stack([start, across, boxes, mirrored])), size)
     for photo, box, flip, ours in zip(photos, boxes.tolist(), mirrored, out, strict=True):
         image = torch.from_numpy(photo).permute(2, 0, 1)
         exact = reference.resized_crop(image.float(), *box, [size, size], antialias=False)
@@ -127,7 +127,7 @@ def test_crops_have_the_distribution_of_torchvision_s_random_resized_crop(shape)
     image = torch.zeros(3, *shape)
     expected = np.array([list(theirs.make_params([image]).values()) for _ in range(n)])
     uniform = np.random.default_rng(4).random((n, 22))
-    ours = crops(uniform, np.full(n, shape[0]), np.full(n, shape[1]), 0.3)
+    ours = draw_crops(uniform, np.full(n, shape[0]), np.full(n, shape[1]), 0.3)
     for column in range(4):  # two samples of n: the largest distance of their distributions is below 1.63 sqrt(2 / n)
         assert ks_2samp(ours[:, column], expected[:, column]).statistic < 1.63 * math.sqrt(2 / n)  # p = .01
     area = [values[:, 2] * values[:, 3] for values in (ours, expected)]
@@ -147,7 +147,7 @@ def test_erased_rectangles_have_torchvision_s_distribution_and_hold_noise_and_no
     for column in range(4):
         assert ks_2samp(chosen[:, column], expected[:, column]).statistic < 1.63 * math.sqrt(2 / n)
     batch = torch.zeros(40, 3, size, size)
-    out = erased(batch.clone(), changes.erased[:40])
+    out = erase(batch.clone(), changes.erased[:40])
     for image, (top, left, height, width) in zip(out, changes.erased[:40], strict=True):
         inside = torch.zeros(size, size, dtype=bool)
         inside[top : top + height, left : left + width] = True
@@ -249,7 +249,7 @@ def test_three_augment_is_grey_solarize_or_blur_and_jitter_follows():
     }
     assert len({tuple(row) for row in changes.operation[:, 1:]}) == 6
     assert np.abs(changes.strength[:, 1:]).max() <= 0.3
-    out = (changed(shown / 255, changes) * 255).round()
+    out = (apply_changes(shown / 255, changes) * 255).round()
     jitter = {"brightness": reference.adjust_brightness, "contrast": reference.adjust_contrast}
     jitter["color"] = reference.adjust_saturation
     for image, operation, strength, ours in zip(shown, changes.operation, changes.strength, out, strict=True):
@@ -270,8 +270,8 @@ def test_what_is_drawn_for_an_image_does_not_depend_on_the_batch_it_is_changed_i
     n, size = 12, 16
     shown = photographs(n, size) / 255
     changes = Augment("randaugment", 3, 20, 0.4, 0.0).drawn(np.random.default_rng(11), n, size)
-    whole = changed(shown, changes)
-    single = [changed(shown[i : i + 1], type(changes)(*(part[i : i + 1] for part in changes))) for i in range(n)]
+    whole = apply_changes(shown, changes)
+    single = [apply_changes(shown[i : i + 1], type(changes)(*(part[i : i + 1] for part in changes))) for i in range(n)]
     torch.testing.assert_close(whole, torch.cat(single), atol=0, rtol=0)
 
 
@@ -281,8 +281,8 @@ def test_mixed_precision_does_not_change_operations():
     for policy in ("randaugment", "three_augment"):
         changes = Augment(policy, 3, 20, 0.4, 0.0).drawn(np.random.default_rng(12), n, size)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            out = changed(shown, changes)
-        torch.testing.assert_close(out, changed(shown, changes), atol=0, rtol=0)
+            out = apply_changes(shown, changes)
+        torch.testing.assert_close(out, apply_changes(shown, changes), atol=0, rtol=0)
 
 
 def test_nothing_is_drawn_or_changed_without_augmentation():
@@ -290,5 +290,5 @@ def test_nothing_is_drawn_or_changed_without_augmentation():
     assert augment.label() is None
     changes = augment.drawn(np.random.default_rng(0), 4, 8)
     shown = images(4, 8)
-    assert changed(shown, changes) is shown
-    assert torch.equal(erased(shown.clone(), changes.erased), shown)
+    assert apply_changes(shown, changes) is shown
+    assert torch.equal(erase(shown.clone(), changes.erased), shown)

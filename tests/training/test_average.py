@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from fca.store import Store
-from fca.training.loop import Place, Training, fit
+from fca.training.loop import Training, TrainingPlace, fit
 from tests.support.tiny import classifier, examples, recipe
 
 
@@ -23,7 +23,7 @@ def test_the_average_is_what_is_kept_and_follows_its_equation(tmp_path, monkeypa
 
     monkeypatch.setattr(Training, "update_average", watched)
     asked = recipe(ema=0.5, ema_warmup=warmup, snapshots=[1.0])
-    fit(classifier(), examples(48), examples(12, seed=1), asked, 0, Place(tmp_path))
+    fit(classifier(), examples(48), examples(12, seed=1), asked, 0, TrainingPlace(tmp_path))
     expected = path[0]  # the first step is where the average begins
     for t, weights in enumerate(path[1:], start=1):
         decay = min(0.5, (1 + t) / (10 + t)) if warmup else 0.5
@@ -42,7 +42,7 @@ def test_a_short_training_forgets_the_weights_that_it_began_with(tmp_path):
     top1 = {}
     for warmup, accumulate in ((True, 1), (True, 2), (False, 1)):
         asked = recipe(ema=0.999, ema_warmup=warmup, epochs=10, accumulate=accumulate)
-        place = Place(tmp_path / f"{warmup}{accumulate}")
+        place = TrainingPlace(tmp_path / f"{warmup}{accumulate}")
         top1[warmup, accumulate] = fit(classifier(), examples(48), examples(30, seed=1), asked, 0, place).val_top1
     assert min(top1[True, 1], top1[True, 2]) > 0.9
     assert top1[False, 1] < 0.7
@@ -70,7 +70,7 @@ def test_an_average_learns_two_digits_by_the_default_recipe(fca, words):
 def test_an_interrupted_average_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
     asked = recipe(ema=0.9, cutmix=1.0, mixup=0.4)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    fit(classifier(), examples(48), examples(12, seed=1), asked, 0, Place(whole, checkpoint_s=0.0))
+    fit(classifier(), examples(48), examples(12, seed=1), asked, 0, TrainingPlace(whole, checkpoint_s=0.0))
     start = Training.on_train_epoch_start
 
     def stops(self):
@@ -81,8 +81,8 @@ def test_an_interrupted_average_goes_on_as_if_it_had_not_been(tmp_path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(Training, "on_train_epoch_start", stops)
         with suppress(KeyboardInterrupt, SystemExit):
-            fit(classifier(), examples(48), examples(12, seed=1), asked, 0, Place(cut, checkpoint_s=0.0))
+            fit(classifier(), examples(48), examples(12, seed=1), asked, 0, TrainingPlace(cut, checkpoint_s=0.0))
     assert not (cut / "fitted.json").exists()
-    fit(classifier(), examples(48), examples(12, seed=1), asked, 0, Place(cut, checkpoint_s=0.0))
+    fit(classifier(), examples(48), examples(12, seed=1), asked, 0, TrainingPlace(cut, checkpoint_s=0.0))
     one, other = load_file(whole / "best.safetensors"), load_file(cut / "best.safetensors")
     assert all(torch.equal(one[key], other[key]) for key in one)

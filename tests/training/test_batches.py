@@ -6,7 +6,7 @@ import torch
 
 from fca.training import batches as module
 from fca.training.augment import Augment
-from fca.training.batches import DRAWS, Batches, Examples, keyed, read_ahead
+from fca.training.batches import DRAWS, Batches, Examples, epoch_rng, read_ahead
 from fca.types import FcaError, Packed, UnreadableImage
 from tests.support.numbered_images import CPU, numbered
 from tests.support.tiny import examples, recipe
@@ -41,7 +41,7 @@ def test_order_and_draws_follow_from_seed_and_epoch_alone():
 def test_order_and_draws_are_those_of_all_runs_before_passes_and_repeats():
     loader = Batches(numbered(40), 16, CPU, 3, recipe(flip=True))
     loader.epoch = 2
-    rng = keyed(3, 2)
+    rng = epoch_rng(3, 2)
     order = rng.permutation(40)
     draws = rng.random((40, DRAWS), dtype=np.float32)
     shown = list(loader)

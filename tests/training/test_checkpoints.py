@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from fca.training import loop, stop
-from fca.training.loop import Place, fit
+from fca.training.loop import TrainingPlace, fit
 from tests.support.tiny import classifier, examples, recipe
 
 EPOCHS = 6
 
 
 def train(folder, checkpoint_s=300.0, **changes):
-    place = Place(folder, accelerator="cpu", checkpoint_s=checkpoint_s)
+    place = TrainingPlace(folder, accelerator="cpu", checkpoint_s=checkpoint_s)
     return fit(classifier(), examples(48), examples(24, seed=1), recipe(epochs=EPOCHS, **changes), 0, place)
 
 

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from fca.training import devices, stop
 from fca.training.batches import Batches, as_input
 from fca.training.devices import check_devices, devices_name, devices_of
-from fca.training.loop import Place, fit
+from fca.training.loop import TrainingPlace, fit
 from fca.types import FcaError, UnreadableImage
 from tests.support.several_devices import bare, train
 from tests.support.tiny import classifier, examples, recipe
@@ -81,7 +81,7 @@ def test_weights_are_not_sharded_on_a_cpu():
 
 def test_more_devices_than_images_in_a_batch_are_refused(tmp_path, gpus):
     with pytest.raises(FcaError, match=r"machine\.devices = 4; allowed: up to 2, a batch of train images"):
-        fit(bare(), examples(5), examples(30), recipe(batch_size=3), 0, Place(tmp_path, devices=4))
+        fit(bare(), examples(5), examples(30), recipe(batch_size=3), 0, TrainingPlace(tmp_path, devices=4))
 
 
 @pytest.mark.parametrize("world", [2, 3])

@@ -16,9 +16,9 @@ from torch.nn.functional import cross_entropy
 from fca.cli.configure import load_model
 from fca.training import batches
 from fca.training.augment import Augment
-from fca.training.batches import Batches, keyed
+from fca.training.batches import Batches, epoch_rng
 from fca.training.infer import logits_of
-from fca.training.loop import Place, _should_compile, fit, seed_everything
+from fca.training.loop import TrainingPlace, _should_compile, fit, seed_everything
 from fca.training.module import LOGGED, Training
 from fca.types import FcaError
 from tests.support.tiny import SIZE, classifier, examples, recipe
@@ -27,7 +27,7 @@ from tests.support.tiny import SIZE, classifier, examples, recipe
 def train(folder, changes=None, seed=0, ncl=3, **place):
     built = classifier(ncl, seed)
     data = examples(60, ncl), examples(30, ncl, seed=1)
-    return built, fit(built, *data, recipe(**(changes or {})), seed, Place(folder, accelerator="cpu", **place))
+    return built, fit(built, *data, recipe(**(changes or {})), seed, TrainingPlace(folder, accelerator="cpu", **place))
 
 
 def same(a, b):
@@ -80,7 +80,7 @@ def test_the_runner_computes_what_a_bare_loop_computes(tmp_path):
     )
     loader = Batches(data, 16, torch.device("cpu"), seed=0)
     for loader.epoch in range(3):
-        torch.manual_seed(int(keyed(0, loader.epoch, 1).integers(2**63)))
+        torch.manual_seed(int(epoch_rng(0, loader.epoch, 1).integers(2**63)))
         for images, labels, *_ in loader:
             x = bare.normalise(images.permute(0, 3, 1, 2) / 255)
             loss = cross_entropy(bare.module(x), labels)
@@ -123,7 +123,7 @@ def test_divergence_stops_training_and_leaves_finite_weights(tmp_path, epochs):
 def test_divergence_in_a_later_epoch_keeps_the_best_one_before(tmp_path):
     built, calls = classifier(), itertools.count()
     bad = replace(built, normalise=lambda x: x * (math.nan if next(calls) > 6 else 1.0))  # an epoch has 4 + 1 batches
-    fitted = fit(bad, examples(60), examples(30, seed=1), recipe(), 0, Place(tmp_path, accelerator="cpu"))
+    fitted = fit(bad, examples(60), examples(30, seed=1), recipe(), 0, TrainingPlace(tmp_path, accelerator="cpu"))
     assert (fitted.diverged, fitted.best_epoch, fitted.epochs_run) == (True, 1, 1)
     assert same(built.module.state_dict(), load_file(tmp_path / "best.safetensors"))
     assert all(value.isfinite().all() for value in built.module.state_dict().values())
@@ -206,7 +206,7 @@ def test_lightning_is_silent_but_our_log_tells_the_epochs(tmp_path, caplog, caps
 
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(tmp_path):
     empty = replace(examples(3), rows=np.arange(0), labels=np.arange(0))
-    place = Place(tmp_path / "run", accelerator="cpu")
+    place = TrainingPlace(tmp_path / "run", accelerator="cpu")
     with pytest.raises(FcaError, match="val images = 0"):
         fit(classifier(), examples(60), empty, recipe(), 0, place)
     with pytest.raises(FcaError, match=r"recipe\.precision = 16-mixed; allowed: 32-true or bf16-mixed on a CPU"):
@@ -226,7 +226,7 @@ def test_a_streamed_set_trains_the_same_network(tmp_path, monkeypatch):
 def test_a_network_that_was_left_in_eval_mode_is_trained(tmp_path):
     built = classifier()
     built.module.eval()
-    fit(built, examples(60), examples(9), recipe(epochs=1), 0, Place(tmp_path, accelerator="cpu"))
+    fit(built, examples(60), examples(9), recipe(epochs=1), 0, TrainingPlace(tmp_path, accelerator="cpu"))
     assert isinstance(built.module[0][1], nn.BatchNorm2d)
     assert int(built.module[0][1].num_batches_tracked) == 4
 
@@ -241,7 +241,7 @@ def test_frozen_batch_norms_keep_their_averages_and_layers_learn(tmp_path):
             examples(9),
             recipe(epochs=2, frozen_norms=frozen),
             0,
-            Place(tmp_path / str(frozen), "cpu"),
+            TrainingPlace(tmp_path / str(frozen), "cpu"),
         )
         after = built.module.state_dict()
         averages = [name for name in before if "running" in name]
@@ -257,7 +257,7 @@ def test_the_weights_it_began_with_are_kept_where_they_count_and_no_epoch_is_bet
     val = examples(30, seed=1)
     top1 = np.mean(logits_of(built, val.pixels, val.rows).argmax(1) == val.labels)
     asked = recipe(epochs=6, lr=lr, optimiser="sgd" if epoch_0_is_kept else "adamw", grad_clip=1.0)
-    fitted = fit(built, examples(60), val, asked, 0, Place(tmp_path / "second", "cpu"), start_counts=True)
+    fitted = fit(built, examples(60), val, asked, 0, TrainingPlace(tmp_path / "second", "cpu"), start_counts=True)
     assert (fitted.best_epoch == 0) == epoch_0_is_kept
     assert (fitted.val_top1 == pytest.approx(top1)) == epoch_0_is_kept
     assert fitted.val_top1 >= top1 - 1e-6
@@ -277,7 +277,7 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole_one(tmp_path, parts):
     for accumulate in (1, parts):
         asked = recipe(accumulate=accumulate, optimiser="sgd", mixup=0.4, grad_clip=0.5, snapshots=[1.0])
         built = plain()
-        fitted = fit(built, examples(60), examples(9), asked, 0, Place(tmp_path / str(accumulate), "cpu"))
+        fitted = fit(built, examples(60), examples(9), asked, 0, TrainingPlace(tmp_path / str(accumulate), "cpu"))
         states.append((load_file(tmp_path / str(accumulate) / "snapshot-1.00.safetensors"), fitted.history))
     for name, value in states[0][0].items():
         torch.testing.assert_close(states[1][0][name], value, atol=1e-6, rtol=1e-5)  # order of sums, 12 steps

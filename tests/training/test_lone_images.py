@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from fca.training.batches import Batches, count_batches
-from fca.training.loop import Place, fit
+from fca.training.loop import TrainingPlace, fit
 from fca.training.module import smallest_forward
 from fca.types import Classifier, FcaError
 from tests.support.numbered_images import CPU, numbered
@@ -50,7 +50,9 @@ def test_batches_are_never_smaller_than_the_fewest(images, size, fewest, sizes):
 def test_a_network_with_batch_norm_trains_on_odd_numbers_of_images(tmp_path, changes, images):
     """Before: ValueError, Expected more than 1 value per channel when training."""
     built = pooled(nn.BatchNorm2d)
-    fitted = fit(built, examples(images), examples(4, seed=1), recipe(**changes), 0, Place(tmp_path, accelerator="cpu"))
+    fitted = fit(
+        built, examples(images), examples(4, seed=1), recipe(**changes), 0, TrainingPlace(tmp_path, accelerator="cpu")
+    )
     assert (fitted.epochs_run, fitted.diverged) == (3, False)
 
 
@@ -70,7 +72,7 @@ def test_a_batch_norm_over_many_pixels_takes_a_lone_image_as_before(tmp_path):
     """Results of such trainings have ids that must not come to mean others."""
     assert smallest_forward(classifier()) == 1
     data = examples(7), examples(4, seed=1)
-    fit(classifier(), *data, recipe(batch_size=2, snapshots=[0.25]), 0, Place(tmp_path, accelerator="cpu"))
+    fit(classifier(), *data, recipe(batch_size=2, snapshots=[0.25]), 0, TrainingPlace(tmp_path, accelerator="cpu"))
     shown = [len(batch.labels) for batch in Batches(data[0], 2, CPU, seed=0)]
     assert shown == [2, 2, 2, 1]
     assert load_file(tmp_path / "snapshot-0.25.safetensors")["0.1.num_batches_tracked"] == 3, "a quarter of 12 steps"
@@ -78,11 +80,11 @@ def test_a_batch_norm_over_many_pixels_takes_a_lone_image_as_before(tmp_path):
 
 def test_a_single_training_image_is_refused(tmp_path):
     with pytest.raises(FcaError, match=r"train images = 1; allowed: at least 2"):
-        fit(pooled(group_norm), examples(1), examples(4), recipe(), 0, Place(tmp_path, accelerator="cpu"))
+        fit(pooled(group_norm), examples(1), examples(4), recipe(), 0, TrainingPlace(tmp_path, accelerator="cpu"))
 
 
 def test_processes_with_plain_batch_norm_get_two_images_each_or_are_refused(tmp_path):
-    place = Place(tmp_path, accelerator="cpu", devices=2)
+    place = TrainingPlace(tmp_path, accelerator="cpu", devices=2)
     with pytest.raises(FcaError, match=r"machine.devices = 2; allowed: up to 1, a batch of train images"):
         fit(pooled(nn.BatchNorm2d), examples(7), examples(4), recipe(batch_size=3), 0, place)
     loader = Batches(numbered(9), 4, CPU, seed=0, rank=1, world=2, min_images=4)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fca.training.loop import Keeper, Place, fit, weights_of
+from fca.training.loop import Keeper, TrainingPlace, fit, weights_of
 from tests.support.tiny import classifier, examples, recipe
 
 SHARES = ["0.01", "0.1", "0.3", "0.5", "0.7"]  # of all steps, as Sharma et al. (2023, appendix C) keep them
@@ -21,7 +21,12 @@ class Interrupted(Exception):
 def train(folder, **changes):
     asked = recipe(snapshots=[float(share) for share in SHARES], **changes)
     return fit(
-        classifier(), examples(64), examples(12, seed=1), asked, 0, Place(folder, accelerator="cpu", checkpoint_s=0.0)
+        classifier(),
+        examples(64),
+        examples(12, seed=1),
+        asked,
+        0,
+        TrainingPlace(folder, accelerator="cpu", checkpoint_s=0.0),
     )
 
 
@@ -75,7 +80,7 @@ def test_every_share_has_a_file_with_the_weights_after_its_step(tmp_path, weight
 def test_keeping_snapshots_changes_nothing_in_training(tmp_path, weights_after):
     train(tmp_path / "with", epochs=2)
     with_them = dict(weights_after)
-    place = Place(tmp_path / "without", accelerator="cpu")
+    place = TrainingPlace(tmp_path / "without", accelerator="cpu")
     fit(classifier(), examples(64), examples(12, seed=1), recipe(epochs=2), 0, place)
     assert with_them.keys() == weights_after.keys()
     assert all(same(with_them[step], weights_after[step]) for step in with_them)

@@ -9,7 +9,7 @@ import pytest
 import pytorch_lightning as pl
 
 from fca.plugins import use_plugins
-from fca.training.loop import Place, fit
+from fca.training.loop import TrainingPlace, fit
 from fca.training.trainer import LOGGERS, OBSERVERS, TrainerKeys
 from fca.types import FcaError
 from tests.support.tiny import classifier, examples, recipe
@@ -41,7 +41,7 @@ def plugin():
 
 
 def trained(folder, **keys):
-    place = Place(folder, accelerator="cpu", trainer=replace(NONE, **keys))
+    place = TrainingPlace(folder, accelerator="cpu", trainer=replace(NONE, **keys))
     return fit(classifier(), examples(60), examples(30, seed=1), recipe(), 0, place)
 
 

@@ -43,7 +43,7 @@ from fca.studies.progressive.levels import LEVEL, PAPER, SESSIONS, LevelProtocol
 from fca.studies.progressive.stats.pool import LEVELS
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import COVERAGE, DATASET, IMAGE_ID, MODEL, MODELS, TOP1, TableSpec, filled
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, interval_columns
 
 Methods = tuple[tuple[str, str], ...]  # policies, each with an estimator
 BASELINE = ("static_k", "session_mean")
@@ -107,8 +107,8 @@ ROUND = Column("round", int, ".0f", "round")
 RIGHT = Column("right", bool, "", "whether the prediction is right")
 
 _TEST = (METHOD, POLICY, ESTIMATOR, TARGET, BUDGET, SHARE)
-_MEASURES = (MSE, MSE_LOW, MSE_HIGH, *with_interval(RATIO))
-_RATIOS = with_interval(SAME_BANK)
+_MEASURES = (MSE, MSE_LOW, MSE_HIGH, *interval_columns(RATIO))
+_RATIOS = interval_columns(SAME_BANK)
 _OVERALL = (
     DATASET,
     *_TEST,
@@ -117,7 +117,7 @@ _OVERALL = (
     BIAS,
     COVERAGE,
     UNDEFINED,
-    *with_interval(RANK_TAU),
+    *interval_columns(RANK_TAU),
     MODELS,
     GROUPS,
     REPEATS,
@@ -305,7 +305,7 @@ class AdaptiveReplay:
         for model, tests_of_one_model in tests_at_budget.groupby(MODEL, sort=False):
             by_model.append(summarise(tests_of_one_model, self.budget).assign(model=model))
         errors = pd.concat(by_model, ignore_index=True)
-        yield ADAPTIVE_ERRORS, errors.drop(columns=[*with_interval(RANK_TAU), MODELS])
+        yield ADAPTIVE_ERRORS, errors.drop(columns=[*interval_columns(RANK_TAU), MODELS])
 
         yield ADAPTIVE_METHODS, summarise(tests_at_budget, self.budget).drop(columns=[TRUTH, ESTIMATE])
         yield ADAPTIVE_CURVES, summarise(tests[is_of_curve], self.budget).drop(columns=[TRUTH, ESTIMATE])
@@ -504,7 +504,7 @@ def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
         to_same_bank: Line = {}
         if estimator in BANK_ESTIMATORS:
             by_same_bank = error_measures(errors, same_bank_errors.get((target, estimator, method[BUDGET])))
-            to_same_bank = cells(with_interval(SAME_BANK), [by_same_bank[name] for name in with_interval(RATIO)])
+            to_same_bank = cells(interval_columns(SAME_BANK), [by_same_bank[name] for name in interval_columns(RATIO)])
 
         line: Line = {
             **method,
@@ -587,7 +587,7 @@ def averages(tests: pd.DataFrame) -> Line:
         BIAS: 100 * (defined[ESTIMATE] - defined[TRUTH]).mean(),
         COVERAGE: is_covered.mean() if len(defined) else float("nan"),
         UNDEFINED: len(tests) - len(defined),
-        **cells(with_interval(RANK_TAU), np.mean(taus, axis=0) if taus else UNKNOWN),
+        **cells(interval_columns(RANK_TAU), np.mean(taus, axis=0) if taus else UNKNOWN),
         WARNING: adaptive.WARNINGS.get(estimator) if policy == "gre_two_stage" else None,
     }
 

@@ -19,7 +19,15 @@ from fca.studies.progressive.stats.pool import LEVELS
 from fca.tables import table
 from fca.tables.keys import Query
 from fca.tables.predictions import predictions
-from fca.tables.rows import OF_MODELS, by_version, every_row, narrowed, records, require, with_needed
+from fca.tables.rows import (
+    MODEL_ROW_COLUMNS,
+    apply_query,
+    by_version,
+    readable_rows,
+    records,
+    require_rows,
+    without_incomplete,
+)
 from fca.tables.table import DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled
 from fca.types import BEST, Column, Table
 
@@ -79,9 +87,9 @@ class AdaptiveTests:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables adaptive_tests (one line per test and target) and adaptive_test_attributes (also by attribute)."""
-        rows = with_needed(every_row(store, self.query), "adaptive_test", OF_MODELS)
-        tests, _ = by_version(store, [narrowed(rows[rows["task"] == "adaptive_test"], self.query)], rows[:0])
-        require(tests, "adaptive tests", len(rows), COMMAND)
+        rows = without_incomplete(readable_rows(store, self.query), "adaptive_test", MODEL_ROW_COLUMNS)
+        tests, _ = by_version(store, [apply_query(rows[rows["task"] == "adaptive_test"], self.query)], rows[:0])
+        require_rows(tests, "adaptive tests", len(rows), COMMAND)
         is_full_run = (rows["task"] == "predict") & (rows["split"] == "test")
         full_run_by_key = {_key(row): row for row in records(rows[is_full_run])}
 

@@ -16,7 +16,7 @@ from fca.studies.adaptive.stats.policies import ability_of
 from fca.studies.irt.stats import ItemBank
 from fca.studies.progressive.levels import PAPER, Line, cells
 from fca.tables.table import DATASET, MODELS, TableSpec
-from fca.types import Column, with_interval
+from fca.types import Column, interval_columns
 
 LARGEST = Column("exposure", float, ".1%", "share of the tests that ask the image that is asked most often")
 NEVER = Column("never", float, ".1%", "share of the images that no test asks")
@@ -33,7 +33,7 @@ ADAPTIVE_EXPOSURE = TableSpec(
     f"Sympson & Hetter, 1985 (item exposure); {PAPER}, section 5",
     (
         *(DATASET, METHOD, POLICY, ESTIMATOR, BUDGET, SHARE, LARGEST, NEVER, COMMON),
-        *(*with_interval(ABILITY_TAU), MODELS, REPEATS),
+        *(*interval_columns(ABILITY_TAU), MODELS, REPEATS),
     ),
 )
 FEWEST = 3  # models that have an order
@@ -91,5 +91,5 @@ def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " mod
         LARGEST: float(times.sum(axis=0).max() / repeats / models),
         NEVER: float((times == 0).all(axis=0).mean()),
         COMMON: common,
-        **cells(with_interval(ABILITY_TAU), (tau, low, high)),
+        **cells(interval_columns(ABILITY_TAU), (tau, low, high)),
     }

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Finding, Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.store.columns import PREDICT_S, SHIFT
 from fca.studies.adaptive import adaptive_replay as replay
 from fca.studies.adaptive import adaptive_tests as live
@@ -19,7 +19,7 @@ from fca.studies.adaptive.exposure import ABILITY_TAU, ADAPTIVE_EXPOSURE, COMMON
 from fca.studies.progressive.levels import ATTRIBUTE, LEVEL
 from fca.tables import table
 from fca.tables.table import COVERAGE, DATASET, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, SEED, TOP1
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 EXAMPLE_TESTS = 6  # drawn by attribute
 _EVEN, _ADAPTIVE = "evenly drawn", "adaptive, needs levels only"
@@ -51,9 +51,9 @@ _MEASURES = (
     NEEDS,
     TARGET,
     SHARE,
-    *with_interval(MSE),
-    *with_interval(replay.RATIO),
-    *with_interval(replay.SAME_BANK),
+    *interval_columns(MSE),
+    *interval_columns(replay.RATIO),
+    *interval_columns(replay.SAME_BANK),
     replay.BIAS,
     COVERAGE,
     replay.UNDEFINED,
@@ -162,26 +162,27 @@ squared error in accuracy of as many evenly drawn images (Static 3).
         dataset, static = ours[DATASET], tests.loc[is_static, METHOD].iloc[0]
         sentence = (
             f"With {100 * ours[SHARE]:.3g} % of the images of {dataset}, an adaptive test ({default}) has "
-            f"{interval(ours, replay.RATIO)} times the squared error in {target} of as many evenly drawn images "
-            f"({static})."
+            f"{format_with_interval(ours, replay.RATIO)} times the squared error in {target} of as many evenly drawn "
+            f"images ({static})."
         )
         chosen_by_bank = by_method.get(_DEFAULT_OF_BANK)
         random_draws = by_method.get(_RANDOM_DRAWS)
         has_bank = chosen_by_bank is not None and random_draws is not None
         if has_bank:
             sentence += (
-                f" With an item bank random images have {interval(random_draws, replay.RATIO)} times; choosing images "
-                f"by the bank multiplies that by {interval(chosen_by_bank, replay.SAME_BANK)}."
+                f" With an item bank random images have {format_with_interval(random_draws, replay.RATIO)} times; "
+                "choosing images by the bank multiplies that by "
+                f"{format_with_interval(chosen_by_bank, replay.SAME_BANK)}."
             )
         smallest_first = compared.sort_values(replay.RATIO, kind="stable")
-        hover = (METHOD, *with_interval(replay.RATIO))
+        hover = (METHOD, *interval_columns(replay.RATIO))
         yield Statement(sentence, small.dots(smallest_first, METHOD, replay.RATIO, hover, line=1.0))
 
         if has_bank:
             yield Statement(
                 f"On {dataset}, images chosen by an item bank ({_DEFAULT_OF_BANK}) have "
-                f"{interval(chosen_by_bank, replay.RATIO)} times the squared error in {target} of as many evenly drawn "
-                "images."
+                f"{format_with_interval(chosen_by_bank, replay.RATIO)} times the squared error in {target} of as many "
+                "evenly drawn images."
             )
 
 
@@ -215,7 +216,7 @@ def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
     smallest_budget_first = alt.EncodingSortField(live.BUDGET, op="min")
     x = kinds.category(alt.X, "asked", smallest_budget_first, "share of all images evaluated", bands=True)
     y = kinds.quantity(alt.Y, MEASURE, "", nice=False)
-    hover = (*_KIND_OF_TEST, *with_interval(MEASURE))
+    hover = (*_KIND_OF_TEST, *interval_columns(MEASURE))
     chart = kinds.points_with_intervals(MEASURE, x, hover, coloured, dodge=POLICY_AND_ESTIMATOR, scale=y, size=40)
     title = style.title(
         "Do few images order the models, and are they always the same ones?",
@@ -228,7 +229,7 @@ def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
 
 def _measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
     """One measure of every kind of test, with its interval where it has one."""
-    ends = zip(with_interval(MEASURE), with_interval(column), strict=True)
+    ends = zip(interval_columns(MEASURE), interval_columns(column), strict=True)
     values = {end: frame.get(end_of_column) for end, end_of_column in ends}
     return frame[list(_KIND_OF_TEST)].assign(**values, measure=_PANELS[column])
 
@@ -432,7 +433,7 @@ def _estimates(
     long = pd.concat([estimates, truths]).dropna(subset=VALUE).reset_index(drop=True)
 
     coloured = kinds.hue(SOURCE, long, shapes=("circle", "cross"))
-    chart: Any = kinds.points_with_intervals(VALUE, y, (*with_interval(VALUE), *hover), coloured, size=70)
+    chart: Any = kinds.points_with_intervals(VALUE, y, (*interval_columns(VALUE), *hover), coloured, size=70)
     if beside is not None:
         chart = chart.encode(yOffset=alt.YOffset(f"{beside}:O"))
     return style.faceted(chart, long, title, _FILTERS, columns=2, row=18)
@@ -460,7 +461,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     coloured = kinds.hue(INSIDE, frame, ("#0072b2", "#d55e00"), ("circle", "diamond"))
     x = kinds.quantity(alt.X, TRUTH, "on all images of the attribute")
     y = kinds.quantity(alt.Y, ESTIMATE, "estimated by the test")
-    rules = kinds.interval(alt.Chart().encode(x=x, color=coloured.colour(), opacity=alt.value(0.35)), VALUE, True)
+    rules = kinds.interval_marks(alt.Chart().encode(x=x, color=coloured.colour(), opacity=alt.value(0.35)), VALUE, True)
     points = kinds.scatter(x, y, (*_LIVE, ATTRIBUTE), coloured, size=40)
 
     title = style.title(

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 
 from fca.store import Store
 from fca.studies.progressive.levels import LevelResponses, sets_with_levels, with_complete_sessions
-from fca.tables.answers import Gathered, clean_responses
+from fca.tables.answers import DatasetResponses, clean_responses
 from fca.types import FcaError
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def from_levels(by_level: LevelResponses) -> CompleteResponses:
     )
 
 
-def without_levels(gathered: Gathered) -> CompleteResponses:
+def without_levels(gathered: DatasetResponses) -> CompleteResponses:
     """The images that every subject responded to. Raises FcaError where there are none."""
     responses = gathered.responses
     is_complete = ~np.isnan(responses.correct).any(axis=0)

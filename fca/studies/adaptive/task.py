@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from fca.allowed import Allowed, fits
 from fca.data.pixels import geometry_under, open_pixels, shifted
-from fca.models import built
+from fca.models import build_model
 from fca.stats.ask import ask_until_done
 from fca.stats.protocols import logit_columns
 from fca.store import State, Store
@@ -39,18 +39,18 @@ from fca.studies.progressive import levels as progressive_levels
 from fca.studies.progressive.levels import PROTOCOLS, has_levels, pool_of
 from fca.studies.progressive.stats.pool import LEVELS
 from fca.tables.table import PROTOCOL
-from fca.tasks import Setup
+from fca.tasks import RunContext
 from fca.tasks.checks import check_classes, check_subset
 from fca.tasks.predict import (
     CLEAN,
-    Forward,
+    ForwardWork,
     check_forward,
     forward_columns,
     prediction_arrays,
+    runs_of_split,
     subset_columns,
-    whole_split,
 )
-from fca.types import Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, with_interval
+from fca.types import Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, interval_columns
 
 ACCURACY = progressive_levels.ACCURACY.with_format(
     ".1%", "estimated accuracy; with levels the mean over attributes and levels"
@@ -127,11 +127,11 @@ class Examination:
     predictions: the runs that would predict every image, one for each shift.
     """
 
-    forward: Forward
+    forward: ForwardWork
     classes: Sequence[int]
     policy: ChosenPolicy
     estimator: str
-    predictions: Sequence[Run[Forward]]
+    predictions: Sequence[Run[ForwardWork]]
 
     @property
     def data(self) -> ImageData:
@@ -164,9 +164,9 @@ class AdaptiveTest:
     """
 
     columns: ClassVar[tuple[Column, ...]] = (
-        *with_interval(ACCURACY),
+        *interval_columns(ACCURACY),
         Column("accuracy_se", float, ".4f", "standard error of accuracy"),
-        *with_interval(SCORE),
+        *interval_columns(SCORE),
         Column("score_se", float, ".4f", "standard error of score"),
         tests.POLICY,
         tests.ESTIMATOR,
@@ -203,10 +203,10 @@ class AdaptiveTest:
     batch: Annotated[int | None, Allowed(1)] = None
     randomesque: Annotated[int, Allowed(1)] = 1
 
-    def plan(self, setup: Setup) -> list[Run[Examination]]:
+    def plan(self, setup: RunContext) -> list[Run[Examination]]:
         """One run for each shift. Raises FcaError for options, a pool, a budget or a bank that cannot be used."""
-        predictions = whole_split(setup, "test")
-        forward: Forward = predictions[0].work
+        predictions = runs_of_split(setup, "test")
+        forward: ForwardWork = predictions[0].work
         data = forward.data
 
         check_classes(forward.model, data, "test")
@@ -282,15 +282,15 @@ class AdaptiveTest:
             identity["ability_se"] = self.ability_se
         return identity
 
-    def run(self, runs: Sequence[Run[Examination]], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Examination]], setup: RunContext) -> Iterator[Finished]:
         """Build the model once; test it under every shift."""
-        forward: Forward = runs[0].work.forward
-        classifier = built(forward.model)
+        forward: ForwardWork = runs[0].work.forward
+        classifier = build_model(forward.model)
         setup.store.keep_items(forward.data)
         for run in runs:
             yield self._finish(run, setup, classifier)
 
-    def _finish(self, run: Run[Examination], setup: Setup, classifier: Classifier) -> Finished:
+    def _finish(self, run: Run[Examination], setup: RunContext, classifier: Classifier) -> Finished:
         """Test under one shift; the row and the arrays of the run."""
         work: Examination = run.work
         data, shift = work.forward.data, work.forward.shift
@@ -333,7 +333,7 @@ class AdaptiveTest:
         return Finished(run, columns, arrays)
 
     def _evaluator(
-        self, run: Run[Examination], setup: Setup, classifier: Classifier, classes: list[int], items: Items
+        self, run: Run[Examination], setup: RunContext, classifier: Classifier, classes: list[int], items: Items
     ) -> Evaluator:
         """What runs the classifier on the images of the test, with the journal of this run."""
         data, shift, machine = run.work.forward.data, run.work.forward.shift, setup.machine
@@ -438,7 +438,7 @@ class AdaptiveTest:
         return "; ".join(filter(None, faults)) or None
 
 
-def _testable_classes(classifier: Classifier, work: Examination, setup: Setup) -> list[int]:
+def _testable_classes(classifier: Classifier, work: Examination, setup: RunContext) -> list[int]:
     """The classes of the test that the classifier knows; of a configured subset it must know every class."""
     names = work.forward.data.classes
     testable = [c for c in work.classes if names[c] in classifier.classes]

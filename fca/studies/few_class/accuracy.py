@@ -13,7 +13,7 @@ from fca.stats.intervals import FRACTION, SIGNED_FRACTION, interval_over, mean_w
 from fca.store import Store
 from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, PerModel, read_points, wide
 from fca.subset import read_groups
-from fca.tables.rows import parts
+from fca.tables.rows import groups_by_columns
 from fca.tables.table import (
     AT_CHANCE,
     CHANCE,
@@ -32,7 +32,7 @@ from fca.tables.table import (
     N,
     TableSpec,
 )
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 PAPER = "Few-Class Arena (arXiv:2411.01099)"
 INTERVALS = f"95 %: Wilson in accuracy_points, else {interval_over('subset seeds')}"
@@ -68,20 +68,20 @@ RANKS = TableSpec(
     "ranks",
     "Which model is best at each number of classes? (1 = best)",
     f"{PAPER} figure 2b, per subset",
-    (DATASET, PROTOCOL, NCL, MODEL, *with_interval(RANK), SUBSETS, AT_CHANCE),
+    (DATASET, PROTOCOL, NCL, MODEL, *interval_columns(RANK), SUBSETS, AT_CHANCE),
 )
 RANK_AGREEMENT = TableSpec(
     "rank_agreement",
     "Does the ranking on all classes (open) hold for few? (Spearman's rho over models, mean over subsets)",
     f"The practice that {PAPER} section 3.3 questions",
-    (DATASET, PROTOCOL, NCL, *with_interval(RANKING_RHO), MODELS, SUBSETS),
+    (DATASET, PROTOCOL, NCL, *interval_columns(RANKING_RHO), MODELS, SUBSETS),
 )
 GAP = TableSpec(
     "gap",
     "How much more accurate are sub-models than full models on the same classes?",
     f"{PAPER} figure 1, finding (a), paired by model and subset; masked is not in the paper",
     (
-        *(DATASET, NCL, *with_interval(SUB_MINUS_OPEN), *with_interval(SUB_MINUS_MASKED)),
+        *(DATASET, NCL, *interval_columns(SUB_MINUS_OPEN), *interval_columns(SUB_MINUS_MASKED)),
         *(N_PAIRS, MODELS, SUBSETS, GAP_VERDICT, AT_CHANCE),
     ),
 )
@@ -133,7 +133,7 @@ def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
     """Mean over subsets, its interval, and the spread between subsets (missing where there is one only)."""
     return ACCURACY_MEANS.frame(
         {**key, **_mean(TOP1, part, FRACTION), SPREAD: part[TOP1].std(), SUBSETS: len(part)}
-        for key, part in parts(subset, (DATASET, MODEL, PROTOCOL, NCL))
+        for key, part in groups_by_columns(subset, (DATASET, MODEL, PROTOCOL, NCL))
     )
 
 
@@ -155,7 +155,7 @@ def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
     Subsets share classes and so images: each image counts once, by as many a class as there are on average.
     """
     lines = []
-    for key, part in parts(points.dropna(subset=[TOP1, CHANCE]), (DATASET, MODEL, PROTOCOL, NCL)):
+    for key, part in groups_by_columns(points.dropna(subset=[TOP1, CHANCE]), (DATASET, MODEL, PROTOCOL, NCL)):
         images_of_class = float((part[N_TEST] / part[NCL]).mean())
         images = round(images_of_class * len(set().union(*part[CLASSES])))
         guess = float(part[CHANCE].mean())
@@ -182,7 +182,7 @@ def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     ranked = ranked.assign(models=models)[complete]
     return RANKS.frame(
         {**key, **_mean(RANK, part, (1.0, float(part[MODELS].iloc[0]))), SUBSETS: len(part)}
-        for key, part in parts(ranked, [*by, MODEL])
+        for key, part in groups_by_columns(ranked, [*by, MODEL])
     )
 
 
@@ -191,13 +191,13 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     reference = full.groupby(["dataset", "model"])["top1_open"].mean().rename("reference").reset_index()
     both, by = partial.merge(reference, on=["dataset", "model"]), [DATASET, PROTOCOL, NCL]
     lines = []
-    for key, part in parts(both, [*by, *DRAW]):
+    for key, part in groups_by_columns(both, [*by, *DRAW]):
         rho = correlation(part["top1"].to_numpy(), part["reference"].to_numpy(), "spearman").r
         lines.append({**key, RANKING_RHO: rho, MODELS: len(part)})
     each = pd.DataFrame(lines, columns=[*by, *DRAW, RANKING_RHO, MODELS]).dropna(subset=RANKING_RHO)
     return RANK_AGREEMENT.frame(
         {**key, **_mean(RANKING_RHO, of, SIGNED_FRACTION), MODELS: of[MODELS].max(), SUBSETS: len(of)}
-        for key, of in parts(each, by)
+        for key, of in groups_by_columns(each, by)
     )
 
 
@@ -210,7 +210,7 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
     pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()
     pairs[SUB_MINUS_OPEN], pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["open"], pairs["sub"] - pairs["masked"]
     lines = []
-    for key, part in parts(pairs, (DATASET, NCL)):
+    for key, part in groups_by_columns(pairs, (DATASET, NCL)):
         line = key | _mean(SUB_MINUS_OPEN, part, SIGNED_FRACTION) | _mean(SUB_MINUS_MASKED, part, SIGNED_FRACTION)
         line |= {N_PAIRS: len(part), MODELS: part[MODEL].nunique(), SUBSETS: len(part[DRAW].drop_duplicates())}
         lines.append(line | {GAP_VERDICT: _verdict(line[SUB_MINUS_OPEN.low], line[SUB_MINUS_OPEN.high])})
@@ -220,7 +220,7 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
 def _mean(column: Column, part: pd.DataFrame, within: tuple[float, float]) -> dict[str, float]:
     """Mean of a column with its interval over subset seeds; subsets without a seed were not drawn."""
     found = mean_with_interval(part[column], part["subset_seed"], within=within)
-    return dict(zip(with_interval(column), found, strict=True))
+    return dict(zip(interval_columns(column), found, strict=True))
 
 
 def _verdict(low: float, high: float) -> str:

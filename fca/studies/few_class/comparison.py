@@ -30,7 +30,7 @@ from fca.studies.few_class.subset_accuracy import (
     points_with_predictions,
     wide,
 )
-from fca.tables.rows import parts, require
+from fca.tables.rows import groups_by_columns, require_rows
 from fca.tables.table import (
     AT_CHANCE,
     DATASET,
@@ -45,7 +45,7 @@ from fca.tables.table import (
     TableSpec,
     no_interval,
 )
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 NO_SPREAD = "no interval: the difference is the same in all subset seeds"
 UNBOUNDED = "more_seeds has no upper bound: no difference is within what these seeds allow"
@@ -70,15 +70,15 @@ PAIRED = TableSpec(
     "Which models differ on the same images, and how many more subset seeds would separate the others?",
     f"{PAPER} compares means only; McNemar 1947, Newcombe 1998 (method 10), Holm 1979, Cohen 1988 (chapter 2)",
     (
-        *(*BY, MODEL_A, MODEL_B, SAME_IMAGES, ONLY_A_RIGHT, ONLY_B_RIGHT, *with_interval(LEAD), MCNEMAR_P, P_HOLM),
-        *(SIGNIFICANT, ORDER_KEPT, SUBSETS, SUBSET_SEEDS, *with_interval(MORE_SEEDS), NOTE),
+        *(*BY, MODEL_A, MODEL_B, SAME_IMAGES, ONLY_A_RIGHT, ONLY_B_RIGHT, *interval_columns(LEAD), MCNEMAR_P, P_HOLM),
+        *(SIGNIFICANT, ORDER_KEPT, SUBSETS, SUBSET_SEEDS, *interval_columns(MORE_SEEDS), NOTE),
     ),
 )
 RANK_STABILITY = TableSpec(
     "rank_stability",
     "How stable is the order of the models over class subsets? (1 = best; kendall_w: agreement of subsets)",
     f"{PAPER} figure 2b, over bootstrap resamples of subset seeds; Kendall and Babington Smith 1939",
-    (*BY, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS, SUBSET_SEEDS, AT_CHANCE, NOTE),
+    (*BY, MODEL, P_BEST, *interval_columns(STANDING), KENDALL_W, SUBSETS, SUBSET_SEEDS, AT_CHANCE, NOTE),
 )
 METHOD = {
     "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it "
@@ -106,7 +106,7 @@ class Comparison(OfSubsets):
         found = points_with_predictions(store, self, self.per_model)
         subset = per_subset(found.points)
         pairs, parameters = paired(subset), found.rows.noted({**asdict(self), **METHOD})
-        require(pairs, "pairs of models on one subset", found.rows.total, COMMAND)
+        require_rows(pairs, "pairs of models on one subset", found.rows.total, COMMAND)
         frames = (pairs, with_all_at_chance(stability(subset), found.points, BY))
         return [spec.table(frame, parameters, found.runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
@@ -118,7 +118,7 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
     """
     by = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
     lines = []
-    for key, inits in parts(points, by):
+    for key, inits in groups_by_columns(points, by):
         line = {**key, "top1": inits["top1"].mean(), "images": None, "right": None}
         if inits["predictions"].notna().all():
             line["images"] = inits["predictions"].iloc[0].images
@@ -130,7 +130,7 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 def paired(subset: pd.DataFrame) -> pd.DataFrame:
     """One line a pair of models with a common subset: model_a minus model_b, by name."""
     lines = []
-    for key, part in parts(subset, BY):
+    for key, part in groups_by_columns(subset, BY):
         for a, b in combinations(sorted(part["model"].unique()), 2):
             of_a, of_b = (part[part["model"] == model] for model in (a, b))
             both = of_a.merge(of_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
@@ -166,11 +166,11 @@ def _pair(both: pd.DataFrame) -> dict[str, Any]:
     ]
     return {
         **counts,
-        **dict(zip(with_interval(LEAD), [mean, *(over_subsets if len(both) > 1 else over_images)], strict=True)),
+        **dict(zip(interval_columns(LEAD), [mean, *(over_subsets if len(both) > 1 else over_images)], strict=True)),
         "order_kept": rank_stability(top1, cluster).kept[0, 1],
         "subsets": len(both),
         "seeds": len(drawn),
-        **dict(zip(with_interval(MORE_SEEDS), more, strict=True)),
+        **dict(zip(interval_columns(MORE_SEEDS), more, strict=True)),
         "note": "; ".join(note for note in notes if note) or None,
     }
 
@@ -193,7 +193,7 @@ def _images(both: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, float]]:
 def stability(subset: pd.DataFrame) -> pd.DataFrame:
     """One line a model: where it stands over resamples of the subsets that every model of its kind was evaluated on."""
     lines: list[dict[str, Any]] = []
-    for key, part in parts(subset, BY):
+    for key, part in groups_by_columns(subset, BY):
         complete = wide(MODEL, part, [*DRAW, "fingerprint"]).dropna()
         if complete.shape[1] > 1 and len(complete):
             table = complete.to_numpy()
@@ -202,6 +202,6 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
             same = {**key, "kendall_w": kendall_w(table), "subsets": len(table), "seeds": seeds}
             same["note"] = no_interval(seeds, "subset seeds")
             columns = zip(complete, found.p_best, found.rank, found.low, found.high, strict=True)
-            names = (MODEL, P_BEST, *with_interval(STANDING))
+            names = (MODEL, P_BEST, *interval_columns(STANDING))
             lines += [{**same, **dict(zip(names, values, strict=True))} for values in columns]
     return RANK_STABILITY.frame(lines)

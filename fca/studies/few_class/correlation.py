@@ -29,7 +29,7 @@ from fca.studies.few_class.subset_accuracy import (
     subsets_of,
     wide,
 )
-from fca.tables.rows import comparable, parts, require
+from fca.tables.rows import drop_conflicting_rows, groups_by_columns, require_rows
 from fca.tables.table import (
     AT_CHANCE,
     DATASET,
@@ -91,17 +91,17 @@ class Correlation(OfSubsets):
     def __call__(self, store: Store) -> list[Table]:
         """Tables correlation and correlation_points."""
         rows = embed_rows(store, self.query, self.split)
-        require(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
-        rows = of_one_draw(comparable(rows, rows.models, "model", self.per_model))
+        require_rows(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
+        rows = of_one_draw(drop_conflicting_rows(rows, rows.models, "model", self.per_model))
         subsets = subsets_of(rows, self)
         accuracies, similarities = accuracy_points(store, rows, subsets), similarity_points(store, rows, subsets)
         scored = similarities.dropna(subset="simss")[["dataset", "encoder", "ncl", *DRAW, "simss"]]
         points = scored.merge(per_subset(accuracies), on=["dataset", "ncl", *DRAW])
-        require(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
+        require_rows(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
 
         decided = chance_of_means(accuracies)
         lines, drawn = [], []
-        for key, of_encoder in parts(points, [DATASET, ENCODER]):
+        for key, of_encoder in groups_by_columns(points, [DATASET, ENCODER]):
             for target in targets(of_encoder):
                 behind = decided[(decided[DATASET] == key[DATASET]) & _is_behind(target, decided)]
                 same = {**key, AT_CHANCE: all_at_chance(behind)}

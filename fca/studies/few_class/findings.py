@@ -30,7 +30,7 @@ from fca.tables.table import (
     VERDICT,
     TableSpec,
 )
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and over how many models
 MEASURES = {  # finding -> what is measured, and in which unit
@@ -58,7 +58,17 @@ PAPER_FINDINGS = TableSpec(
     "findings",
     "Do the findings of Few-Class Arena hold here?",
     f"{PAPER} figure 1, findings (a) to (d); masked and other models are not in the paper",
-    (DATASET, FINDING, MEASURE, UNIT, *with_interval(FINDING_VALUE), NO_EFFECT, SUBSET_SEEDS, MODELS, FINDING_VERDICT),
+    (
+        DATASET,
+        FINDING,
+        MEASURE,
+        UNIT,
+        *interval_columns(FINDING_VALUE),
+        NO_EFFECT,
+        SUBSET_SEEDS,
+        MODELS,
+        FINDING_VERDICT,
+    ),
 )
 
 
@@ -179,7 +189,7 @@ def mean_of(draws: pd.DataFrame, models: int, most: float = 100.0) -> dict[str, 
 
 
 def _measured(*values: Any) -> dict[str, Any]:
-    return dict(zip((*with_interval(FINDING_VALUE), SUBSET_SEEDS, MODELS), values, strict=True))
+    return dict(zip((*interval_columns(FINDING_VALUE), SUBSET_SEEDS, MODELS), values, strict=True))
 
 
 def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_protocol: str) -> dict[str, Any]:

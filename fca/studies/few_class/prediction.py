@@ -34,7 +34,7 @@ from fca.studies.few_class.subset_accuracy import (
     of_one_draw,
     subsets_of,
 )
-from fca.tables.rows import Rows, comparable, records, require
+from fca.tables.rows import Rows, drop_conflicting_rows, records, require_rows
 from fca.tables.table import (
     AT_CHANCE,
     CLASSES,
@@ -54,7 +54,7 @@ from fca.tables.table import (
     TableSpec,
     all_at_chance,
 )
-from fca.types import Column, Table, check_choice, with_interval
+from fca.types import Column, Table, check_choice, interval_columns
 
 OF_IMAGES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample; the others read all images
     "silhouette": cosine_silhouette,
@@ -120,8 +120,8 @@ ERROR = Column("error_points", float, ".2f", "mean absolute error (% points)")
 GAIN = Column("gain_points", float, "+.2f", "gain over ncl alone (% points)")
 WITHIN_R = Column("within_ncl_r", float, ".3f", "correlation with accuracy among subsets of equal ncl")
 WITHIN_P = Column("within_ncl_p", float, ".2g", "its p, as if subsets were independent")
-WITHIN = [*with_interval(WITHIN_R), WITHIN_P]
-POINTS = [*with_interval(ERROR), *with_interval(GAIN)]
+WITHIN = [*interval_columns(WITHIN_R), WITHIN_P]
+POINTS = [*interval_columns(ERROR), *interval_columns(GAIN)]
 INSIDE = f"share of measured accuracies inside their {LEVEL:.0%} prediction interval"
 MEASURED_INSIDE = COVERAGE.with_format(".0%", INSIDE)
 WIDTH = Column("width_points", float, ".1f", "mean width of the prediction intervals (% points)")
@@ -141,7 +141,7 @@ PREDICTION = TableSpec(
     "arXiv:1905.02928 (CV+ intervals); knn and probe: accuracy of the features, left one out",
     (
         *(ENCODER, TARGET, HELD, PREDICTOR, N_SUBSETS, DATASETS, SUBSET_SEEDS, *WITHIN, *POINTS, BETTER_IN),
-        *(*with_interval(MEASURED_INSIDE), WIDTH, BEYOND_NCL, AT_CHANCE, NOTE),
+        *(*interval_columns(MEASURED_INSIDE), WIDTH, BEYOND_NCL, AT_CHANCE, NOTE),
     ),
 )
 PREDICTION_POINTS = TableSpec(
@@ -150,7 +150,7 @@ PREDICTION_POINTS = TableSpec(
     f"arXiv:1905.02928 (CV+, {LEVEL:.0%} intervals)",
     (
         *(DATASET, ENCODER, TARGET, HELD, PREDICTOR, NCL, SUBSET_SEED, CLASSES, MODEL, MODELS, PREDICTOR_VALUE),
-        *(TOP1, *with_interval(TOP1_PREDICTED)),
+        *(TOP1, *interval_columns(TOP1_PREDICTED)),
     ),
 )
 
@@ -217,8 +217,8 @@ def _gain(name: str, accuracy: np.ndarray, held: Mapping[str, HeldOut], cluster:
     """Error and gain in accuracy points, coverage as a fraction; ncl alone has no gain over itself."""
     found = judge(accuracy, held[name], held[BASELINE], cluster)
     values = [*(100 * value for value in (*found.error, *found.gain)), *found.coverage, 100 * found.width]
-    line: dict[Any, float] = dict(zip((*POINTS, *with_interval(MEASURED_INSIDE), WIDTH), values, strict=True))
-    return line | (dict.fromkeys(with_interval(GAIN), np.nan) if name == BASELINE else {})
+    line: dict[Any, float] = dict(zip((*POINTS, *interval_columns(MEASURED_INSIDE), WIDTH), values, strict=True))
+    return line | (dict.fromkeys(interval_columns(GAIN), np.nan) if name == BASELINE else {})
 
 
 def _better(points: pd.DataFrame, held: HeldOut, alone: HeldOut) -> int | None:
@@ -238,7 +238,7 @@ def _verdict(line: Mapping[str, Any], alone: bool, error: float, worth: float) -
 
 
 def _predicted(points: pd.DataFrame, shown: Mapping[str, Any], held: HeldOut) -> pd.DataFrame:
-    predicted = dict(zip(with_interval(TOP1_PREDICTED), held, strict=True))
+    predicted = dict(zip(interval_columns(TOP1_PREDICTED), held, strict=True))
     return points.assign(**shown, **predicted)[list(PREDICTION_POINTS.columns)]
 
 
@@ -276,15 +276,15 @@ class Prediction(OfSubsets):
         rows = embed_rows(store, self.query, self.split)
         models = self._models(rows)
         train = "fca run -m task=train subset.ncl=2,5"
-        require(models, f"rows of models for target {self.target}", rows.total, train)
-        rows = of_one_draw(comparable(rows, models, "model", self.per_model))
+        require_rows(models, f"rows of models for target {self.target}", rows.total, train)
+        rows = of_one_draw(drop_conflicting_rows(rows, models, "model", self.per_model))
         models = self._models(rows)
         subsets = subsets_of(rows, self)
         known = predictor_points(store, rows, subsets, self.images)
         read = replace(rows, full=rows.full[:0]) if self.target == "sub" else rows  # logits are slow to read
         accuracies = _targets(accuracy_points(store, read, subsets), models, self.target)
         points = joined(known, accuracies)
-        require(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
+        require_rows(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
         stored = models.set_index(DATASET)["stored"].to_dict()
         points = points.assign(log_ncl=np.log(points["ncl"]), stored=points[DATASET].map(stored))
         judgements = [

@@ -26,7 +26,7 @@ from fca.studies.few_class.subset_accuracy import (
 )
 from fca.subset import number_of_classes
 from fca.tables.predictions import labels_of
-from fca.tables.rows import Rows, parts, records
+from fca.tables.rows import Rows, groups_by_columns, records
 from fca.tables.table import DATASET, ENCODER, IMAGES, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, R, TableSpec
 from fca.types import Column, Table
 
@@ -203,7 +203,9 @@ class Similarity(OfSubsets):
         rows = of_one_draw(embed_rows(store, self.query, self.split))
         points = similarity_points(store, rows, subsets_of(rows, self))
         released = released_lines(store, rows, points, self.ncl)
-        agreement = RELEASED_AGREEMENT.frame({**key, **_agreement(part)} for key, part in parts(released, SAME))
+        agreement = RELEASED_AGREEMENT.frame(
+            {**key, **_agreement(part)} for key, part in groups_by_columns(released, SAME)
+        )
         parameters, runs = rows.noted({**asdict(self), "order": ORDER}), sorted(set(released[RUN_ID]))
         return [
             SIMILARITY.table(points, rows.noted(asdict(self)), sorted(set(points[RUN_ID]))),

@@ -22,7 +22,7 @@ from fca.store import Store
 from fca.subset import SAMPLERS, Groups, draw_subset, full_set, number_of_classes
 from fca.tables.keys import Query
 from fca.tables.predictions import predictions
-from fca.tables.rows import Rows, comparable, records, require, select
+from fca.tables.rows import Rows, drop_conflicting_rows, records, require_rows, select
 from fca.tables.table import (
     CHANCE,
     CLASSES,
@@ -38,14 +38,14 @@ from fca.tables.table import (
     SUBSET_SEED,
     TOP1,
 )
-from fca.types import SPLITS, ClassSubset, Column, FcaError, with_interval
+from fca.types import SPLITS, ClassSubset, Column, FcaError, interval_columns
 
 SUBSET = (NCL, SUBSET_SEED, SAMPLER, CLASSES)
 NAMED = "named"  # the sampler of classes that nobody drew
 DRAW = [SUBSET_SEED, CLASSES]  # which subset of one size: two seeds may draw the same classes
 EMBED = "fca run task=embed model@encoder=hog"
 COMMAND = "fca run -m task=train model=resnet18,vgg16 subset.ncl=2,5 'subset.seed=range(0,5)'"
-ACCURACY = (DATASET, MODEL, PROTOCOL, *SUBSET, SEED, *with_interval(TOP1), CHANCE, N_TEST, RUN_ID)
+ACCURACY = (DATASET, MODEL, PROTOCOL, *SUBSET, SEED, *interval_columns(TOP1), CHANCE, N_TEST, RUN_ID)
 
 SUBSET_SEEDS = SEEDS.with_format(".0f", "subset seeds")
 DIFFERENCE = Column("difference", float, "+.2%", "difference of accuracies")
@@ -143,14 +143,14 @@ def embed_rows(store: Store, query: str | None, split: str) -> Rows:
     Raises FcaError where there are none.
     """
     rows = select(store, query, split)
-    require(rows.embedded, f"embed rows of split {split}", rows.total, EMBED)
-    return comparable(rows, rows.embedded, "encoder")
+    require_rows(rows.embedded, f"embed rows of split {split}", rows.total, EMBED)
+    return drop_conflicting_rows(rows, rows.embedded, "encoder")
 
 
 def of_one_draw(rows: Rows) -> Rows:
     """The rows of those data sets whose label indices mean the same in all of them, and whose draws are of one kind."""
     everything = pd.concat([rows.models, rows.scored, rows.embedded])
-    return comparable(rows, everything, "model", columns=("num_classes", "sampler"))
+    return drop_conflicting_rows(rows, everything, "model", columns=("num_classes", "sampler"))
 
 
 def subsets_of(rows: Rows, asked: OfSubsets) -> pd.DataFrame:
@@ -194,10 +194,10 @@ def read_points(
 ) -> tuple[Rows, pd.DataFrame]:
     """The stored rows, and `accuracy_points` of all models on the subsets asked for; FcaError where there are none."""
     rows = select(store, asked.query)
-    require(rows.models, "rows of trained or full models", rows.total, COMMAND)
-    rows = of_one_draw(comparable(rows, rows.models, "model", per_model))
+    require_rows(rows.models, "rows of trained or full models", rows.total, COMMAND)
+    rows = of_one_draw(drop_conflicting_rows(rows, rows.models, "model", per_model))
     points = accuracy_points(store, rows, subsets_of(rows, asked), groups)
-    require(points, "models of these subsets", rows.total, COMMAND)
+    require_rows(points, "models of these subsets", rows.total, COMMAND)
     return rows, points
 
 

@@ -13,9 +13,9 @@ import pandas as pd
 from fca.stats.comparison import SubsetRuns, VarianceSplit, split_variance
 from fca.store import Store
 from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, PerModel, points_with_predictions
-from fca.tables.rows import parts
+from fca.tables.rows import groups_by_columns
 from fca.tables.table import DATASET, IMAGES, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 SOURCES = {
     "subset": "draw of the classes",
@@ -35,7 +35,7 @@ VARIANCE = TableSpec(
     "Where does the spread of accuracies come from: classes, initialisation, luck on single images or test images? "
     "(var: of one run's accuracy; sd: its root; share: of the four together)",
     "Sources as in arXiv:2103.03098; estimators: Searle, Casella and McCulloch, Variance Components (1992)",
-    (*BY, *VARIANCES, *SHARES, *chain(*map(with_interval, SPREADS)), SUBSETS, INITS, TESTED_IMAGES, NOTE),
+    (*BY, *VARIANCES, *SHARES, *chain(*map(interval_columns, SPREADS)), SUBSETS, INITS, TESTED_IMAGES, NOTE),
 )
 METHOD = (
     "mean squares equated with their expectation, images stratified by class; negative estimates shown as 0; "
@@ -64,7 +64,7 @@ def variance(points: pd.DataFrame) -> pd.DataFrame:
     kinds: dict[str, Any] = {
         str(column): "Int64" if column.kind is int else "float64" for column in VARIANCE.columns[len(BY) : -1]
     }
-    return VARIANCE.frame({**key, **_line(part)} for key, part in parts(points, BY)).astype(kinds)
+    return VARIANCE.frame({**key, **_line(part)} for key, part in groups_by_columns(points, BY)).astype(kinds)
 
 
 def _line(part: pd.DataFrame) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from scipy.special import softmax
 
 from fca.allowed import Allowed
 from fca.data.duplicates import exact_pairs, near_pairs, signature
-from fca.data.files import decode, in_order
+from fca.data.files import decode, parallel_map
 from fca.progress import track
 from fca.render import LEVELS
 from fca.store.journal import Line
@@ -219,7 +219,7 @@ def images_of(folder: Folder, lines: Sequence[Line]) -> list[UInt8[np.ndarray, "
     def read(i: int) -> UInt8[np.ndarray, "height width 3"]:
         return decode(files[i].read_bytes(), str(files[i]))
 
-    return list(in_order(read, len(files), 0, "reading images"))
+    return list(parallel_map(read, len(files), 0, "reading images"))
 
 
 def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context, parent_process
 from typing import Any
 
-from fca.data.files import in_order, threads
+from fca.data.files import parallel_map, threads
 from fca.progress import track
 from fca.store.files import write_text
 from fca.store.journal import Line
@@ -192,7 +192,7 @@ def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
     line_of_key = {line["key"]: line for line in last_lines if line["kind"] == "refusal"}
 
     images = [line for line in last_lines if line["kind"] == "image"]
-    is_whole_image = list(in_order(lambda i: folder.has(images[i]), len(images), 0, "checking images"))
+    is_whole_image = list(parallel_map(lambda i: folder.has(images[i]), len(images), 0, "checking images"))
     lost = []
     for line, is_whole in zip(images, is_whole_image, strict=True):
         if is_whole:

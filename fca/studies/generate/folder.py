@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from PIL import Image
 
 from fca.csv_table import csv_text
-from fca.data.manifest import MANIFEST, STRUCK, Word, word_of
+from fca.data.manifest import MANIFEST, STRUCK, Decisions, read_decisions
 from fca.render import LEVELS
 from fca.store.files import write_text, write_whole
 from fca.store.journal import Journal, Line
@@ -112,7 +112,7 @@ class Folder:
 
     def write_lists(self, lines: list[Line], name: str) -> None:
         """Write manifest.csv and review.html of these lines, each whole.    name: of the plan."""
-        word = word_of(self.root)
+        word = read_decisions(self.root)
         write_text(self.root / MANIFEST, csv_text(manifest(lines, word)))
         write_text(self.root / REVIEW, review(lines, word, name))
 
@@ -190,7 +190,7 @@ def request_line(request: Request, generator: Generator) -> Line:
     }
 
 
-def manifest(lines: list[Line], word: Word) -> pd.DataFrame:
+def manifest(lines: list[Line], word: Decisions) -> pd.DataFrame:
     """One line per image of the journal, for `dataset=generated`.
 
     Columns image_id, path, mask, full_mask, split, label, attribute, level, sublevel, index, triplet, seed,
@@ -240,7 +240,7 @@ def _caption(line: Line, scores: Mapping[str, Any]) -> str:
     return "\n".join([prompt, *score_lines])
 
 
-def review(lines: list[Line], word: Word, name: str) -> str:
+def review(lines: list[Line], word: Decisions, name: str) -> str:
     """The page with every image under its class and attribute, and a box to strike it; it exports struck.txt.
 
     It loads the images from the files beside it. Images that the checks rejected are ticked until a person unticks

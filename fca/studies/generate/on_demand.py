@@ -16,7 +16,7 @@ from jaxtyping import Bool, UInt8
 
 from fca.allowed import Allowed
 from fca.data.files import content_of, decode, decode_mask, open_root
-from fca.data.manifest import word_of
+from fca.data.manifest import read_decisions
 from fca.data.splits import Share, assemble
 from fca.stats.ask import ask_until_done
 from fca.store.files import write_text
@@ -57,7 +57,7 @@ class OnDemand:
         folder = Folder(Path(self.root).expanduser())
         check_generator(folder.journal.lines(), self.generator, folder.root)
 
-        struck = word_of(folder.root).struck
+        struck = read_decisions(folder.root).struck
         requests = {request.key: request for request in plan.requests() if request.key not in struck}
         items = []
         for key, request in requests.items():

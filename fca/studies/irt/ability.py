@@ -18,16 +18,16 @@ from fca.studies.irt.irt import SEVERAL, Irt, calibrated, items, ranked
 from fca.studies.irt.not_estimable import bank_priors_noted, log_bank_priors, priors_noted
 from fca.studies.irt.stats import ItemBank, score_ability
 from fca.studies.irt.stats.scoring import score_eap
-from fca.tables.answers import Gathered, clean_responses
+from fca.tables.answers import DatasetResponses, clean_responses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
-from fca.types import FcaError, Table, with_interval
+from fca.types import FcaError, Table, interval_columns
 
 BANK_ABILITY = TableSpec(
     "bank_ability",
     "How able are these subjects on the scale of the saved items?",
     f"{PAPER}, section 2; {THEORY}",
-    (DATASET, CORRUPTION, SUBJECT, MODEL, SNAPSHOT, TOP1, *with_interval(ABILITY), N_ITEMS),
+    (DATASET, CORRUPTION, SUBJECT, MODEL, SNAPSHOT, TOP1, *interval_columns(ABILITY), N_ITEMS),
 )
 SCORES = {"map": score_ability, "eap": score_eap}
 METHOD = {
@@ -104,14 +104,14 @@ class Ability:
         return [BANK_ABILITY.table(pd.concat(frames, ignore_index=True), parameters, runs)]
 
 
-def _fits(gathered: Gathered, corruption: str, dataset: str, kind: str) -> bool:
+def _fits(gathered: DatasetResponses, corruption: str, dataset: str, kind: str) -> bool:
     """Whether these responses may be to items of this data set and kind: by name where stored, else by their items."""
     if gathered.fingerprint is not None:
         return (gathered.dataset, corruption) == (dataset, kind)
     return kind == SEVERAL or bool((gathered.responses.items["corruption"] == kind).any())
 
 
-def _scored(gathered: Gathered, kind: str, bank: pd.DataFrame, score: str) -> pd.DataFrame:
+def _scored(gathered: DatasetResponses, kind: str, bank: pd.DataFrame, score: str) -> pd.DataFrame:
     """The subjects with a response to any of these items."""
     responses = gathered.responses
     at = pd.Index(responses.items["item"]).get_indexer(pd.Index(bank["item"]))

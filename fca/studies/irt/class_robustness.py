@@ -20,7 +20,7 @@ from fca.studies.irt.not_estimable import priors_noted
 from fca.studies.irt.stats import segments
 from fca.studies.irt.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.tables import table
-from fca.tables.answers import Gathered, subjects_at_chance
+from fca.tables.answers import DatasetResponses, subjects_at_chance
 from fca.tables.keys import Query
 from fca.tables.table import (
     AT_CHANCE,
@@ -33,7 +33,7 @@ from fca.tables.table import (
     TableSpec,
     all_at_chance,
 )
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, interval_columns
 
 MODES = ("count", "mean_b")
 MANY, ENDS = 20, 5  # with more classes, so many of the most and of the least robust are drawn
@@ -53,11 +53,16 @@ CLASS_ROBUSTNESS = TableSpec(
     f"{PAPER}, section 3.2, with the sign of the score turned: a class that moves less is more robust",
     (
         *(DATASET, CORRUPTION, MODE, LABEL, IMAGES_OF_CLASS, SEVERITIES, LEVELS),
-        *(*with_interval(INSTABILITY), Column("robustness", float, ".3f", "score of robustness"), CLASS_RANK, VERDICT),
+        *(
+            *interval_columns(INSTABILITY),
+            Column("robustness", float, ".3f", "score of robustness"),
+            CLASS_RANK,
+            VERDICT,
+        ),
         Column("verdict_kept", float, ".0%", "share of bootstrap resamples with the same verdict"),
         *(RANK_WRITTEN, VERDICT_WRITTEN),
-        *with_interval(Column("trend", float, "+.3f", "change a severity step")),
-        *with_interval(Column("change", float, "+.3f", "change from clean images")),
+        *interval_columns(Column("trend", float, "+.3f", "change a severity step")),
+        *interval_columns(Column("change", float, "+.3f", "change from clean images")),
         *(DIRECTION, AT_CHANCE),
     ),
 )
@@ -182,13 +187,13 @@ class Grid(NamedTuple):
     item: Integer[np.ndarray, "images severities"]  # position among the fit's items
 
 
-def grid(gathered: Gathered) -> Grid:
+def grid(gathered: DatasetResponses) -> Grid:
     """Items as images x severities.
 
     >>> from fca.tables.responses import Responses, frame_of_items, frame_of_subjects
     >>> items = frame_of_items(["a@corruption/fog/1", "b", "a", "b@corruption/fog/1"], ["x", "y", "x", "y"])
     >>> responses = Responses(np.ones((1, 4)), frame_of_subjects(["m"]), items)
-    >>> grid(Gathered("zoo", None, responses, ())).item
+    >>> grid(DatasetResponses("zoo", None, responses, ())).item
     array([[2, 0],
            [1, 3]])
     """

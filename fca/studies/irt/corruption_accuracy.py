@@ -13,7 +13,7 @@ from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_interval, wilson
 from fca.store import Store
 from fca.studies.irt.fits import SUBJECT
 from fca.studies.irt.fittable import shifted_responses
-from fca.tables.answers import Gathered, at_severity, subjects_at_chance
+from fca.tables.answers import DatasetResponses, at_severity, subjects_at_chance
 from fca.tables.keys import Query
 from fca.tables.table import (
     AT_CHANCE,
@@ -28,7 +28,7 @@ from fca.tables.table import (
     TableSpec,
     filled,
 )
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, interval_columns
 
 SOURCE = "Hendrycks & Dietterich, 2019, section 4, without the division by the errors of AlexNet"
 RIGHT = TOP1.with_format(".0%", "accuracy")
@@ -40,14 +40,14 @@ CORRUPTION_ACCURACY = TableSpec(
     "corruption_accuracy",
     "How accurate is each model under each corruption? (severity 0: clean)",
     SOURCE,
-    (DATASET, SUBJECT, MODEL, CORRUPTION, SEVERITY, *with_interval(RIGHT), IMAGES),
+    (DATASET, SUBJECT, MODEL, CORRUPTION, SEVERITY, *interval_columns(RIGHT), IMAGES),
 )
 CORRUPTION_LOSS = TableSpec(
     "corruption_loss",
     "Which corruption costs most accuracy?",
     SOURCE,
     (
-        *(DATASET, SUBJECT, MODEL, CORRUPTION, *with_interval(LOSS), *with_interval(MEAN), TOP1_CLEAN, AT_CHANCE),
+        *(DATASET, SUBJECT, MODEL, CORRUPTION, *interval_columns(LOSS), *interval_columns(MEAN), TOP1_CLEAN, AT_CHANCE),
         *(SEVERITIES, LEVELS, IMAGES),
     ),
 )
@@ -114,7 +114,7 @@ class CorruptionAccuracy:
         return filled(self.tables, (accuracies, losses), parameters, runs)
 
 
-def severity_lines(gathered: Gathered) -> Iterator[dict[str, Any]]:
+def severity_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
     """Accuracy of each subject at each severity, with Wilson's interval."""
     for severity in sorted(gathered.responses.items["severity"].unique()):
         part = at_severity(gathered, int(severity)).responses
@@ -125,7 +125,7 @@ def severity_lines(gathered: Gathered) -> Iterator[dict[str, Any]]:
             yield line | {"top1": known.mean(), "top1_low": low, "top1_high": high, "images": len(known)}
 
 
-def loss_lines(gathered: Gathered) -> Iterator[dict[str, Any]]:
+def loss_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
     """What the corruption costs each subject: images are matched, and their means over severities are averaged.
 
     loss = 1/n Σ_i (clean_i - 1/S Σ_s right_is)   for n images and S severities

@@ -33,10 +33,10 @@ from fca.studies.irt.fittable import clean_with_subjects, shifted_responses
 from fca.studies.irt.not_estimable import priors_noted
 from fca.studies.irt.stats import segments
 from fca.studies.irt.stats.segments import LEVELS, QUARTERS, SEGMENTS, Codes, PerItem
-from fca.tables.answers import Gathered, subjects_at_chance
+from fca.tables.answers import DatasetResponses, subjects_at_chance
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, MODEL, N_CLASSES, SEVERITY, N, TableSpec
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, interval_columns
 
 SEED = "seed001"
 COMPAT = (None, SEED)
@@ -63,7 +63,7 @@ SEGMENT_MODELS = TableSpec(
     f"{PAPER}, Table 3, with segments by expected success",
     (
         *(DATASET, CORRUPTION, SEVERITY, SUBJECT, MODEL, SEGMENT, RIGHT, N.with_format(".0f", "responses")),
-        *(*with_interval(SHARE_RIGHT), AT_CHANCE),
+        *(*interval_columns(SHARE_RIGHT), AT_CHANCE),
     ),
 )
 SEGMENT_MODELS_SHOWN = TableSpec(
@@ -76,7 +76,7 @@ SEGMENT_CLASSES = TableSpec(
     "segment_classes",
     "Which classes are among the hardest and the easiest, the most and the least discriminating quarter?",
     f"{PAPER}, Figure 4: classes in the top and the bottom 25 % of clean images",
-    (DATASET, PARAMETER, QUARTER, LABEL, ITEMS, IMAGES_OF_CLASS, *with_interval(SHARE_OF_CLASS), AT_CHANCE),
+    (DATASET, PARAMETER, QUARTER, LABEL, ITEMS, IMAGES_OF_CLASS, *interval_columns(SHARE_OF_CLASS), AT_CHANCE),
 )
 SEGMENT_CLASSES_SHOWN = TableSpec(
     "segment_classes_shown",
@@ -146,7 +146,7 @@ class Quartered(NamedTuple):
     not_estimable: tuple[str, ...] = ()
 
 
-def quartered(gathered: Gathered, model: str, compat: str | None, seed: int) -> Quartered:
+def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: int) -> Quartered:
     """Fit the responses and sort the items into quarters.
 
     Raises FcaError for an unknown compat, and where there are no clean items to cut on.
@@ -191,13 +191,13 @@ def _cut(value: PerItem, order: Codes, severity: Codes, each: bool) -> Codes:
     return quarter
 
 
-def places(gathered: Gathered) -> list[tuple[str, int]]:
+def places(gathered: DatasetResponses) -> list[tuple[str, int]]:
     """Every corruption and severity of the items, clean first; a file may have several corruptions."""
     found = gathered.responses.items[["corruption", "severity"]].drop_duplicates()
     return sorted(found.itertuples(index=False, name=None), key=lambda place: (place[1] > 0, *place))
 
 
-def subject_lines(gathered: Gathered, found: Quartered, corruption: str, severity: int) -> pd.DataFrame:
+def subject_lines(gathered: DatasetResponses, found: Quartered, corruption: str, severity: int) -> pd.DataFrame:
     """Every subject's share of right responses in each segment at one severity; no line without a response."""
     responses = gathered.responses
     own = ((responses.items["corruption"] == corruption) & (responses.items["severity"] == severity)).to_numpy()
@@ -215,7 +215,7 @@ def subject_lines(gathered: Gathered, found: Quartered, corruption: str, severit
     return SEGMENT_MODELS.frame(lines[lines["n"] > 0])
 
 
-def class_lines(gathered: Gathered, found: Quartered) -> Iterator[dict[str, Any]]:
+def class_lines(gathered: DatasetResponses, found: Quartered) -> Iterator[dict[str, Any]]:
     """How many of each class's clean images are in the top and the bottom quarter; items without a label in none."""
     items = gathered.responses.items
     label, known = items["label"], (items["label"].notna() & (items["severity"] == 0)).to_numpy()

@@ -31,7 +31,7 @@ from fca.studies.irt.stats import (
     weakest_link,
 )
 from fca.studies.irt.stats.model import NAMES
-from fca.tables.answers import Gathered
+from fca.tables.answers import DatasetResponses
 from fca.tables.responses import Responses
 from fca.tables.table import IMAGES, TOP1
 from fca.types import Column
@@ -81,7 +81,7 @@ _made: dict[Hashable, Any] = {}  # by the settings and a digest of the responses
 
 
 def fitted(
-    gathered: Gathered, model: str = "2pl", compat: str | None = None, seed: int = 0, hold_out: str = "cells"
+    gathered: DatasetResponses, model: str = "2pl", compat: str | None = None, seed: int = 0, hold_out: str = "cells"
 ) -> IrtFit:
     """`fca.studies.irt.stats.fit_irt` of these responses; model "auto": the one that predicts held-out responses best.
 
@@ -114,7 +114,7 @@ def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
             yield f"{line['dataset']}: {not_estimable_note(scales)}{under}."
 
 
-def priors_taken(fitted_sets: Iterable[tuple[Gathered, IrtFit]]) -> dict[str, Any]:
+def priors_taken(fitted_sets: Iterable[tuple[DatasetResponses, IrtFit]]) -> dict[str, Any]:
     """What the identity of a table gets where a fit could not learn a scale, by data set; nothing where all could."""
     taken = {gathered.dataset: list(fit.not_estimable) for gathered, fit in fitted_sets if fit.not_estimable}
     return {"not_estimable": taken} if taken else {}
@@ -133,7 +133,7 @@ def weak_link_note(responses: Responses, link: Link) -> str:
     return f"{who} and the others are linked by {link.responses} responses: {error}, and {shrunk}"
 
 
-def chosen(gathered: Gathered, seed: int = 0, hold_out: str = "cells") -> Choice:
+def chosen(gathered: DatasetResponses, seed: int = 0, hold_out: str = "cells") -> Choice:
     """`fca.studies.irt.stats.choose_model`, snapshots of one model on the same side; with a progress bar."""
     network = networks(gathered)
     shown = partial(track, what="fits")
@@ -146,7 +146,7 @@ def chosen(gathered: Gathered, seed: int = 0, hold_out: str = "cells") -> Choice
     return _once(gathered, ("choice", seed, hold_out, *network), made)
 
 
-def held_out(gathered: Gathered, model: str, seed: int = 0, hold_out: str = "cells") -> HeldOut:
+def held_out(gathered: DatasetResponses, model: str, seed: int = 0, hold_out: str = "cells") -> HeldOut:
     """`fca.studies.irt.stats.held_out_fit` of one model, snapshots of one model of the subjects on the same side."""
     network = networks(gathered)
 
@@ -158,7 +158,7 @@ def held_out(gathered: Gathered, model: str, seed: int = 0, hold_out: str = "cel
     return _once(gathered, ("held out", model, seed, hold_out, *network), made)
 
 
-def _log_unlinked(gathered: Gathered, held: HeldOut) -> None:
+def _log_unlinked(gathered: DatasetResponses, held: HeldOut) -> None:
     """Say of which networks a part of the responses could not be predicted, and of how many none at all."""
     if not held.unlinked:
         return
@@ -176,18 +176,18 @@ def _log_unlinked(gathered: Gathered, held: HeldOut) -> None:
     )
 
 
-def networks(gathered: Gathered) -> Integer[np.ndarray, " subjects"]:
+def networks(gathered: DatasetResponses) -> Integer[np.ndarray, " subjects"]:
     """Which model each subject is or is a snapshot of: 0..k-1."""
     return pd.factorize(gathered.responses.subjects["model"])[0]
 
 
-def digest_of(gathered: Gathered) -> str:
+def digest_of(gathered: DatasetResponses) -> str:
     """Which responses these are, whatever they are called: 32 hex digits."""
     correct = np.ascontiguousarray(gathered.responses.correct)
     return hashlib.blake2b(correct.tobytes(), digest_size=16).hexdigest()
 
 
-def _once(gathered: Gathered, settings: tuple[Hashable, ...], make: Callable[[np.ndarray], Any]) -> Any:
+def _once(gathered: DatasetResponses, settings: tuple[Hashable, ...], make: Callable[[np.ndarray], Any]) -> Any:
     correct = gathered.responses.correct
     key = (digest_of(gathered), correct.shape, *settings)
     if key not in _made:

@@ -11,14 +11,20 @@ from jaxtyping import Bool, Int
 
 from fca.store import Store
 from fca.studies.irt.stats import check_responses, parts_of
-from fca.tables.answers import Gathered, answering_rows, clean_responses, gathered_of, narrowed_to
+from fca.tables.answers import (
+    DatasetResponses,
+    clean_responses,
+    responses_of_dataset,
+    rows_of_subjects,
+    select_responses,
+)
 from fca.types import FcaError
 
 log = logging.getLogger(__name__)
 NAMED, SHOWN_PARTS = 3, 5  # subjects of a part, and parts, that a line names
 
 
-def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = ()) -> list[Gathered]:
+def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = ()) -> list[DatasetResponses]:
     """`clean_responses` that can be fitted: other stored data sets are left out, with a line in the log.
 
     Subjects that no common item links are data sets of their own (`linked_parts`). Raises FcaError when none is left.
@@ -32,7 +38,7 @@ def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = 
     return [one for one in every if one.fingerprint is None or not unfit(one)]
 
 
-def linked_parts(gathered: Gathered, image: Int[np.ndarray, " items"] | None = None) -> list[Gathered]:
+def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | None = None) -> list[DatasetResponses]:
     """The responses apart by subjects that common items link, each part a data set of its own, since nothing compares
     their abilities: `zoo, part 1 of 2`, the one with most subjects first. As they are, if all subjects are linked.
 
@@ -51,7 +57,7 @@ def linked_parts(gathered: Gathered, image: Int[np.ndarray, " items"] | None = N
     if number == 1:
         return [gathered]
 
-    parts, problems, described = list[Gathered](), list[FcaError](), list[str]()
+    parts, problems, described = list[DatasetResponses](), list[FcaError](), list[str]()
     for at in range(number):
         name = f"{gathered.dataset}, part {at + 1} of {number}"
         one = _part_of(gathered, part == at)
@@ -80,19 +86,19 @@ def linked_parts(gathered: Gathered, image: Int[np.ndarray, " items"] | None = N
     return parts
 
 
-def _part_of(gathered: Gathered, subjects: Bool[np.ndarray, " subjects"]) -> Gathered:
+def _part_of(gathered: DatasetResponses, subjects: Bool[np.ndarray, " subjects"]) -> DatasetResponses:
     """Some subjects, and the items that any of them responded to."""
     items = (~np.isnan(gathered.responses.correct[subjects])).any(axis=0)
-    return narrowed_to(gathered, subjects, items)
+    return select_responses(gathered, subjects, items)
 
 
-def _names_of(gathered: Gathered) -> str:
+def _names_of(gathered: DatasetResponses) -> str:
     names = gathered.responses.subjects["subject"].tolist()
     named = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
     return f"{len(names)} subjects x {len(gathered.responses.items):,} items ({named})"
 
 
-def unfit(gathered: Gathered) -> FcaError | None:
+def unfit(gathered: DatasetResponses) -> FcaError | None:
     """Why no ability and item can be learned from these responses, naming the data set; None if they can."""
     try:
         check_responses(gathered.responses.correct)
@@ -102,7 +108,7 @@ def unfit(gathered: Gathered) -> FcaError | None:
     return None
 
 
-def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Iterator[tuple[str, Gathered]]:
+def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Iterator[tuple[str, DatasetResponses]]:
     """Answers under every kind of corruption, one a kind and data set: items are images at each severity, and clean.
 
     Subjects are those that answered every severity that any did; the others are named in `left_out`. Severity 0 (clean)
@@ -110,7 +116,7 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
     out, and with two or more one that cannot be fitted, with a line in the log. So is a kind that enough subjects
     answered, but too few of them at every severity; raises FcaError if no other kind is left.
     """
-    rows = answering_rows(store, query)
+    rows = rows_of_subjects(store, query)
     clean = rows[rows["shift"] == "clean"]
     too_few_subjects: list[tuple[str, FcaError]] = []
     is_any_whole = False
@@ -130,7 +136,7 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
             continue
         used = pd.concat([clean[clean["dataset"] == dataset], part])
         used = used[used["subject"].isin(whole)]
-        gathered = gathered_of(store, str(dataset), used)._replace(left_out=tuple(left_out))
+        gathered = responses_of_dataset(store, str(dataset), used)._replace(left_out=tuple(left_out))
         if fewest > 1 and (problem := unfit(gathered)):
             log.warning("%s is left out: %s", kind, problem)
             continue

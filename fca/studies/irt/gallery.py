@@ -26,7 +26,7 @@ from fca.studies.irt.fits import (
 from fca.studies.irt.fittable import clean_with_subjects
 from fca.studies.irt.not_estimable import priors_noted
 from fca.studies.irt.stats import IrtFit
-from fca.tables.answers import Gathered, subjects_at_chance
+from fca.tables.answers import DatasetResponses, subjects_at_chance
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.responses import Responses
 from fca.tables.table import COLUMN, DATASET, IMAGE_ID, LABEL, PICTURE_KIND, RANK, ROW, THUMBNAIL, TableSpec
@@ -79,7 +79,7 @@ class Gallery:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
         runs: set[str] = set()
         frames = []
-        fitted_sets: list[tuple[Gathered, IrtFit]] = []
+        fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
         for source in clean_with_subjects(store, self.query, self.responses):
             frame = GALLERY.frame(_lines(source, self))
             found = pictures(store, frame["image_id"].tolist(), source.fingerprint)
@@ -91,7 +91,7 @@ class Gallery:
         return [GALLERY.table(pd.concat(frames, ignore_index=True), parameters, sorted(runs))]
 
 
-def _lines(source: Gathered, fields: Gallery) -> Iterator[dict[str, Any]]:
+def _lines(source: DatasetResponses, fields: Gallery) -> Iterator[dict[str, Any]]:
     """One line a picture, with its place in the grid."""
     responses = source.responses
     fit = fitted(source, fields.model, None, fields.seed)

@@ -44,11 +44,11 @@ from fca.studies.irt.fittable import clean_with_subjects, shifted_responses
 from fca.studies.irt.not_estimable import log_not_estimable
 from fca.studies.irt.stats import IrtFit, Scored, excess, fit_items, weakest_link
 from fca.studies.irt.stats.subjects import one_class
-from fca.tables.answers import Gathered, at_severity
+from fca.tables.answers import DatasetResponses, at_severity
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.responses import Responses
 from fca.tables.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
-from fca.types import Column, FcaError, Table, check_choice, with_interval
+from fca.types import Column, FcaError, Table, check_choice, interval_columns
 
 CALIBRATIONS = ("joint", "ability", "separate")
 COMPAT = (None, "seed001")
@@ -84,7 +84,7 @@ IRT_ABILITIES = TableSpec(
     "irt_abilities",
     "How able is every subject, and how sure is that?",
     f"{PAPER}, section 2; {THEORY}",
-    (DATASET, CORRUPTION, SEVERITY, TRAIT, SUBJECT, MODEL, SNAPSHOT, TOP1, *with_interval(ABILITY), N_ITEMS),
+    (DATASET, CORRUPTION, SEVERITY, TRAIT, SUBJECT, MODEL, SNAPSHOT, TOP1, *interval_columns(ABILITY), N_ITEMS),
 )
 IRT_FITS = TableSpec(
     "irt_fits",
@@ -93,7 +93,7 @@ IRT_FITS = TableSpec(
     (
         *(DATASET, CORRUPTION, SEVERITY, TRAIT, Column("calibration", str, "", "how severities share a scale")),
         *(*_FITTED, Column("share_missing", float, ".1%", "share without a response")),
-        *(*with_interval(TAU), HOLD_OUT, *with_interval(HELD_OUT_NLL), HELD_OUT_AUC, BASELINE_NLL),
+        *(*interval_columns(TAU), HOLD_OUT, *interval_columns(HELD_OUT_NLL), HELD_OUT_AUC, BASELINE_NLL),
         *(ONE_CLASS, NOT_ESTIMABLE, SHIFT_SE, WEAK_LINK, CONVERGED),
     ),
 )
@@ -102,7 +102,7 @@ IRT_CHOICE = TableSpec(
     "Which model predicts held-out responses best?",
     f"{PAPER} takes one for all; {THEORY}",
     (
-        *(DATASET, HOLD_OUT, IRT_MODEL, *with_interval(INNER_NLL), *with_interval(EXCESS), HELD_OUT_AUC),
+        *(DATASET, HOLD_OUT, IRT_MODEL, *interval_columns(INNER_NLL), *interval_columns(EXCESS), HELD_OUT_AUC),
         *(Column("held_out_top1", float, ".2%", "accuracy on held-out responses"), BASELINE_NLL),
         *(Column("cells", int, ".0f", "held-out responses"), fits.CHOSEN),
     ),
@@ -155,7 +155,7 @@ RELIABILITY = TableSpec(
         CORRUPTION,
         SEVERITY,
         *_FITTED,
-        *with_interval(TAU),
+        *interval_columns(TAU),
         ONE_CLASS,
         NOT_ESTIMABLE,
         SHIFT_SE,
@@ -273,7 +273,7 @@ class Calibrated(NamedTuple):
     corruption: str
     severity: int | None
     calibration: str
-    gathered: Gathered
+    gathered: DatasetResponses
     fit: IrtFit
 
     @property
@@ -323,19 +323,19 @@ def calibrated(store: Store, how: Irt) -> Iterator[Calibrated]:
             yield Calibrated(kind, severity, how.calibration, part, fit)
 
 
-def corruption_of(gathered: Gathered) -> str:
+def corruption_of(gathered: DatasetResponses) -> str:
     """The corruption of the images of one data set: clean, the one kind that there is, or `several`.
 
     >>> from fca.tables.responses import Responses, frame_of_items, frame_of_subjects
     >>> items = frame_of_items(["a", "a@corruption/fog/1"])
-    >>> corruption_of(Gathered("zoo", None, Responses(np.ones((1, 2)), frame_of_subjects(["m"]), items), ()))
+    >>> corruption_of(DatasetResponses("zoo", None, Responses(np.ones((1, 2)), frame_of_subjects(["m"]), items), ()))
     'fog'
     """
     kinds = [kind for kind in gathered.responses.items["corruption"].unique() if kind != "clean"]
     return str(kinds[0]) if len(kinds) == 1 else SEVERAL if kinds else "clean"
 
 
-def _on_clean(kind: str, gathered: Gathered, clean: Calibrated | None) -> IrtFit:
+def _on_clean(kind: str, gathered: DatasetResponses, clean: Calibrated | None) -> IrtFit:
     """The items of every severity on the abilities of the clean fit, as one fit of all of them."""
     subjects = gathered.responses.subjects["subject"]
     known = pd.Index([] if clean is None else clean.gathered.responses.subjects["subject"])
@@ -408,7 +408,7 @@ def choice(one: Calibrated, how: Irt) -> pd.DataFrame:
     for held in candidates:
         more = excess(held, candidates[0])
         line = {"irt_model": held.model, "inner_nll": held.nll, "inner_nll_low": held.low, "inner_nll_high": held.high}
-        line |= dict(zip(map(str, with_interval(EXCESS)), more, strict=True))
+        line |= dict(zip(map(str, interval_columns(EXCESS)), more, strict=True))
         line |= {"held_out_auc": held.auc, "held_out_top1": held.accuracy, "baseline_nll": held.baseline_nll}
         lines.append({**about, **line, "cells": held.cells, "chosen": held.model == one.fit.model})
     return IRT_CHOICE.frame(lines)

@@ -35,10 +35,10 @@ from fca.studies.irt.fits import (
 from fca.studies.irt.fittable import clean_with_subjects
 from fca.studies.irt.not_estimable import priors_noted
 from fca.tables import table
-from fca.tables.answers import Gathered, subjects_at_chance
+from fca.tables.answers import DatasetResponses, subjects_at_chance
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import DATASET, IMAGE_ID, LABEL, RANK, TableSpec
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, interval_columns
 
 VERDICTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 EXAMPLES = 3
@@ -84,9 +84,9 @@ LABEL_ERROR_RULES = TableSpec(
     "How well does each rule find the labels that people verified to be wrong?",
     f"{PAPER}, 3.1",
     (
-        *(DATASET, RULE, *with_interval(AUC), *with_interval(AUC_REVIEWED)),
-        *(end for recall in RECALLS for end in with_interval(recall)),
-        *(Column("k", int, ".0f", "images counted as flagged"), *with_interval(PRECISION)),
+        *(DATASET, RULE, *interval_columns(AUC), *interval_columns(AUC_REVIEWED)),
+        *(end for recall in RECALLS for end in interval_columns(recall)),
+        *(Column("k", int, ".0f", "images counted as flagged"), *interval_columns(PRECISION)),
         *(Column("precision_by_chance", float, ".1%", "share of errors among all"), *COUNTS),
     ),
 )
@@ -270,7 +270,7 @@ class Scored(NamedTuple):
     judged: Judged | None
 
 
-def _scored(source: Gathered, model: str, compat: str | None, seed: int, verdicts: pd.Series | None) -> Scored:
+def _scored(source: DatasetResponses, model: str, compat: str | None, seed: int, verdicts: pd.Series | None) -> Scored:
     responses = source.responses
     assert responses.pred is not None  # others are left out
     fit = fits.fitted(source, model, None, seed)
@@ -315,7 +315,7 @@ def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
         found[PRECISION] = stats.precision_at(score, error, k)
         line = {"dataset": scored.dataset, "rule": rule, "k": k, "precision_by_chance": errors / n, **counts}
         for name, rate in found.items():
-            line |= zip(with_interval(name), rate, strict=True)
+            line |= zip(interval_columns(name), rate, strict=True)
         yield line
 
 

@@ -45,7 +45,7 @@ from fca.tables.table import (
     TableSpec,
     filled,
 )
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 FALLS, RISES, UNCLEAR, NO_SPREAD = "falls", "rises", "undecided", "no interval"
 STEPS = ("easy to medium", "medium to hard")
@@ -71,8 +71,8 @@ ATTRIBUTE_SCORES = TableSpec(
         DATASET,
         MODEL,
         ATTRIBUTE,
-        *with_interval(SCORE),
-        *with_interval(ACCURACY),
+        *interval_columns(SCORE),
+        *interval_columns(ACCURACY),
         *BY_LEVEL,
         MODEL_RANK,
         MONOTONE,
@@ -83,13 +83,13 @@ ATTRIBUTE_STEPS = TableSpec(
     "attribute_steps",
     "Does every attribute become harder from easy to medium and from medium to hard?",
     f"{PAPER} section 5.4 claims so of all models; here with the interval of each step over classes",
-    (DATASET, ATTRIBUTE, STEP, *with_interval(DROP), STEP_VERDICT, MODELS_FALLING, MODELS, N_CLASSES, AT_CHANCE),
+    (DATASET, ATTRIBUTE, STEP, *interval_columns(DROP), STEP_VERDICT, MODELS_FALLING, MODELS, N_CLASSES, AT_CHANCE),
 )
 ATTRIBUTE_LEVELS = TableSpec(
     "attribute_levels",
     "How accurate is each model on the easy, medium and hard images of each attribute?",
     f"{PAPER} tables 5 to 7, with intervals",
-    (DATASET, MODEL, ATTRIBUTE, LEVEL, *with_interval(TOP1_OF_LEVEL), N_TEST, *with_interval(DROP)),
+    (DATASET, MODEL, ATTRIBUTE, LEVEL, *interval_columns(TOP1_OF_LEVEL), N_TEST, *interval_columns(DROP)),
 )
 METHOD = {
     "accuracy": "of one level: mean over classes, with Wilson's 95 % interval as of that share of its images; in "
@@ -158,7 +158,7 @@ def _level_lines(rates: Float[np.ndarray, "classes 3"], n_images: Integer[np.nda
         yield {
             LEVEL: level,
             N_TEST: n,
-            **cells(with_interval(TOP1_OF_LEVEL), (accuracy, *wilson(round(accuracy * n), n))),
+            **cells(interval_columns(TOP1_OF_LEVEL), (accuracy, *wilson(round(accuracy * n), n))),
             **(mean_cells(DROP, drops[:, i - 1]) if i > 0 else {}),
         }
 

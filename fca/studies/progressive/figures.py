@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Finding, Statement
-from fca.report.small import ALIKE, interval
+from fca.report.small import ALIKE, format_with_interval
 from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
 from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
@@ -22,7 +22,7 @@ from fca.studies.progressive.validate_levels import (
     CONTRADICTIONS_SHOWN,
 )
 from fca.tables.table import DATASET, DROP, MODEL, MODELS, N_TEST, NOTE, VALUE, all_at_chance
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 STEP_PX = kinds.SIDE + 40  # from the top of one picture to the next, with two lines of text between
 _SCORES = {
@@ -39,8 +39,8 @@ EXCESS = SERIES.with_format("", "difference").with_choices({name: name for name 
 FOLLOWING = VALUE.with_format(".1%", "triplets that follow the order")
 DIFFERENCE = VALUE.with_format("+.1%", "share of triplets")
 _MODEL_COLUMNS = (ACCURACY, SCORE, *BY_LEVEL, hierarchy.P_MATCHED, hierarchy.TRIPLETS, SESSIONS, N_TEST)
-_SCORE_HOVER = (DATASET, MODEL, SERIES, *with_interval(FOLLOWING), *_MODEL_COLUMNS)
-_EXCESS_HOVER = (DATASET, MODEL, EXCESS, *with_interval(DIFFERENCE), *_MODEL_COLUMNS)
+_SCORE_HOVER = (DATASET, MODEL, SERIES, *interval_columns(FOLLOWING), *_MODEL_COLUMNS)
+_EXCESS_HOVER = (DATASET, MODEL, EXCESS, *interval_columns(DIFFERENCE), *_MODEL_COLUMNS)
 _COLOURS = ("#0072b2", "#009e73", kinds.GREY)
 _SHAPES = ("circle", "square", "diamond")
 _DARK = "#333a44"
@@ -86,14 +86,14 @@ def accuracy_statements(models: pd.DataFrame) -> Iterator[Statement]:
     On zoo, the best of 2 models, vit, is right on 80 % [70, 90] of images: 95 % of easy and 65 % of hard ones.
     """
     best_first = models.sort_values(ACCURACY, ascending=False, kind="stable")
-    hover = (MODEL, *with_interval(SHARE_RIGHT), *BY_LEVEL)
+    hover = (MODEL, *interval_columns(SHARE_RIGHT), *BY_LEVEL)
     sentence = f"On {models[DATASET].iloc[0]}, {_accuracy_of_best(best_first)}."
     yield Statement(sentence, small.dots(best_first, MODEL, SHARE_RIGHT, hover))
 
 
 def _accuracy_of_best(best_first: pd.DataFrame) -> str:
     best = best_first.iloc[0].to_dict()
-    accuracy = interval(best, SHARE_RIGHT)
+    accuracy = format_with_interval(best, SHARE_RIGHT)
     number = len(best_first)
     if all_at_chance(best_first):
         who = "the model is" if number == 1 else f"all {number} models are"
@@ -148,9 +148,9 @@ those of each class and attribute 88 %.
     best_first = models.sort_values(FOLLOWED, ascending=False, kind="stable")
     best = best_first.iloc[0].to_dict()
     dataset = best[DATASET]
-    followed = f"{best[MODEL]} fails on the harder image first in {interval(best, FOLLOWED)} of triplets"
+    followed = f"{best[MODEL]} fails on the harder image first in {format_with_interval(best, FOLLOWED)} of triplets"
     made_by_level = f"its accuracies by level alone make {100 * best[hierarchy.LEVEL_RATES]:.0f} %"
-    dots = small.dots(best_first, MODEL, FOLLOWED, (MODEL, *with_interval(FOLLOWED)))
+    dots = small.dots(best_first, MODEL, FOLLOWED, (MODEL, *interval_columns(FOLLOWED)))
     yield Statement(f"On {dataset}, {followed}; {made_by_level}.", dots)
 
     by_session = _percent_range(models[hierarchy.SESSION_RATES])
@@ -278,7 +278,7 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     y = kinds.quantity(alt.Y, FOLLOWING, domainMax=1, padding=0)
     points = kinds.scatter(x, y, _SCORE_HOVER, coloured)
     scores: Any = alt.Chart().transform_filter("datum.series == 'hierarchical score'").encode(x=x)
-    rules = kinds.interval(scores.encode(color=coloured.colour()), FOLLOWING, upright=True)
+    rules = kinds.interval_marks(scores.encode(color=coloured.colour()), FOLLOWING, upright=True)
     text = scores.encode(text=f"{MODEL}:N")
     text_below = text.transform_filter("datum.below").mark_text(dy=10, fontSize=11).encode(y="lower:Q")
     text_above = text.transform_filter("!datum.below").mark_text(dy=-8, fontSize=11).encode(y="upper:Q")
@@ -306,7 +306,7 @@ def _coefficients(lines: pd.DataFrame) -> str:
 def r_text(line: Mapping[Any, Any]) -> str:
     """A coefficient with its interval, or that there is none.
 
-    >>> r_text({"r": 0.77, "r_low": None, "r_high": None, "note": "no interval"})
+    >>> r_text({"r": 0.77, "r_low": None, "r_high": None, "note": "no format_with_interval"})
     '.77 (no interval)'
     >>> r_text({"r": -0.5, "r_low": -0.9, "r_high": 0.1, "note": None})
     '-.50 [-.90, .10]'
@@ -375,7 +375,7 @@ significantly in size (easy to medium).
     dataset = steps[DATASET].iloc[0]
     step_names = steps[ATTRIBUTE] + ", " + steps[attribute_levels.STEP]
     costliest_first = steps.assign(**{STEP_NAME: step_names}).sort_values(COST, ascending=False, kind="stable")
-    dots = small.dots(costliest_first, STEP_NAME, COST, (STEP_NAME, *with_interval(COST)), line=0.0)
+    dots = small.dots(costliest_first, STEP_NAME, COST, (STEP_NAME, *interval_columns(COST)), line=0.0)
     if all_at_chance(steps):
         yield Statement(f"Not known: on {dataset}, all models are at the level of chance.", dots)
         return
@@ -418,7 +418,7 @@ def _step(ordered: pd.DataFrame) -> str:
 def _cost(ordered: pd.DataFrame) -> str:
     """What the first step costs, with its interval, or that there is none."""
     line = ordered.iloc[0].to_dict()
-    return interval(line, COST) + (" (no interval)" if pd.isna(line[COST.low]) else "")
+    return format_with_interval(line, COST) + (" (no interval)" if pd.isna(line[COST.low]) else "")
 
 
 def levels_figure(levels: Table) -> alt.FacetChart:
@@ -481,7 +481,7 @@ def trends_figure(trends: Table) -> alt.FacetChart:
     long[CONFIDENCE.high] = pd.concat([highest] * 3, ignore_index=True).where(is_first_level)
 
     y = kinds.category(alt.Y, "named", rows)
-    rules = kinds.interval(alt.Chart().encode(y=y), CONFIDENCE, upright=False)
+    rules = kinds.interval_marks(alt.Chart().encode(y=y), CONFIDENCE, upright=False)
     coloured = kinds.hue(LEVEL, long, ordered=True)
     dots = kinds.points_with_intervals(CONFIDENCE, y, trends.columns, coloured, size=70)
     title = style.title(

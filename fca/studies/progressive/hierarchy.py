@@ -47,7 +47,7 @@ from fca.tables.table import (
     TableSpec,
     filled,
 )
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 Triplets = Integer[np.ndarray, "triplets 3"]
 FEWEST = 4  # models that a correlation over models needs
@@ -78,15 +78,15 @@ HIERARCHY = TableSpec(
     (
         DATASET,
         MODEL,
-        *with_interval(ACCURACY),
-        *with_interval(SCORE),
+        *interval_columns(ACCURACY),
+        *interval_columns(SCORE),
         *BY_LEVEL,
-        *with_interval(HIERARCHICAL_SCORE),
-        *with_interval(SESSION_RATES),
-        *with_interval(LEVEL_RATES),
-        *with_interval(MATCHED_EXCESS),
+        *interval_columns(HIERARCHICAL_SCORE),
+        *interval_columns(SESSION_RATES),
+        *interval_columns(LEVEL_RATES),
+        *interval_columns(MATCHED_EXCESS),
         P_MATCHED,
-        *with_interval(SESSION_EXCESS),
+        *interval_columns(SESSION_EXCESS),
         ACCURACY_MASKED,
         SCORE_MASKED,
         TRIPLETS,
@@ -106,7 +106,7 @@ HIERARCHY_CORRELATION = TableSpec(
     "hierarchy_correlation",
     "Do more accurate models follow the order of levels more, and more than their accuracy makes them?",
     f"{PAPER} figure 4 (bottom right: r .77 over 12 models), with intervals and the partial correlation",
-    (DATASET, KIND, *with_interval(SCORE_R), NAIVE_P, MODELS, NETWORKS, NOTE),
+    (DATASET, KIND, *interval_columns(SCORE_R), NAIVE_P, MODELS, NETWORKS, NOTE),
 )
 UNDEFINED_WITHOUT = "no interval: undefined without one of the networks, or all alike"
 METHOD = {
@@ -244,28 +244,28 @@ def _model_line(
     masked_rates = stats.level_rates(masked_correct, levels, sessions)
     classes = labels[np.unique(sessions, return_index=True)[1]]  # of the sessions
     accuracy, score = (_mean_over_classes(rates @ weights, classes) for weights in LEVEL_WEIGHTS)
-    explained = stats.score_from_rates(rates, classes)
+    explained = stats.explained_scores(rates, classes)
 
     # Without named triplets the score is that of all triplets of each session
     if len(triplets):
         easy = triplets[:, 0]
         matched = stats.matched_score(correct[triplets], sessions[easy], labels[easy])
         of_triplets = {
-            **cells(with_interval(HIERARCHICAL_SCORE), matched.score),
-            **cells(with_interval(MATCHED_EXCESS), matched.excess),
+            **cells(interval_columns(HIERARCHICAL_SCORE), matched.score),
+            **cells(interval_columns(MATCHED_EXCESS), matched.excess),
             P_MATCHED: matched.p,
         }
     else:
-        of_triplets = cells(with_interval(HIERARCHICAL_SCORE), explained.session)
+        of_triplets = cells(interval_columns(HIERARCHICAL_SCORE), explained.session)
 
     return {
         **cells(BY_LEVEL, rates.mean(axis=0).tolist()),
-        **cells(with_interval(ACCURACY), accuracy),
-        **cells(with_interval(SCORE), score),
+        **cells(interval_columns(ACCURACY), accuracy),
+        **cells(interval_columns(SCORE), score),
         **cells((ACCURACY_MASKED, SCORE_MASKED), (LEVEL_WEIGHTS @ masked_rates.mean(axis=0)).tolist()),
-        **cells(with_interval(SESSION_RATES), explained.session),
-        **cells(with_interval(LEVEL_RATES), explained.level),
-        **cells(with_interval(SESSION_EXCESS), explained.excess),
+        **cells(interval_columns(SESSION_RATES), explained.session),
+        **cells(interval_columns(LEVEL_RATES), explained.level),
+        **cells(interval_columns(SESSION_EXCESS), explained.excess),
         AT_CHANCE: right_at_chance(correct.sum(), len(correct), guessing(labels)),
         SESSIONS: len(rates),
         N_CLASSES: len(set(labels)),

@@ -21,13 +21,13 @@ from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.studies.progressive.stats.pool import LEVEL_WEIGHTS, Pool, make_pool
 from fca.studies.progressive.stats.pool import LEVELS as LEVELS
-from fca.tables.answers import answering_rows
+from fca.tables.answers import rows_of_subjects
 from fca.tables.keys import Query
 from fca.tables.predictions import Predictions, predictions
-from fca.tables.rows import records, require
+from fca.tables.rows import records, require_rows
 from fca.tables.table import ATTRIBUTE as ANY_ATTRIBUTE
 from fca.tables.table import IMAGE_ID, LABEL
-from fca.types import BEST, Column, FcaError, with_interval
+from fca.types import BEST, Column, FcaError, interval_columns
 
 log = logging.getLogger(__name__)
 PAPER = "Huang et al. (2025, arXiv 2503.13058)"
@@ -87,7 +87,7 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
     """
     sources = sets_with_levels(store, query, protocol)
     requirement = "predictions of full models on test images with columns attribute and level"
-    require(sources, requirement, len(store.rows()), COMMAND)
+    require_rows(sources, requirement, len(store.rows()), COMMAND)
     return sources
 
 
@@ -95,7 +95,7 @@ def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[Lev
     """Responses as of `responses_by_level`; empty when there is nothing."""
     if protocol not in PROTOCOLS:
         raise FcaError("analysis.protocol", protocol, " or ".join(PROTOCOLS), "take one of them")
-    rows = answering_rows(store, query)
+    rows = rows_of_subjects(store, query)
     is_best_snapshot = rows["snapshot"].fillna(BEST) == BEST
     rows = rows[(rows["shift"] == "clean") & is_best_snapshot]
 
@@ -179,7 +179,7 @@ def mean_cells(
     within: tuple[float, float] = SIGNED_FRACTION,
 ) -> Line:
     """The cells of a mean of shares, or of differences of shares, and of both ends of its interval."""
-    return cells(with_interval(column), mean_with_interval(values, None, within))
+    return cells(interval_columns(column), mean_with_interval(values, None, within))
 
 
 def score_cells(rates: Float[np.ndarray, "n 3"]) -> Line:

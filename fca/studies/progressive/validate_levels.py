@@ -48,7 +48,7 @@ from fca.tables.table import (
     TableSpec,
     filled,
 )
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, interval_columns
 
 BINS = 10  # of confidence
 TREND, UNTESTED = "trend", "not tested"
@@ -105,8 +105,8 @@ CONFIDENCE_TRENDS = TableSpec(
         PAGE_L,
         PAGE_P,
         P_HOLM,
-        *with_interval(DROPS[0]),
-        *with_interval(DROPS[1]),
+        *interval_columns(DROPS[0]),
+        *interval_columns(DROPS[1]),
         *P_RISES,
         TREND_VERDICT,
     ),

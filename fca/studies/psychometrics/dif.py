@@ -21,7 +21,7 @@ from fca.studies.irt.fittable import clean_with_subjects, unfit
 from fca.studies.irt.stats import ItemBank, score_ability
 from fca.studies.irt.stats.model import Items, Subjects
 from fca.studies.psychometrics.stats.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
-from fca.tables.answers import Gathered
+from fca.tables.answers import DatasetResponses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.responses import Responses
 from fca.tables.table import DATASET, LABEL, P_HOLM, P, TableSpec, filled
@@ -115,7 +115,7 @@ class Dif:
             step = f"name groups among {', '.join(names[:20])}: analysis.focal=[...] analysis.reference=[...]"
             raise FcaError("analysis.focal", ", ".join(self.focal), allowed, step)
 
-        compared, problems = list[tuple[Gathered, Bool[np.ndarray, " kept"]]](), list[FcaError]()
+        compared, problems = list[tuple[DatasetResponses, Bool[np.ndarray, " kept"]]](), list[FcaError]()
         for gathered, kept, focal in grouped:
             part = _compared(gathered, kept)
             if problem := unfit(part):
@@ -156,7 +156,7 @@ def _named(name: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _compared(gathered: Gathered, kept: Int[np.ndarray, " kept"]) -> Gathered:
+def _compared(gathered: DatasetResponses, kept: Int[np.ndarray, " kept"]) -> DatasetResponses:
     """The responses of the compared subjects, to items that any of them responded to."""
     every = gathered.responses
     known = ~np.isnan(every.correct[kept]).all(axis=0)
@@ -164,7 +164,7 @@ def _compared(gathered: Gathered, kept: Int[np.ndarray, " kept"]) -> Gathered:
     return gathered._replace(responses=Responses(every.correct[kept][:, known], subjects, every.items[known]))
 
 
-def _lines(part: Gathered, focal: Bool[np.ndarray, " kept"], how: Dif) -> tuple[pd.DataFrame, ...]:
+def _lines(part: DatasetResponses, focal: Bool[np.ndarray, " kept"], how: Dif) -> tuple[pd.DataFrame, ...]:
     found, ability, stratum, difficulty = _matched(part, focal, how.strata)
     items = _items(part, focal, found, ability).assign(difficulty=difficulty)
     models = part.responses.subjects["model"].to_numpy()
@@ -183,7 +183,7 @@ def _lines(part: Gathered, focal: Bool[np.ndarray, " kept"], how: Dif) -> tuple[
 
 
 def _matched(
-    part: Gathered, focal: Bool[np.ndarray, " kept"], strata: int
+    part: DatasetResponses, focal: Bool[np.ndarray, " kept"], strata: int
 ) -> tuple[MantelHaenszel, Subjects, Int[np.ndarray, " kept"], Items]:
     """DIF at equal ability, found by all items and then by those that are not in class C; and their difficulties."""
     fit, correct = fits.fitted(part), part.responses.correct
@@ -199,7 +199,9 @@ def _matched(
     return found, ability, stratum, fit.difficulty
 
 
-def _items(part: Gathered, focal: Bool[np.ndarray, " kept"], found: MantelHaenszel, ability: Subjects) -> pd.DataFrame:
+def _items(
+    part: DatasetResponses, focal: Bool[np.ndarray, " kept"], found: MantelHaenszel, ability: Subjects
+) -> pd.DataFrame:
     correct = part.responses.correct
     regression = logistic_dif(correct, focal, ability)
     return part.responses.items[["item", "label"]].assign(

@@ -16,10 +16,10 @@ from fca.studies.irt import fits
 from fca.studies.irt.fits import CHOSEN, HELD_OUT_NLL, HOLD_OUT, N_ITEMS, N_MODELS, N_SUBJECTS
 from fca.studies.irt.fittable import clean_with_subjects
 from fca.studies.psychometrics.stats.dimensions import held_out_dimensions
-from fca.tables.answers import Gathered
+from fca.tables.answers import DatasetResponses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import DATASET, TableSpec, filled
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 DIMENSIONS = Column("dimensions", int, ".0f", "dimensions of ability")
 GAIN = Column("gain", float, "+.4f", "log loss saved by the last dimension; above 0: it predicts better")
@@ -29,7 +29,7 @@ DIMENSIONALITY = TableSpec(
     "Does one ability explain the responses, or do more predict held-out ones better?",
     "Reckase (Multidimensional item response theory, 2009); predictive comparison as in arXiv:2106.00840",
     (
-        *(DATASET, HOLD_OUT, DIMENSIONS, HELD_OUT_NLL, *with_interval(GAIN)),
+        *(DATASET, HOLD_OUT, DIMENSIONS, HELD_OUT_NLL, *interval_columns(GAIN)),
         *(TAKEN, N_SUBJECTS, N_MODELS, N_ITEMS),
     ),
 )
@@ -63,7 +63,7 @@ class Dimensionality:
         return filled(self.tables, [pd.concat(frames, ignore_index=True)], parameters, runs)
 
 
-def _lines(gathered: Gathered, how: Dimensionality) -> pd.DataFrame:
+def _lines(gathered: DatasetResponses, how: Dimensionality) -> pd.DataFrame:
     correct = gathered.responses.correct
     # an item that all solve, or none, has no information on dimensions
     varied = np.flatnonzero(np.nanmax(correct, axis=0) > np.nanmin(correct, axis=0))
@@ -88,7 +88,7 @@ def _lines(gathered: Gathered, how: Dimensionality) -> pd.DataFrame:
         line["held_out_nll"] = float(np.nanmean(one.loss))
         if one.dimensions > 1:
             gain = mean_with_interval(loss - one.loss, network)
-            line |= dict(zip(map(str, with_interval(GAIN)), gain, strict=True))
+            line |= dict(zip(map(str, interval_columns(GAIN)), gain, strict=True))
             if lines[-1]["chosen"] and gain.low > 0:
                 line["chosen"], lines[-1]["chosen"] = True, False
         loss = one.loss

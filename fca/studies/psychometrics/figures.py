@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Finding, Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.irt.fits import (
     ABILITY,
     DIFFICULTY,
@@ -203,7 +203,11 @@ def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:
             yield Statement(f"{line[DATASET]}: {share} have an infit {beyond}.")
 
         if pd.notna(line[item_fit.PAIRS_BEYOND]):
-            q3 = f"mean Q3 of images of one class {interval(line, WITHIN)}; " if pd.notna(line[WITHIN]) else ""
+            q3 = (
+                f"mean Q3 of images of one class {format_with_interval(line, WITHIN)}; "
+                if pd.notna(line[WITHIN])
+                else ""
+            )
             pairs = f"{_pairs(int(line[item_fit.PAIRS_BEYOND]))} of {int(line[item_fit.N_PAIRED]):,} images"
             yield Statement(f"{line[DATASET]}: {q3}{pairs} above chance.")
 

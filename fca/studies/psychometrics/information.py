@@ -20,7 +20,7 @@ from fca.studies.irt.stats.information import (
     marginal_reliability,
     total_information,
 )
-from fca.tables.answers import Gathered
+from fca.tables.answers import DatasetResponses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import DATASET, TableSpec, filled
 from fca.types import Column, Table
@@ -71,7 +71,7 @@ class Information:
     def __call__(self, store: Store) -> list[Table]:
         """The curve of each data set with its subjects on it, and one line a data set."""
         curves, lines, digests = [], [], []
-        fitted_sets: list[tuple[Gathered, IrtFit]] = []
+        fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
         runs: set[str] = set()
         for gathered in clean_with_subjects(store, self.query, self.responses):
             fit = fits.fitted(gathered, self.model, seed=self.seed)
@@ -84,7 +84,7 @@ class Information:
         return filled(self.tables, [pd.concat(curves, ignore_index=True), lines], parameters, runs)
 
 
-def _curve(gathered: Gathered, fit: IrtFit) -> pd.DataFrame:
+def _curve(gathered: DatasetResponses, fit: IrtFit) -> pd.DataFrame:
     grid = np.linspace(fit.ability.min() - 1, fit.ability.max() + 1, GRID)
     at = np.concatenate([grid, fit.ability])
     information = total_information(fit.bank, at)
@@ -94,7 +94,7 @@ def _curve(gathered: Gathered, fit: IrtFit) -> pd.DataFrame:
     return pd.DataFrame({"dataset": gathered.dataset, "kind": kind, "subject": names, **values})
 
 
-def _line(gathered: Gathered, fit: IrtFit) -> dict[str, object]:
+def _line(gathered: DatasetResponses, fit: IrtFit) -> dict[str, object]:
     spread = float(np.sqrt(np.mean(fit.ability**2)))  # 1 but for the 1pl, whose unit is a logit
     needed = {f"items_{percent}": items_needed(fit.bank, percent / 100, spread) for percent in (90, 95, 99)}
     about: dict[str, object] = {"dataset": gathered.dataset, "irt_model": fit.model}

@@ -19,10 +19,10 @@ from fca.studies.irt.stats import IrtFit
 from fca.studies.psychometrics.stats.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
 from fca.studies.psychometrics.stats.item_fit import MeanSquares, Misfit, mean_squares, misfit, replicates
 from fca.studies.psychometrics.stats.score_fit import MOST_ITEMS, score_fit
-from fca.tables.answers import Gathered
+from fca.tables.answers import DatasetResponses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import DATASET, LABEL, MODEL, SNAPSHOT, TOP1, TableSpec, filled
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 SOURCE = "Wright & Masters (Rating scale analysis, 1982), chapter 5"
 YEN = "Yen (Effects of local item dependence, 1984); Christensen, Makransky & Horton, 2017"
@@ -77,7 +77,7 @@ DEPENDENCE = TableSpec(
         *(DATASET, IRT_MODEL, N_SUBJECTS, N_ITEMS, MISFIT_INFIT),
         *(Column("misfit_outfit", float, ".1%", "share of items with |outfit z| above 1.96"),),
         *(Column("q3_mean", float, "+.4f", "mean Q3 of all pairs"), Column("q3_sd", float, ".3f", "its spread")),
-        *(*with_interval(WITHIN), N_PAIRED),
+        *(*interval_columns(WITHIN), N_PAIRED),
         *(Column("z_highest", float, ".1f", "highest residual covariance of a pair, in sd"),),
         *(Z_BY_CHANCE, PAIRS_BEYOND, fits.NOT_ESTIMABLE),
     ),
@@ -121,7 +121,7 @@ class ItemFit:
         """One line an item, a subject, a data set; and the most dependent pairs of items."""
         lines: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         runs, digests = set[str](), []
-        fitted_sets: list[tuple[Gathered, IrtFit]] = []
+        fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
         for gathered in clean_with_subjects(store, self.query, self.responses):
             for part, found in zip(lines, _lines(gathered, self), strict=True):
                 part.append(found.assign(dataset=gathered.dataset))
@@ -140,7 +140,7 @@ class _Simulated(NamedTuple):
     highest: list[float]
 
 
-def _lines(gathered: Gathered, how: ItemFit) -> tuple[pd.DataFrame, ...]:
+def _lines(gathered: DatasetResponses, how: ItemFit) -> tuple[pd.DataFrame, ...]:
     responses, correct = gathered.responses, gathered.responses.correct
     fit = fits.fitted(gathered, how.model, seed=how.seed)
     rng = np.random.default_rng(how.seed)
@@ -192,7 +192,7 @@ def _score_columns(correct: np.ndarray, fit: IrtFit) -> dict[str, Any]:
 
 
 def _dependence(
-    gathered: Gathered, fit: IrtFit, paired: np.ndarray, chance: list[float]
+    gathered: DatasetResponses, fit: IrtFit, paired: np.ndarray, chance: list[float]
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """The line of a data set, and its most dependent pairs."""
     responses = gathered.responses
@@ -210,7 +210,7 @@ def _dependence(
         # pairs of a class stand together; every class counts by its pairs
         weight = means.pairs_within[some] / means.pairs_within[some].mean()
         value = mean_with_interval(means.within[some] * weight)
-        line |= dict(zip(map(str, with_interval(WITHIN)), value, strict=True))
+        line |= dict(zip(map(str, interval_columns(WITHIN)), value, strict=True))
     best = most_dependent(correct, p, LISTED)
     line |= {"z_highest": float(best.z[0]), "z_by_chance": max(chance)}
     line["pairs_beyond"] = int((best.z > max(chance)).sum())

@@ -17,10 +17,10 @@ from fca.studies.irt import fits
 from fca.studies.irt.fits import N_MODELS, N_SUBJECTS
 from fca.studies.irt.fittable import linked_parts, shifted_responses
 from fca.studies.psychometrics.stats.facets import FacetFit, fit_facets
-from fca.tables.answers import Gathered, clean_responses
+from fca.tables.answers import DatasetResponses, clean_responses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import CORRUPTION, DATASET, IMAGES, MODEL, SEVERITIES, SEVERITY, TOP1, TableSpec, filled
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, interval_columns
 
 log = logging.getLogger(__name__)
 SOURCE = "Fischer (linear logistic test model, 1973); De Boeck & Wilson, 2004, chapter 6"
@@ -33,7 +33,7 @@ SEVERITY_FACET = TableSpec(
     "How much harder does each step of a corruption make an image?",
     SOURCE,
     (
-        *(DATASET, CORRUPTION, *with_interval(STEP)),
+        *(DATASET, CORRUPTION, *interval_columns(STEP)),
         *(Column("linear", float, ".1%", "share of the severities' effects that a straight line explains"),),
         *(N_SUBJECTS, N_MODELS, IMAGES, SEVERITIES),
     ),
@@ -42,7 +42,7 @@ SEVERITY_EFFECTS = TableSpec(
     "severity_effects",
     "Does difficulty grow evenly with severity?",
     SOURCE,
-    (DATASET, CORRUPTION, SEVERITY, *with_interval(EFFECT), LINE),
+    (DATASET, CORRUPTION, SEVERITY, *interval_columns(EFFECT), LINE),
 )
 SEVERITY_NETWORKS = TableSpec(
     "severity_networks",
@@ -93,7 +93,7 @@ class SeverityFacet:
         whole = [pd.concat(part, ignore_index=True) for part in frames]
         return filled(self.tables, whole, {**asdict(self), **METHOD, "answers": digests}, runs)
 
-    def _kinds(self, store: Store) -> Iterator[tuple[str, Gathered]]:
+    def _kinds(self, store: Store) -> Iterator[tuple[str, DatasetResponses]]:
         yield from shifted_responses(store, self.query)
         if not self.responses:
             return
@@ -111,7 +111,7 @@ class SeverityFacet:
                         log.warning("%s on %s is left out: its images were shown at one severity", kind, part.dataset)
 
 
-def _only(gathered: Gathered, kept: np.ndarray) -> Gathered:
+def _only(gathered: DatasetResponses, kept: np.ndarray) -> DatasetResponses:
     """The items that are kept, and the subjects with a response to any of them."""
     every = gathered.responses
     correct = every.correct[:, kept]
@@ -120,7 +120,9 @@ def _only(gathered: Gathered, kept: np.ndarray) -> Gathered:
     return gathered._replace(responses=type(every)(correct[some], *about, None, every.classes))
 
 
-def _lines(kind: str, gathered: Gathered, how: SeverityFacet) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def _lines(
+    kind: str, gathered: DatasetResponses, how: SeverityFacet
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     images = gathered.responses.items["image_id"].unique()
     drawn = np.random.default_rng(how.seed).permutation(len(images))[: how.images]
     part = _only(gathered, gathered.responses.items["image_id"].isin(images[drawn]).to_numpy())
@@ -147,7 +149,7 @@ def _lines(kind: str, gathered: Gathered, how: SeverityFacet) -> tuple[pd.DataFr
     return pd.DataFrame([line]), pd.DataFrame({**values, "line": straight}).assign(**about), networks
 
 
-def _networks(part: Gathered, severity: np.ndarray) -> Iterator[dict[str, Any]]:
+def _networks(part: DatasetResponses, severity: np.ndarray) -> Iterator[dict[str, Any]]:
     """The step of each network alone, and its accuracy on the lowest severity; no step where all responses are alike,
     or of one severity."""
     models, correct = part.responses.subjects["model"].to_numpy(), part.responses.correct
@@ -162,7 +164,7 @@ def _networks(part: Gathered, severity: np.ndarray) -> Iterator[dict[str, Any]]:
         yield line | {"step": _fit(alone, shown[:, None].astype(float)).effect[0] if fitted else np.nan}
 
 
-def _fit(part: Gathered, design: np.ndarray) -> FacetFit:
+def _fit(part: DatasetResponses, design: np.ndarray) -> FacetFit:
     image, _ = pd.factorize(part.responses.items["image_id"])
     network, _ = pd.factorize(part.responses.subjects["model"])
     return fit_facets(part.responses.correct, image, design, network)

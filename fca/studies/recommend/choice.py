@@ -34,7 +34,7 @@ from fca.studies.recommend.evidence import ADAPTATION, FINETUNE, PROBE, Candidat
 from fca.studies.recommend.expected import Expectation, OtherJobs
 from fca.tables import table
 from fca.tables.table import AT_CHANCE, CHANCE, MODEL, N_TEST, NCL, RUN_ID, TOP1, TOP1_PREDICTED
-from fca.types import Column, with_interval
+from fca.types import Column, interval_columns
 
 CANDIDATE = Column("candidate", str, "", "model: network, input size, depth and precision, and how it is adapted")
 DEPTH = Column("depth", str, "", "whole, or cut before the last, widening layer")
@@ -287,13 +287,13 @@ class Comparison:
         low, high = np.quantile(self.draws[:, i], (0.05, 0.95))
         if self.metric.costs is not None:
             costs = [self.metric.cost(score) for score in (self.mean[i], high, low)]  # a high score is a low cost
-            return dict(zip(with_interval(COST_EXPECTED), costs, strict=True))
+            return dict(zip(interval_columns(COST_EXPECTED), costs, strict=True))
 
         prior_draws = self.expectation.prior_draws[:, i]
         prior_low, prior_high = np.quantile(prior_draws, (0.05, 0.95))
         return {
-            **dict(zip(with_interval(EXPECTED), (self.mean[i], low, high), strict=True)),
-            **dict(zip(with_interval(PREDICTED), (prior_draws.mean(), prior_low, prior_high), strict=True)),
+            **dict(zip(interval_columns(EXPECTED), (self.mean[i], low, high), strict=True)),
+            **dict(zip(interval_columns(PREDICTED), (prior_draws.mean(), prior_low, prior_high), strict=True)),
         }
 
     @staticmethod
@@ -301,7 +301,7 @@ class Comparison:
         """Time, memory and size of a candidate; none if it was not measured."""
         if candidate.latency_row is None:
             return {}
-        measured = (*with_interval(LATENCY), SPEED, GFLOPS, MEMORY, FILE_MB, PARAMS, LOAD)
+        measured = (*interval_columns(LATENCY), SPEED, GFLOPS, MEMORY, FILE_MB, PARAMS, LOAD)
         return {column: candidate.latency_row.get(column) for column in measured}
 
     def _training_columns(self, candidate: Candidate) -> dict[str, Any]:
@@ -311,7 +311,7 @@ class Comparison:
 
         training = candidate.first_training
         judged = self.evidence.judged(training, self.metric)
-        stored = (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)
+        stored = (*interval_columns(TOP1), N_TEST, TRAIN_S, RUN_ID)
         line: dict[str, Any] = {
             **{column: training.get(column) for column in stored},
             CHANCE: self.guess,
@@ -338,7 +338,7 @@ class Comparison:
 
         has_images = n_images > 0
         balanced = balanced_accuracy(n_right[has_images], n_images[has_images])
-        return dict(zip(with_interval(BALANCED_TOP1), balanced, strict=True))
+        return dict(zip(interval_columns(BALANCED_TOP1), balanced, strict=True))
 
     def _cost_on_test(self, training: Mapping[str, Any]) -> dict[str, Any]:
         """Mean cost of a training's answers to the test images, and of the best single answer to all of them."""
@@ -349,7 +349,7 @@ class Comparison:
         cost_with_interval = mean_cost(costs, tested.labels, tested.predicted)
         cost_of_answer = costs.matrix[tested.labels].mean(axis=0)  # if every image got this answer
         return {
-            **dict(zip(with_interval(COST), cost_with_interval, strict=True)),
+            **dict(zip(interval_columns(COST), cost_with_interval, strict=True)),
             COST_OF_ONE_ANSWER: float(cost_of_answer.min()),
             ONE_ANSWER: costs.classes[int(cost_of_answer.argmin())],
         }

@@ -18,7 +18,7 @@ from fca.metric import Metric
 from fca.store import Store, columns
 from fca.store.columns import INPUT_SIZE, JUDGED_IMAGES, LEFT_OUT_LOGITS
 from fca.tables.predictions import Predictions, predictions
-from fca.tables.rows import every_row, narrowed, records, without_diverged
+from fca.tables.rows import apply_query, readable_rows, records, without_diverged
 
 ADAPTATION = columns.ADAPTATION.with_choices(
     {"scratch": "from scratch", "finetune": "fine-tuned", "probe": "linear probe"}, filters=True
@@ -259,8 +259,8 @@ def screened_evidence(store: Store, fingerprint: str, classes: tuple[int, ...]) 
 
 def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
     """Evidence of each job in the store whose trainings match the query, newest job first."""
-    rows = every_row(store, query)
-    trainings = _with_input_size(narrowed(rows[rows["task"] == "train"], query))
+    rows = readable_rows(store, query)
+    trainings = _with_input_size(apply_query(rows[rows["task"] == "train"], query))
     classes_of_training = trainings["classes"].map(tuple)
 
     dated_jobs = []

@@ -14,7 +14,7 @@ from fca.store.columns import TRAIN_S
 from fca.studies.recommend.choice import CANDIDATE, EPOCHS, GAIN
 from fca.studies.recommend.evidence import FINETUNE, PROBE, Candidate, Evidence
 from fca.tables.table import DATASET, N_TEST, RUN_ID, TableSpec
-from fca.types import Column, with_interval
+from fca.types import Column, interval_columns
 
 TUNED_TOP1 = Column("top1_finetuned", float, ".1%", "share of test images that the fine-tuned network has right")
 PROBE_TOP1 = Column("top1_probe", float, ".1%", "share that the linear probe on the same network has right")
@@ -24,7 +24,7 @@ FINETUNING = TableSpec(
     "recommendation_finetuning",
     "What did fine-tuning bring? (test images, which chose nothing)",
     "paired difference of accuracies (Newcombe, 1998, method 10)",
-    (DATASET, CANDIDATE, TUNED_TOP1, PROBE_TOP1, *with_interval(TUNING_GAIN), N_TEST, EPOCHS, TRAIN_S, RUN_ID),
+    (DATASET, CANDIDATE, TUNED_TOP1, PROBE_TOP1, *interval_columns(TUNING_GAIN), N_TEST, EPOCHS, TRAIN_S, RUN_ID),
 )
 
 
@@ -61,7 +61,7 @@ def _line(evidence: Evidence, tuned: Candidate, probe: Candidate) -> Mapping[Any
         CANDIDATE: tuned.program.name,
         TUNED_TOP1: tuned_right.mean(),
         PROBE_TOP1: probe_right.mean(),
-        **dict(zip(with_interval(TUNING_GAIN), (gain, low, high), strict=True)),
+        **dict(zip(interval_columns(TUNING_GAIN), (gain, low, high), strict=True)),
         N_TEST: len(tuned_right),
         EPOCHS: training.get("recipe_epochs"),
         TRAIN_S: training.get(TRAIN_S),

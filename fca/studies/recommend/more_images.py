@@ -27,7 +27,7 @@ from fca.studies.recommend.stats.learning_curve import (
 )
 from fca.tables.rows import records
 from fca.tables.table import DATASET, NCL, RUN_ID, TableSpec
-from fca.types import Column, with_interval
+from fca.types import Column, interval_columns
 
 # Made by experiments/recommend/more_images.py, whose README has the jobs.
 HYPERPARAMETERS = Path(__file__).with_name("learning_curve.json")
@@ -56,7 +56,7 @@ MORE_IMAGES = TableSpec(
     "arXiv:1712.00409; Gelman et al. 2013, chapter 14)",
     (
         *(DATASET, NCL, CANDIDATE, METRIC, POINT, IMAGES, A_CLASS, TIMES),
-        *(*with_interval(ACCURACY), *with_interval(MORE_GAIN), SHARE_RIGHT, N_FITS, RUN_ID),
+        *(*interval_columns(ACCURACY), *interval_columns(MORE_GAIN), SHARE_RIGHT, N_FITS, RUN_ID),
     ),
 )
 
@@ -125,7 +125,7 @@ def _line(curve: Forecast, size: float, ncl: int) -> dict[Any, Any]:
         IMAGES: size,
         A_CLASS: size / ncl,
         TIMES: size / curve.n,
-        **dict(zip(with_interval(ACCURACY), accuracy, strict=True)),
+        **dict(zip(interval_columns(ACCURACY), accuracy, strict=True)),
     }
 
 
@@ -133,4 +133,4 @@ def _gain(curve: Forecast, size: float) -> dict[Any, Any]:
     """The expected gain over the present number of images; nothing for that number itself."""
     if size <= curve.n:
         return {}
-    return dict(zip(with_interval(MORE_GAIN), curve.gain(size), strict=True))
+    return dict(zip(interval_columns(MORE_GAIN), curve.gain(size), strict=True))

@@ -58,9 +58,9 @@ from fca.studies.recommend.finetuning import FINETUNING, finetuning
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, RELABEL, classes, confusions, mislabelled
 from fca.studies.recommend.more_images import MORE_IMAGES, more_images
 from fca.tables.keys import Query
-from fca.tables.rows import require
+from fca.tables.rows import require_rows
 from fca.tables.table import AT_CHANCE, CHANCE, DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSpec, filled
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, interval_columns
 
 STEP, REASON = Column("step", str, "", "what to try"), Column("reason", str, "", "why")
 SOURCE = (
@@ -69,10 +69,10 @@ SOURCE = (
 )
 OF_CANDIDATE = (
     *(CANDIDATE, MODEL, WEIGHTS, INPUT_SIZE, DEPTH, PRECISION, ADAPTATION, VERDICT, WHY),
-    *(METRIC, *with_interval(EXPECTED), WITHIN, *with_interval(LATENCY), FILE_MB, SPEED, GFLOPS, MEMORY),
-    *(PARAMS, LOAD, *with_interval(PREDICTED), JOBS, JUDGED, N_JUDGED, EPOCHS, SEEDS, TRAIN_S),
-    *(*with_interval(TOP1), *with_interval(BALANCED_TOP1), CHANCE, AT_CHANCE, N_TEST, TESTED_COPIES, RUN_ID),
-    *(*with_interval(COST_EXPECTED), COST_JUDGED, *with_interval(COST), COST_OF_ONE_ANSWER, ONE_ANSWER),
+    *(METRIC, *interval_columns(EXPECTED), WITHIN, *interval_columns(LATENCY), FILE_MB, SPEED, GFLOPS, MEMORY),
+    *(PARAMS, LOAD, *interval_columns(PREDICTED), JOBS, JUDGED, N_JUDGED, EPOCHS, SEEDS, TRAIN_S),
+    *(*interval_columns(TOP1), *interval_columns(BALANCED_TOP1), CHANCE, AT_CHANCE, N_TEST, TESTED_COPIES, RUN_ID),
+    *(*interval_columns(COST_EXPECTED), COST_JUDGED, *interval_columns(COST), COST_OF_ONE_ANSWER, ONE_ANSWER),
 )
 RECOMMENDATION = TableSpec(
     "recommendation",
@@ -163,7 +163,7 @@ class Recommendation:
     def __call__(self, store: Store) -> list[Table]:
         """The tables of every job, in the order of `tables`: candidates, answer, confusions, labels, classes, ..."""
         jobs = evidence_of_jobs(store, self.query)
-        require(jobs, "trainings", len(store.rows()), COMMAND)
+        require_rows(jobs, "trainings", len(store.rows()), COMMAND)
 
         # the query selects the jobs to answer, not the other jobs that inform the answer
         all_jobs = jobs if self.query is None else evidence_of_jobs(store, None)

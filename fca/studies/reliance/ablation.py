@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float, Int
 from scipy import fft, ndimage
 
 from fca.allowed import Allowed, Seed
-from fca.shifts import Clean, Rows, Shown
-from fca.types import FcaError, ImageData, Shift, generator
+from fca.shifts import Clean, InputImages, Rows
+from fca.types import FcaError, ImageData, Shift, keyed_rng
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -130,7 +130,7 @@ class Ablation(InputStage):
     def identity(self) -> dict[str, Any]:
         return {"ablate": self.kind, "drawing": DRAWING, **({"compat": self.compat} if self.compat else {})}
 
-    def at_input(self, shown: Shown, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
+    def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
         images, masks = shown.images(rows), shown.masks(rows)
         if self.kind == "gray":
             return images.masked_fill(masks[:, None], GRAY)
@@ -169,7 +169,7 @@ class Noise(InputStage):
     def identity(self) -> dict[str, Any]:
         return {"noise": self.label(), "seed": self.seed, "drawing": DRAWING}
 
-    def at_input(self, shown: Shown, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
+    def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
         images, masks = shown.images(rows), shown.masks(rows)
         if self.area_matched:
             where = self._matched(shown, rows)[:, REGIONS.index(self.region)]
@@ -182,12 +182,12 @@ class Noise(InputStage):
             return (images + noise * (self.level * scale / norm)[:, None, None, None]).clamp(0, 1)
         return (images + self.level * noise).clamp(0, 1)
 
-    def _matched(self, shown: Shown, rows: Rows) -> Bool[Tensor, "rows 2 size size"]:
+    def _matched(self, shown: InputImages, rows: Rows) -> Bool[Tensor, "rows 2 size size"]:
         """Both regions of each image, the same at every level."""
         ids = shown.data.items["image_id"].iloc[rows].tolist()
 
         def made() -> Tensor:
-            seeds = iter(generator(self.seed, image_id, "area_matched") for image_id in ids)
+            seeds = iter(keyed_rng(self.seed, image_id, "area_matched") for image_id in ids)
             return _each(shown.masks(rows), lambda mask: np.stack(matched_regions(mask, next(seeds))))
 
         return shown.once("matched", (rows.tobytes(), self.seed), made)
@@ -213,7 +213,7 @@ class Swap(InputStage):
     def identity(self) -> dict[str, Any]:
         return {"swap": "background", "pasted": self.pasted, "seed": self.seed, "drawing": DRAWING}
 
-    def at_input(self, shown: Shown, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
+    def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
         """Raises FcaError where all images are of one class."""
         donors = self._donors(shown, rows)
         behind = None if self.pasted else shown.backgrounds(donors)
@@ -221,7 +221,7 @@ class Swap(InputStage):
             behind = _moved(shown.images(donors), _each(shown.masks(donors), tiles))
         return shown.images(rows).where(shown.masks(rows)[:, None], behind)
 
-    def _donors(self, shown: Shown, rows: Rows) -> Rows:
+    def _donors(self, shown: InputImages, rows: Rows) -> Rows:
         """For each image one of another class, by a draw of its own."""
         labels, ids = shown.data.labels, shown.data.items["image_id"]
         found = []
@@ -229,7 +229,7 @@ class Swap(InputStage):
             others = shown.rows[labels[shown.rows] != labels[row]]
             if not len(others):
                 raise FcaError("classes of the shown images", 1, "two or more", "swap backgrounds between classes")
-            found.append(others[generator(self.seed, ids.iloc[row], "swap").integers(len(others))])
+            found.append(others[keyed_rng(self.seed, ids.iloc[row], "swap").integers(len(others))])
         return np.array(found, dtype=np.int64)
 
 

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from fca.finite import OVERFLOW
 from fca.progress import track
-from fca.training.batches import keyed
+from fca.training.batches import epoch_rng
 from fca.training.devices import device_of
 from fca.types import Classifier
 
@@ -50,7 +50,7 @@ See = Callable[[np.ndarray, int], Seen]
 class Noised(NamedTuple):
     """Images with noise on the background, seen by a frozen network: clamp(x + sigma (1 - mask) n, 0, 1).
 
-    shown: the images (fca.shifts.Shown).    probability: that an image has noise, each image by itself.    seed: of it.
+    shown: the images (fca.shifts.InputImages).    probability: that an image has noise, each by itself.    seed: of it.
     """
 
     classifier: Classifier
@@ -63,7 +63,7 @@ class Noised(NamedTuple):
         """part: which of the shown images.    draw: which noise, e.g. the number of the epoch."""
         rows = self.shown.rows[part]
         images, background = self.shown.images(rows).clone(), ~self.shown.masks(rows)[:, None]
-        chances = keyed(self.seed, draw, 1).random(len(self.shown.data.items))[rows]
+        chances = epoch_rng(self.seed, draw, 1).random(len(self.shown.data.items))[rows]
         if len(noisy := np.flatnonzero(chances < self.probability)):
             noise = self.shown.noise(rows[noisy], self.seed, draw)
             images[noisy] = (images[noisy] + self.sigma * background[noisy] * noise).clamp(0, 1)
@@ -117,7 +117,7 @@ def trained_head(
     best = (-1.0, 0.0)
     best_head: Head | None = None
     for epoch in track(range(1, epochs + 1), "training the last layer"):
-        for part in np.array_split(keyed(seed, epoch).permutation(len(labels)), -(-len(labels) // batch_size)):
+        for part in np.array_split(epoch_rng(seed, epoch).permutation(len(labels)), -(-len(labels) // batch_size)):
             seen = see(part, epoch)
             adam.zero_grad()
             for head, weight in zip(heads, weights, strict=True):
@@ -153,7 +153,7 @@ def logistic_head(
     is most accurate on the worst group of val, then on all groups, then the smallest; on the first subsample.
     """
     members = [np.flatnonzero(groups == group) for group in range(groups.max() + 1)]
-    size, lots = min(map(len, members)), [keyed(seed, number) for number in range(SUBSAMPLES)]
+    size, lots = min(map(len, members)), [epoch_rng(seed, number) for number in range(SUBSAMPLES)]
     drawn = [np.sort(np.concatenate([lot.permutation(its)[:size] for its in members])) for lot in lots]
     drawn = list({rows.tobytes(): rows for rows in drawn}.values())
 

@@ -14,9 +14,9 @@ from fca.studies.reliance.stats.reliance import class_accuracy, rank_stability, 
 from fca.tables import table
 from fca.tables.keys import Query
 from fca.tables.predictions import predictions
-from fca.tables.rows import by_full_models, every_row, narrowed, parts, records, require
+from fca.tables.rows import apply_query, by_full_models, groups_by_columns, readable_rows, records, require_rows
 from fca.tables.table import DATASET, MODEL, RUN_ID, SEED, TOP1, VALUE, TableSpec, filled
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 CLEAN, SWAPPED = "clean", "swap/background"
 SALIENCY = ("saliency_iou", "saliency_mass", "saliency_density_gap")
@@ -39,7 +39,18 @@ RHOS = tuple(Column(f"rho_{of}", float, "+.2f", f"rank correlation with {of.mean
 VERDICT = table.VERDICT.with_format("", "verdict on the metric").with_choices({name: name for name in _VERDICTS})
 FAILS = Column("fails", str, "", "cues for which the metric fails")
 
-_OF = (METRIC, CUE, NETS, UNDEFINED, SPREAD, SIGN, *with_interval(RHOS[0]), *with_interval(RHOS[1]), VERDICT, FAILS)
+_OF = (
+    METRIC,
+    CUE,
+    NETS,
+    UNDEFINED,
+    SPREAD,
+    SIGN,
+    *interval_columns(RHOS[0]),
+    *interval_columns(RHOS[1]),
+    VERDICT,
+    FAILS,
+)
 SOURCE = "own; metrics of Moayeri, Singla & Feizi, 2022 (Hard ImageNet) and RIVAL10 (arXiv:2201.10766)"
 TRUTH = TableSpec("metric_truth", "Which metrics of reliance follow the truth, and for which cues not?", SOURCE, _OF)
 _OF_NET = (DATASET, MODEL, SEED, RUN_ID, CUE, STRENGTH, TOP1, RELIANCE, METRIC, METRIC_VALUE)
@@ -63,7 +74,7 @@ class MetricTruth:
         """Tables metric_truth and metric_truth_networks. Raises FcaError without networks trained with a cue."""
         networks, runs = _networks(store, self.query)
         what = "networks trained on images with a cue, and tested with exactly exchanged backgrounds"
-        require(networks, what, len(store.rows()), "fca run -m experiment=rendered_cues")
+        require_rows(networks, what, len(store.rows()), "fca run -m experiment=rendered_cues")
         return filled(self.tables, [judged(networks), networks], asdict(self) | METHOD, runs)
 
 
@@ -92,20 +103,20 @@ def _correlated(of: pd.DataFrame, sign: int) -> dict[Any, Any]:
     line = {NETS: len(of), UNDEFINED: of[METRIC_VALUE].isna().sum(), SPREAD: np.ptp(of[RELIANCE]), SIGN: sign}
     for rho, truth in zip(RHOS, TRUTHS, strict=True):
         rank = rank_stability(of[METRIC_VALUE].to_numpy(float), of[truth].to_numpy(float))
-        line |= dict(zip(with_interval(rho), rank, strict=True))
+        line |= dict(zip(interval_columns(rho), rank, strict=True))
     return line
 
 
 def _networks(store: Store, query: str | None) -> tuple[pd.DataFrame, list[str]]:
     """A line a metric of every network trained on images with a cue and tested on the same set, and the runs read."""
-    rows = every_row(store, query)
+    rows = readable_rows(store, query)
     trained = rows[rows["task"] == "train"].set_index("run_id")["fingerprint"]
-    rows = narrowed(rows[by_full_models(rows) | (rows["task"] == "saliency")], query)
+    rows = apply_query(rows[by_full_models(rows) | (rows["task"] == "saliency")], query)
     rows = rows.assign(run=rows["parent"].fillna(rows["weights"].astype("string").str.split("/").str[0]))
     rows = rows[(rows["snapshot"].fillna("best") == "best") & (rows["run"].map(trained) == rows["fingerprint"])]
     rows = rows[rows["fingerprint"].isin(rows["fingerprint"][rows["shift"] == SWAPPED])]  # others have no cue
     lines: list[dict[Any, Any]] = []
-    for at, part in parts(rows, ["dataset", "fingerprint", "model", "run"]):
+    for at, part in groups_by_columns(rows, ["dataset", "fingerprint", "model", "run"]):
         items, accuracy = store.items(at["fingerprint"]), _accuracies(store, part[part["task"] == "predict"])
         if {"cue", "cue_strength"} <= set(items) and {CLEAN, SWAPPED} <= set(accuracy):
             about = {DATASET: at["dataset"], MODEL: at["model"], RUN_ID: at["run"], SEED: part["seed"].max()}

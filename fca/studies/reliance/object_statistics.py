@@ -17,9 +17,9 @@ from fca.store import Store
 from fca.store.columns import Row
 from fca.studies.reliance.columns import GEOMETRY
 from fca.tables.keys import Query
-from fca.tables.rows import by_version, every_row, narrowed, records, require
+from fca.tables.rows import apply_query, by_version, readable_rows, records, require_rows
 from fca.tables.table import DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, PICTURE_KIND, PLACE, TableSpec, filled
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 RAW = Column("mask_area_raw", float, ".1%", "share of the stored image that is object")
 SIZE = Column("mask_area", float, ".1%", "share of the input, after resize and crop, that is object")
@@ -41,7 +41,7 @@ OBJECT_STATISTICS = TableSpec(
     "object_statistics",
     "How large and how central are the objects of each class, and how much of them does the crop remove?",
     f"{PAPER} figures 8 and 9, with intervals",
-    (DATASET, LABEL, N_TEST, *(end for column in (*MEANS, REMOVED) for end in with_interval(column)), GEOMETRY),
+    (DATASET, LABEL, N_TEST, *(end for column in (*MEANS, REMOVED) for end in interval_columns(column)), GEOMETRY),
 )
 OBJECT_DISTRIBUTION = TableSpec(
     "object_distribution",
@@ -73,9 +73,9 @@ class ObjectStatistics:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables object_statistics (a line a class), object_distribution (histograms) and object_pictures."""
-        rows = every_row(store, self.query)
-        rows = narrowed(rows[rows["task"] == "saliency"], self.query)
-        require(rows, "saliency runs", len(store.rows()), "fca run task=saliency dataset=rendered model=...")
+        rows = readable_rows(store, self.query)
+        rows = apply_query(rows[rows["task"] == "saliency"], self.query)
+        require_rows(rows, "saliency runs", len(store.rows()), "fca run task=saliency dataset=rendered model=...")
         [rows, _] = by_version(store, [rows], rows[:0])
         found: tuple[list[Row], ...] = ([], [], [])
         for dataset, part in rows.sort_values([N_TEST, "run_id"], ascending=[False, True]).groupby(DATASET):
@@ -108,10 +108,10 @@ def _statistics(images: pd.DataFrame) -> Iterator[Row]:
     for label, part, of in (*((key, part, part) for key, part in classes), (ALL, means, images)):
         line: Row = {LABEL: label, N_TEST: len(of)}
         for column in MEANS:
-            line |= zip(with_interval(column), mean_with_interval(part[column], within=FRACTION), strict=True)
+            line |= zip(interval_columns(column), mean_with_interval(part[column], within=FRACTION), strict=True)
         if n := int(of[RETAINED].count()):
             gone = int((of[RETAINED] == 0).sum())
-            line |= zip(with_interval(REMOVED), (gone / n, *wilson(gone, n)), strict=True)
+            line |= zip(interval_columns(REMOVED), (gone / n, *wilson(gone, n)), strict=True)
         yield line
 
 

@@ -27,7 +27,15 @@ from fca.subset import Groups, read_groups
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.predictions import Predictions, labels_of, predictions
 from fca.tables.responses import read_responses
-from fca.tables.rows import by_full_models, by_version, every_row, narrowed, parts, records, require
+from fca.tables.rows import (
+    apply_query,
+    by_full_models,
+    by_version,
+    groups_by_columns,
+    readable_rows,
+    records,
+    require_rows,
+)
 from fca.tables.table import (
     AT_CHANCE,
     DATASET,
@@ -45,7 +53,7 @@ from fca.tables.table import (
     TableSpec,
     filled,
 )
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, interval_columns
 
 PAPER, RIVAL10 = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet)", "Moayeri et al., 2022 (RIVAL10, arXiv:2201.10766)"
 CLEAN, SALIENCY, MEAN = "clean", "saliency", "mean over models"
@@ -95,7 +103,7 @@ ENDED = (TOP1, KEPT, LOST, ACC_FG, ACC_BG, RFS, SALIENCY_VALUE, TOP1_CLEAN, ABLA
 
 def _spec(about: tuple[str, str, str], *columns: Column) -> TableSpec:
     """A table (name, question, source) with these columns after data set and model; those of ENDED with intervals."""
-    ended = (end for column in columns for end in (with_interval(column) if column in ENDED else (column,)))
+    ended = (end for column in columns for end in (interval_columns(column) if column in ENDED else (column,)))
     return TableSpec(*about, (DATASET, MODEL, *ended))
 
 
@@ -203,9 +211,9 @@ class Reliance:
         read = {*rows.loc[rows["shift"] != CLEAN, "dataset"], *(line["dataset"] for line in shapes)}
         rows = rows[rows["dataset"].isin(read)]
         command = "fca run task=predict shift=reliance dataset=... model=..."
-        require(rows, "predictions of changed images", len(store.rows()), command)
+        require_rows(rows, "predictions of changed images", len(store.rows()), command)
         maps, changed = rows[rows["shift"] == SALIENCY], rows[rows["shift"] != SALIENCY]
-        models = parts(changed, [DATASET, MODEL, ADAPTATION])
+        models = groups_by_columns(changed, [DATASET, MODEL, ADAPTATION])
         seen = [one for about, of in models for one in self._predicted(store, about, of, groups)]
         if groups and not any(one.about["protocol"] == "grouped" for one in seen):
             allowed = "groups of classes of a model whose logits are stored"
@@ -220,7 +228,7 @@ class Reliance:
             [line for one in seen for line in self._sensitivity(one)],
             [line for row in records(maps) for line in self._alignment(store, row)],
             *(classes, self._stability(classes)),
-            [line for _, of in parts(changed, ["dataset"]) for line in _examples(store, of)],
+            [line for _, of in groups_by_columns(changed, ["dataset"]) for line in _examples(store, of)],
             shapes,
         )
         found = verdicts(store).items()
@@ -307,7 +315,7 @@ class Reliance:
 
     def _stability(self, classes: pd.DataFrame) -> Iterator[dict[str, Any]]:
         """Every two models of a data set, by how alike they order its classes."""
-        for about, part in parts(classes[classes["model"] != MEAN], ["dataset", "protocol"]):
+        for about, part in groups_by_columns(classes[classes["model"] != MEAN], ["dataset", "protocol"]):
             wide = part.pivot_table(index="label", columns="model", values="kept", dropna=False)
             for first, second in combinations(wide, 2):
                 about |= {"model": first, "other": second, "n_classes": len(wide[[first, second]].dropna())}
@@ -317,7 +325,7 @@ class Reliance:
 
 def _ended(name: str, found: Sequence[float]) -> dict[str, Any]:
     """A number and the ends of its interval, as a line has them."""
-    return dict(zip(with_interval(Column(name)), found, strict=True))
+    return dict(zip(interval_columns(Column(name)), found, strict=True))
 
 
 def _rows(store: Store, query: str | None) -> pd.DataFrame:
@@ -325,11 +333,11 @@ def _rows(store: Store, query: str | None) -> pd.DataFrame:
 
     Where several networks have one name, `model` is with what differs: adaptation, weights and so on, see _WAYS.
     """
-    rows = every_row(store, query)
+    rows = readable_rows(store, query)
     maps = (rows["task"] == SALIENCY) & (rows["split"] == "test")
     shift = rows["shift"].fillna("").where(~maps, SALIENCY)  # a map is one more condition of the same model
     wanted = maps | (by_full_models(rows) & shift.str.startswith((CLEAN, "ablate/", "noise/", "swap/")))
-    kept = narrowed(rows[wanted], query)  # by what is stored
+    kept = apply_query(rows[wanted], query)  # by what is stored
     rows = _of_training(rows).assign(shift=shift, condition=shift.str.replace(r"/draw\d+$", "", regex=True))
     [rows, _] = by_version(store, [rows.loc[kept.index]], rows[:0])
     for way, word in _WAYS.items():

@@ -17,12 +17,19 @@ from safetensors.numpy import load_file
 from fca.allowed import Allowed
 from fca.store.columns import DIVERGED, FLAG, N_TRAIN, N_VAL
 from fca.studies.reliance.spurious_rank import ranks_of
-from fca.tasks import Setup
-from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
+from fca.tasks import RunContext
+from fca.tasks.adaptation import VAL_TOP1, check_has_weights, prediction_runs, training_columns
 from fca.tasks.adaptation.network import BEST_EPOCH
-from fca.tasks.adaptation.probe import Probing, keep_layer, of_features
-from fca.tasks.embed import ALL, embed_run, embedded
-from fca.tasks.predict import FORWARD, Forward, adapted_columns, prediction_arrays, prediction_columns, predictions
+from fca.tasks.adaptation.probe import ProbeWork, predicted_from_features, write_probe
+from fca.tasks.embed import ALL_SPLITS, embed_images, embed_run
+from fca.tasks.predict import (
+    FORWARD_COLUMNS,
+    ForwardWork,
+    adapted_columns,
+    finish_predictions,
+    prediction_arrays,
+    prediction_columns,
+)
 from fca.types import Column, FcaError, Finished, ImageData, Run, no_mask
 
 SALIENCY_WEIGHT = Column("saliency_weight", float, ".2g", "weight of the saliency penalty that val chose")
@@ -70,41 +77,44 @@ class Remedy:
         if self.solver == "logistic" and self.name != "dfr":
             raise FcaError("adaptation.solver", self.solver, f"adam for {self.name}", "take adaptation=dfr")
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: RunContext) -> list[Run]:
         """The features of all images (whatever the subset), the layer, and its predictions.
 
         Raises FcaError for a model without weights, compat, corm without masks, and ranks that do not fit the images.
         """
         data = setup.data
         ranks = self._images(setup, data)[2]
-        need_weights(setup, self.name)
+        check_has_weights(setup, self.name)
         if setup.compat:
             raise FcaError("adaptation", self.name, "scratch or finetune: compat has no remedies", "leave compat out")
         if self.corm and data.mask is no_mask:
             raise FcaError("adaptation", self.name, f"data with object masks; {data.name} has none", "take head or dfr")
-        features, keys = embed_run(Forward(setup.model, data, ALL)), [data.classes[c] for c in setup.subset.classes]
+        features, keys = (
+            embed_run(ForwardWork(setup.model, data, ALL_SPLITS)),
+            [data.classes[c] for c in setup.subset.classes],
+        )
         fields = (*ADAM * (self.solver == "adam"), *CORM * self.corm)
         identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "seed": setup.seed}
         recipe = {field: getattr(self, field) for field in fields}
         recipe |= {"ranks": ranks, "balanced": self.balanced, "solver": self.solver} if self.dfr else {}
         identity |= {"adaptation": self.name, **recipe}
         shown = {f"recipe_{key}": ", ".join(map(str, v)) if isinstance(v, list) else v for key, v in recipe.items()}
-        about = {**about_training(setup, data, self.name), "seed": setup.seed, **shown}
-        work = Probing(data, features.run_id)
+        about = {**training_columns(setup, data, self.name), "seed": setup.seed, **shown}
+        work = ProbeWork(data, features.run_id)
         train = Run("train", identity, about, features.run_id, light=not self.corm, work=work)
-        clean, *others = predictions_of(train, setup, data)
-        return [features, train, of_features(clean, work), *others]
+        clean, *others = prediction_runs(train, setup, data)
+        return [features, train, predicted_from_features(clean, work), *others]
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
         """Embed once; train the layer; predict clean test images by their features, others through the network."""
         for run in runs:
             if run.task == "embed":
-                yield embedded(run, setup)
-        if mine := [run for run in runs if isinstance(run.work, Probing)]:
+                yield embed_images(run, setup)
+        if mine := [run for run in runs if isinstance(run.work, ProbeWork)]:
             yield from self._adapted(mine, setup)
-        yield from predictions([run for run in runs if run.task == "predict" and run not in mine], setup)
+        yield from finish_predictions([run for run in runs if run.task == "predict" and run not in mine], setup)
 
-    def _adapted(self, runs: Sequence[Run[Probing]], setup: Setup) -> Iterator[Finished]:
+    def _adapted(self, runs: Sequence[Run[ProbeWork]], setup: RunContext) -> Iterator[Finished]:
         """The layer's training and its predictions on clean test images: those of these runs that are wanted."""
         work, subset, train = runs[0].work, setup.subset, runs[0] if runs[0].task == "train" else None
         data, keys = work.data, [work.data.classes[c] for c in subset.classes]
@@ -118,20 +128,20 @@ class Remedy:
                 return
             weight, bias, found = layer_and_columns
             found["train_s"] = time.perf_counter() - start
-            keep_layer(weight, bias, keys, train, setup)
+            write_probe(weight, bias, keys, train, setup)
         kept = setup.store.folder(train.run_id if train else str(runs[0].parent))
         layer, tested = load_file(kept / "best.safetensors"), data.rows("test", subset.classes)
         true = subset.new_labels(data.labels[tested])
         logits = features[tested].astype(np.float32) @ layer["weight"].T + layer["bias"]
         predicted = prediction_columns(logits, true, subset.classes)
-        predicted |= {column: setup.store.row(work.features).get(column) for column in FORWARD}
+        predicted |= {column: setup.store.row(work.features).get(column) for column in FORWARD_COLUMNS}
         for run in runs:
             if run is train:
                 yield Finished(run, {**found, **adapted_columns(predicted, data, subset)}, {})
             else:
                 yield Finished(run, predicted, prediction_arrays(logits, true, keys))
 
-    def _images(self, setup: Setup, data: ImageData) -> tuple[dict[str, Any], dict[str, Any], str | None]:
+    def _images(self, setup: RunContext, data: ImageData) -> tuple[dict[str, Any], dict[str, Any], str | None]:
         """The images of train and val, as positions in items; groups of the ranked ones (see `halves`); whose ranks."""
         rows, groups, digest = {}, {}, hashlib.sha256()
         for split, ranked in {"train": self.dfr, "val": self.solver == "logistic"}.items():
@@ -144,7 +154,9 @@ class Remedy:
                 digest.update(rank.astype("<f8").tobytes())
         return rows, groups, (self.ranks or digest.hexdigest()[:12]) if self.dfr else None
 
-    def _layer(self, setup: Setup, data: ImageData, features: np.ndarray) -> tuple[Any, Any, dict[str, Any]] | None:
+    def _layer(
+        self, setup: RunContext, data: ImageData, features: np.ndarray
+    ) -> tuple[Any, Any, dict[str, Any]] | None:
         """Weight and bias, and the columns of their training; None where that diverged."""
         from fca.studies.reliance.last_layer import Noised, logistic_head, stored, trained_head
         from fca.tasks.at_input import AtInput

@@ -18,20 +18,28 @@ from PIL import Image
 from scipy.ndimage import binary_erosion
 
 from fca.allowed import Allowed
-from fca.data.files import in_order
+from fca.data.files import parallel_map
 from fca.data.splits import for_training
 from fca.finite import check_outputs
 from fca.geometry import ResizeCrop
-from fca.models import built
+from fca.models import build_model
 from fca.progress import track
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.studies.reliance.columns import GEOMETRY, MODEL_CHANCE
 from fca.studies.reliance.stats.reliance import centre_distance, density_gap, mask_iou, mass_inside
-from fca.tasks import Setup
-from fca.tasks.adaptation import predictions_of
+from fca.tasks import RunContext
+from fca.tasks.adaptation import prediction_runs
 from fca.tasks.adaptation.network import Network
 from fca.tasks.checks import check_classes, check_masks_of
-from fca.tasks.predict import CLEAN, Forward, check_forward, forward_columns, known_images, predictions, whole_split
+from fca.tasks.predict import (
+    CLEAN,
+    ForwardWork,
+    check_forward,
+    finish_predictions,
+    forward_columns,
+    known_images,
+    runs_of_split,
+)
 from fca.tasks.train import Train
 from fca.types import (
     SPLITS,
@@ -44,7 +52,7 @@ from fca.types import (
     ImageData,
     Run,
     check_choice,
-    with_interval,
+    interval_columns,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +87,7 @@ class Saliency:
 
     columns: ClassVar[tuple[Column, ...]] = (
         *Train.columns,
-        *(end for column, _ in HEADLINES.values() for end in with_interval(column)),
+        *(end for column, _ in HEADLINES.values() for end in interval_columns(column)),
         IOU_OTHERS,
         MODEL_CHANCE,
         Column("n_zero", int, ",", "images whose saliency map is zero everywhere"),
@@ -94,7 +102,7 @@ class Saliency:
     layer: str | None
     threshold: Annotated[float, Allowed(above=0, most=1)]
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: RunContext) -> list[Run]:
         """The run of the maps, after those beside it; layer and threshold are of its identity unless the defaults."""
         bare = replace(setup, shifts=[CLEAN])
         check_masks_of("task=saliency", setup.data, self.split)
@@ -104,10 +112,10 @@ class Saliency:
             [train] = (run for run in before if run.task == "train")
             data = for_training(setup.data)
             check_masks_of("task=saliency", data, self.split, setup.subset.classes)
-            clean = predictions_of(train, bare, data)[0]
+            clean = prediction_runs(train, bare, data)[0]
         else:
-            before = [] if setup.shifts == [CLEAN] else whole_split(setup, self.split)
-            [clean] = whole_split(bare, self.split)
+            before = [] if setup.shifts == [CLEAN] else runs_of_split(setup, self.split)
+            [clean] = runs_of_split(bare, self.split)
             check_forward(clean.work)
             check_classes(clean.work.model, clean.work.data, self.split)
         given = {"layer": self.layer, "threshold": None if self.threshold == THRESHOLD else self.threshold}
@@ -115,7 +123,7 @@ class Saliency:
         identity = {key: value for key, value in meaning.items() if value is not None}
         return [*before, Run("saliency", identity, clean.about, clean.parent, work=clean.work)]
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
         """Arrays, a line an image: map (as large as the layer's), mask (at input size, packed bits), zero, iou, mass,
         density_gap, mask_area (share of the input that is object), and FACTS. `lowest`: positions of the lowest IoUs,
         with `overlays`; `first`: those of the first image of each class, with `examples`, whose object is tinted.
@@ -126,14 +134,14 @@ class Saliency:
         if any(run.task == "train" or run.parent for run in before):
             yield from Train().run(before, setup)
         else:
-            yield from predictions(before, setup)
+            yield from finish_predictions(before, setup)
         for run in runs[len(before) :]:
             yield Finished(run, *self._measured(run.work, setup))
 
-    def _measured(self, work: Forward, setup: Setup) -> tuple[dict[str, Any], Arrays]:
+    def _measured(self, work: ForwardWork, setup: RunContext) -> tuple[dict[str, Any], Arrays]:
         from fca.tasks.at_input import AtInput
 
-        data, classifier = work.data, built(work.model)
+        data, classifier = work.data, build_model(work.model)
         rows, true, known = known_images(work, classifier)
         labels = data.labels[rows]
         shown = AtInput(data, work.split, rows, classifier, setup)
@@ -300,7 +308,7 @@ def _facts_of_masks(data: ImageData, rows: Int[np.ndarray, " images"], geometry:
     def facts_at(at: int) -> tuple[float, float, float]:
         return facts_of(np.asarray(data.mask(int(rows[at]))), geometry)
 
-    facts = np.array(list(in_order(facts_at, len(rows), workers, "reading masks")), np.float32)
+    facts = np.array(list(parallel_map(facts_at, len(rows), workers, "reading masks")), np.float32)
     return dict(zip(FACTS, facts.T, strict=True))
 
 
@@ -323,7 +331,7 @@ def _headlines(arrays: Arrays, labels: Int[np.ndarray, " images"]) -> dict[str, 
     of_classes = pd.DataFrame({name: arrays[name] for name in (*HEADLINES, "iou_others")}).groupby(labels).mean()
     found: dict[str, Any] = {IOU_OTHERS: of_classes["iou_others"].mean()}
     for name, (column, within) in HEADLINES.items():
-        found |= zip(with_interval(column), mean_with_interval(of_classes[name], within=within), strict=True)
+        found |= zip(interval_columns(column), mean_with_interval(of_classes[name], within=within), strict=True)
     counts = {"n_zero": arrays["zero"].sum(), "n_empty": (arrays["mask_area"] == 0).sum()}
     return counts | {name: value for name, value in found.items() if not np.isnan(value)}
 

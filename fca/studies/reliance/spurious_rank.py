@@ -25,7 +25,7 @@ from fca.store.columns import ADAPTATION, Row
 from fca.store.files import refused_if_damaged
 from fca.tables.keys import Query
 from fca.tables.predictions import predictions
-from fca.tables.rows import every_row, narrowed, records, require
+from fca.tables.rows import apply_query, readable_rows, records, require_rows
 from fca.tables.table import (
     DATASET,
     ENCODER,
@@ -39,7 +39,7 @@ from fca.tables.table import (
     TableSpec,
     filled,
 )
-from fca.types import Column, FcaError, ImageData, Table, with_interval
+from fca.types import Column, FcaError, ImageData, Table, interval_columns
 
 COMMAND = "fca run model=resnet50 model.weights=pretrained adaptation=probe"
 STEP = "make one: fca analyse analysis=spurious_rank"
@@ -54,7 +54,7 @@ K = Column("k", int, ".0f", "images of either end of the ranking")
 TOP = Column("top_accuracy", float, ".1%", "accuracy on the images with the strongest cues")
 BOTTOM = Column("bottom_accuracy", float, ".1%", "accuracy on the images with the weakest cues")
 GAP = Column("gap", float, "+.1%", "accuracy with the strongest cues minus accuracy with the weakest")
-ENDS = (*with_interval(TOP), *with_interval(BOTTOM), *with_interval(GAP))
+ENDS = (*interval_columns(TOP), *interval_columns(BOTTOM), *interval_columns(GAP))
 END = Column("end", str, "", "end of the ranking", {"top": "strongest cues", "bottom": "weakest cues"})
 _IMAGES, _MODEL = (DATASET, SPLIT, LABEL), (SUBJECT, MODEL, ADAPTATION, SEED)
 _SHOWN = (RANK, END, THUMBNAIL, TOP, BOTTOM)
@@ -97,8 +97,8 @@ class SpuriousRank:
 
     def __call__(self, store: Store) -> list[Table]:
         """Raises FcaError for no features (or no layer on them), several encoders, and a file that is wrong."""
-        rows = every_row(store, self.query)
-        tested = narrowed(rows[rows["task"] == "predict"], self.query)
+        rows = readable_rows(store, self.query)
+        tested = apply_query(rows[rows["task"] == "predict"], self.query)
         lines, runs = list[Any](), list[str]()
         for row, layers in self._encoded(rows):
             items = store.items(row["fingerprint"])
@@ -120,16 +120,16 @@ class SpuriousRank:
 
     def _encoded(self, rows: pd.DataFrame) -> Iterator[tuple[Row, list[str]]]:
         """The embed run to rank by, one a data set; and where no file chooses the features, a layer on them."""
-        embedded = narrowed(rows[(rows["task"] == "embed") & (rows["split"] == "all")], self.query)
+        embedded = apply_query(rows[(rows["task"] == "embed") & (rows["split"] == "all")], self.query)
         if self.encoder is not None:
             embedded = embedded[(embedded["encoder"] == self.encoder) | (embedded["run_id"] == self.encoder)]
         linear = rows["adaptation"].isin(["probe", "head"]) & (rows["ncl"] == rows["num_classes"])
-        layers = narrowed(rows[linear & rows["parent"].isin(embedded["run_id"])], self.query)
+        layers = apply_query(rows[linear & rows["parent"].isin(embedded["run_id"])], self.query)
         layers = layers.sort_values(["adaptation", "seed"], ascending=[False, True])  # the probe, which is exact, first
         if self.features is None:
             embedded = embedded[embedded["run_id"].isin(layers["parent"])]
         what = "embed rows of all images" + " with a probe or head on them" * (not self.features)
-        require(embedded, what, len(rows), COMMAND)
+        require_rows(embedded, what, len(rows), COMMAND)
         for dataset, part in embedded.groupby("dataset"):
             if len(part) > 1:
                 found = ", ".join(part["encoder"] + " (run " + part["run_id"] + ")")
@@ -211,7 +211,7 @@ def _gaps(store: Store, rows: pd.DataFrame, encoded: Row, ranked: pd.DataFrame, 
             if n := min(k, len(ordered) // 3):
                 of.append({**about, LABEL: label, K: n, **_gap(ordered[:n], ordered[-n:])})
         mean = mean_with_interval(np.array([line[GAP] for line in of]), within=SIGNED_FRACTION)
-        lines += [*of, {**about, LABEL: EVERY, **dict(zip(with_interval(GAP), mean, strict=True))}] if of else []
+        lines += [*of, {**about, LABEL: EVERY, **dict(zip(interval_columns(GAP), mean, strict=True))}] if of else []
     return SPURIOUS_GAP.frame(lines), rows["run_id"].tolist()
 
 

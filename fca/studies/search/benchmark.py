@@ -25,7 +25,7 @@ from fca.studies.search.stats import POLICIES, Domain, domain_of, make_policy
 from fca.studies.search.stats import replay as replays
 from fca.studies.search.stats.policies import Guided
 from fca.tables.keys import Query
-from fca.tables.rows import every_row, narrowed, records, require
+from fca.tables.rows import apply_query, readable_rows, records, require_rows
 from fca.tables.table import DATASET, MODEL, RHO, SEEDS, TableSpec, filled
 from fca.types import Column, Table
 
@@ -104,8 +104,8 @@ class SearchBenchmark:
 
     def __call__(self, store: Store) -> list[Table]:
         """Its tables. Raises FcaError where neither a stored search visited all subdomains nor tables are simulated."""
-        rows = every_row(store, self.query)
-        rows = narrowed(rows[rows["task"] == "search"], self.query)
+        rows = readable_rows(store, self.query)
+        rows = apply_query(rows[rows["task"] == "search"], self.query)
         if self.simulated is not None:
             domain, rows = Domain(self.attributes, self.rules), rows[:0]
             drawn = [replays.simulated(domain, seed, self.simulated, self.images).right for seed in range(self.seeds)]
@@ -113,7 +113,7 @@ class SearchBenchmark:
         else:
             rows = rows[rows["n_visited"] == rows["n_subdomains"]] if len(rows) else rows
             what = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
-            require(rows, what, len(store.rows()), "fca run task=search model=MODEL, without a limit")
+            require_rows(rows, what, len(store.rows()), "fca run task=search model=MODEL, without a limit")
             several = rows.duplicated([DATASET, MODEL], keep=False)
             rows = rows.assign(model=rows[MODEL].where(~several, rows[MODEL] + ", " + rows["run_id"].str[:6]))
             of = [(row[DATASET], row[MODEL], *_stored(store, row)) for row in records(rows)]

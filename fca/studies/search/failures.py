@@ -39,7 +39,7 @@ from fca.studies.search.stats.explain import agreement, by_subdomain, members, p
 from fca.studies.search.stats.policies import make_policy
 from fca.studies.search.stats.replay import replay, worst
 from fca.tables.keys import Query
-from fca.tables.rows import every_row, narrowed, records, require
+from fca.tables.rows import apply_query, readable_rows, records, require_rows
 from fca.tables.table import (
     ATTRIBUTE,
     COLUMN,
@@ -55,7 +55,7 @@ from fca.tables.table import (
     TableSpec,
     filled,
 )
-from fca.types import Arrays, Column, FcaError, Table, check_choice, with_interval
+from fca.types import Arrays, Column, FcaError, Table, check_choice, interval_columns
 
 ARRAYS = {
     "visited": ("correct", "shown"),
@@ -101,23 +101,36 @@ _SCORE = Column("score", float, ".2f", "probability of the own prompt, by the fi
 HOURS = Column("hours", float, ".2f", "hours of drawing and predicting")
 _NAMES = (DOMAIN, TARGET, SECOND, GENERATOR, FILTER, POLICY, WARNING)
 _COSTS = (HOURS, MONEY, COVERING.with_format(".2f"))
-_LOW = (CONDITIONS, *with_interval(LOWEST), LOWEST_SHARED)
-_FOUND = (*with_interval(ACCEPTANCE), ACCURACY, *_LOW, *with_interval(CLEAN_ACCURACY), SKILL_OVER_MEAN)
+_LOW = (CONDITIONS, *interval_columns(LOWEST), LOWEST_SHARED)
+_FOUND = (*interval_columns(ACCEPTANCE), ACCURACY, *_LOW, *interval_columns(CLEAN_ACCURACY), SKILL_OVER_MEAN)
 _RUN = (*_OF, SUBJECT, MODEL, *_NAMES, SEED, N_VISITED, N_SUBDOMAINS, N_DRAWN, *_FOUND, *_COSTS)
 _INSIDE = (N_VISITED, N_SUBDOMAINS, ACCURACY, Column("outside", float, ".1%", "accuracy outside all rules"))
-_RULE = (*_OF, SUBJECT, RULE, *_INSIDE, *with_interval(FRESH), *with_interval(FRESH_OUTSIDE), FRESH_IMAGES, CONFIRMED)
-_VALUES = (*_OF, ESTIMATE, ATTRIBUTE, VALUE, *with_interval(ACCURACY), N_VISITED, BIAS)
-_PAIRS = (*_OF, ESTIMATE, ATTRIBUTE, OTHER, VALUE, OTHER_VALUE, *with_interval(ACCURACY), N_VISITED, BIAS)
+_RULE = (
+    *_OF,
+    SUBJECT,
+    RULE,
+    *_INSIDE,
+    *interval_columns(FRESH),
+    *interval_columns(FRESH_OUTSIDE),
+    FRESH_IMAGES,
+    CONFIRMED,
+)
+_VALUES = (*_OF, ESTIMATE, ATTRIBUTE, VALUE, *interval_columns(ACCURACY), N_VISITED, BIAS)
+_PAIRS = (*_OF, ESTIMATE, ATTRIBUTE, OTHER, VALUE, OTHER_VALUE, *interval_columns(ACCURACY), N_VISITED, BIAS)
 _CAUSE = (
     *_OF,
     CONDITIONS,
-    *with_interval(LOWEST),
-    *with_interval(SECOND_ACCURACY),
-    *with_interval(ACCEPTANCE),
+    *interval_columns(LOWEST),
+    *interval_columns(SECOND_ACCURACY),
+    *interval_columns(ACCEPTANCE),
     _SCORE,
     CAUSE,
 )
-_BOTH = (*with_interval(AGREEMENT_RHO), *with_interval(OVERLAP), Column("chance", float, ".0%", "overlap by chance"))
+_BOTH = (
+    *interval_columns(AGREEMENT_RHO),
+    *interval_columns(OVERLAP),
+    Column("chance", float, ".0%", "overlap by chance"),
+)
 _AGREE = (*_OF, Column("compared", str, "", "compared with"), N_VISITED, *_BOTH)
 _BIN = (*_OF, Column("at_least", float, ".0%", "accuracy from"), Column("below", float, ".0%", "to"), N_VISITED)
 _SHOWN = (Column("prompt", str, "", "prompt"), Column("p_target", float, ".2f", "probability of the target"), _SCORE)
@@ -274,7 +287,7 @@ def _runs(one: Search) -> Iterator[Any]:
         lowest_share = (lowest_share[0], *NO_INTERVAL)
 
     values = *_share(accepted.sum(), len(accepted)), *lowest_share
-    line = dict(one.row) | dict(zip((*with_interval(ACCEPTANCE), *with_interval(LOWEST)), values, strict=True))
+    line = dict(one.row) | dict(zip((*interval_columns(ACCEPTANCE), *interval_columns(LOWEST)), values, strict=True))
     line |= {CONDITIONS: _words(one.domain.values(int(lowest.index[0]))), HOURS: one.row.get("gpu_s", np.nan) / 3600}
     line[ACCURACY] = one.first["accuracy"].mean()
     line[LOWEST_SHARED] = len(lowest)
@@ -327,8 +340,8 @@ def _bins(one: Search) -> Iterator[Any]:
 
 def _searches(store: Store, query: str | None) -> list[Search]:
     """Those that can be read, by name; the others are left out with a warning."""
-    rows = every_row(store, query)
-    searches = narrowed(rows[rows["task"] == "search"], query).sort_values("run_id")
+    rows = readable_rows(store, query)
+    searches = apply_query(rows[rows["task"] == "search"], query).sort_values("run_id")
     texts, names = searches.astype("string").fillna("?"), pd.Series(dtype="str")
     texts = texts.assign(visits=texts.get(N_VISITED, "?") + " visited", seeded="seed " + texts["seed"])
     fields = [SUBJECT, MODEL, POLICY, "visits", "seeded", RUN_ID]
@@ -342,7 +355,7 @@ def _searches(store: Store, query: str | None) -> list[Search]:
             found.append(_read(store, name, row))
         except FcaError as error:
             log.warning("run %s is left out: %s", row["run_id"], error)
-    require(found, "searches", len(rows), "fca run task=search domain=dog")
+    require_rows(found, "searches", len(rows), "fca run task=search domain=dog")
     return sorted(found, key=lambda one: one.name)
 
 

@@ -24,16 +24,16 @@ from rich.progress import Progress
 
 from fca.allowed import fits
 from fca.data.files import decode, threads
-from fca.models import built
+from fca.models import build_model
 from fca.progress import Lines, on_terminal
 from fca.stats.ask import Asker, ask_until_done
 from fca.store.files import DamagedFile, open_to_append, opened, remove, write_whole
 from fca.store.journal import Journal, Line
 from fca.studies.generate.drawing import bound_to_parent, drawn_together, pass_size
 from fca.studies.generate.protocols import Drawn, Generator, Refused, Unavailable, Wanted
-from fca.tasks import Setup
-from fca.tasks.predict import Forward
-from fca.types import Classifier, FcaError, ImageData, Model, Run, generator
+from fca.tasks import RunContext
+from fca.tasks.predict import ForwardWork
+from fca.types import Classifier, FcaError, ImageData, Model, Run, keyed_rng
 
 Seconds = tuple[str | None, float]  # that a draw took, after why it was refused, if it was
 Visits = Int[np.ndarray, " visits"]
@@ -65,7 +65,7 @@ class Work(NamedTuple):
     data: ImageData
     model: Model
     reader: Any  # the encoder as a classifier over prompts, where one is needed
-    clean: Run[Forward]
+    clean: Run[ForwardWork]
 
 
 class Draw(NamedTuple):
@@ -134,11 +134,11 @@ class Studio:
     Raises FcaError where the model, or the second one, does not know the target.
     """
 
-    def __init__(self, search: Searched, run: Run[Work], setup: Setup) -> None:
+    def __init__(self, search: Searched, run: Run[Work], setup: RunContext) -> None:
         work = run.work
         self.search, self.folder, self.seed = search, setup.store.folder(run.run_id), setup.seed
         self.accelerator, self.reader = setup.machine.accelerator, work.reader and work.reader.build()
-        networks = [built(model) for model in (work.model, search.second) if model]
+        networks = [build_model(model) for model in (work.model, search.second) if model]
         self.networks = [(network, search.domain.columns(network.classes)) for network in networks]
         processes = threads(search.workers) if search.generator.parallel else 1
         # spawned: a fork of a process that has threads (torch, BLAS) may hang
@@ -201,7 +201,7 @@ class Studio:
             yield self.pool.submit(draw, search.generator, wanted, files, search.stored_px)
 
     def _seed(self, visit: Visit, number: int) -> int:
-        return int(generator(visit.kind, self.seed, visit.subdomain, visit.first + number).integers(2**32))
+        return int(keyed_rng(visit.kind, self.seed, visit.subdomain, visit.first + number).integers(2**32))
 
     def _add(self, visit: Visit, drawn: list[Seconds]) -> None:
         """Judge the images that were drawn for a visit; the journal has the verdicts when this returns."""

@@ -53,9 +53,9 @@ from fca.studies.search.studio import Draw, Studio, Visit, Work, history_of
 from fca.subset import read_groups
 from fca.tables.predictions import predictions as stored_predictions
 from fca.tables.table import WARNING
-from fca.tasks import Setup
+from fca.tasks import RunContext
 from fca.tasks.checks import known_keys
-from fca.tasks.predict import Forward, check_forward, predictions, whole_split
+from fca.tasks.predict import ForwardWork, check_forward, finish_predictions, runs_of_split
 from fca.types import (
     Arrays,
     Column,
@@ -65,8 +65,8 @@ from fca.types import (
     Model,
     Run,
     check_choice,
-    generator,
-    with_interval,
+    interval_columns,
+    keyed_rng,
 )
 
 OPTIONS = {"strength": None, "acquisition": None, "reserve": None, "starts": 10, "features": "one_hot", "visits": 1}
@@ -100,7 +100,7 @@ class Search:
         Column("images", str, "", "accepted images of the first, second, ... visit of a subdomain"),
         *(SECOND, N_SUBDOMAINS, N_VISITED, N_DRAWN),
         Column("n_accepted", int, ",", "images that the filter kept"),
-        *(ACCEPTANCE, ACCURACY, *with_interval(CLEAN_ACCURACY)),
+        *(ACCEPTANCE, ACCURACY, *interval_columns(CLEAN_ACCURACY)),
         Column("ended", str, "", "the budget that ended the search, or that all subdomains were visited"),
         Column("search_s", float, ".1f", "time of the search, seconds"),
         Column("gpu_s", float, ".1f", "time of drawing and predicting, summed over images, seconds"),
@@ -147,11 +147,11 @@ class Search:
             step = "raise it, or ask for fewer images"
             raise FcaError("task.max_draws", self.max_draws, f"at least {max(self.images)}, as task.images", step)
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: RunContext) -> list[Run]:
         """One run; before it the predictions of test images, where these are looked at. Raises FcaError."""
         setup.clean_only("search")
         domain, drawing = self.domain, self.generator
-        clean = whole_split(setup, "test")[0]
+        clean = runs_of_split(setup, "test")[0]
         data = listed(domain, drawing)
         self._check_models(clean.work)
         self._policy(setup.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
@@ -195,7 +195,7 @@ class Search:
         }
         return [*before, Run("search", identity, about, parent, work=Work(data, clean.work.model, reader, clean))]
 
-    def _check_models(self, clean: Forward) -> None:
+    def _check_models(self, clean: ForwardWork) -> None:
         """Raise FcaError for a model that cannot predict, and for a target that a stored one does not know."""
         check_forward(clean)
         for model in (clean.model, *([self.second] if self.second else [])):
@@ -212,9 +212,9 @@ class Search:
             raise FcaError("task.max_money", self.max_money, f"at least {price}, the price of an image", "raise it")
         return price
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
         """Predict the test images if they are looked at, then search."""
-        yield from predictions([run for run in runs if run.task == "predict"], setup)
+        yield from finish_predictions([run for run in runs if run.task == "predict"], setup)
         yield from (self._searched(run, setup) for run in runs if run.task == "search")
 
     def _options(self) -> dict[str, Any]:
@@ -225,7 +225,7 @@ class Search:
         given = {name: words if name == "features" else value for name, value in self._options().items()}
         return make_policy(self.policy, self.domain.space, seed, **given)
 
-    def _searched(self, run: Run[Work], setup: Setup) -> Finished:
+    def _searched(self, run: Run[Work], setup: RunContext) -> Finished:
         from fca.training.devices import device_name
 
         columns = self._clean(run.work, setup)
@@ -268,7 +268,7 @@ class Search:
         }
         return Finished(run, columns, arrays)
 
-    def _clean(self, work: Work, setup: Setup) -> dict[str, Any]:
+    def _clean(self, work: Work, setup: RunContext) -> dict[str, Any]:
         """Accuracy on test images as columns. Raises FcaError where it is too low for a search."""
         if self.clean_accuracy is None:
             return {}
@@ -278,13 +278,13 @@ class Search:
         if right / n < self.clean_accuracy:
             allowed = f"at least {self.clean_accuracy}, as task.clean_accuracy, on {setup.data.name} ({right} of {n})"
             raise FcaError("clean accuracy", f"{right / n:.4f}", allowed, "take a better model, or lower it")
-        return dict(zip(with_interval(CLEAN_ACCURACY), (right / n, *wilson(right, n)), strict=True))
+        return dict(zip(interval_columns(CLEAN_ACCURACY), (right / n, *wilson(right, n)), strict=True))
 
     def _fresh(self, rules: list[dict[str, Any]], seed: int) -> list[Visit]:
         """Visits with new images of subdomains of each rule, and of some outside all (-1), all drawn at random."""
         masks, found = [members(self.domain.space, rule) for rule in rules], list[Visit]()
         for rule, mask in [*enumerate(masks), (-1, ~np.any(masks, axis=0))] if rules else []:
-            rows = generator("confirm", seed, rule).permutation(np.flatnonzero(mask))[: self.confirm]
+            rows = keyed_rng("confirm", seed, rule).permutation(np.flatnonzero(mask))[: self.confirm]
             for subdomain in rows.tolist():
                 first = self.max_draws * sum(visit.subdomain == subdomain for visit in found)
                 name = f"fresh-{len(found):04d}-{subdomain}"

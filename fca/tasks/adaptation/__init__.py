@@ -7,25 +7,25 @@ from typing import Any
 
 from fca.models import starts_from_scratch
 from fca.models.stored import BEST, StoredRun
-from fca.tasks import N_UNUSED, Setup
+from fca.tasks import N_UNUSED, RunContext
 from fca.tasks.checks import check_masks
-from fca.tasks.predict import CLEAN, Forward, data_columns, predict_run, shift_on, subset_columns
+from fca.tasks.predict import CLEAN, ForwardWork, data_columns, predict_run, shift_on, subset_columns
 from fca.types import Column, FcaError, ImageData, Run
 
 VAL_TOP1 = Column("val_top1", float, ".1%", "accuracy of the chosen epoch, or of a probe, on the validation images")
 
 GROUP = Column("group", str, "", "column of the data that no drawn split cuts apart")
-OF_TRAINING = (GROUP, N_UNUSED)  # columns of `about_training`, beside the columns of every run
+TRAINING_COLUMNS = (GROUP, N_UNUSED)  # columns of `training_columns`, beside the columns of every run
 
 
-def need_weights(setup: Setup, name: str) -> None:
+def check_has_weights(setup: RunContext, name: str) -> None:
     """Raise FcaError if the adaptation of this name begins with weights and the model has none."""
     if starts_from_scratch(setup.model):
         step = "give them: model.weights=pretrained, or model.weights=PATH"
         raise FcaError("adaptation", name, f"scratch: {setup.model.label()} has no weights", step)
 
 
-def about_training(setup: Setup, data: ImageData, name: str) -> dict[str, Any]:
+def training_columns(setup: RunContext, data: ImageData, name: str) -> dict[str, Any]:
     """The columns of a training and its predictions that every adaptation has; `name` is in column `adaptation`."""
     return {
         **data_columns(data, "test"),
@@ -38,7 +38,9 @@ def about_training(setup: Setup, data: ImageData, name: str) -> dict[str, Any]:
     }
 
 
-def predictions_of(train: Run, setup: Setup, data: ImageData, snapshots: Sequence[str] = (BEST,)) -> list[Run[Forward]]:
+def prediction_runs(
+    train: Run, setup: RunContext, data: ImageData, snapshots: Sequence[str] = (BEST,)
+) -> list[Run[ForwardWork]]:
     """The predict runs of a training's weights on the test images: for each snapshot on clean ones, then by shift."""
     check_masks(setup.shifts, data, "test", setup.subset.classes)
     shift_by_label = {shift.label(): shift for shift in (CLEAN, *setup.shifts)}
@@ -50,6 +52,6 @@ def predictions_of(train: Run, setup: Setup, data: ImageData, snapshots: Sequenc
         weights = {"run": train.run_id, "snapshot": snapshot}
         columns = {**train.about, "snapshot": snapshot}
         for shift in shifts:
-            work = Forward(model, data, "test", shift, setup.subset.classes)
+            work = ForwardWork(model, data, "test", shift, setup.subset.classes)
             runs.append(predict_run(work, weights, columns, train.run_id))
     return runs

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fca.allowed import Allowed
-from fca.data.copies import kept_together
+from fca.data.copies import connected_images
 from fca.data.pixels import open_originals, open_pixels
 from fca.data.splits import fixed_draw
 from fca.identity import canonical
@@ -22,11 +22,11 @@ from fca.stats.features import fit_probe
 from fca.store.columns import DEVICE, DIVERGED, FLAG, N_TRAIN, N_VAL
 from fca.store.files import write_json
 from fca.subset import full_set
-from fca.tasks import Setup
-from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
-from fca.tasks.adaptation.probe import Probing, probing
-from fca.tasks.embed import embedded
-from fca.tasks.predict import Forward, adapted_columns, predict_images, predictions
+from fca.tasks import RunContext
+from fca.tasks.adaptation import VAL_TOP1, check_has_weights, prediction_runs, training_columns
+from fca.tasks.adaptation.probe import ProbeWork, features_run_and_work
+from fca.tasks.embed import embed_images
+from fca.tasks.predict import ForwardWork, adapted_columns, finish_predictions, predict_images
 from fca.training.recipe import FEW_STEPS, Recipe
 from fca.types import Classifier, Column, FcaError, Finished, ImageData, Model, Run
 
@@ -50,8 +50,8 @@ class TrainingWork:
     data: ImageData
     model: Model
     recipe: Recipe
-    clean: Run[Forward]
-    features: Probing | None = None
+    clean: Run[ForwardWork]
+    features: ProbeWork | None = None
 
 
 @dataclass(frozen=True)
@@ -61,20 +61,20 @@ class Network:
     columns: ClassVar[tuple[Column, ...]] = (BEST_EPOCH, EPOCHS_RUN)
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: RunContext) -> list[Run]:
         """The training and its predictions."""
         has_weights = setup.model.weights_label() is not None
         adaptation = Finetune() if has_weights else Scratch()
         return adaptation.plan(setup)
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
         """Train if the training is among the runs, then predict the test images with the weights that it kept.
 
         A training that diverged has no accuracy, and its weights predict nothing.
         """
         first_run = runs[0]
         if first_run.task != "train":
-            yield from predictions(runs, setup)
+            yield from finish_predictions(runs, setup)
             return
 
         classifier, columns, has_diverged = _train(first_run, setup)
@@ -92,14 +92,14 @@ class Network:
         other_runs = [run for run in predict_runs if run.run_id != clean.run.run_id]
         if len(other_runs) < len(predict_runs):
             yield clean
-        yield from predictions(other_runs, setup)
+        yield from finish_predictions(other_runs, setup)
 
 
 @dataclass(frozen=True)
 class Scratch(Network):
     """`adaptation=scratch`: begin with random weights, whatever weights the model was given."""
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: RunContext) -> list[Run]:
         """The training and its predictions. Raises FcaError for a model that cannot lose its weights."""
         model = setup.model.from_scratch()
         if model is None:
@@ -120,30 +120,30 @@ class Finetune(Network):
 
     start: Annotated[str, Allowed(choices=(RANDOM, PROBE))] = RANDOM
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: RunContext) -> list[Run]:
         """The training and its predictions, after the features of a probe to start from.
 
         Raises FcaError for a model without weights, and to start from a probe with compat.
         """
-        need_weights(setup, "finetune")
+        check_has_weights(setup, "finetune")
         if self.start == RANDOM:
             return _plan(setup, finetune=True)
 
-        embed_run, features = probing(setup, setup.data)
+        embed_run, features = features_run_and_work(setup, setup.data)
         return [embed_run, *_plan(setup, finetune=True, features=features)]
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
         """Embed if that is among the runs, then train and predict."""
         for run in runs:
             if run.task == "embed":
-                yield embedded(run, setup)
+                yield embed_images(run, setup)
 
         other_runs = [run for run in runs if run.task != "embed"]
         if other_runs:
             yield from super().run(other_runs, setup)
 
 
-def _plan(setup: Setup, *, finetune: bool, features: Probing | None = None) -> list[Run]:
+def _plan(setup: RunContext, *, finetune: bool, features: ProbeWork | None = None) -> list[Run]:
     """The training, and the predict runs of its best weights and of every snapshot, under every shift.
 
     features: those of the probe that the last layer begins as, if it does.
@@ -174,7 +174,7 @@ def _plan(setup: Setup, *, finetune: bool, features: Probing | None = None) -> l
         "optimiser_options": json.dumps(recipe.optimiser_options, sort_keys=True),
     }
     columns = {
-        **about_training(setup, data, "finetune" if finetune else "scratch"),
+        **training_columns(setup, data, "finetune" if finetune else "scratch"),
         "compat": setup.compat,
         "seed": setup.seed,
         # steps and min_steps are part of recipe_epochs and recipe_passes
@@ -185,12 +185,12 @@ def _plan(setup: Setup, *, finetune: bool, features: Probing | None = None) -> l
 
     names = [BEST, *map(snapshot_name, recipe.snapshots)]
     distinct_names = list(dict.fromkeys(names))
-    clean, *other_predictions = predictions_of(training, setup, data, distinct_names)
+    clean, *other_predictions = prediction_runs(training, setup, data, distinct_names)
     work = TrainingWork(data, setup.model, recipe, clean, features)
     return [replace(training, work=work), clean, *other_predictions]
 
 
-def _recipe_for(setup: Setup, finetune: bool) -> Recipe:
+def _recipe_for(setup: RunContext, finetune: bool) -> Recipe:
     """The recipe as this training follows it; warns, once for each data set, of a training with few steps."""
     data = setup.data
     train_splits, val_splits = _train_and_val_splits(setup)
@@ -217,21 +217,21 @@ def _recipe_for(setup: Setup, finetune: bool) -> Recipe:
     return recipe
 
 
-def _train_and_val_splits(setup: Setup) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _train_and_val_splits(setup: RunContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Splits that are trained on, and those that choose the epoch: as released (compat), all test images."""
     if setup.compat:
         return ("train", "val"), ("test",)
     return ("train",), ("val",)
 
 
-def _train(run: Run[TrainingWork], setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
+def _train(run: Run[TrainingWork], setup: RunContext) -> tuple[Classifier, dict[str, Any], bool]:
     """The trained network, the columns of its training, and whether that diverged.
 
     As released (compat), the head has all classes.
     """
     from fca.training.batches import Examples
     from fca.training.devices import devices_name
-    from fca.training.loop import Place, fit, seed_everything
+    from fca.training.loop import TrainingPlace, fit, seed_everything
 
     work = run.work
     data = work.data
@@ -258,7 +258,7 @@ def _train(run: Run[TrainingWork], setup: Setup) -> tuple[Classifier, dict[str, 
     train = Examples(pixels, train_rows, train_labels, originals)
     val = Examples(pixels, val_rows, head_classes.new_labels(data.labels[val_rows]))
 
-    place = Place(
+    place = TrainingPlace(
         setup.store.folder(run.run_id),
         accelerator=machine.accelerator,
         devices=machine.devices,
@@ -290,7 +290,9 @@ def _train(run: Run[TrainingWork], setup: Setup) -> tuple[Classifier, dict[str, 
     return classifier, columns, fitted.diverged
 
 
-def _train_and_val_rows(work: TrainingWork, setup: Setup) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
+def _train_and_val_rows(
+    work: TrainingWork, setup: RunContext
+) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
     """Rows of the training images, and of those that choose the epoch: at most `recipe.val_max` of these."""
     data = work.data
     train_splits, val_splits = _train_and_val_splits(setup)
@@ -308,10 +310,10 @@ def _train_and_val_rows(work: TrainingWork, setup: Setup) -> tuple[Int[np.ndarra
 
 def _begin_with_probe(
     classifier: Classifier,
-    features: Probing,
+    features: ProbeWork,
     rows: Int[np.ndarray, " images"],
     labels: Int[np.ndarray, " images"],
-    setup: Setup,
+    setup: RunContext,
 ) -> None:
     """Fit a linear probe to these training images, and make it the last layer.
 
@@ -324,7 +326,7 @@ def _begin_with_probe(
         allowed = f"random for {type(classifier.module).__name__}: its last layer is not linear with a bias"
         raise FcaError("adaptation.start", PROBE, allowed, "set adaptation.start=random")
 
-    unit_of_image = kept_together(features.data.items.iloc[rows], features.data.group)
+    unit_of_image = connected_images(features.data.items.iloc[rows], features.data.group)
     probe = fit_probe(features.values(setup.store)[rows], labels, unit_of_image)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(probe.weight))

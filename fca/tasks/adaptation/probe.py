@@ -11,24 +11,31 @@ import numpy as np
 from jaxtyping import Float16
 from safetensors.numpy import save
 
-from fca.data.copies import kept_together
+from fca.data.copies import connected_images
 from fca.models.compiled import Compiled
 from fca.models.stored import Probed, describe_model
 from fca.stats.features import JUDGED, fit_probe
 from fca.store import Store
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT, LEFT_OUT_LOGITS, N_JUDGED, N_TRAIN, N_VAL, PENALTY_BY
 from fca.store.files import write_json, write_whole
-from fca.tasks import Setup
-from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
-from fca.tasks.embed import ALL, embed_run, embedded
-from fca.tasks.predict import FORWARD, Forward, adapted_columns, prediction_arrays, prediction_columns, predictions
+from fca.tasks import RunContext
+from fca.tasks.adaptation import VAL_TOP1, check_has_weights, prediction_runs, training_columns
+from fca.tasks.embed import ALL_SPLITS, embed_images, embed_run
+from fca.tasks.predict import (
+    FORWARD_COLUMNS,
+    ForwardWork,
+    adapted_columns,
+    finish_predictions,
+    prediction_arrays,
+    prediction_columns,
+)
 from fca.types import Column, FcaError, Finished, ImageData, Run
 
 PENALTY = Column("penalty", float, ".2g", "ridge penalty of a probe, as a share of the mean variance of a feature")
 
 
 @dataclass(frozen=True, eq=False)
-class Probing:
+class ProbeWork:
     """The work of a probe and of its predictions on clean test images.
 
     features: the run of the network's pass.    encoder: whose pass that is, where it is of every depth.
@@ -46,29 +53,29 @@ class Probing:
         return self.encoder.features(stored_features)  # a pass of every depth: its columns of this depth
 
 
-def probing(setup: Setup, data: ImageData) -> tuple[Run[Forward], Probing]:
+def features_run_and_work(setup: RunContext, data: ImageData) -> tuple[Run[ForwardWork], ProbeWork]:
     """The run of the network's pass over all images, whatever the subset, and the work of the probes fitted to them.
 
     Raises FcaError for a model without weights, and with compat.
     """
-    need_weights(setup, "probe")
+    check_has_weights(setup, "probe")
     if setup.compat:
         allowed = "scratch or finetune: the original has no probes"
         raise FcaError("adaptation", "probe", allowed, "leave compat out")
 
     compiled = setup.model if isinstance(setup.model, Compiled) else None
     encoder = compiled.every_depth() if compiled else setup.model
-    features_run = embed_run(Forward(encoder, data, ALL))
-    return features_run, Probing(data, features_run.run_id, compiled)
+    features_run = embed_run(ForwardWork(encoder, data, ALL_SPLITS))
+    return features_run, ProbeWork(data, features_run.run_id, compiled)
 
 
-def of_features(prediction: Run[Forward], work: Probing) -> Run[Probing]:
+def predicted_from_features(prediction: Run[ForwardWork], work: ProbeWork) -> Run[ProbeWork]:
     """The same prediction, made from stored features instead of by the network."""
     by_features: Run[Any] = prediction
     return replace(by_features, light=True, work=work)
 
 
-def identity_of_probe(setup: Setup, data: ImageData) -> dict[str, Any]:
+def probe_identity(setup: RunContext, data: ImageData) -> dict[str, Any]:
     """The identity that runs with probes share: images, classes, network, and which images are left out together."""
     identity = {
         "data": data.fingerprint,
@@ -95,40 +102,40 @@ class Probe:
     columns: ClassVar[tuple[Column, ...]] = (PENALTY, N_JUDGED)
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: RunContext) -> list[Run]:
         """The features of all images (whatever the subset), then the probe and its predictions, which need no launcher.
 
         Raises FcaError for a model without weights, and with compat.
         """
         data = setup.data
-        features_run, work = probing(setup, data)
+        features_run, work = features_run_and_work(setup, data)
         identity = {
-            **identity_of_probe(setup, data),
+            **probe_identity(setup, data),
             "adaptation": "probe",
             "layer": "as solved",  # before, the stored layer had the same numbers in another order
             "penalty": LEFT_OUT,  # before, the validation images chose it
             "judgement": "kept",  # before, the logits of the images left out were not stored
         }
-        columns = {**about_training(setup, data, "probe"), PENALTY_BY: LEFT_OUT}
+        columns = {**training_columns(setup, data, "probe"), PENALTY_BY: LEFT_OUT}
         training = Run("train", identity, columns, features_run.run_id, light=True, work=work)
 
-        clean, *shifted = predictions_of(training, setup, data)
-        return [features_run, training, of_features(clean, work), *shifted]
+        clean, *shifted = prediction_runs(training, setup, data)
+        return [features_run, training, predicted_from_features(clean, work), *shifted]
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
         """Embed once, solve for the subset, predict its test images; shifted ones by the network with the probe."""
         for run in runs:
             if run.task == "embed":
-                yield embedded(run, setup)
+                yield embed_images(run, setup)
 
         light_runs = [run for run in runs if run.light]
         if light_runs:
             yield from _solve(light_runs, setup)
 
-        yield from predictions([run for run in runs if run.task == "predict" and not run.light], setup)
+        yield from finish_predictions([run for run in runs if run.task == "predict" and not run.light], setup)
 
 
-def _solve(runs: Sequence[Run[Probing]], setup: Setup) -> Iterator[Finished]:
+def _solve(runs: Sequence[Run[ProbeWork]], setup: RunContext) -> Iterator[Finished]:
     """Fit the probe of a subset; finish its training and its predictions, whichever of them are among these runs."""
     work = runs[0].work
     data = work.data
@@ -139,7 +146,7 @@ def _solve(runs: Sequence[Run[Probing]], setup: Setup) -> Iterator[Finished]:
     labels = {split: subset.new_labels(data.labels[rows[split]]) for split in rows}
 
     start = time.perf_counter()
-    unit_of_image = kept_together(data.items.iloc[rows["train"]], data.group)
+    unit_of_image = connected_images(data.items.iloc[rows["train"]], data.group)
     probe = fit_probe(features[rows["train"]], labels["train"], unit_of_image)
     seconds = time.perf_counter() - start
 
@@ -155,7 +162,7 @@ def _solve(runs: Sequence[Run[Probing]], setup: Setup) -> Iterator[Finished]:
     features_row = setup.store.row(work.features)  # the pass that made the features measured the network
     predict_columns: dict[str, Any] = {
         **prediction_columns(test_logits, labels["test"], subset.classes),
-        **{column: features_row.get(column) for column in FORWARD},
+        **{column: features_row.get(column) for column in FORWARD_COLUMNS},
     }
 
     for run in runs:
@@ -163,7 +170,7 @@ def _solve(runs: Sequence[Run[Probing]], setup: Setup) -> Iterator[Finished]:
             yield Finished(run, predict_columns, prediction_arrays(test_logits, labels["test"], keys))
             continue
 
-        keep_layer(probe.weight, probe.bias, keys, run, setup)
+        write_probe(probe.weight, probe.bias, keys, run, setup)
         val_top1 = (val_logits.argmax(axis=1) == labels["val"]).mean()
         columns: dict[str, Any] = {
             N_TRAIN: len(rows["train"]),
@@ -177,7 +184,7 @@ def _solve(runs: Sequence[Run[Probing]], setup: Setup) -> Iterator[Finished]:
         yield Finished(run, columns, judgement)
 
 
-def keep_layer(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, setup: Setup) -> None:
+def write_probe(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, setup: RunContext) -> None:
     """Write the probe into its run's folder, as model=run reads it."""
     folder = setup.store.folder(run.run_id)
     write_json(folder / "model.json", describe_model(Probed.of(setup.model), keys))

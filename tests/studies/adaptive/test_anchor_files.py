@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from fca.studies.adaptive.anchor_files import error_of, read_anchors, responses_of, write_anchors
 from fca.studies.adaptive.commands import bank as door
-from fca.studies.adaptive.stats import anchors
+from fca.studies.adaptive.stats import choose_anchors
 from fca.types import FcaError
 
 
@@ -40,7 +40,7 @@ def file(zoo):
 @pytest.mark.wide
 def test_a_file_gives_the_anchors_that_python_chooses(zoo, file):
     names, found = read_anchors(file)
-    chosen = anchors(zoo[0][:40], 30, networks=[f"net{n}" for n in range(40)])
+    chosen = choose_anchors(zoo[0][:40], 30, networks=[f"net{n}" for n in range(40)])
     assert names == [f"img{n}.png" for n in chosen.items]
     right = zoo[0][40:, chosen.items]
     np.testing.assert_allclose(found.estimate(right), chosen.estimate(right), rtol=1e-12)
@@ -66,8 +66,8 @@ def test_the_error_is_that_of_models_that_did_not_choose(zoo, file):
 def test_checked_estimates_shift_by_other_folds_alone():
     right = np.random.default_rng(1).random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]
     two = ["a"] * 10 + ["b"] * 10  # two folds
-    found = anchors(right, 10, estimator="weighted", networks=two)
-    half = anchors(right, 10, estimator="weighted", networks=[f"n{n}" for n in range(20)])
+    found = choose_anchors(right, 10, estimator="weighted", networks=two)
+    half = choose_anchors(right, 10, estimator="weighted", networks=[f"n{n}" for n in range(20)])
     assert found.checked.shape == half.checked.shape == (20, 2)
     np.testing.assert_array_equal(found.checked[:, 0], right.mean(axis=1))
     assert error_of(found, two)[0].value > 0
@@ -90,7 +90,7 @@ def test_the_command_lists_and_estimates(zoo, file, tmp_path, capsys):
 def test_every_way_is_read_back_as_it_was_written(zoo, file, tmp_path, way):
     names = [f"net{n}" for n in range(40)]
     responses = responses_of([str(zoo[1] / "first.csv"), str(zoo[1] / "second.csv")])
-    found = anchors(zoo[0][:40], 30, *way, networks=names)
+    found = choose_anchors(zoo[0][:40], 30, *way, networks=names)
     write_anchors(found, responses, tmp_path / "own.json")
     right = zoo[0][40:, found.items]
     _, again = read_anchors(tmp_path / "own.json")

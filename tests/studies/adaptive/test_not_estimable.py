@@ -20,7 +20,7 @@ from fca.studies.irt.difficulty_segments import DifficultySegments
 from fca.studies.irt.gallery import Gallery
 from fca.studies.irt.irt import Calibrated, Irt, _on_clean
 from fca.studies.irt.stats import fit_irt, fit_items
-from fca.tables.answers import Gathered
+from fca.tables.answers import DatasetResponses
 from fca.tables.responses import Responses, frame_of_items, frame_of_subjects
 from fca.tasks.predict import CLEAN
 from fca.types import ImageData
@@ -162,13 +162,13 @@ def test_items_on_clean_abilities_keep_what_their_own_fit_could_not_learn(caplog
     clean = (rng.random((8, 40)) < expit(np.linspace(-2, 2, 8)[:, None] - rng.normal(size=40))).astype(float)
     fit = fit_irt(clean)
     of_clean = Responses(clean, frame_of_subjects(names), frame_of_items([f"i{at}" for at in range(40)]))
-    calibrated = Calibrated("clean", 0, "ability", Gathered("zoo", "fp", of_clean, ()), fit)
+    calibrated = Calibrated("clean", 0, "ability", DatasetResponses("zoo", "fp", of_clean, ()), fit)
 
     corrupted = np.zeros((8, 40))
     corrupted[7, 0] = 1
     own = fit_items(corrupted, fit.ability, fit.model).not_estimable
     assert own
     items = frame_of_items([f"i{at}@corruption/fog/5" for at in range(40)])
-    fog = Gathered("zoo", "fp", Responses(corrupted, frame_of_subjects(names), items), ())
+    fog = DatasetResponses("zoo", "fp", Responses(corrupted, frame_of_subjects(names), items), ())
     assert set(_on_clean("fog", fog, calibrated).not_estimable) == {*fit.not_estimable, *own}
     assert "zoo, fog: these responses do not determine" in caplog.text

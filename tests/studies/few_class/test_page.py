@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fca.report.finding import sentences
-from fca.report.page import AnalysesReport, Page, Section, answers_of, grid, render, write_page
+from fca.report.page import AnalysesReport, Page, Section, grid, headlines_of_results, render, write_page
 from fca.studies.few_class.accuracy import GAP, FewClass
 from fca.studies.few_class.correlation import CORRELATION, Correlation
 from fca.tables.table import NO_MEAN_INTERVAL
@@ -100,7 +100,7 @@ def test_the_sentences_are_numbers_of_the_tables(written):
 
 
 def test_the_page_opens_with_five_answers_at_most_and_the_first_is_an_accuracy(written):
-    page = Page("x", [], [], run_rows(tables()), "fca", answers=answers_of(results(written.tables)))
+    page = Page("x", [], [], run_rows(tables()), "fca", answers=headlines_of_results(results(written.tables)))
     assert 1 <= len(page.answers) <= 5
     means = written.table("accuracy").frame.query("protocol == 'sub'")
     best = means.sort_values(["ncl", "top1"], ascending=[True, False]).iloc[0]

@@ -14,7 +14,7 @@ from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.correlation import Correlation
 from fca.studies.few_class.prediction import Prediction
 from fca.subset import draw_subset
-from fca.tables.answers import answering_rows, clean_responses
+from fca.tables.answers import clean_responses, rows_of_subjects
 from fca.tables.rows import select
 from fca.types import ImageData
 from tests.support.lab import KEYS, Lab, images
@@ -141,7 +141,7 @@ def test_responses_to_two_versions_are_two_matrices(store):
         study_of(store, data, at, start=3000 * at)
     found = {one.dataset: one.responses.correct.shape for one in clean_responses(store, None)}
     assert found == {"zoo": (2, 48), "zoo (limit 4)": (2, 24)}
-    assert answering_rows(store, None).groupby("dataset")["subject"].nunique().tolist() == [2, 2]
+    assert rows_of_subjects(store, None).groupby("dataset")["subject"].nunique().tolist() == [2, 2]
 
 
 def test_versions_of_one_data_set_do_not_predict_each_other(store):

@@ -12,7 +12,7 @@ from fca.studies.irt.figures.classes import hard_images_statements, robust_class
 from fca.studies.irt.fits import fitted
 from fca.studies.irt.fittable import shifted_responses
 from fca.studies.irt.stats import fit_irt
-from fca.tables.answers import Gathered, clean_responses
+from fca.tables.answers import DatasetResponses, clean_responses
 from fca.tables.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
 from tests.studies.irt.support.shifted_lab import FOG, SNAPSHOTS, shifted
@@ -134,7 +134,8 @@ def test_permuted_items_are_in_the_same_quarters(moved):
     answers, turned = gathered.responses, np.random.default_rng(0).permutation(48)
     other = Responses(answers.correct[:, turned], answers.subjects, answers.items.iloc[turned].reset_index(drop=True))
     one, two = (
-        quartered(Gathered("zoo", None, given, ()), "1pl", None, 0).quarter["difficulty"] for given in (answers, other)
+        quartered(DatasetResponses("zoo", None, given, ()), "1pl", None, 0).quarter["difficulty"]
+        for given in (answers, other)
     )
     assert one[turned].tolist() == two.tolist()
 
@@ -170,7 +171,7 @@ def test_corruptions_in_a_file_are_cut_on_its_clean_items(tmp_path, lab):
     write_responses(answers, tmp_path / "c.npz")
     lines = tables(lab, responses=[str(tmp_path / "c.npz")])["segment_models"]
     assert set(zip(lines["corruption"], lines["severity"], strict=True)) == {("clean", 0), ("fog", 3)}
-    assert places(Gathered("c", None, answers, ())) == [("clean", 0), ("fog", 3)]
+    assert places(DatasetResponses("c", None, answers, ())) == [("clean", 0), ("fog", 3)]
 
 
 def test_without_clean_answers_there_is_nothing_to_cut_on(lab):

@@ -23,7 +23,7 @@ from fca.studies.irt.irt import (
     severity_shares,
 )
 from fca.studies.irt.stats import fit_irt
-from fca.tables.answers import Gathered
+from fca.tables.answers import DatasetResponses
 from fca.tables.responses import Responses, frame_of_items, frame_of_subjects
 from tests.support.figure_claims import computes, drawn, drawn_findings, marks, parts, sentences_of, values
 
@@ -45,7 +45,7 @@ def calibrated(dataset, kind, snapshots, model):
     correct = (rng.random(logit.shape) < 1 / (1 + np.exp(-logit))).astype(float)
     responses = Responses(correct, frame_of_subjects(names), frame_of_items(shifted))
     severity = 0 if kind == "clean" else None
-    return Calibrated(kind, severity, "joint", Gathered(dataset, "f", responses, ()), fit_irt(correct, model))
+    return Calibrated(kind, severity, "joint", DatasetResponses(dataset, "f", responses, ()), fit_irt(correct, model))
 
 
 @cache

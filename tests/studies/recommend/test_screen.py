@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fca.data.copies import kept_together
+from fca.data.copies import connected_images
 from fca.stats.features import fit_probe
 from fca.store import Store, results
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS
@@ -28,7 +28,7 @@ def test_it_is_the_probe_of_adaptation_probe_on_few_training_images_of_every_cla
     assert screened["input_size"] == 32
 
     of_all = store.array(trained["parent"], "features")
-    by_hand = fit_probe(of_all[judged], labels, kept_together(items.iloc[judged], None))
+    by_hand = fit_probe(of_all[judged], labels, connected_images(items.iloc[judged], None))
     assert store.array(screened["run_id"], LEFT_OUT_LOGITS) == pytest.approx(by_hand.left_out, abs=0.01)
 
 

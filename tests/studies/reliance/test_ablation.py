@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from fca.studies.reliance import ablation
 from fca.studies.reliance.ablation import Ablation, Ablations, Noise, Noises, Swap, instances, matched_regions, tiles
-from fca.types import FcaError, ImageData, generator
+from fca.types import FcaError, ImageData, keyed_rng
 
 SIDE = 12
 MASKS = arrays(bool, st.tuples(st.integers(1, 9), st.integers(1, 9)))
@@ -61,7 +61,7 @@ class Invented:
 
     def noise(self, rows, seed, draw):
         shape = self._images.shape[1:]
-        drawn = [generator(seed, f"i{row}", "noise", draw).standard_normal(shape, dtype=np.float32) for row in rows]
+        drawn = [keyed_rng(seed, f"i{row}", "noise", draw).standard_normal(shape, dtype=np.float32) for row in rows]
         return torch.from_numpy(np.stack(drawn))
 
     def once(self, kind, key, made):
@@ -221,7 +221,7 @@ def test_gaussian_noise_is_that_of_a_loop_and_the_same_on_both_regions(shown):
     both = {region: at_input(Noise(region, "gaussian", 0.25, seed=3), shown) for region in ablation.REGIONS}
     for at, mask in enumerate(KINDS.values()):
         image = shown.images([at])[0].numpy()
-        noise = generator(3, f"i{at}", "noise", 1).standard_normal(image.shape, dtype=np.float32)
+        noise = keyed_rng(3, f"i{at}", "noise", 1).standard_normal(image.shape, dtype=np.float32)
         noisy = np.clip(image + np.float32(0.25) * noise, 0, 1)
         np.testing.assert_allclose(both["foreground"][at], np.where(mask, noisy, image), atol=1e-7)
         np.testing.assert_allclose(both["background"][at], np.where(mask, image, noisy), atol=1e-7)
@@ -232,7 +232,7 @@ def test_l2_noise_has_the_norm_of_its_level_before_it_is_cut_scaled_to_the_side(
     shown._images = torch.full_like(shown._images, 0.5)
     for shift, norm in ((Noise("foreground", "l2", 40.0), 40 * SIDE / 224), (compat, level)):
         for at in (0, 4):
-            noise = generator(0, f"i{at}", "noise", 1).standard_normal((3, SIDE, SIDE), dtype=np.float32)
+            noise = keyed_rng(0, f"i{at}", "noise", 1).standard_normal((3, SIDE, SIDE), dtype=np.float32)
             noise *= list(KINDS.values())[at]
             expected = np.clip(0.5 + norm * noise / np.linalg.norm(noise), 0, 1)
             np.testing.assert_allclose(at_input(shift, shown, [at])[0], expected, atol=1e-6)

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from fca.studies.reliance import last_layer as remedies
 from fca.studies.reliance.last_layer import Noised, Seen, background_saliency, logistic_head, stored, trained_head
 from fca.studies.reliance.remedies import halves
-from fca.training.batches import keyed
+from fca.training.batches import epoch_rng
 from fca.types import ImageData
 from tests.support.tiny import Square
 
@@ -39,7 +39,7 @@ class Shown:
 
     def noise(self, rows, seed, draw):
         shape = tuple(self._images.shape[1:])
-        drawn = [keyed(seed, draw, int(row)).standard_normal(shape, dtype=np.float32) for row in rows]
+        drawn = [epoch_rng(seed, draw, int(row)).standard_normal(shape, dtype=np.float32) for row in rows]
         return torch.from_numpy(np.stack(drawn))
 
 
@@ -200,7 +200,7 @@ def test_a_head_is_torch_s_own_layer_trained_in_a_plain_loop_and_val_chooses_the
     layer = nn.Linear(6, 3)
     stepper, best = torch.optim.Adam(layer.parameters(), 0.01, weight_decay=1e-4), (-1.0, 0.0)
     for epoch in (1, 2, 3):
-        order = keyed(5, epoch).permutation(24)
+        order = epoch_rng(5, epoch).permutation(24)
         for part in (order[:8], order[8:16], order[16:]):
             stepper.zero_grad()
             cross_entropy(layer(tensors[part]), truth[part]).backward()

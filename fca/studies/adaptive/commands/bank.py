@@ -122,7 +122,7 @@ def _choose_or_use_anchors(options: argparse.Namespace) -> None:
 
 def _choose_anchors(options: argparse.Namespace) -> None:
     from fca.studies.adaptive.anchor_files import error_of, responses_of, write_anchors
-    from fca.studies.adaptive.stats import anchors  # imports scipy.stats, for which `fca bank` need not wait
+    from fca.studies.adaptive.stats import choose_anchors  # imports scipy.stats, for which `fca bank` need not wait
 
     path = _json_file("--save", options.save)
     if not options.responses:
@@ -130,7 +130,7 @@ def _choose_anchors(options: argparse.Namespace) -> None:
 
     responses = responses_of(options.responses)
     networks = responses.subjects["model"].tolist()
-    chosen = anchors(responses.correct == 1, options.k, networks=networks)
+    chosen = choose_anchors(responses.correct == 1, options.k, networks=networks)
     write_anchors(chosen, responses, path, options.cite, options.licence)
 
     assert chosen.method is not None

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Integer, Shaped
 
-from fca.studies.adaptive.stats.anchors import Anchors, anchors
+from fca.studies.adaptive.stats.anchors import Anchors, choose_anchors
 from fca.studies.adaptive.stats.estimators import (
     Estimate,
     difference,
@@ -69,8 +69,8 @@ __all__ = [
     "Rounds",
     "StartPolicy",
     "StaticK",
-    "anchors",
     "check_mapping",
+    "choose_anchors",
     "estimate",
     "make_pool",
     "replay",

@@ -52,7 +52,7 @@ class Anchors:
     bank:    the pool's items, for estimators p_irt and gp_irt; None where the weighted mean is enough.
     share:   of the weighted mean in the estimate, beside the bank's: 1 without bank, 0 for p_irt.
     line:    intercept and slope that lead from the weighted mean to the accuracy; (0, 1): the mean itself.
-    shift:   mean of logit(truth) - logit(estimate), over models that did not choose the anchors; see `anchors`.
+    shift:   mean of logit(truth) - logit(estimate), over models that did not choose the anchors; see `choose_anchors`.
     reach:   half width of the 95 % interval; in logits.
     checked: of every model that chose, its accuracy on all items, and the estimate (with its shift) in whose choice its
              own error had no part.
@@ -108,7 +108,7 @@ class Anchors:
         return expected.mean(axis=1)
 
 
-def anchors(
+def choose_anchors(
     correct: Correct,
     k: int = 100,
     space: str | None = None,
@@ -142,7 +142,7 @@ def anchors(
 
     >>> rng = np.random.default_rng(0)
     >>> ability, difficulty = rng.normal(size=(30, 1)), rng.normal(size=300)
-    >>> chosen = anchors(rng.random((30, 300)) < expit(ability - difficulty), 20, "ease", "p_irt")
+    >>> chosen = choose_anchors(rng.random((30, 300)) < expit(ability - difficulty), 20, "ease", "p_irt")
     >>> len(chosen.items), round(float(chosen.weights.sum()), 6), chosen.method
     (20, 1.0, ('ease', 'p_irt'))
     """

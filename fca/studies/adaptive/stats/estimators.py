@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from fca.stats.intervals import LEVEL
-from fca.studies.adaptive.stats.policies import AGREEING, ability_of, chances, check_bank
+from fca.studies.adaptive.stats.policies import AGREEING, ability_of, check_bank, response_probabilities
 from fca.studies.irt.stats import ItemBank
 from fca.studies.progressive.stats.pool import LEVEL_WEIGHTS, Marks, Pool, Record, Sample, fixed_size_variance
 from fca.types import FcaError
@@ -341,7 +341,7 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     """
     bank = check_bank("difference", pool, bank)
     _check_samples(record)
-    latest_chance = chances(record, bank)
+    latest_chance = response_probabilities(record, bank)
     predictions = []
     for sample in record.samples:
         chance = latest_chance if sample.chance is None else sample.chance
@@ -371,13 +371,13 @@ def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     """
     bank = check_bank("regression", pool, bank)
     _check_samples(record)
-    predicted = regressed(pool, record, bank)
+    predicted = regression_predictions(pool, record, bank)
     return _from_samples(pool, record, [predicted] * len(record.samples))
 
 
-def regressed(pool: Pool, record: Record, bank: ItemBank) -> Float[np.ndarray, "targets items"]:
+def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[np.ndarray, "targets items"]:
     """The predictions m of every item for each target; see `regression`."""
-    chance = chances(record, bank)
+    chance = response_probabilities(record, bank)
     is_of_level = [pool.level == level for level in range(len(pool.levels))]
     columns = np.stack([*is_of_level, chance]).astype(np.float64)  # (levels + 1) x items
 

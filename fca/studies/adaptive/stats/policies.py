@@ -367,7 +367,7 @@ class NeymanIrt(_WithBank):
         if self.round == 1:
             return self.first_of_strata(self.n_pilot)
 
-        chance = chances(self.record, self.bank)
+        chance = response_probabilities(self.record, self.bank)
         size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
         inclusion = np.ones(self.pool.items)
         positions_by_group = [NO_ITEMS]
@@ -420,7 +420,7 @@ class DefensiveIrt(_WithBank):
         if evaluated_before.all():
             return NO_ITEMS
 
-        chance = chances(self.record, self.bank)
+        chance = response_probabilities(self.record, self.bank)
         inclusion, variance_ratio = self._mixture(chance)
         positions_by_group = [NO_ITEMS]
         for group in range(pool.groups):
@@ -652,7 +652,7 @@ def ability_of(record: Record, bank: ItemBank) -> tuple[float, float]:
     return float(scored.ability[0]), float(scored.ability_se[0])
 
 
-def chances(record: Record, bank: ItemBank) -> PerItem:
+def response_probabilities(record: Record, bank: ItemBank) -> PerItem:
     """The bank's probability of a right response to every item, at the ability so far."""
     ability, _ = ability_of(record, bank)
     return bank.probability(np.array([ability]))[0]

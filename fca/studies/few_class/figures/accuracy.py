@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import ALIKE, interval
+from fca.report.small import ALIKE, format_with_interval
 from fca.studies.few_class import accuracy
 from fca.studies.few_class.findings import FINDING_VALUE, FINDING_VERDICT, MEASURES, NO_EFFECT, PAPER_FINDINGS, UNIT
 from fca.studies.few_class.subset_accuracy import DIFFERENCE
@@ -28,7 +28,7 @@ from fca.tables.table import (
     all_at_chance,
     lines_at_chance,
 )
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 NAMES = {"sub": "sub-models"} | {way: f"{way} full models" for way in ("open", "masked", "grouped")}
 SEVERAL_MODELS = {  # protocol -> models of this kind; an answer is about the first that there are
@@ -89,10 +89,10 @@ def dcn_figure(dcn: Table) -> alt.FacetChart:
 
 def gap_figure(gap: Table) -> alt.FacetChart:
     """Sub-model minus full model, open and masked, against ncl."""
-    hover = (DATASET, PROTOCOL, NCL, *with_interval(_DIFFERENCE), MODELS, SUBSETS)
+    hover = (DATASET, PROTOCOL, NCL, *interval_columns(_DIFFERENCE), MODELS, SUBSETS)
     parts = []
     for way, column in (("open", accuracy.SUB_MINUS_OPEN), ("masked", accuracy.SUB_MINUS_MASKED)):
-        names = dict(zip(with_interval(column), with_interval(_DIFFERENCE), strict=True))
+        names = dict(zip(interval_columns(column), interval_columns(_DIFFERENCE), strict=True))
         parts.append(gap.frame.rename(columns=names).assign(protocol=way)[[*hover, accuracy.N_PAIRS]])
     title = style.title(
         "How much more accurate are sub-models than full models?",
@@ -200,7 +200,7 @@ def findings_figure(findings: Table) -> alt.FacetChart:
 def without_bars(reasons: pd.Series) -> list[str]:
     """The line of a subtitle that gives the reasons why some values have no interval, if there are any.
 
-    >>> without_bars(pd.Series(["no interval: 3 subset seeds, 5 needed", None]))
+    >>> without_bars(pd.Series(["no format_with_interval: 3 subset seeds, 5 needed", None]))
     ['Without a bar: 3 subset seeds, 5 needed.']
     """
     shown = "; ".join(reason.removeprefix("no interval: ") for reason in sorted(set(reasons.dropna())))
@@ -246,7 +246,7 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
         at_most = _at_most_classes(lines[lines[NCL] == most], best[best[NCL] == most], is_single_model)
         sentence += f"; with {most}, {at_most}"
 
-    hover = (MODEL, CLASSES, *with_interval(ACCURACY), SUBSETS)
+    hover = (MODEL, CLASSES, *interval_columns(ACCURACY), SUBSETS)
     yield Statement(f"{sentence}.", small.curve(best.drop_duplicates(NCL), CLASSES, ACCURACY, hover))
 
 
@@ -256,7 +256,7 @@ def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model:
     lines: of the models there.    best: those of them that are the best.    is_single_model: the page has but one.
     """
     first = best.iloc[0].to_dict()
-    accuracy_there = interval(first, ACCURACY)
+    accuracy_there = format_with_interval(first, ACCURACY)
     models = SEVERAL_MODELS[first[PROTOCOL]]
     n_models = lines[MODEL].nunique()
 
@@ -293,7 +293,7 @@ def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: b
             return f"{lines[MODEL].iloc[0]}, the only one, is {level}"
         return f"{small.all_of(n_models)} are {level}"
 
-    accuracy_there = interval({TOP1: best[TOP1].iloc[0]}, ACCURACY)
+    accuracy_there = format_with_interval({TOP1: best[TOP1].iloc[0]}, ACCURACY)
     if is_single_model:
         return accuracy_there
     if len(best) == n_models > 1:
@@ -303,7 +303,7 @@ def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: b
 
 
 def _guess(line: Mapping[Any, Any]) -> str:
-    return interval({CHANCE: line[CHANCE]}, GUESS)
+    return format_with_interval({CHANCE: line[CHANCE]}, GUESS)
 
 
 def gain_statements(gap: pd.DataFrame) -> Iterator[Statement]:
@@ -333,7 +333,7 @@ subsets.
     is_at_chance = lines_at_chance(lines)
     is_limited_known = pd.notna(lines[GAIN_MASKED].iloc[0])
     gain = GAIN_MASKED if is_limited_known else GAIN_OPEN
-    chart = small.curve(lines, CLASSES, gain, (CLASSES, *with_interval(gain), MODELS, SUBSETS), line=0.0)
+    chart = small.curve(lines, CLASSES, gain, (CLASSES, *interval_columns(gain), MODELS, SUBSETS), line=0.0)
     yield Statement(_gain_at_fewest_classes(lines.iloc[0].to_dict(), bool(is_at_chance.iloc[0])), chart)
 
     others = lines.iloc[1:]
@@ -358,9 +358,8 @@ def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
     if is_at_chance:
         return f"Not known: {where}, sub-models and full models are at the level of chance."
 
-    open_gain = (
-        f"(open to all labels: {interval({GAIN_OPEN: line[GAIN_OPEN]}, GAIN_OPEN)}, as there is more to confuse)"
-    )
+    gain = format_with_interval({GAIN_OPEN: line[GAIN_OPEN]}, GAIN_OPEN)
+    open_gain = f"(open to all labels: {gain}, as there is more to confuse)"
     if pd.isna(line[GAIN_MASKED]):
         return f"Not known: {where}, no full model limited to the same labels is stored {open_gain}."
 
@@ -368,11 +367,11 @@ def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
     if pd.isna(low) or low == high:
         return f"{_gain_without_interval(line, where)} {open_gain}."
     if low > 0:
-        verdict, compared = "Yes", f"are {interval(line, GAIN_MASKED)} better than"
+        verdict, compared = "Yes", f"are {format_with_interval(line, GAIN_MASKED)} better than"
     elif high < 0:
-        verdict, compared = "No", f"are worse, by {interval(line, GAIN_MASKED)}, than"
+        verdict, compared = "No", f"are worse, by {format_with_interval(line, GAIN_MASKED)}, than"
     else:
-        verdict, compared = "Not significantly", f"differ by {interval(line, GAIN_MASKED)} from"
+        verdict, compared = "Not significantly", f"differ by {format_with_interval(line, GAIN_MASKED)} from"
     return f"{verdict}: {where}, sub-models {compared} {LIMITED} {open_gain}."
 
 
@@ -386,14 +385,14 @@ def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:
         return f"No: {where}, sub-models are on average as accurate as {LIMITED}"
 
     is_rounded_to_0 = f"{100 * difference:.1f}" == "0.0"
-    points = "less than 0.05 points" if is_rounded_to_0 else interval(line, GAIN_MASKED)
+    points = "less than 0.05 points" if is_rounded_to_0 else format_with_interval(line, GAIN_MASKED)
     verdict = "Not known from one subset" if is_one_subset else "Not known without an interval"
     return f"{verdict}: {where}, sub-models differ by {points} from {LIMITED}"
 
 
 def _gain_by_ncl(lines: pd.DataFrame, gain: Column) -> str:
     """`at ncl 2 (+4.1 points [+0.2, +8.0]), 5 (...)`, and over how many subsets; or why there is no interval."""
-    gains = [f"{line[NCL]} ({interval(line, gain)})" for line in lines.to_dict("records")]
+    gains = [f"{line[NCL]} ({format_with_interval(line, gain)})" for line in lines.to_dict("records")]
     has_interval = lines[gain.low].notna()
     reasons = []
     if has_interval.any():

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.few_class import comparison as tables
 from fca.studies.few_class.figures.accuracy import (
     ACCURACY,
@@ -22,7 +22,7 @@ from fca.studies.few_class.figures.accuracy import (
 )
 from fca.studies.few_class.subset_accuracy import SUBSET_SEEDS
 from fca.tables.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1, VERDICT, all_at_chance
-from fca.types import Table, with_interval
+from fca.types import Table, interval_columns
 
 _CLEAR = {
     True: "differs significantly",
@@ -93,7 +93,7 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
     protocol, ncl = ordered[[PROTOCOL, NCL]].iloc[0]
     models = SEVERAL_MODELS[protocol]
     where = f"at {ncl} classes of {ordered[DATASET].iloc[0]}"
-    chart = small.dots(ordered, MODEL, ACCURACY, (MODEL, *with_interval(ACCURACY), SUBSETS))
+    chart = small.dots(ordered, MODEL, ACCURACY, (MODEL, *interval_columns(ACCURACY), SUBSETS))
     if all_at_chance(ordered):
         yield Statement(f"Not known: {small.all_of(n_models, models)} {where} are at the level of chance.", chart)
         return
@@ -114,7 +114,7 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
     pair = paired[is_there & is_of_both].iloc[0].to_dict()
     if pair[tables.MODEL_A] != first:
         pair |= {LEAD: -pair[LEAD], LEAD.low: -pair[LEAD.high], LEAD.high: -pair[LEAD.low]}
-    lead = f"{interval(pair, LEAD)} ahead of {second}"
+    lead = f"{format_with_interval(pair, LEAD)} ahead of {second}"
     is_significant = pair[tables.SIGNIFICANT]
     if pd.isna(is_significant):
         sentence = f"Not tested: of {n_models} {models} {where}, {first} is {lead}."

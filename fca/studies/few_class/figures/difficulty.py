@@ -15,7 +15,7 @@ from fca.studies.few_class.figures.similarity import SIMSS as SIMSS_SHORT
 from fca.studies.few_class.figures.similarity import by_encoder
 from fca.studies.few_class.similarity import SIMSS
 from fca.tables.table import DATASET, ENCODER, NCL
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 NAMED = 5  # classes in a sentence
 LISTED = 20  # classes, or changes of one kind, in a panel
@@ -148,8 +148,8 @@ def _extremes_chart(hard: Mapping[Hashable, Any], easy: Mapping[Hashable, Any]) 
         SIMSS_SHORT.high: hard["random_q95"],
     }
     of_hard, of_easy = ({SUBSET_NAME: _names(line[tables.KEYS]), SIMSS_SHORT: line[SIMSS]} for line in (hard, easy))
-    frame = pd.DataFrame([of_hard, of_random, of_easy], columns=[SUBSET_NAME, *with_interval(SIMSS_SHORT)])
-    return small.dots(frame, SUBSET_NAME, SIMSS_SHORT, (SUBSET_NAME, *with_interval(SIMSS_SHORT)))
+    frame = pd.DataFrame([of_hard, of_random, of_easy], columns=[SUBSET_NAME, *interval_columns(SIMSS_SHORT)])
+    return small.dots(frame, SUBSET_NAME, SIMSS_SHORT, (SUBSET_NAME, *interval_columns(SIMSS_SHORT)))
 
 
 def _names(keys: tuple[str, ...]) -> str:

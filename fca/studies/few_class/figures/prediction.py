@@ -10,12 +10,12 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.few_class import prediction as tables
 from fca.studies.few_class.correlation import PREDICTOR, TARGET
 from fca.studies.few_class.figures.similarity import NO_ACCURACY
 from fca.tables.table import DATASET, ENCODER, NCL, NOTE, TOP1, TOP1_PREDICTED, all_at_chance, lines_at_chance
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 BEST = 3  # predictors drawn point by point, beside the baseline
 NAMES = {
@@ -81,7 +81,7 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
     base: Any = alt.Chart().encode(y=y)
     equal = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color="#8b949e").encode(x=f"{TOP1}:Q")
     faint = base.encode(color=coloured.colour(), opacity=coloured.opacity(0.3))
-    spread = kinds.interval(faint, TOP1_PREDICTED, upright=False)
+    spread = kinds.interval_marks(faint, TOP1_PREDICTED, upright=False)
     marks = kinds.scatter(kinds.quantity(alt.X, TOP1_PREDICTED), y, points.columns, coloured, size=60)
     title = style.title(
         "How close do predictions come?",
@@ -141,7 +141,7 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
         others = ordered[~ordered[PREDICTOR].isin(tables.BASELINES)]
         shown = pd.concat([others.head(3), alone])
         shown = shown.assign(**{PREDICTOR_NAME: shown[PREDICTOR].map(NAMES)})
-        chart = small.dots(shown, PREDICTOR_NAME, ERROR, (PREDICTOR_NAME, *with_interval(ERROR)))
+        chart = small.dots(shown, PREDICTOR_NAME, ERROR, (PREDICTOR_NAME, *interval_columns(ERROR)))
         if all_at_chance(lines):
             for_what = "" if is_opening else f" for {detailed}"
             yield Statement(f"Not known{for_what}: all models are {NO_ACCURACY}.", chart)
@@ -169,7 +169,7 @@ def _errors_in_words(alone: Mapping[Any, Any], others: pd.DataFrame, unseen: str
     misses = f"misses the accuracy of {unseen} by"
     if beyond.empty:
         nothing = "nothing predicts significantly better than the number of classes alone, which"
-        return f"{nothing} {misses} {_in_points(alone)} on average; {names} by {interval(line, ERROR)}"
+        return f"{nothing} {misses} {_in_points(alone)} on average; {names} by {format_with_interval(line, ERROR)}"
 
     near = _near_ties(others, best)
     if len(best) > 1:
@@ -179,7 +179,7 @@ def _errors_in_words(alone: Mapping[Any, Any], others: pd.DataFrame, unseen: str
     else:
         predictors = f"the best predictor ({names})"
     sentence = f"{predictors} {misses} {_in_points(line)} on average"
-    sentence += f"; the number of classes alone by {interval(alone, ERROR)}"
+    sentence += f"; the number of classes alone by {format_with_interval(alone, ERROR)}"
     if near:
         tie = "Other predictors have errors within that interval, so none is shown to be the best"
         sentence += f". {tie}: {small.listed(near)}"
@@ -195,7 +195,7 @@ def _near_ties(others: pd.DataFrame, best: pd.DataFrame) -> list[str]:
 
 def _in_points(line: Mapping[Any, Any]) -> str:
     """An error with its interval in points: `1.5 points [1.0, 2.0]`."""
-    error, _, ends = interval(line, ERROR).partition(" ")
+    error, _, ends = format_with_interval(line, ERROR).partition(" ")
     return f"{error} points {ends}".rstrip()
 
 
@@ -216,7 +216,7 @@ r = 0.10 [-0.20, 0.40] among subsets of equal ncl; its mean error is 3.0 points,
     for line in of_simss.to_dict("records"):
         unseen = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[line[tables.HELD]]
         predicts = f"SimSS by {line[ENCODER]} {_VERDICTS[line[tables.BEYOND_NCL]]} accuracy ({line[TARGET]})"
-        r = "undefined" if pd.isna(line[WITHIN_R]) else interval(line, WITHIN_R)
+        r = "undefined" if pd.isna(line[WITHIN_R]) else format_with_interval(line, WITHIN_R)
         note = f" ({line[NOTE]})" if pd.notna(line[NOTE]) else ""
         sentence = f"{predicts} beyond the number of classes, on {unseen}: r = {r} among subsets of equal ncl{note}"
         if pd.isna(line[ERROR]):
@@ -224,10 +224,10 @@ r = 0.10 [-0.20, 0.40] among subsets of equal ncl; its mean error is 3.0 points,
             continue
 
         better_in = f"better in {line[tables.BETTER_IN]:.0f} of {line[tables.DATASETS]} data sets"
-        gain = f"a gain of {interval(line, tables.GAIN)} over ncl alone ({better_in})"
+        gain = f"a gain of {format_with_interval(line, tables.GAIN)} over ncl alone ({better_in})"
         if pd.isna(line[tables.MEASURED_INSIDE]):
             covers = "too few subsets or data sets for prediction intervals"
         else:
             share = f"{100 * line[tables.MEASURED_INSIDE]:.0f} %"
             covers = f"its 90 % prediction intervals hold {share} of the measured accuracies"
-        yield Statement(f"{sentence}; its mean error is {interval(line, ERROR)} points, {gain}; {covers}.")
+        yield Statement(f"{sentence}; its mean error is {format_with_interval(line, ERROR)} points, {gain}; {covers}.")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.few_class import similarity as tables
 from fca.studies.few_class.correlation import COEFFICIENT, METHOD, PREDICTOR, TARGET
 from fca.studies.few_class.figures.accuracy import ACCURACY, CLASSES, NAMES, without_bars
@@ -174,7 +174,7 @@ def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> I
         is_known = pd.notna(alone[R]) and alone["n"] >= FEWEST_POINTS and not all_at_chance(lines)
         if is_known and target not in stated_targets:  # the same by each encoder
             what = f"The correlation of the number of classes alone with {accuracy} on {alone[DATASET]}"
-            yield Statement(f"{what} is {interval(alone, R)} over {alone['n']} subsets.")
+            yield Statement(f"{what} is {format_with_interval(alone, R)} over {alone['n']} subsets.")
         stated_targets.add(target)
 
 
@@ -195,8 +195,8 @@ def _similarity_in_words(
 
     within = line_of.get(("simss", "within ncl"))
     is_within_known = within is not None and pd.notna(within[R])
-    among_equal = f"; {interval(within, R)} among subsets of equal size" if is_within_known else ""
-    correlation = f"r = {interval(line, R)} (SimSS by {line[ENCODER]}, {n_subsets} subsets){among_equal}"
+    among_equal = f"; {format_with_interval(within, R)} among subsets of equal size" if is_within_known else ""
+    correlation = f"r = {format_with_interval(line, R)} (SimSS by {line[ENCODER]}, {n_subsets} subsets){among_equal}"
     return f"Class similarity {_predicts(line)} {accuracy} on {dataset}: {correlation}."
 
 

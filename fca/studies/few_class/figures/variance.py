@@ -12,7 +12,7 @@ from fca.report.finding import Statement
 from fca.studies.few_class.figures.accuracy import NAMES, by_protocol
 from fca.studies.few_class.variance import SHARES, SOURCES, SPREADS
 from fca.tables.table import DATASET, MODEL, NCL, PROTOCOL
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 _SOURCE = Column("source", str, "", "source of the spread", {source: source for source in SOURCES.values()})
 _SD = Column("sd", float, ".2%", "standard deviation of one accuracy")
@@ -29,7 +29,7 @@ def variance_figure(variance: Table) -> alt.FacetChart:
     # only so far that the dots stay apart: two subsets allow 32 times the dot
     end = min(frame[_SD.high].max(), 3 * frame[_SD].max())
     scale = kinds.quantity(alt.X, _SD, grid=True, padding=0, domain=[0, end if end > 0 else 1])
-    hover = (DATASET, MODEL, PROTOCOL, _SOURCE, *with_interval(_SD), _SHARE, *variance.columns[-4:])
+    hover = (DATASET, MODEL, PROTOCOL, _SOURCE, *interval_columns(_SD), _SHARE, *variance.columns[-4:])
     chart = kinds.points_with_intervals(_SD, rows, hover, coloured, dodge=_SOURCE, scale=scale, size=70)
     title = style.title(
         "Where does the spread of accuracies come from?",
@@ -44,10 +44,10 @@ def variance_figure(variance: Table) -> alt.FacetChart:
 def _long(variance: Table) -> pd.DataFrame:
     """One line for each source."""
     same = [DATASET, MODEL, PROTOCOL, NCL, *variance.columns[-4:]]
-    drawn = [_SHARE, *with_interval(_SD)]
+    drawn = [_SHARE, *interval_columns(_SD)]
     parts = []
     for source, share, spread in zip(SOURCES.values(), SHARES, SPREADS, strict=True):
-        part = variance.frame[[*same, share, *with_interval(spread)]].set_axis([*same, *drawn], axis="columns")
+        part = variance.frame[[*same, share, *interval_columns(spread)]].set_axis([*same, *drawn], axis="columns")
         parts.append(part.assign(**{_SOURCE: source}))
     return pd.concat(parts, ignore_index=True)
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.irt.class_robustness import CLASS_RANK, DIRECTION, INSTABILITY, MODE, ROBUST_CLASSES, VERDICT
 from fca.studies.irt.corruption_accuracy import of_equal_severities
 from fca.studies.irt.difficulty_segments import (
@@ -27,7 +27,7 @@ from fca.studies.irt.difficulty_segments import (
 )
 from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
 from fca.tables.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, all_at_chance, lines_at_chance
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 GAP = 0.075  # between names at the ends of lines, as a share of the panel's height
 NAMED = 3  # classes with the most images in a quarter, in a sentence
@@ -70,13 +70,13 @@ def classes_figure(shown: Table) -> alt.FacetChart:
     frame = shown.frame.assign(about=shown.frame[PARAMETER].map(_ABOUT))
     frame["panel"] = style.panels(frame, DATASET, "about")
     away = frame[QUARTER].map({"top": 1, "bottom": -1})
-    for signed, share in zip(with_interval(_SIGNED), with_interval(SHARE_OF_CLASS), strict=True):
+    for signed, share in zip(interval_columns(_SIGNED), interval_columns(SHARE_OF_CLASS), strict=True):
         frame[signed] = away * frame[share]
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(DIFFERENCE, op="min", order="descending"), grid=False)
     across = alt.X(f"{_SIGNED}:Q", title=_SIGNED.meaning, axis=_AWAY)
     chart = kinds.layers(
         kinds.bars(across, rows, shown.columns, kinds.hue(QUARTER, frame, kinds.CONTRAST)),
-        kinds.interval(alt.Chart().encode(y=rows), _SIGNED, upright=False),
+        kinds.interval_marks(alt.Chart().encode(y=rows), _SIGNED, upright=False),
         *(kinds.reference(at, upright=False) for at in (-0.25, 0.0, 0.25)),
     )
     title = style.title(
@@ -204,7 +204,7 @@ def hard_images_statements(models: pd.DataFrame) -> Iterator[Statement]:
         return
 
     best_and_weakest = pd.concat([clean.head(BEST), clean.tail(1)]).drop_duplicates(SUBJECT)
-    chart = small.dots(best_and_weakest, SUBJECT, RIGHT_ON_HARD, (SUBJECT, *with_interval(RIGHT_ON_HARD)))
+    chart = small.dots(best_and_weakest, SUBJECT, RIGHT_ON_HARD, (SUBJECT, *interval_columns(RIGHT_ON_HARD)))
     if all_at_chance(clean):
         yield Statement(_not_known(clean), chart)
         return
@@ -221,7 +221,7 @@ def _best_and_weakest(subjects: pd.DataFrame) -> str:
     """Who is right on most and on fewest images of the hard quarter; subjects: the best first."""
     highest, lowest = subjects.iloc[0].to_dict(), subjects.iloc[-1].to_dict()
     quarter = f"On the hard quarter of the images of {highest[DATASET]}"
-    highest_share = interval(highest, RIGHT_ON_HARD)
+    highest_share = format_with_interval(highest, RIGHT_ON_HARD)
     best, weakest = (small.best_of(subjects, RIGHT_ON_HARD, is_best)[SUBJECT].tolist() for is_best in (True, False))
     if len(best) == len(subjects) > 1:
         return f"{quarter}, {small.all_of(len(subjects), 'subjects')} are equally often right: {highest_share}."
@@ -230,7 +230,7 @@ def _best_and_weakest(subjects: pd.DataFrame) -> str:
     sentence = f"{quarter}, {small.listed(best)} {are} right on {highest_share}"
     if len(subjects) == 1:
         return f"{sentence}."
-    lowest_share = interval({RIGHT_ON_HARD: lowest[RIGHT_ON_HARD]}, RIGHT_ON_HARD)
+    lowest_share = format_with_interval({RIGHT_ON_HARD: lowest[RIGHT_ON_HARD]}, RIGHT_ON_HARD)
     return f"{sentence}; the weakest of {len(subjects)}, {small.listed(weakest)}, on {lowest_share}."
 
 
@@ -368,7 +368,7 @@ classes.
 def _of_first_corruption(classes: pd.DataFrame) -> Any:
     """The small figure of the first classes under the corruption of the first line."""
     same_corruption = classes[classes[CORRUPTION] == classes[CORRUPTION].iloc[0]]
-    return small.dots(same_corruption, LABEL, CHANGE, (LABEL, CORRUPTION, *with_interval(CHANGE)))
+    return small.dots(same_corruption, LABEL, CHANGE, (LABEL, CORRUPTION, *interval_columns(CHANGE)))
 
 
 def _least_stable(classes: pd.DataFrame, ending: str) -> str:
@@ -379,7 +379,7 @@ def _least_stable(classes: pd.DataFrame, ending: str) -> str:
         return f"None: no class of {dataset} changes over severities."
 
     varied = "shares of easy to hard images vary" if first[MODE] == "count" else "mean difficulty varies"
-    change = f"its {varied} by {interval(first, CHANGE)} over severities (standard deviation){ending}"
+    change = f"its {varied} by {format_with_interval(first, CHANGE)} over severities (standard deviation){ending}"
     equal = small.best_of(classes, INSTABILITY)
     if len(equal) > 1:
         example = f"{label} under {corruption} is one of {len(equal)} that change equally"

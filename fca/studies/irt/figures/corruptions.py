@@ -10,11 +10,11 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import ALIKE, interval
+from fca.report.small import ALIKE, format_with_interval
 from fca.studies.irt.corruption_accuracy import LEVELS, LOSS, MEAN, RIGHT, of_equal_severities
 from fca.studies.irt.fits import SUBJECT
 from fca.tables.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY, TOP1_CLEAN
-from fca.types import Table, with_interval
+from fca.types import Table, interval_columns
 
 DRAWN = 4  # subjects, the most accurate on clean images
 
@@ -63,7 +63,9 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
     line = compared.iloc[0].to_dict()
 
     clean_accuracy = line[TOP1_CLEAN] if pd.notna(line[TOP1_CLEAN]) else None
-    chart = small.dots(compared, CORRUPTION, MEAN, (CORRUPTION, *with_interval(MEAN), TOP1_CLEAN), line=clean_accuracy)
+    chart = small.dots(
+        compared, CORRUPTION, MEAN, (CORRUPTION, *interval_columns(MEAN), TOP1_CLEAN), line=clean_accuracy
+    )
     if line.get(AT_CHANCE):
         level = f"at the level of chance ({_clean_accuracy(line)} right)"
         yield Statement(f"Not known: on clean images of {line[DATASET]}, {subject} is {level}.", chart)
@@ -86,11 +88,11 @@ def _most_harmful(compared: pd.DataFrame) -> str:
     dataset, subject = line[DATASET], line[SUBJECT]
     clean = f", {_clean_accuracy(line)} on clean images" if pd.notna(line[TOP1_CLEAN]) else ""
     if len(compared) == 1:
-        right = f"{interval(line, MEAN)} of the images of {dataset} over its severities"
+        right = f"{format_with_interval(line, MEAN)} of the images of {dataset} over its severities"
         return f"Under {line[CORRUPTION]}, {subject} is right on {right}{clean}"
 
     worst = small.best_of(compared, MEAN, largest=False)[CORRUPTION].tolist()
-    right = f"{interval(line, MEAN)} right over {'its' if len(worst) == 1 else 'their'} severities"
+    right = f"{format_with_interval(line, MEAN)} right over {'its' if len(worst) == 1 else 'their'} severities"
     corruptions = f"Of {len(compared)} corruptions of {dataset}"
     has_interval = pd.notna(line.get(LOSS.low))
     if clean:
@@ -106,14 +108,14 @@ def _most_harmful(compared: pd.DataFrame) -> str:
 
 
 def _clean_accuracy(line: Mapping[Any, Any]) -> str:
-    return interval({TOP1_CLEAN: line[TOP1_CLEAN]}, TOP1_CLEAN)
+    return format_with_interval({TOP1_CLEAN: line[TOP1_CLEAN]}, TOP1_CLEAN)
 
 
 def _losses(lines: pd.DataFrame) -> str:
     """The largest and the smallest loss of accuracy of one subject, and under which corruptions."""
     subject = lines[SUBJECT].iloc[0]
     largest, smallest = (small.best_of(lines, LOSS, is_largest) for is_largest in (True, False))
-    largest_loss, smallest_loss = (interval(equal.iloc[0], LOSS) for equal in (largest, smallest))
+    largest_loss, smallest_loss = (format_with_interval(equal.iloc[0], LOSS) for equal in (largest, smallest))
     if len(largest) == len(lines):
         corruptions = "each" if len(lines) > 1 else lines[CORRUPTION].iloc[0]
         return f"the loss of {subject} under {corruptions} is {largest_loss}"

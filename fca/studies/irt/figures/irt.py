@@ -14,7 +14,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.irt.fits import (
     ABILITY,
     DIFFICULTY,
@@ -89,7 +89,7 @@ def _tau(fit: Mapping[Any, Any]) -> str:
     if pd.isna(fit[TAU]):
         return "tau not defined"
     reason = " (no interval: too few networks, or all in one order)" if pd.isna(fit[TAU.low]) else ""
-    return f"tau {interval(fit, TAU.with_format('.3f'))}{reason}"
+    return f"tau {format_with_interval(fit, TAU.with_format('.3f'))}{reason}"
 
 
 def plane_figure(plane: Table) -> alt.FacetChart:
@@ -252,7 +252,8 @@ def _ablest(clean: pd.DataFrame) -> str:
 
 def _of_equal_ability(subjects: pd.DataFrame) -> str:
     """Subjects of equal ability, and the interval of the first."""
-    return f"{small.listed(subjects[SUBJECT].tolist())}, {interval(subjects.iloc[0], ABILITY.with_format('.2f'))}"
+    ability = format_with_interval(subjects.iloc[0], ABILITY.with_format(".2f"))
+    return f"{small.listed(subjects[SUBJECT].tolist())}, {ability}"
 
 
 def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
@@ -306,7 +307,7 @@ def _one_class(subjects: Sequence[str]) -> str:
 
 def _prediction(fit: Mapping[Any, Any]) -> str:
     """How well a fit predicts held-out responses, beside the means of subjects and items."""
-    scores = f"log loss {interval(fit, HELD_OUT_NLL.with_format('.3f'))} and AUC {fit[HELD_OUT_AUC]:.3f}"
+    scores = f"log loss {format_with_interval(fit, HELD_OUT_NLL.with_format('.3f'))} and AUC {fit[HELD_OUT_AUC]:.3f}"
     no_worse = ", no worse" if fit[BASELINE_NLL] <= fit[HELD_OUT_NLL] else ""
     whose = "of networks left out " if fit[HOLD_OUT] == "subjects" else ""
     predicted = f"{fit[IRT_MODEL]} predicts held-out responses {whose}with {scores}"
@@ -338,7 +339,7 @@ def choice_statements(choice: pd.DataFrame) -> Iterator[Statement]:
     dataset, second = lines[0][DATASET], lines[1]
     [chosen_model] = choice.loc[choice["chosen"].astype(bool), IRT_MODEL]
     losses = ", ".join(f"{line[IRT_MODEL]} {line[INNER_NLL]:.4f}" for line in lines)
-    next_model = f"{second[IRT_MODEL]} is worse by {interval(second, EXCESS.with_format('.4f'))}"
+    next_model = f"{second[IRT_MODEL]} is worse by {format_with_interval(second, EXCESS.with_format('.4f'))}"
     yield Statement(f"{dataset}: {chosen_model} is chosen (inner log loss: {losses}); {next_model}.")
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.irt import label_errors as errors
 from fca.studies.irt.fits import ITEM_TOP1, MODAL_WRONG_SHARE
 from fca.studies.irt.gallery import KIND, PREDICTED
@@ -28,7 +28,7 @@ from fca.studies.irt.label_errors import (
     VERDICT,
 )
 from fca.tables.table import DATASET, IMAGE_ID, LABEL, MEASURE, VALUE
-from fca.types import Table, with_interval
+from fca.types import Table, interval_columns
 
 PAPER = "low_discrimination_feasibility", errors.AS_PAPER  # the rule of the paper, by our fit and as it fitted
 CLAIM = (0.3, 0.4)  # of the errors, by the paper; it does not state which share of all images is flagged
@@ -48,7 +48,7 @@ def rules_figure(rules: Table) -> alt.FacetChart:
     """AUC among all and among reviewed images, and precision of the first k, with intervals, one row a rule."""
     each = []
     for measure, words in _MEASURES.items():
-        value = dict(zip(with_interval(measure), with_interval(RANKING_VALUE), strict=True))
+        value = dict(zip(interval_columns(measure), interval_columns(RANKING_VALUE), strict=True))
         each.append(rules.frame.rename(columns=value).assign(measure=words))
     frame = _by_rule(pd.concat(each, ignore_index=True).dropna(subset=RANKING_VALUE))
     frame = frame.assign(rule=frame[RULE].map(dict(RULE.choices)))
@@ -57,7 +57,7 @@ def rules_figure(rules: Table) -> alt.FacetChart:
         DATASET,
         RULE,
         RANKING_MEASURE,
-        *with_interval(RANKING_VALUE),
+        *interval_columns(RANKING_VALUE),
         *RECALLS,
         *errors.LABEL_ERROR_RULES.columns[-5:],
     )
@@ -213,7 +213,7 @@ claims 30 to 40 %, of no stated share.
     claim = f"the paper claims {100 * CLAIM[0]:.0f} to {100 * CLAIM[1]:.0f} %, of no stated share"
     for line in others:
         if line[RULE] in PAPER:
-            held = f"they hold {interval(line, FOUND_IN_QUARTER)}"
+            held = f"they hold {format_with_interval(line, FOUND_IN_QUARTER)}"
             yield Statement(f"{line[DATASET]}: ranked by {_rule_with_auc(line)}, {held}; {claim}.")
 
 
@@ -221,14 +221,14 @@ def _found_by_best(line: Mapping[Any, Any]) -> str:
     """The share of the known wrong labels that a rule finds, and whether chance finds as many."""
     number = line["errors"]
     wrong_labels = "1 known wrong label" if number == 1 else f"{number:.0f} known wrong labels"
-    found = f"{interval(line, FOUND_IN_QUARTER)} of the {wrong_labels}"
+    found = f"{format_with_interval(line, FOUND_IN_QUARTER)} of the {wrong_labels}"
     if line.get(FOUND_IN_QUARTER.low, 1.0) <= BY_CHANCE:
         found += f", not significantly more than the {100 * BY_CHANCE:.0f} % that chance finds"
     return found
 
 
 def _rule_with_auc(line: Mapping[Any, Any]) -> str:
-    return f"{RULE.choices[line[RULE]]} (AUC {interval(line, AUC)})"
+    return f"{RULE.choices[line[RULE]]} (AUC {format_with_interval(line, AUC)})"
 
 
 def gallery_statements(gallery: pd.DataFrame) -> Iterator[Statement]:

@@ -99,13 +99,13 @@ def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
     return TripletScore(following / len(correct), patterns)
 
 
-def score_of_rates(easy: Rate, medium: Rate, hard: Rate) -> Rate:
+def expected_score(easy: Rate, medium: Rate, hard: Rate) -> Rate:
     """Score expected of a model that is right at these rates, image by image independently.
 
     (1 - m)(1 - h) + e m: in the sum of 000 and 100 e cancels, in that of 110 and 111 h does. High accuracy on easy
     images and low accuracy on hard ones explain much of a score.
 
-    >>> round(score_of_rates(0.9, 0.7, 0.3), 2)
+    >>> round(expected_score(0.9, 0.7, 0.3), 2)
     0.84
     """
     return (1 - medium) * (1 - hard) + easy * medium
@@ -129,10 +129,10 @@ def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> Tr
     for name in PATTERNS:
         easy, medium, hard = (probability[int(mark), :, level] for level, mark in enumerate(name))
         patterns[name] = float(triplets * np.mean(easy * medium * hard))
-    return TripletScore(float(np.mean(score_of_rates(*rates.T))), patterns)
+    return TripletScore(float(np.mean(expected_score(*rates.T))), patterns)
 
 
-def score_from_rates(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.ndarray, " sessions"]) -> Rates:
+def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.ndarray, " sessions"]) -> Rates:
     """The score that accuracies alone explain: by session and level, by level, and the difference.
 
     session: the mean over sessions of (1 - m)(1 - h) + e m, which is the score over all triplets of a session.
@@ -144,15 +144,15 @@ def score_from_rates(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     out whole classes (see jackknife_interval), since sessions of one class share a network's grasp of it.
 
     >>> rates = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=float)
-    >>> explained = score_from_rates(rates, np.arange(4))
+    >>> explained = explained_scores(rates, np.arange(4))
     >>> explained.session.value, round(explained.level.value, 3)
     (1.0, 0.75)
     """
-    session_scores = np.asarray(score_of_rates(*rates.T))
+    session_scores = np.asarray(expected_score(*rates.T))
     cluster = np.unique(classes, return_inverse=True)[1]
     session = Estimated(float(session_scores.mean()), *mean_interval(session_scores, cluster, FRACTION))
 
-    level_score = float(score_of_rates(*rates.mean(axis=0)))
+    level_score = float(expected_score(*rates.mean(axis=0)))
     if cluster.max() == 0:  # a single class cannot be left out
         excess = Estimated(session.value - level_score, *NO_INTERVAL)
         return Rates(session, Estimated(level_score, *NO_INTERVAL), excess)
@@ -161,7 +161,7 @@ def score_from_rates(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     weights = left_out_weights(cluster)  # classes x sessions
     share = weights / weights.sum(axis=1, keepdims=True)
     left_out_session_scores = share @ session_scores
-    left_out_level_scores = np.asarray(score_of_rates(*(share @ rates).T))
+    left_out_level_scores = np.asarray(expected_score(*(share @ rates).T))
 
     level_ends = jackknife_interval(level_score, left_out_level_scores, within=FRACTION)
     excess_score = session.value - level_score
@@ -202,7 +202,7 @@ def matched_score(
         return Matched(score, UNKNOWN, float("nan"))
 
     n_right = np.stack([np.bincount(session, weights=level) for level in right.T], axis=1)  # sessions x levels
-    session_scores = np.asarray(score_of_rates(*(n_right / n[:, None]).T))
+    session_scores = np.asarray(expected_score(*(n_right / n[:, None]).T))
     excess_of_triplet = follows - session_scores[session]
     excess = Estimated(float(excess_of_triplet.mean()), *class_interval(excess_of_triplet, classes, SIGNED_FRACTION))
     return Matched(score, excess, _p_of_matching(n_right.astype(int), n, round(follows.sum())))

@@ -24,10 +24,10 @@ from fca.cli.notices import gathered, shared
 from fca.cli.pace import seconds_of
 from fca.cli.report import write_report
 from fca.cli.show import show_failures, show_findings
-from fca.models.compiled import ALL, Compiled
+from fca.models.compiled import EVERY_DEPTH, Compiled
 from fca.models.programs import missing_packages
 from fca.progress import Meter, track
-from fca.report.finding import answers, study_findings
+from fca.report.finding import page_headlines, study_findings
 from fca.store import State, Store
 from fca.store.columns import INPUT_SIZE, LATENCY, OTHERS_CPU
 from fca.studies.recommend.ahead import do_ahead
@@ -280,7 +280,7 @@ class Search:
         for run_id in run_ids:
             if self.store.state(run_id) is not State.DONE:
                 continue
-            program = Compiled(str(self.config.outputs), run_id, ALL)
+            program = Compiled(str(self.config.outputs), run_id, EVERY_DEPTH)
             default_size = program.description.geometry.size
             shares = [
                 share_of_pass(size.get("model.input_size", default_size), default_size, precision)
@@ -316,7 +316,7 @@ class Search:
             run_id = self._compiled(network, size, precision)
             if run_id is None:
                 continue
-            program = Compiled(str(self.config.outputs), run_id, ALL)
+            program = Compiled(str(self.config.outputs), run_id, EVERY_DEPTH)
             for depth in program.description.widths:
                 if depth in self.config.depths:
                     keys = {"model": "compiled", "model.run_id": run_id, "model.depth": depth}
@@ -609,7 +609,7 @@ class Search:
         tables = {table.name: table for table in analysis(self.store)}
         n_findings = len(study_findings(analysis))
         print()
-        for answer in answers([analysis], tables, n_findings):
+        for answer in page_headlines([analysis], tables, n_findings):
             print(answer.sentence)
 
         options = {name: getattr(analysis, name) for name in OF_ANALYSIS}

@@ -61,7 +61,7 @@ from fca.tables.table import (
     THUMBNAIL,
     TOP1,
 )
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 FRONT_LINE = Column("front")
 SHARE_BALANCED = BALANCED_TOP1.with_format(".1%", "balanced accuracy")
@@ -105,7 +105,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     dots = dots.encode(y=up, shape=by_precision.shape(), tooltip=kinds.tooltips(hover))
     dots = dots.add_params(by_verdict.picked)
     names = [_named(line, value, across, **place) for line, place in _PLACES.items()]
-    layers = [kinds.interval(base, value, True), dots, *names]
+    layers = [kinds.interval_marks(base, value, True), dots, *names]
 
     # the limit of the time, below the marks
     limit = candidates.parameters.get("latency_ms")
@@ -234,7 +234,7 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
         candidates.dropna(subset=value),
         CANDIDATE,
         value,
-        (CANDIDATE, VERDICT, *with_interval(value), MS),
+        (CANDIDATE, VERDICT, *interval_columns(value), MS),
     )
     if answer.get(AT_CHANCE):
         return [Statement(_at_chance_sentence(answer, tested_images), chart)]
@@ -246,16 +246,16 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
         costs = f"{_costs(answer, tested_images)}, {_time_and_size(answer)}{unsure}.{_expected_costs(answer)}"
         return [Statement(f"Use {name}: {costs}", chart)]
 
-    right = f"{small.interval(answer, SHARE_RIGHT)} of {tested_images} right"
+    right = f"{small.format_with_interval(answer, SHARE_RIGHT)} of {tested_images} right"
     if _is_balanced(answer):
-        right = f"{small.interval(answer, SHARE_BALANCED)} of balanced accuracy on {tested_images}"
+        right = f"{small.format_with_interval(answer, SHARE_BALANCED)} of balanced accuracy on {tested_images}"
     return [Statement(f"Use {name}: {right}, {_time_and_size(answer)}{unsure}.{_expectation(answer)}", chart)]
 
 
 def _at_chance_sentence(answer: Mapping[Any, Any], tested_images: str) -> str:
     model = "the best guess" if answer[VERDICT] == GUESS else "the model that other images chose"
-    right = f"is right on {small.interval(answer, SHARE_RIGHT)} of {tested_images}"
-    guess = f"the most frequent class is right on {small.interval(answer, GUESS_RIGHT)}"
+    right = f"is right on {small.format_with_interval(answer, SHARE_RIGHT)} of {tested_images}"
+    guess = f"the most frequent class is right on {small.format_with_interval(answer, GUESS_RIGHT)}"
 
     verdict = "That is the level of chance"
     if answer[TOP1] > answer[CHANCE]:
@@ -273,7 +273,7 @@ def _expectation(line: Mapping[Any, Any]) -> str:
     """The accuracy expected from the images that chose the model, and whether test images contradict it."""
     has_same_metric = line.get(METRIC) != BALANCED or _is_balanced(line)
     metric = "" if has_same_metric else " of balanced accuracy"
-    sentence = f" Other images chose it; by them {small.interval(line, RIGHT)}{metric} is expected."
+    sentence = f" Other images chose it; by them {small.format_with_interval(line, RIGHT)}{metric} is expected."
 
     tested = BALANCED_TOP1 if _is_balanced(line) else TOP1
     is_harder = line[tested.high] < line[EXPECTED.low]
@@ -304,7 +304,7 @@ def _paid(line: Mapping[Any, Any], value: Column) -> str:
     >>> _paid({"cost": 0.4166, "cost_low": 0.31, "cost_high": 1234.5}, COST)
     '0.417 [0.31, 1,230]'
     """
-    cost, low, high = (float(line.get(column, "nan")) for column in with_interval(value))
+    cost, low, high = (float(line.get(column, "nan")) for column in interval_columns(value))
     if pd.isna(low) or pd.isna(high):
         return amount(cost)
     return f"{amount(cost)} [{amount(low)}, {amount(high)}]"
@@ -356,7 +356,7 @@ def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
         if line[CANDIDATE] == answer[CANDIDATE]:
             sentences.append(f"No model within the limits is expected to be {better}.")
             continue
-        expected = f"{_paid(line, PAID)} an image" if value is PAID else small.interval(line, RIGHT)
+        expected = f"{_paid(line, PAID)} an image" if value is PAID else small.format_with_interval(line, RIGHT)
         heading = headings[line[LINE]]
         sentences.append(f"{heading}: {line[CANDIDATE]}, {expected} expected, {_time_and_size(line)}.")
     if not sentences:

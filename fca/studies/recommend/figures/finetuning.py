@@ -13,7 +13,7 @@ from fca.store.columns import TRAIN_S
 from fca.studies.recommend.choice import CANDIDATE
 from fca.studies.recommend.finetuning import PROBE_TOP1, TUNED_TOP1, TUNING_GAIN
 from fca.tables.table import DATASET, N_TEST
-from fca.types import Table, with_interval
+from fca.types import Table, interval_columns
 
 
 def finetuning_figure(gains: Table) -> alt.FacetChart:
@@ -27,7 +27,7 @@ def finetuning_figure(gains: Table) -> alt.FacetChart:
         "Each mark is a fine-tuned network against the linear probe on the same network, on the same test images, with "
         "the 95 % interval. To the right of the dashed line, fine-tuning is better.",
     )
-    layers = kinds.layers(kinds.reference(0.0, upright=False), kinds.interval(base, TUNING_GAIN, False), dots)
+    layers = kinds.layers(kinds.reference(0.0, upright=False), kinds.interval_marks(base, TUNING_GAIN, False), dots)
     return style.faceted(layers, frame, title, (DATASET,), row=24)
 
 
@@ -46,9 +46,9 @@ def finetuning_statements(gains: pd.DataFrame) -> list[Statement]:
     name = str(largest[CANDIDATE]).removesuffix(" (fine-tuned)")
     is_significant = not largest[TUNING_GAIN.low] <= 0 <= largest[TUNING_GAIN.high]
     doubt = "" if is_significant else ", which may be nothing"
-    gain = f"{small.interval(largest, TUNING_GAIN)} on {largest[N_TEST]:.0f} test images{doubt}"
+    gain = f"{small.format_with_interval(largest, TUNING_GAIN)} on {largest[N_TEST]:.0f} test images{doubt}"
     accuracies = f"{100 * largest[TUNED_TOP1]:.1f} %, its linear probe {100 * largest[PROBE_TOP1]:.1f} %"
 
-    hover = (CANDIDATE, *with_interval(TUNING_GAIN), TRAIN_S)
+    hover = (CANDIDATE, *interval_columns(TUNING_GAIN), TRAIN_S)
     chart = small.dots(gains, CANDIDATE, TUNING_GAIN, hover, line=0.0)
     return [Statement(f"Fine-tuning {name} brought {gain}: {accuracies}.", chart)]

@@ -22,7 +22,7 @@ from fca.studies.recommend.more_images import (
     TIMES,
 )
 from fca.tables.table import DATASET
-from fca.types import Table, with_interval
+from fca.types import Table, interval_columns
 
 TWICE = 2.0  # the sentence is about this multiple of the images, or the largest that predictions were checked for
 FEWEST_TIMES = 1.2  # below this multiple there is no sentence
@@ -85,14 +85,14 @@ def more_images_statements(curve: pd.DataFrame) -> list[Statement]:
     images = line[A_CLASS]
     present_images = images / line[TIMES]
     more_images = f"{images - present_images:.0f} more training images a class, {images:.0f} a class in all"
-    gain = small.interval(line, MORE_GAIN)
+    gain = small.format_with_interval(line, MORE_GAIN)
     if line[MORE_GAIN] < SMALL_GAIN:
         sentence = f"{more_images}, bring less than a point: {gain} are expected."
     else:
-        accuracy = small.interval(line, ACCURACY.with_format(".1%", "accuracy"))
+        accuracy = small.format_with_interval(line, ACCURACY.with_format(".1%", "accuracy"))
         metric = " of balanced accuracy" if line[METRIC] == BALANCED else ""
         doubt = ", which may be nothing" if line[MORE_GAIN.low] <= 0 else ""
         sentence = f"With {more_images}, {accuracy}{metric} is expected, {gain} against now{doubt}."
 
-    hover = (A_CLASS, TIMES, *with_interval(ACCURACY), *with_interval(MORE_GAIN))
+    hover = (A_CLASS, TIMES, *interval_columns(ACCURACY), *interval_columns(MORE_GAIN))
     return [Statement(sentence, small.curve(predicted, A_CLASS, ACCURACY, hover))]

@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fca.data.copies import kept_together
+from fca.data.copies import connected_images
 from fca.data.splits import for_training
 from fca.store.columns import JUDGED_IMAGES, N_FITS, N_JUDGED, N_TRAIN, N_VAL
 from fca.studies.recommend.evidence import FITS, RIGHT, SIZES
 from fca.studies.recommend.stats.nested_subsets import measure, possible_halvings
-from fca.tasks import Setup
-from fca.tasks.adaptation import OF_TRAINING, about_training
-from fca.tasks.adaptation.probe import Probing, identity_of_probe, probing
-from fca.tasks.embed import embedded
+from fca.tasks import RunContext
+from fca.tasks.adaptation import TRAINING_COLUMNS, training_columns
+from fca.tasks.adaptation.probe import ProbeWork, features_run_and_work, probe_identity
+from fca.tasks.embed import embed_images
 from fca.types import Column, Finished, Run
 
 FEWEST_IMAGES = Column("fewest_images", int, ",", "training images of the smallest part")
@@ -33,10 +33,18 @@ class LearningCurve:
     fca.studies.recommend.stats.nested_subsets.Subsets) and `judged_images`, positions in the data's items.
     """
 
-    columns: ClassVar[tuple[Column, ...]] = (N_TRAIN, N_VAL, *OF_TRAINING, N_JUDGED, N_FITS, FEWEST_IMAGES, CURVE_S)
+    columns: ClassVar[tuple[Column, ...]] = (
+        N_TRAIN,
+        N_VAL,
+        *TRAINING_COLUMNS,
+        N_JUDGED,
+        N_FITS,
+        FEWEST_IMAGES,
+        CURVE_S,
+    )
     summary: ClassVar[tuple[Column | str, ...]] = ("{n_fits} probes on {fewest_images} to {n_train} images",)
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: RunContext) -> list[Run]:
         """The features of all images, as for adaptation=probe, then the curve.
 
         Raises FcaError for a model without weights, for a shift, with compat, and for a class with fewer than four
@@ -44,27 +52,27 @@ class LearningCurve:
         """
         setup.clean_only("learning_curve")
         data = for_training(setup.data)
-        features, work = probing(setup, data)
+        features, work = features_run_and_work(setup, data)
 
         train = data.rows("train", setup.subset.classes)
         labels = setup.subset.new_labels(data.labels[train])
-        possible_halvings(labels, kept_together(data.items.iloc[train], data.group))  # refuses too few images
-        about = about_training(setup, data, "probe")
-        return [features, Run("learning_curve", identity_of_probe(setup, data), about, features.run_id, work=work)]
+        possible_halvings(labels, connected_images(data.items.iloc[train], data.group))  # refuses too few images
+        about = training_columns(setup, data, "probe")
+        return [features, Run("learning_curve", probe_identity(setup, data), about, features.run_id, work=work)]
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
         """Embed the images, then fit and evaluate all probes."""
         for run in runs:
-            yield embedded(run, setup) if run.task == "embed" else _measured(run, setup)
+            yield embed_images(run, setup) if run.task == "embed" else _measured(run, setup)
 
 
-def _measured(run: Run[Probing], setup: Setup) -> Finished:
+def _measured(run: Run[ProbeWork], setup: RunContext) -> Finished:
     data = run.work.data
     subset = setup.subset
     features = run.work.values(setup.store)
     train = data.rows("train", subset.classes)
     val = data.rows("val", subset.classes)
-    groups = kept_together(data.items.iloc[train], data.group)
+    groups = connected_images(data.items.iloc[train], data.group)
 
     start = time.perf_counter()
     subsets = measure(

@@ -10,15 +10,15 @@ import numpy as np
 from jaxtyping import Int
 
 from fca.allowed import Allowed
-from fca.data.copies import kept_together
+from fca.data.copies import connected_images
 from fca.data.splits import at_rows, for_training
 from fca.identity import fingerprint
 from fca.stats.features import fit_probe, representative_rows
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED, N_TRAIN
-from fca.tasks import Setup
-from fca.tasks.adaptation import OF_TRAINING, about_training
-from fca.tasks.adaptation.probe import Probing, identity_of_probe, probing
-from fca.tasks.embed import embedded
+from fca.tasks import RunContext
+from fca.tasks.adaptation import TRAINING_COLUMNS, training_columns
+from fca.tasks.adaptation.probe import ProbeWork, features_run_and_work, probe_identity
+from fca.tasks.embed import embed_images
 from fca.types import Column, Finished, ImageData, Run
 
 
@@ -32,12 +32,12 @@ class Screen:
     by a fit to the other images. A probe on all images is more accurate than these say: they compare networks.
     """
 
-    columns: ClassVar[tuple[Column, ...]] = (N_TRAIN, *OF_TRAINING, N_JUDGED)
+    columns: ClassVar[tuple[Column, ...]] = (N_TRAIN, *TRAINING_COLUMNS, N_JUDGED)
     summary: ClassVar[tuple[Column | str, ...]] = ("{n_train} images",)
 
     images: Annotated[int, Allowed(4)]
 
-    def plan(self, setup: Setup) -> list[Run]:
+    def plan(self, setup: RunContext) -> list[Run]:
         """The features of the few images, then the probe.
 
         Raises FcaError for a model without weights, for a shift, and with compat.
@@ -45,20 +45,20 @@ class Screen:
         setup.clean_only("screen")
         data = for_training(setup.data)
         rows = few_rows(data, setup.subset.classes, self.images)
-        features, work = probing(setup, few_images(data, rows))
-        identity = identity_of_probe(setup, data) | {"images": self.images}
-        about = about_training(setup, data, "probe")
+        features, work = features_run_and_work(setup, few_images(data, rows))
+        identity = probe_identity(setup, data) | {"images": self.images}
+        about = training_columns(setup, data, "probe")
         return [features, Run("screen", identity, about, features.run_id, work=work)]
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
         """Embed the images, then fit the probe and leave its images out in turn."""
         for run in runs:
-            yield embedded(run, setup) if run.task == "embed" else self._probed(run, setup)
+            yield embed_images(run, setup) if run.task == "embed" else self._probed(run, setup)
 
-    def _probed(self, run: Run[Probing], setup: Setup) -> Finished:
+    def _probed(self, run: Run[ProbeWork], setup: RunContext) -> Finished:
         few = run.work.data
         labels = setup.subset.new_labels(few.labels)
-        probe = fit_probe(run.work.values(setup.store), labels, kept_together(few.items, few.group))
+        probe = fit_probe(run.work.values(setup.store), labels, connected_images(few.items, few.group))
 
         # arrays refer to all images of the data, not to the few of the features
         data = for_training(setup.data)

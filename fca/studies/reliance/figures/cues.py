@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.reliance.metric_truth import (
     CUE,
     FAILS,
@@ -25,7 +25,7 @@ from fca.studies.reliance.metric_truth import (
     VERDICT,
 )
 from fca.tables.table import MODEL
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 _COLOURS = ("#d55e00", "#0072b2", "#009e73", kinds.GREY)
 AGREES = Column("agrees", float, "+.1f", "rank correlation, 1: as the metric claims, -1: the opposite")
@@ -35,13 +35,13 @@ def correlation_figure(truth: Table) -> alt.FacetChart:
     """Correlation of every metric with both truths, a dot a cue; above 0 the metric follows."""
     parts = []
     for rho, of in zip(RHOS, TRUTHS, strict=True):
-        signed = truth.frame[[*with_interval(rho)]].mul(truth.frame["sign"], axis=0)
-        parts.append(truth.frame.assign(panel=of.meaning, **signed.set_axis(with_interval(AGREES), axis=1)))
+        signed = truth.frame[[*interval_columns(rho)]].mul(truth.frame["sign"], axis=0)
+        parts.append(truth.frame.assign(panel=of.meaning, **signed.set_axis(interval_columns(AGREES), axis=1)))
     frame = pd.concat(parts, ignore_index=True)
     frame["named"] = frame[METRIC] + ": " + frame[VERDICT]
     along = kinds.category(alt.Y, "named", frame["named"].drop_duplicates().tolist(), labelLimit=360, bands=True)
     axis, coloured = kinds.quantity(alt.X, AGREES, domain=[-1, 1], padding=0), kinds.hue(CUE, frame, _COLOURS)
-    hover = (METRIC, CUE, NETS, *with_interval(AGREES), VERDICT, FAILS)
+    hover = (METRIC, CUE, NETS, *interval_columns(AGREES), VERDICT, FAILS)
     chart = kinds.points_with_intervals(AGREES, along, hover, coloured, dodge=CUE, line=kinds.ZERO, scale=axis, size=50)
     title = style.title(
         "Which metrics follow the truth?",
@@ -113,5 +113,5 @@ def _weakest(follows: pd.DataFrame) -> str:
 def _correlation(line: Mapping[Any, Any]) -> str:
     """The correlation of a metric with reliance for one cue, and of how many networks it lacks the metric."""
     undefined = f" (not defined for {line['undefined']} of {line[NETS]} networks)" if line["undefined"] else ""
-    rho = "none" if pd.isna(line[RHOS[1]]) else interval(line, RHOS[1])
+    rho = "none" if pd.isna(line[RHOS[1]]) else format_with_interval(line, RHOS[1])
     return f"{CUE.choices[line[CUE]]} {rho}{undefined}"

@@ -9,13 +9,13 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.reliance import object_statistics as objects
 from fca.studies.reliance.columns import GEOMETRY
 from fca.studies.reliance.object_statistics import IOU, KIND, QUANTITY, RAW, REMOVED, SHARE
 from fca.studies.reliance.spurious_rank import BOTTOM, END, EVERY, GAP, RANK, SUBJECT, TOP
 from fca.tables.table import DATASET, LABEL, MEASURE, MODEL, PLACE, SPLIT
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 STEP, STEP_OF_ENDS = kinds.SIDE + 32, kinds.SIDE + 36  # pixels from a row of pictures to the next
 SHOWN = 8  # panels of pictures
@@ -39,7 +39,7 @@ def classes_figure(shown: Table) -> alt.FacetChart:
     frame["panel"] = style.panels(frame, DATASET, "measure")
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField("size", op="min"), grid=False)
     coloured = kinds.hue(DATASET, frame, legend=style.differs(frame[DATASET]))
-    hover = (DATASET, LABEL, MEASURE, *with_interval(MEASURED))
+    hover = (DATASET, LABEL, MEASURE, *interval_columns(MEASURED))
     across = kinds.quantity(alt.X, MEASURED, "", grid=True, domainMin=0, padding=4)
     chart = kinds.points_with_intervals(MEASURED, rows, hover, coloured, scale=across)
     title = style.title(
@@ -53,7 +53,9 @@ def classes_figure(shown: Table) -> alt.FacetChart:
 
 def _measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
     """One measure of every class as the value that is drawn."""
-    values = {str(new): frame[end] for new, end in zip(with_interval(MEASURED), with_interval(column), strict=True)}
+    values = {
+        str(new): frame[end] for new, end in zip(interval_columns(MEASURED), interval_columns(column), strict=True)
+    }
     return frame[[DATASET, LABEL]].assign(measure=SHORT[column], size=frame[RAW], **values)
 
 
@@ -109,11 +111,11 @@ def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
     line = whole.iloc[0].to_dict()
     classes = measured[measured[LABEL] != objects.ALL].sort_values(AREA, kind="stable")
     extremes = pd.concat([whole, classes.head(2), classes.tail(1)]).drop_duplicates(LABEL)
-    chart = small.dots(extremes, LABEL, AREA, (LABEL, *with_interval(AREA)))
-    yield Statement(f"Objects take {interval(line, AREA)} of an image of {line[DATASET]}.", chart)
+    chart = small.dots(extremes, LABEL, AREA, (LABEL, *interval_columns(AREA)))
+    yield Statement(f"Objects take {format_with_interval(line, AREA)} of an image of {line[DATASET]}.", chart)
 
     if pd.notna(line[REMOVED]):
-        removed = f"{interval(line, REMOVED)} of the objects of {line[DATASET]}"
+        removed = f"{format_with_interval(line, REMOVED)} of the objects of {line[DATASET]}"
         yield Statement(f"The crop removes {removed} completely.")
 
 
@@ -177,7 +179,7 @@ def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
     most = small.best_of(significant if len(significant) else models, LEAD)
     is_none_significant = significant.empty and most[LEAD.low].notna().all()
     sentence = _none_gains(most, len(models)) if is_none_significant else f"{_gain(most)}."
-    yield Statement(sentence, small.dots(models, SUBJECT, LEAD, (SUBJECT, *with_interval(LEAD)), line=0.0))
+    yield Statement(sentence, small.dots(models, SUBJECT, LEAD, (SUBJECT, *interval_columns(LEAD)), line=0.0))
 
     others = models.drop(most.index)
     for at in range(len(others)):
@@ -212,14 +214,14 @@ def _none_gains(most: pd.DataFrame, n_models: int) -> str:
     """That no model gains significantly, with the gain of those that gain most."""
     line = small.shared_line(most, LEAD)
     nobody = "the model is not" if n_models == 1 else f"none of {n_models} models is"
-    gain = f"{small.listed(most[SUBJECT].tolist())} by {interval(line, LEAD)}"
+    gain = f"{small.listed(most[SUBJECT].tolist())} by {format_with_interval(line, LEAD)}"
     return f"Where {_strong_cues(line)}, {nobody} significantly more accurate: {gain}."
 
 
 def _gain(models: pd.DataFrame) -> str:
     """What these models, which gain equally, gain from strong cues; without the full stop."""
     line = small.shared_line(models, LEAD)
-    names, points = small.listed(models[SUBJECT].tolist()), interval(line, LEAD)
+    names, points = small.listed(models[SUBJECT].tolist()), format_with_interval(line, LEAD)
     if (models[LEAD.low] > 0).all():
         verb = "is" if len(models) == 1 else "are each"
         return f"Where {_strong_cues(line)}, {names} {verb} {points} more accurate than where they are weak"

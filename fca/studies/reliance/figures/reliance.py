@@ -10,12 +10,12 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.reliance import reliance as made
 from fca.studies.reliance.columns import MODEL_CHANCE
 from fca.studies.reliance.metric_truth import UNCONFIRMED
 from fca.tables.table import DATASET, LABEL, MODEL, NOTE, TOP1, all_at_chance
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 FILTERS = (DATASET, MODEL, made.ALLOWED_CLASSES)
 ENDS = 15  # classes at each end of a long ranking
@@ -156,14 +156,14 @@ def examples_figure(shown: Table) -> alt.FacetChart:
 def shape_figure(shown: Table) -> alt.FacetChart:
     """Decisions for shape among all images and, where those for texture are known, among decisions for either."""
     either = shown.frame.dropna(subset=made.BIAS).assign(**{made.WHO: "either"})
-    either[list(with_interval(made.SHAPE))] = either[list(with_interval(made.BIAS))]
+    either[list(interval_columns(made.SHAPE))] = either[list(interval_columns(made.BIAS))]
     frame = pd.concat([shown.frame, either], ignore_index=True)
     frame["panel"] = style.panels(frame, DATASET)
     rows = kinds.category(alt.Y, MODEL, alt.EncodingSortField(made.SHAPE, op="min", order="descending"))
     words = dict(made.WHO.choices) | {"either": "stored predictions, among those for shape or texture"}
     coloured = kinds.hue(Column(made.WHO, choices=words), frame, (*kinds.CONTRAST, "#0072b2"), columns=2)
     across = kinds.quantity(alt.X, made.SHAPE, "decisions for shape", grid=True, domain=[0, 1], padding=0)
-    hover = (DATASET, MODEL, *with_interval(made.SHAPE), NOTE)
+    hover = (DATASET, MODEL, *interval_columns(made.SHAPE), NOTE)
     chart = kinds.points_with_intervals(made.SHAPE, rows, hover, coloured, scale=across)
     title = style.title(
         "Shape or texture?", "Shape and texture of these images are of different classes; bars are 95 % intervals."
@@ -221,7 +221,7 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
     clean = open_lines[open_lines[made.CONDITION] == made.CLEAN]
     changed = open_lines[open_lines[made.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
     chance = float(changed[MODEL_CHANCE].iloc[0])
-    chart = small.dots(changed, MODEL, WITHOUT_OBJECT, (MODEL, *with_interval(WITHOUT_OBJECT)), line=chance)
+    chart = small.dots(changed, MODEL, WITHOUT_OBJECT, (MODEL, *interval_columns(WITHOUT_OBJECT)), line=chance)
     if all_at_chance(clean):
         dataset = changed[DATASET].iloc[0]
         yield Statement(f"Not known: models are at the level of chance on clean images of {dataset}, too.", chart)
@@ -258,7 +258,7 @@ def _share_of_images(models: pd.DataFrame) -> str:
     n_classes = line[made.N_CLASSES]
     classes = f"{n_classes} class{'' if n_classes == 1 else 'es'}"
     details = "; ".join([f"{classes}, chance {100 * line[MODEL_CHANCE]:.2g} %", *_doubts(line)])
-    return f"{interval(line, WITHOUT_OBJECT)} of the images of {line[DATASET]} ({details})"
+    return f"{format_with_interval(line, WITHOUT_OBJECT)} of the images of {line[DATASET]} ({details})"
 
 
 def _doubts(line: Mapping[Any, Any]) -> list[str]:
@@ -293,7 +293,7 @@ is gone (vit).
     ranked = ordered[ordered[MODEL] == leading_model].sort_values(made.CLASS_RANK, kind="stable")
     best = small.best_of(ranked, KEPT)
     line = small.shared_line(best, KEPT)
-    chart = small.dots(ranked, LABEL, KEPT, (LABEL, MODEL, *with_interval(KEPT)))
+    chart = small.dots(ranked, LABEL, KEPT, (LABEL, MODEL, *interval_columns(KEPT)))
 
     dataset = line[DATASET]
     clean = accuracy[(accuracy[made.ALLOWED_CLASSES] == "open") & (accuracy[made.CONDITION] == made.CLEAN)]
@@ -302,7 +302,7 @@ is gone (vit).
         return
 
     measured = "; ".join([str(leading_model), *_doubts(line)])
-    kept = f"{interval(line, KEPT)} of its accuracy when its object is gone ({measured})"
+    kept = f"{format_with_interval(line, KEPT)} of its accuracy when its object is gone ({measured})"
     names = small.listed(best[LABEL].tolist())
     if len(ranked) == 1:
         sentence = f"Of {dataset}, only {names} could be tested: it keeps {kept}."
@@ -329,7 +329,7 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
     elif len(lowest) > 1:
         pair = f"{len(lowest)} of {len(known_pairs)} pairs of models, {pair} among them,"
 
-    correlation = interval(line, made.RHO)
+    correlation = format_with_interval(line, made.RHO)
     lower_ends = lowest[made.RHO.low]
     if lower_ends.isna().any():
         agree = "may or may not agree"
@@ -358,7 +358,7 @@ def shape_statements(shapes: pd.DataFrame) -> Iterator[Statement]:
         return
 
     best = small.best_of(decided, BIAS)
-    yield Statement(_decisions(best), small.dots(decided, MODEL, BIAS, (MODEL, *with_interval(BIAS))))
+    yield Statement(_decisions(best), small.dots(decided, MODEL, BIAS, (MODEL, *interval_columns(BIAS))))
 
     others = decided.drop(best.index)
     for at in range(len(others)):
@@ -370,7 +370,7 @@ def _decisions(models: pd.DataFrame) -> str:
     line = small.shared_line(models, BIAS)
     verb = "decides" if len(models) == 1 else "each decide"
     decisions = small.listed([f"{number:,.0f}" for number in models[made.DECISIONS].unique()])
-    cases = f"{interval(line, BIAS)} of {decisions} case{'' if decisions == '1' else 's'}"
+    cases = f"{format_with_interval(line, BIAS)} of {decisions} case{'' if decisions == '1' else 's'}"
     if line[BIAS.low] <= 0.5 <= line[BIAS.high]:
         cases += ", no significant preference"
 

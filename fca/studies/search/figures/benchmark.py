@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.search import benchmark as made
 from fca.studies.search.benchmark import (
     ALL,
@@ -28,7 +28,7 @@ from fca.studies.search.benchmark import (
 )
 from fca.studies.search.columns import COVERING
 from fca.tables.table import DATASET, MODEL, VALUE
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 _NWISE, _BO = ("#b48ad8", "#9a66c8", "#8450b8"), ("#0072b2", "#56a4d9", "#009e73", "#d0559a")
 _COLOURS = (kinds.GREY, *_NWISE, "#b07d00", *_BO, "#d55e00")
@@ -59,7 +59,7 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
         y=f"{MEAN_VALUE.low}:Q", y2=f"{MEAN_VALUE.high}:Q", opacity=coloured.opacity(0.12)
     )
     lines: Any = base.mark_line(strokeWidth=2).encode(opacity=coloured.opacity())
-    hover = (DATASET, MODEL, POLICY, EXPLORED, SHARE, HOURS, *with_interval(MEAN_VALUE), ALL)
+    hover = (DATASET, MODEL, POLICY, EXPLORED, SHARE, HOURS, *interval_columns(MEAN_VALUE), ALL)
     dots: Any = base.mark_point(filled=True, size=30).encode(opacity=alt.value(0), tooltip=kinds.tooltips(hover))
     whole, hours = frame[EXPLORED].max(), frame[HOURS].max()
     title = style.title(
@@ -137,9 +137,12 @@ def _fastest(searched: str, policies: pd.DataFrame) -> Statement:
     fastest = small.best_of(policies, FOUND, largest=False)[POLICY].tolist()
     searches = "one search" if first[SEARCHES] == 1 else f"range of {first[SEARCHES]} searches"
     verb = "finds" if len(fastest) == 1 else "each find"
-    after = f"{interval(first, FOUND)} of the subdomains ({searches})"
-    slower = [f"{line[POLICY]} after {interval(line, FOUND)}" for line in policies.to_dict("records")[len(fastest) :]]
+    after = f"{format_with_interval(first, FOUND)} of the subdomains ({searches})"
+    slower = [
+        f"{line[POLICY]} after {format_with_interval(line, FOUND)}"
+        for line in policies.to_dict("records")[len(fastest) :]
+    ]
 
     others = f"; {', '.join(slower)}" if slower else ""
     sentence = f"On {searched}, {small.listed(fastest)} {verb} all of the worst tenth after {after}{others}."
-    return Statement(sentence, small.dots(policies, POLICY, FOUND, (POLICY, *with_interval(FOUND))))
+    return Statement(sentence, small.dots(policies, POLICY, FOUND, (POLICY, *interval_columns(FOUND))))

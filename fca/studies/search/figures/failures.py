@@ -11,11 +11,11 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
-from fca.report.small import interval
+from fca.report.small import format_with_interval
 from fca.studies.search import failures as of
 from fca.studies.search.columns import ACCURACY, N_SUBDOMAINS, N_VISITED, SUBJECT
 from fca.tables.table import ATTRIBUTE
-from fca.types import Column, Table, with_interval
+from fca.types import Column, Table, interval_columns
 
 _KINDS = {"search": "in the search", "fresh": "on fresh images", "fresh_outside": "on fresh images outside all rules"}
 WHERE = Column("where", str, "", "images", _KINDS)
@@ -64,13 +64,13 @@ def rules_figure(rules: Table) -> alt.FacetChart:
     """Accuracy under each condition: in the search, on fresh images, and on fresh images outside all rules."""
     parts = []
     for where, column in zip(WHERE.choices, (ACCURACY, of.FRESH, of.FRESH_OUTSIDE), strict=True):
-        measured = (rules.frame.get(end, float("nan")) for end in with_interval(column))
-        parts.append(rules.frame.assign(where=where, **dict(zip(with_interval(MEASURED), measured, strict=True))))
+        measured = (rules.frame.get(end, float("nan")) for end in interval_columns(column))
+        parts.append(rules.frame.assign(where=where, **dict(zip(interval_columns(MEASURED), measured, strict=True))))
     frame = pd.concat(parts, ignore_index=True)
     frame = frame.assign(panel=style.panels(frame, of.SEARCH), named=frame[of.RULE] + " (" + frame[of.CONFIRMED] + ")")
     along = kinds.category(alt.Y, "named", frame["named"].drop_duplicates().tolist(), labelLimit=420, bands=True)
     coloured = kinds.hue(WHERE, frame, ("#e79a5b", "#d55e00", kinds.GREY))
-    hover = (of.RULE, WHERE, *with_interval(MEASURED), N_VISITED, N_SUBDOMAINS, of.FRESH_IMAGES, of.CONFIRMED)
+    hover = (of.RULE, WHERE, *interval_columns(MEASURED), N_VISITED, N_SUBDOMAINS, of.FRESH_IMAGES, of.CONFIRMED)
     scale = kinds.quantity(alt.X, MEASURED, domain=[0, 1], padding=0)
     chart = kinds.points_with_intervals(MEASURED, along, hover, coloured, dodge=WHERE, scale=scale, size=60)
     title = style.title(
@@ -131,11 +131,11 @@ def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
         is_lower = line[inside] < line[outside]
         sentence = (
             f"{'' if is_lower else 'No condition: '}{classifier} recognises {line[SUBJECT]} in "
-            f"{interval(within, SHARE)} of images with {line[of.RULE]}, and in "
-            f"{interval(elsewhere, SHARE)} where no rule holds; {line[of.CONFIRMED]} on {images}."
+            f"{format_with_interval(within, SHARE)} of images with {line[of.RULE]}, and in "
+            f"{format_with_interval(elsewhere, SHARE)} where no rule holds; {line[of.CONFIRMED]} on {images}."
         )
-        frame = pd.DataFrame([within, elsewhere], columns=[WHERE, *with_interval(SHARE)])
-        yield Statement(sentence, small.dots(frame, WHERE, SHARE, (WHERE, *with_interval(SHARE))))
+        frame = pd.DataFrame([within, elsewhere], columns=[WHERE, *interval_columns(SHARE)])
+        yield Statement(sentence, small.dots(frame, WHERE, SHARE, (WHERE, *interval_columns(SHARE))))
 
 
 def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
@@ -163,7 +163,7 @@ def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
 def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
     named = values.assign(**{VALUE_NAME: values[ATTRIBUTE] + ": " + values[of.VALUE]})
     ordered = named.sort_values(ACCURACY, kind="stable")
-    accuracy = interval(ordered.iloc[0].to_dict(), MEAN)
+    accuracy = format_with_interval(ordered.iloc[0].to_dict(), MEAN)
     lowest = small.best_of(ordered, MEAN, largest=False)[VALUE_NAME].tolist()
     if len(lowest) == len(ordered):
         text = f"None: accuracy is {accuracy} with every value"
@@ -171,7 +171,9 @@ def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
         text = f"Accuracy is lowest with {small.listed(lowest)}, at {accuracy} each"
     else:
         text = f"Accuracy is lowest with {lowest[0]}, at {accuracy}"
-    return Statement(f"{text} ({search}).", small.dots(ordered, VALUE_NAME, MEAN, (VALUE_NAME, *with_interval(MEAN))))
+    return Statement(
+        f"{text} ({search}).", small.dots(ordered, VALUE_NAME, MEAN, (VALUE_NAME, *interval_columns(MEAN)))
+    )
 
 
 def _partial_bias(policy: str, partial_search: pd.DataFrame, of_model: pd.DataFrame) -> str:
@@ -206,11 +208,11 @@ their worst tenths share 40 %, by chance 10 %.
         else:
             agree = "do not significantly agree"
 
-        rho = f"rank correlation {interval(line, of.AGREEMENT_RHO)} over {line[N_VISITED]:,} subdomains"
+        rho = f"rank correlation {format_with_interval(line, of.AGREEMENT_RHO)} over {line[N_VISITED]:,} subdomains"
         overlap = f"their worst tenths share {_percent(line, of.OVERLAP)}, by chance {100 * line['chance']:.0f} %"
         sentence = f"{line[PAIR]} {agree} on which conditions are hard: {rho}; {overlap}."
         yield Statement(
-            sentence, small.dots(pairs, PAIR, of.AGREEMENT_RHO, (PAIR, *with_interval(of.AGREEMENT_RHO)), line=0.0)
+            sentence, small.dots(pairs, PAIR, of.AGREEMENT_RHO, (PAIR, *interval_columns(of.AGREEMENT_RHO)), line=0.0)
         )
 
 
@@ -255,7 +257,7 @@ def causes_statements(causes: pd.DataFrame) -> Iterator[Statement]:
 
 def _measured(line: Mapping[Any, Any], column: Column) -> dict[str, Any]:
     """An accuracy of this line with its interval, if it has one, as `MEASURED`."""
-    return {end: line.get(name) for end, name in zip(with_interval(MEASURED), with_interval(column), strict=True)}
+    return {end: line.get(name) for end, name in zip(interval_columns(MEASURED), interval_columns(column), strict=True)}
 
 
 def _percent(line: Mapping[Any, Any], column: Column) -> str:

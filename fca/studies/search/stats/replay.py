@@ -15,7 +15,7 @@ from fca.stats.ask import ask_until_done
 from fca.studies.generate.stats.domain import Domain
 from fca.studies.search.stats.policies import make_policy
 from fca.studies.search.stats.visits import SearchVisits
-from fca.types import FcaError, check_choice, generator
+from fca.types import FcaError, check_choice, keyed_rng
 
 INTERCEPT, HIGH, FAILING, SCATTERED = 2.2, 4.0, -1.0, 0.04  # logits; share of the subdomains that fail
 _STRUCTURED = (0.3, 0.8, 0.35)
@@ -56,7 +56,7 @@ def simulated(domain: Domain, seed: int, kind: str = "structured", images: int =
     (6, 20)
     """
     check_choice("kind of table", kind, SPREADS)
-    rng, size, attributes = generator(seed, "simulated", kind), len(domain), len(domain.attributes)
+    rng, size, attributes = keyed_rng(seed, "simulated", kind), len(domain), len(domain.attributes)
     total = np.sqrt(sum(comb(attributes, n) * spread**2 if n else spread**2 for n, spread in enumerate(_STRUCTURED)))
     single, *of_cells = SPREADS[kind] or (total,)
     logit = rng.normal(HIGH if kind == "scattered" else INTERCEPT, single, size)

@@ -8,8 +8,8 @@ import pytest
 from scipy.special import expit
 
 from fca.studies.adaptive.stats import DefensiveIrt, estimate, make_pool, replay, run_policy, start_policy
-from fca.studies.adaptive.stats.estimators import regressed
-from fca.studies.adaptive.stats.policies import chances
+from fca.studies.adaptive.stats.estimators import regression_predictions
+from fca.studies.adaptive.stats.policies import response_probabilities
 from fca.studies.irt.stats import ItemBank, fit_irt
 
 
@@ -75,7 +75,7 @@ def test_the_slope_follows_the_bank_as_far_as_it_is_right():
     slopes = []
     for one in (bank, ItemBank(bank.model, *(values[order] for values in bank[1:]))):
         record = run_policy(start_policy("random", pool, 0.4, one), right, np.random.default_rng(1)).record
-        predicted, expected = regressed(pool, record, one)[0], one.probability(np.zeros(1))[0]
+        predicted, expected = regression_predictions(pool, record, one)[0], one.probability(np.zeros(1))[0]
         slopes.append(np.ptp(predicted) / np.ptp(expected))
     assert slopes[0] == pytest.approx(1, abs=0.15)
     assert abs(slopes[1]) < 0.2
@@ -86,12 +86,12 @@ def test_the_line_is_the_least_squares_line_of_the_responses_and_ten_that_agree(
     bank = ItemBank("2pl", rng.normal(size=200), np.ones(200), np.ones(200), np.zeros(200))
     right = rng.random(200) < 0.6
     record = run_policy(start_policy("random", pool, 0.25, bank), right, rng).record
-    chance = chances(record, bank)
+    chance = response_probabilities(record, bank)
     x = np.concatenate([chance[record.asked], chance])
     y = np.concatenate([right[record.asked], chance])  # all items of the pool, counted as ten: they lie on the line
     weight = np.sqrt(np.concatenate([np.ones(50), np.full(200, 10 / 200)]))
     slope, intercept = np.polyfit(x, y, 1, w=weight)
-    assert regressed(pool, record, bank)[0] == pytest.approx(intercept + slope * chance, abs=1e-9)
+    assert regression_predictions(pool, record, bank)[0] == pytest.approx(intercept + slope * chance, abs=1e-9)
 
 
 def test_a_bank_in_which_all_items_are_alike_leaves_the_share_right():
@@ -135,7 +135,7 @@ def test_the_variance_that_is_foreseen_is_that_of_the_draw_also_of_most_of_a_poo
         record = run_policy(start_policy("defensive_irt", pool, share, bank), right, rng).record
         open_ = ~record.samples[1].certain
         inclusion = record.samples[1].inclusion[open_]
-        squared = (right - regressed(pool, record, bank)[0])[open_] ** 2
+        squared = (right - regression_predictions(pool, record, bank)[0])[open_] ** 2
         equal = inclusion.mean()
         foreseen.append(record.samples[1].variance_ratio)
         true.append(squared @ (1 / inclusion - 1) / (squared.sum() * (1 / equal - 1)))

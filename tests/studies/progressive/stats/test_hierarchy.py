@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from fca.studies.progressive.stats.hierarchy import (
     PATTERNS,
     all_triplets_score,
+    expected_score,
+    explained_scores,
     hierarchical_score,
     matched_score,
     score_and_accuracy,
-    score_from_rates,
-    score_of_rates,
 )
 from fca.types import FcaError
 
@@ -49,7 +49,7 @@ def test_the_score_of_rates_is_the_sum_of_the_four_patterns_of_independent_answe
     for pattern in itertools.product([0, 1], repeat=3):
         if follows(*pattern):
             total += np.prod([p if right else 1 - p for p, right in zip((e, m, h), pattern, strict=True)])
-    assert score_of_rates(e, m, h) == pytest.approx(total, abs=1e-12)
+    assert expected_score(e, m, h) == pytest.approx(total, abs=1e-12)
 
 
 def test_the_closed_form_is_the_mean_over_every_triplet_of_every_session():
@@ -95,7 +95,7 @@ def parts(right):
 
 def of_rates(right):
     classes = np.repeat(np.arange(len(right)), 5)
-    return score_from_rates(right.mean(axis=2).reshape(-1, 3), classes)
+    return explained_scores(right.mean(axis=2).reshape(-1, 3), classes)
 
 
 def test_answers_at_one_rate_by_level_have_neither_part():
@@ -133,7 +133,7 @@ def test_the_interval_covers_the_scores_of_the_population():
     rng = np.random.default_rng(6)
     effects = {"of_class": 1.0, "of_session": 1.0}
     rates = simulated(rng, 8000, **effects).mean(axis=2).reshape(-1, 3)
-    by_session, by_level = score_of_rates(*rates.T).mean(), score_of_rates(*rates.mean(axis=0))
+    by_session, by_level = expected_score(*rates.T).mean(), expected_score(*rates.mean(axis=0))
     truth = (by_session, by_level, by_session - by_level)
     found = [of_rates(simulated(rng, **effects)) for _ in range(400)]
     for true, of_all in zip(truth, zip(*found, strict=True), strict=True):  # session, level and excess

@@ -29,7 +29,7 @@ from fca.studies.recommend.stats.candidate_accuracy.hierarchy import (
     design,
     settled,
 )
-from fca.types import FcaError, generator
+from fca.types import FcaError, keyed_rng
 
 DRAWS, LEVEL = 4000, 0.9
 LEAST_EIGENVALUE = 1e-6  # of a correlation: counts over different pairs of images may leave a negative one
@@ -150,7 +150,7 @@ class JobForecast:
 
         judged: on images like those that judge the job instead.
         """
-        rng = generator("candidate accuracy", 0)
+        rng = keyed_rng("candidate accuracy", 0)
         share = np.exp(self.mixture.log_weights)
         component = rng.choice(len(share), size=count, p=share / share.sum())
         noise = rng.standard_normal((count, len(self.candidates)))
@@ -181,7 +181,7 @@ class JobForecast:
         """90 %, of the share of `n_test` test images that each candidate has right: they are a sample themselves."""
         if n_test < 1:
             raise FcaError("n_test", n_test, "1 or more", "give the number of test images")
-        rng = generator("candidate accuracy on test images", 0)
+        rng = keyed_rng("candidate accuracy on test images", 0)
         return _interval(rng.binomial(n_test, self.usual_draws) / n_test, LEVEL)
 
 
