@@ -372,7 +372,7 @@ Work = TypeVar("Work", covariant=True, default=Any)
 
 @dataclass(frozen=True)
 class Run(Generic[Work]):
-    """One unit of work. `identity` is what it means (and all that `run_id` hashes); `about` fills its Row's columns.
+    """One unit of work. `identity` is what it means (and all that `run_id` hashes); `metadata` fills its Row's columns.
 
     work: what the task that planned the run needs to do it, such as the data and the model: small, by reference. It is
     no part of the run's identity and is never pickled: a job in another process plans anew from its configuration.
@@ -380,7 +380,7 @@ class Run(Generic[Work]):
 
     task: str
     identity: Mapping[str, Any]
-    about: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     parent: str | None = None  # the run whose weights or arrays this one reads; it is finished first
     light: bool = False  # a score from stored arrays: milliseconds, needs no launcher
     work: Work = field(default=None, compare=False, repr=False)  # type: ignore[assignment]  # of a task without any
@@ -396,7 +396,7 @@ class Run(Generic[Work]):
 class Column(str):
     """A column, declared once, beside the table or task that has it; as a string it is the column's name.
 
-    kind:    type of its values: str, int, float, bool or tuple.
+    value_type: of its values: str, int, float, bool or tuple.
     number_format: in d3's notation (".2f", ".1%"); a percentage is stored as a fraction.
     meaning: what a reader of a table heading or tooltip wants to know, with the unit.
     choices: the values that it may have -> how they are shown, in display order; empty: any.
@@ -410,7 +410,7 @@ class Column(str):
     """
 
     name: InitVar[str]
-    kind: type = str
+    value_type: type = str
     number_format: str = ""
     meaning: str = ""
     choices: Mapping[str, str] = field(default_factory=dict)
@@ -422,12 +422,16 @@ class Column(str):
     @property
     def low(self) -> Column:
         """Lower end of its 95 % interval."""
-        return Column(f"{self}_low", self.kind, self.number_format, f"{self.meaning}, lower end of the 95 % interval")
+        return Column(
+            f"{self}_low", self.value_type, self.number_format, f"{self.meaning}, lower end of the 95 % interval"
+        )
 
     @property
     def high(self) -> Column:
         """Upper end of its 95 % interval."""
-        return Column(f"{self}_high", self.kind, self.number_format, f"{self.meaning}, upper end of the 95 % interval")
+        return Column(
+            f"{self}_high", self.value_type, self.number_format, f"{self.meaning}, upper end of the 95 % interval"
+        )
 
     def with_format(self, number_format: str, label: str = "") -> Column:
         """The same column as one sentence or small figure shows it: in another format, with a shorter label.
@@ -436,7 +440,7 @@ class Column(str):
         >>> column, column.number_format, column.meaning
         ('top1', '.0%', 'accuracy')
         """
-        return Column(str(self), self.kind, number_format, label or self.meaning, self.choices, self.filters)
+        return Column(str(self), self.value_type, number_format, label or self.meaning, self.choices, self.filters)
 
     def with_choices(self, choices: Mapping[str, str], filters: bool = False) -> Column:
         """The same column in a table or figure that has these values of it, in words of its own.
@@ -444,7 +448,7 @@ class Column(str):
         >>> Column("verdict", str, "", "verdict").with_choices({"yes": "rises", "no": "does not rise"}).choices["yes"]
         'rises'
         """
-        return Column(str(self), self.kind, self.number_format, self.meaning, choices, filters)
+        return Column(str(self), self.value_type, self.number_format, self.meaning, choices, filters)
 
 
 def interval_columns(column: Column) -> tuple[Column, Column, Column]:

@@ -198,7 +198,9 @@ def ready(found: Iterable[Study]) -> tuple[list[Study], dict[str, str]]:
 def typed(declared: TableSpec, lines: Iterable[Any]) -> pd.DataFrame:
     """These lines with the declared columns and types; what is missing stays missing."""
     numbers = {float: "float64", int: "Int64"}
-    return declared.frame(lines).astype({str(c): numbers[c.kind] for c in declared.columns if c.kind in numbers})
+    return declared.frame(lines).astype(
+        {str(c): numbers[c.value_type] for c in declared.columns if c.value_type in numbers}
+    )
 
 
 def table1(published: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

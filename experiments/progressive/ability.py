@@ -36,7 +36,7 @@ def main():
         draws = (np.random.default_rng([0, at, 0]) for at in range(len(tested)))
         records = [run_policy(*each).record for each in zip(policies, tested, draws, strict=True)]
         ability, se = np.array([ability_of(record, bank) for record in records]).T
-        rate = np.mean([record.asked for record in records], axis=0)
+        rate = np.mean([record.evaluated for record in records], axis=0)
         error, common = np.sqrt(np.mean((ability - truth) ** 2)), (rate**2).sum() / rate.sum()
         line = f"{se.mean():.4f} | {error:.3f} | {rate.max():.2f} | {common:.2f} | {(rate == 0).mean():.2f}"
         print(f"| {batch} | {randomesque} | {line} |", flush=True)

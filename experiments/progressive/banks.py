@@ -97,7 +97,7 @@ def split(correct, behind, seed, shuffled=False, top=0):
 def with_levels(name, shuffled=False):
     pool, draw, bank = planted(even, PLANTED[name])
     rng = np.random.default_rng(2)
-    order = rng.permutation(pool.items) if shuffled else slice(None)
+    order = rng.permutation(pool.n_items) if shuffled else slice(None)
     return pool, np.stack([draw(rng) for _ in range(TESTED)]), ItemBank("2pl", *(one[order] for one in bank[1:]))
 
 
@@ -127,23 +127,23 @@ def variance(pool, record, right, predicted):
     """Of the mean accuracy over groups, over draws with these chances, for the residuals of all items."""
     residual, total = pool.weights[0] * (right - predicted), 0.0
     for sample, weight in zip(record.samples, sample_weights(pool, record), strict=True):
-        for group in range(pool.groups):
-            items = ~sample.certain & (pool.group == group)
+        for group in range(pool.n_groups):
+            items = ~sample.evaluated_before & (pool.group == group)
             chance = sample.inclusion[items]
             varying = chance * (1 - chance)
             if varying.any():
                 scaled = residual[items] / chance
                 centre = varying @ scaled / varying.sum()
                 total += weight[group] ** 2 * (varying @ (scaled - centre) ** 2)
-    return total / pool.groups**2
+    return total / pool.n_groups**2
 
 
 def one_test(pool, right, bank, policy, estimator, n, seed):
     """Variance in squared points; whether the interval holds the truth, unknown for the plain sample."""
     rng = np.random.default_rng(seed)
-    record = run_policy(start_policy(policy, pool, n / pool.items, bank), right, rng).record
+    record = run_policy(start_policy(policy, pool, n / pool.n_items, bank), right, rng).record
     if estimator == "plain":
-        right_by_level, asked = (pool.by_group(pool.by_stratum(one)) for one in (record.right, record.asked))
+        right_by_level, asked = (pool.by_group(pool.by_stratum(one)) for one in (record.right, record.evaluated))
         share = (right_by_level + 0.5) / (asked + 1)
         return 1e4 * variance(pool, record, right, share[pool.group, pool.level]), np.nan
     found = estimate(estimator, pool, record, bank).overall
@@ -161,7 +161,7 @@ def measure(name, make, at):
     """A line a tested network, number of images and method."""
     pool, tested, bank = make()
     lines = []
-    for n in (n for n in NUMBERS if n <= 0.75 * pool.items):
+    for n in (n for n in NUMBERS if n <= 0.75 * pool.n_items):
         for network, right in enumerate(tested):
             for policy, estimator in METHODS:
                 tests = [

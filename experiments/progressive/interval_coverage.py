@@ -81,7 +81,7 @@ def three_kinds(pool, rng):
 
 
 PLANTED = {  # the chance of a right prediction of every image
-    "guesses (.26)": lambda pool, rng: np.full(pool.items, 0.26),
+    "guesses (.26)": lambda pool, rng: np.full(pool.n_items, 0.26),
     "near the ceiling (.95)": lambda pool, rng: np.array([0.99, 0.97, 0.9])[pool.level],
     "an effect a session": lambda pool, rng: effects(pool, rng, 1.5),
     "an effect that grows with level": lambda pool, rng: effects(pool, rng, np.array([0.5, 1.5, 3.0])),
@@ -99,8 +99,8 @@ def planted(make, chance):
     """A pool, how to draw a network's responses, and a bank of other such networks, of several abilities."""
     pool, rng = make(), np.random.default_rng(1)
     others = [special.expit(np.log(p / (1 - p)) + rng.normal()) for p in (chance(pool, rng) for _ in range(BANK))]
-    bank = fit_irt((rng.random((BANK, pool.items)) < others).astype(float)).bank
-    return pool, lambda rng: rng.random(pool.items) < chance(pool, rng), bank
+    bank = fit_irt((rng.random((BANK, pool.n_items)) < others).astype(float)).bank
+    return pool, lambda rng: rng.random(pool.n_items) < chance(pool, rng), bank
 
 
 def imagenet(folder, place, at_random):
@@ -156,14 +156,14 @@ def one_test(case, policy, estimator, budget, width, seed):
         record = run_policy(test, correct, rng).record
         found = estimate(estimator, pool, record, bank)
         low, high = found.overall.low[0], found.overall.high[0]
-        if width is None or record.asked.all() or high[0] - low[0] <= width:
+        if width is None or record.evaluated.all() or high[0] - low[0] <= width:
             break
-        test.again()
+        test.extend()
     mean = truth.mean(axis=0)
     held = (low <= mean + 1e-12) & (mean <= high + 1e-12)
     of_groups = ((found.low <= truth + 1e-12) & (truth <= found.high + 1e-12)).mean()
     error, ends = found.overall.value[0] - mean, (0, -1)  # accuracy and score; accuracy alone without levels
-    return record.asked.mean(), *error[[*ends]], high[0] - low[0], *held[[*ends]], of_groups
+    return record.evaluated.mean(), *error[[*ends]], high[0] - low[0], *held[[*ends]], of_groups
 
 
 def measure(name, make, method, repeats):

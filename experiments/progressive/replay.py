@@ -78,10 +78,10 @@ def factors(pool, weight, p, least):
 
     least: of p (1 - p).
     """
-    size, inclusion = weight * np.sqrt(np.maximum(p * (1 - p), least)), np.empty(pool.items)
-    for items in (np.flatnonzero(pool.group == g) for g in range(pool.groups)):
+    size, inclusion = weight * np.sqrt(np.maximum(p * (1 - p), least)), np.empty(pool.n_items)
+    for items in (np.flatnonzero(pool.group == g) for g in range(pool.n_groups)):
         inclusion[items] = capped_inclusion(size[items], len(items) // 4)
-    return weight**2 * (1 / inclusion - 1) / pool.groups
+    return weight**2 * (1 / inclusion - 1) / pool.n_groups
 
 
 def floor(folder, split, model):

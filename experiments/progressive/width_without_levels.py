@@ -78,16 +78,16 @@ def planted(items, share):
 def simulated(policy, pool, new, bank, budget, width, seed):
     """Error in points, share asked, and whether the interval holds the truth, where it first is narrow enough."""
     rng = np.random.default_rng([seed, 1])
-    correct = rng.random(pool.items) < new(rng)
+    correct = rng.random(pool.n_items) < new(rng)
     test, truth = start_policy(policy, pool, budget, bank), correct.mean()
     while True:
         record = run_policy(test, correct, rng).record
         whole = estimate("difference", pool, record, bank).overall
         low, high = whole.low[0, 0], whole.high[0, 0]
-        if record.asked.all() or high - low <= width:
+        if record.evaluated.all() or high - low <= width:
             held = low - 1e-12 <= truth <= high + 1e-12
-            return 100 * (whole.value[0, 0] - truth), record.asked.mean(), held
-        test.again()
+            return 100 * (whole.value[0, 0] - truth), record.evaluated.mean(), held
+        test.extend()
 
 
 def simulated_table(tests):

@@ -34,8 +34,8 @@ def job(folder, size, *words):
 def finished(work):
     """All runs of a job; the columns of the last."""
     for run in work.plan:
-        work.setup.store.folder(run.run_id).mkdir(parents=True, exist_ok=True)
-    *_, last = work.task.run(work.plan, work.setup)
+        work.context.store.folder(run.run_id).mkdir(parents=True, exist_ok=True)
+    *_, last = work.task.run(work.plan, work.context)
     return last.columns
 
 

@@ -34,7 +34,7 @@ POLICIES = {
 
 
 def in_batches(augment, images, rng):
-    changes = augment.drawn(rng, len(images), images.shape[-1])
+    changes = augment.draw_changes(rng, len(images), images.shape[-1])
     return erase(apply_changes(images, changes), changes.erased)
 
 

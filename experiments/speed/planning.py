@@ -22,7 +22,7 @@ from fca.store import claims
 def mark(self, points, left):
     for job in (point.job for point in points):
         for one in job.plan:
-            store = job.setup.store
+            store = job.context.store
             if one.run_id in left and not (store.folder(one.run_id) / "row.json").exists():
                 token = claims.acquire(store.folder(one.run_id))
                 store.write({**one.about, "run_id": one.run_id, "task": one.task}, {}, token)

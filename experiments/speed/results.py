@@ -22,7 +22,7 @@ SAMPLE = {str: "some text of a usual length", int: 12, float: 0.9173, tuple: [1,
 
 def write_rows(folder, rows):
     rng = random.Random(0)
-    row = {str(column): SAMPLE[column.kind] for column in BASE}
+    row = {str(column): SAMPLE[column.value_type] for column in BASE}
     row |= {f"own_column_{k}": k / 7 for k in range(40)} | {f"recipe_key_{k}": k / 7 for k in range(18)}
     for _ in range(rows):
         place = folder / "runs" / f"{rng.getrandbits(48):012x}"

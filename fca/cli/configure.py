@@ -332,7 +332,7 @@ class Job:
     """A configuration as objects: its task, the components of the task, and its runs."""
 
     task: Task
-    setup: RunContext
+    context: RunContext
     plan: list[Run]
     values: Mapping[str, Any]  # the resolved configuration
     command: str
@@ -342,8 +342,8 @@ class Job:
         """A line with the classes that subset.classes names; None if it names none."""
         if self.values["subset"]["classes"] is None:
             return None
-        data = self.setup.data
-        keys = [data.classes[index] for index in self.setup.subset.classes]
+        data = self.context.data
+        keys = [data.classes[index] for index in self.context.subset.classes]
         return f"classes of {data.name}: {listed(keys)} ({len(keys)} of {len(data.classes)})"
 
     @property
@@ -388,7 +388,7 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
     if isinstance(values["model"], dict):
         _name_classes(values["model"], data)
     shift_by_label = {shift.label(): shift for shift in component(values, "shift").shifts()}
-    setup = RunContext(
+    context = RunContext(
         data=data,
         model=component(values, "model"),
         encoder=component(values, "encoder"),
@@ -404,9 +404,9 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
         tracker=component(values, "logger"),
     )
     task = component(values, "task")
-    with keys_of("task", task), keys_of("model", setup.model):
-        plan = task.plan(setup)
-    return Job(task, setup, plan, values, command)
+    with keys_of("task", task), keys_of("model", context.model):
+        plan = task.plan(context)
+    return Job(task, context, plan, values, command)
 
 
 def _command(values: Mapping[str, Any], overrides: Sequence[str]) -> str:

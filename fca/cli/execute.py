@@ -151,7 +151,7 @@ def execute(job: Job, *, alone: bool) -> None:
     without a trace in the store. In a sweep (False), such runs are left to the other worker, and every error is
     recorded.
     """
-    store = job.setup.store
+    store = job.context.store
     keep_items(job, {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE})
 
     damage_met: set[str] = set()
@@ -202,7 +202,7 @@ def find_void_ids(store: Store, runs: Iterable[Run]) -> set[str]:
 
 def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
     """Record and return the runs that need a failed or interrupted run: they ended in the same way."""
-    store = job.setup.store
+    store = job.context.store
     orphans = [run for run in runs if run.parent and store.state(run.parent) in ENDED_EARLY]
 
     for run in orphans:
@@ -218,9 +218,9 @@ def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
 def keep_items(job: Job, done_ids: set[str]) -> None:
     """Write the lists of images of a job's finished runs, if they are missing or damaged."""
     for run in job.plan:
-        data = run.work.data if isinstance(run.work, HasImages) else job.setup.data
-        if run.run_id in done_ids and data.fingerprint == run.about.get("fingerprint"):
-            job.setup.store.keep_items(data)
+        data = run.work.data if isinstance(run.work, HasImages) else job.context.data
+        if run.run_id in done_ids and data.fingerprint == run.metadata.get("fingerprint"):
+            job.context.store.keep_items(data)
 
 
 @contextmanager
@@ -244,7 +244,7 @@ def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
 
 def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) -> None:
     """Let the task yield these runs, and write each; an error is recorded for the first run that is not finished."""
-    store = job.setup.store
+    store = job.context.store
     pending = [
         run for run in runs if store.state(run.run_id) is not State.DONE
     ]  # some were done since the plan was made
@@ -253,7 +253,7 @@ def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) ->
         try:
             with logged(store.folder(pending[0].run_id) / "log.txt", epochs=alone):
                 log.info("begin %s", ", ".join(f"{run.task} {run.run_id}" for run in pending))
-                for finished in job.task.run(pending, job.setup):
+                for finished in job.task.run(pending, job.context):
                     _write(job, finished, tokens[finished.run.run_id])
                     pending = [run for run in pending if run.run_id != finished.run.run_id]
                     if finished.columns.get(FLAG) == DIVERGED:
@@ -294,17 +294,17 @@ def _without_void(store: Store, runs: Sequence[Run]) -> list[Run]:
 def _write_configuration(job: Job, runs: Sequence[Run]) -> None:
     """Write the configuration of these runs beside their results."""
     for run in runs:
-        write_text(job.setup.store.folder(run.run_id) / "config.yaml", job.config)
+        write_text(job.context.store.folder(run.run_id) / "config.yaml", job.config)
 
 
 def _write(job: Job, finished: Finished, token: str) -> None:
     """Store the row and arrays of a finished run. Raises Preempted afterwards if this process is to end."""
     run = finished.run
     row = {
-        **run.about,
-        FINGERPRINT_KIND: job.setup.data.fingerprint_kind if FINGERPRINT in run.about else None,
+        **run.metadata,
+        FINGERPRINT_KIND: job.context.data.fingerprint_kind if FINGERPRINT in run.metadata else None,
         **finished.columns,
-        "limit": job.setup.data.limit,
+        "limit": job.context.data.limit,
         **provenance(),
         "finished": datetime.now(UTC).isoformat(timespec="microseconds"),
         "run_id": run.run_id,
@@ -312,9 +312,9 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "parent": run.parent,
         "command": job.command,
     }
-    columns = (*job.task.columns, *job.setup.adaptation.columns)
-    stored_row = job.setup.store.write(row, finished.arrays, token, columns)
-    job.setup.tracker.finish(stored_row)
+    columns = (*job.task.columns, *job.context.adaptation.columns)
+    stored_row = job.context.store.write(row, finished.arrays, token, columns)
+    job.context.tracker.finish(stored_row)
     if stop.requested.is_set():
         raise stop.Preempted
 
@@ -339,5 +339,5 @@ def record_failure(job: Job, run: Run, message: str, trace: str | None, *, inter
         "command": job.command,
         "traceback": trace and without_password(trace),
     }
-    job.setup.store.fail(run.run_id, error)
-    job.setup.tracker.fail(run)
+    job.context.store.fail(run.run_id, error)
+    job.context.tracker.fail(run)

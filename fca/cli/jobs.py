@@ -52,14 +52,14 @@ def plan(keys: Keys) -> pd.DataFrame:
     1  predict  absent  test_resnet    2
     """
     job = job_of_keys(keys)
-    store = job.setup.store
+    store = job.context.store
     lines = [
         {
             "run_id": run.run_id,
             "task": run.task,
             "state": store.state(run.run_id).value,
             "parent": run.parent,
-            **run.about,
+            **run.metadata,
         }
         for run in job.plan
     ]
@@ -75,7 +75,7 @@ def run(keys: Keys) -> pd.DataFrame:
     job = job_of_keys(keys)
     complete(job)
 
-    store = job.setup.store
+    store = job.context.store
     for planned in job.plan:
         if store.state(planned.run_id) in ENDED_EARLY:
             cause = store.error(planned.run_id)["error"]

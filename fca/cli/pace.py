@@ -27,12 +27,12 @@ class Work(NamedTuple):
 
 def works_of(runs: Iterable[Run]) -> dict[str, Work]:
     """The work of each run, by its id; light ones take no time."""
-    return {run.run_id: Work(kind_of(run), int(run.about.get(NCL) or 0)) for run in runs if not run.light}
+    return {run.run_id: Work(kind_of(run), int(run.metadata.get(NCL) or 0)) for run in runs if not run.light}
 
 
 def kind_of(run: Run) -> str:
     """Runs of one kind take as long, but for their number of classes: task, data, network and recipe."""
-    values = run.about
+    values = run.metadata
     recipe_keys = sorted(key for key in values if key.startswith(RECIPE) and key not in SUBSET_SIZE_COLUMNS)
     kind = [
         run.task,

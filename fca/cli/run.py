@@ -43,11 +43,11 @@ def run(config: DictConfig) -> None:
 
 def complete(job: Job) -> None:
     """Do the unfinished runs of a job, failed runs included; wait for runs that others compute."""
-    store = job.setup.store
+    store = job.context.store
     for planned in job.plan:
         store.forgive(planned.run_id)
         clear(store.folder(planned.run_id))
-    job.setup.tracker.connect()
+    job.context.tracker.connect()
     with shared():
         _execute_and_close(job, alone=True)
     Weights([job]).remove_unneeded()
@@ -62,7 +62,7 @@ def _print_command(config: DictConfig, words: list[str]) -> None:
         print(not_here([missing.dataset]), file=sys.stderr)
         return
 
-    store = job.setup.store
+    store = job.context.store
     unfinished_runs = [planned for planned in job.plan if store.state(planned.run_id) is not State.DONE]
     void_ids = find_void_ids(store, unfinished_runs)
     print(job.command if len(unfinished_runs) > len(void_ids) else "nothing is left to run")
@@ -73,7 +73,7 @@ def _execute_and_close(job: Job, *, alone: bool) -> None:
     try:
         execute(job, alone=alone)
     finally:
-        job.setup.tracker.close()
+        job.context.tracker.close()
 
 
 main = partial(application, "run", run)  # exit code 0; 1 when a run failed; 2 for a configuration that cannot be run

@@ -80,7 +80,7 @@ def ids(outputs: str) -> list[str]:
 def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
     """What it is, its configuration, numbers, curves, command and files, each with a heading."""
     folder = store.folder(run_id)
-    state, damage = store.look(run_id)
+    state, damage = store.state_and_damage(run_id)
     row = store.row(run_id) if state is State.DONE else {}
     yield f"{run_id}  {line_of(row) if row else state.value}"
     yield from _state_lines(store, run_id, state, damage)
@@ -300,7 +300,7 @@ def show_job(job: Job) -> list[str]:
 
     Returns the runs that failed or were interrupted.
     """
-    store = job.setup.store
+    store = job.context.store
     for run in job.plan:
         if store.state(run.run_id) is State.DONE:
             folder = store.folder(run.run_id)

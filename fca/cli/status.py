@@ -108,7 +108,7 @@ def _status(store: Store) -> pd.DataFrame:
 def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
     """The line of a run that is at work, damaged or ended early; of others, whose row has the rest, the state alone."""
     folder = store.folder(run_id)
-    state, damage = store.look(run_id)
+    state, damage = store.state_and_damage(run_id)
 
     claim = claims.holder(folder) if state is State.RUNNING else None
     if claim is not None:

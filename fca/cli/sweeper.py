@@ -234,13 +234,13 @@ def _equal_draws(points: Sequence[Configuration]) -> str | None:
     subsets_of_draw: dict[tuple[str, str], set[tuple[int, ...]]] = {}
     for point in points:
         subset = point.job.values["subset"]
-        data = point.job.setup.data
+        data = point.job.context.data
         if subset["ncl"] is None:
             continue
         draw = f"subset.ncl={subset['ncl']} of the {len(data.classes)} classes of {data.name}"
         key = (data.fingerprint + str(subset["sampler"]), draw)
         seeds_of_draw.setdefault(key, set()).add(subset["seed"])
-        subsets_of_draw.setdefault(key, set()).add(point.job.setup.subset.classes)
+        subsets_of_draw.setdefault(key, set()).add(point.job.context.subset.classes)
 
     notes = []
     for (fingerprint, draw), subsets in subsets_of_draw.items():
@@ -284,7 +284,7 @@ class ResumingSweep:
     def _sweep(self, arguments: list[str]) -> None:
         with gathered():
             points = self._configurations(arguments)
-        store = points[0].job.setup.store
+        store = points[0].job.context.store
         runs = {run.run_id: run for point in points for run in point.job.plan}
         states = {run_id: store.state(run_id) for run_id in runs}
         pending, void_ids = self._pending_and_void(store, runs, states)
@@ -306,7 +306,7 @@ class ResumingSweep:
         pending: set[str],
     ) -> None:
         """Clear old claims and failures, complete lists of images, and connect to the tracker if there is work."""
-        store = points[0].job.setup.store
+        store = points[0].job.context.store
         for run_id in runs:
             claims.clear(store.folder(run_id))  # of a killed sweep, perhaps just after it had stored the row
         done_ids = {run_id for run_id, state in states.items() if state is State.DONE}
@@ -319,11 +319,11 @@ class ResumingSweep:
         group = hydra.runtime.choices.get("experiment") or Path(hydra.sweep.dir).name
         os.environ.setdefault("WANDB_RUN_GROUP", group)  # the workers inherit it
         if pending:
-            points[0].job.setup.tracker.connect()
+            points[0].job.context.tracker.connect()
 
     def _do(self, points: Sequence[Configuration], runs: Mapping[str, Run], pending: set[str]) -> None:
         """Do the pending runs, in as many launches as that takes, while progress is shown and weights are removed."""
-        store = points[0].job.setup.store
+        store = points[0].job.context.store
         weights = Weights(point.job for point in points)
         pending_runs = [run for run_id, run in runs.items() if run_id in pending]
         with (
@@ -356,7 +356,7 @@ class ResumingSweep:
             points = self._configurations(arguments, not_downloaded)
         pending: set[str] = set()
         if points:
-            store = points[0].job.setup.store
+            store = points[0].job.context.store
             runs = {run.run_id: run for point in points for run in point.job.plan}
             states = {run_id: store.state(run_id) for run_id in runs}
             pending, _ = self._pending_and_void(store, runs, states)
@@ -389,14 +389,14 @@ class ResumingSweep:
         for point in points:
             if any(run.run_id in pending and run.light for run in point.job.plan):
                 execute(point.job, alone=False)
-        points[0].job.setup.tracker.close()  # one for all points
+        points[0].job.context.tracker.close()  # one for all points
 
     def _launch(self, launches: Sequence[Configuration], pending: set[str]) -> None:
         """Have the launcher do these jobs. A worker that dies costs only its present run; the others remain pending.
 
         Raises the launcher's error, or exits, if launches fail again and again without any finished run.
         """
-        store = launches[0].job.setup.store
+        store = launches[0].job.context.store
         params = getattr(self.launcher, "params", {})
         if isinstance(params, dict) and params.get("timeout_from_rows"):
             params["timeout_min"] = _time_limit(launches, pending, self.config.hydra.launcher.timeout_min)
@@ -425,7 +425,7 @@ class ResumingSweep:
         exit_codes: Mapping[int, int],
     ) -> None:
         """Record the runs of dead workers, so that the sweep goes on with the others; otherwise raise or exit."""
-        store = launches[0].job.setup.store
+        store = launches[0].job.context.store
         if not exit_codes:
             _wait(store, pending)  # jobs on other machines go on
         record_dead_workers(launches, exit_codes, f"the worker died: {str(error).partition('.')[0]}")
@@ -630,7 +630,7 @@ def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[i
     """
     recorded_pids: set[int] = set()
     for point in launches:
-        store = point.job.setup.store
+        store = point.job.context.store
         for run in point.job.plan:
             if store.state(run.run_id) is State.DONE:
                 continue
@@ -663,7 +663,7 @@ def describe_exit(exit_code: int) -> str:
 
 def _record_loss(point: Configuration, message: str) -> None:
     """Record, for a lost job, the first of its runs that nobody did, and those that need it."""
-    store = point.job.setup.store
+    store = point.job.context.store
     plan = point.job.plan
     _wait(store, {run.run_id for run in plan})  # its claim may be that of a host that is gone
     pending = unfinished(store, plan)
@@ -677,11 +677,11 @@ def _time_limit(launches: Sequence[Configuration], pending: set[str], timeout_mi
 
     timeout_min itself if some model of the launches was never trained on its data.
     """
-    rows = launches[0].job.setup.store.rows("task == 'train'")
+    rows = launches[0].job.context.store.rows("task == 'train'")
     longest_s: Any = rows.groupby(["dataset", "model"])["train_s"].max() if len(rows) else {}
 
     trainings = [run for point in launches for run in point.job.plan if run.task == "train" and run.run_id in pending]
-    seconds = [longest_s.get((run.about["dataset"], run.about["model"])) for run in trainings]
+    seconds = [longest_s.get((run.metadata["dataset"], run.metadata["model"])) for run in trainings]
     if not seconds or None in seconds:
         return timeout_min
     return min(timeout_min, math.ceil(max(seconds) * 3 / 60) + 5)

@@ -44,7 +44,7 @@ class Trained:
         store = store_with_images(outputs)
         if run_id is None or run_id not in store.run_ids():
             raise _unknown(store, run_id)
-        state, damage = store.look(run_id)
+        state, damage = store.state_and_damage(run_id)
         if state is not State.DONE:
             reason = f" ({damage})" if damage else ""
             allowed = f"a finished training; this one is {state.value}{reason}"

@@ -20,9 +20,11 @@ class Weights:
         readers: dict[str, set[str]] = defaultdict(set)  # training -> the runs that need its weights
         self.keep: dict[str, str] = {}
         for job in jobs:
-            self.store = job.setup.store
-            keep = job.setup.machine.keep_weights
-            stored_models = [model for model in (job.setup.model, job.setup.encoder) if isinstance(model, StoredRun)]
+            self.store = job.context.store
+            keep = job.context.machine.keep_weights
+            stored_models = [
+                model for model in (job.context.model, job.context.encoder) if isinstance(model, StoredRun)
+            ]
             trainings = [model.run_id for model in stored_models]
             for run in job.plan:
                 for training in (*trainings, *filter(None, [run.parent])):

@@ -103,7 +103,7 @@ def quantity(channel: type, column: Column, title: str | None = None, grid: bool
     unit = {True: " (% points)" if form.startswith("+") else " (%)"}.get(form.endswith("%"), "")
     value = "100 * datum.value" if unit else "datum.value"
     axis: dict[str, Any] = {} if grid is None else {"grid": grid}
-    if column.kind is int:
+    if column.value_type is int:
         axis |= {"tickMinStep": 1, "format": ",.0f", "tickCount": TICKS}
         axis["labelExpr"] = "datum.value % 1 ? '' : datum.label"  # of 0 to 1 Vega also marks a half, and calls it 1
     elif channel is alt.X and scale.get("type") != "log":

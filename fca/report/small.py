@@ -93,7 +93,7 @@ def _steps(along: Column) -> alt.X:
 
 def _axis(channel: type, value: Column) -> Any:
     """An axis with few ticks; counts start at 0, and a vertical axis has its title above."""
-    scale: dict[str, Any] = {"zero": True} if value.kind is int else {}
+    scale: dict[str, Any] = {"zero": True} if value.value_type is int else {}
     axis = kinds.quantity(channel, value, None, False, **scale)
     axis["axis"]["tickCount"] = 3
     if channel is alt.Y:

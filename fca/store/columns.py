@@ -128,17 +128,17 @@ def checked(values: Mapping[str, Any], columns: Iterable[Column] = ()) -> Row:
 
 
 def _typed(column: Column, value: Any) -> Any:
-    if column.kind is tuple:
+    if column.value_type is tuple:
         return [item if isinstance(item, str) else int(item) for item in value]
-    if column.kind is float:
+    if column.value_type is float:
         value = float(value)
         if not math.isfinite(value):
             raise ValueError(f"{column}={value} is not a number; leave out what was not measured")
         return value
-    if column.kind is int and int(value) != value:
+    if column.value_type is int and int(value) != value:
         raise ValueError(f"{column}={value!r} is not a whole number")
-    if column.kind in (int, bool):
-        return column.kind(value)
+    if column.value_type in (int, bool):
+        return column.value_type(value)
     if not isinstance(value, str):
         raise ValueError(f"{column}={value!r} is a {type(value).__name__}, not a string")
     return value

@@ -54,7 +54,7 @@ WEIGHTS = (".safetensors", ".onnx", "model.json", "fitted.json", "program.json")
 SHOWN = 5  # damaged files that are named, where others follow
 _RUN_ID = re.compile(r"[0-9a-f]{12}")
 _KINDS: dict[type, set[type]] = {str: {str, NoneType}, tuple: {list, NoneType}}
-_BASE = {str(column): _KINDS.get(column.kind, {int, float, NoneType}) for column in BASE}
+_BASE = {str(column): _KINDS.get(column.value_type, {int, float, NoneType}) for column in BASE}
 
 log = logging.getLogger(__name__)
 _compared: dict[str, tuple[int, int]] = {}  # file -> size and time at which this process found it whole

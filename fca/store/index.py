@@ -186,7 +186,7 @@ def _signature(table: pa.Table) -> bytes:
 
 def _frame(table: pa.Table) -> pd.DataFrame:
     """The rows as a frame: columns of BASE first, then others by name, the recipe last."""
-    base_types = {str(column): column.kind for column in BASE}
+    base_types = {str(column): column.value_type for column in BASE}
     other_names = [name for name in table.column_names if name not in base_types and name not in _STAMP.names]
     other_names.sort(key=lambda name: (name.startswith(RECIPE), name))
     empty_columns = {  # one for each type, shared by all columns without a value

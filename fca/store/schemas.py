@@ -35,7 +35,7 @@ def keep_schema(outputs: Path, columns: Iterable[Column]) -> str:
 def _described(column: Column) -> dict[str, Any]:
     return {
         "name": str(column),
-        "kind": column.kind.__name__,
+        "kind": column.value_type.__name__,
         "format": column.number_format,
         "meaning": column.meaning,
         "choices": dict(column.choices),

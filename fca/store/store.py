@@ -96,13 +96,13 @@ class Store:
 
     def state(self, run_id: str) -> State:
         """Where a run stands now."""
-        return self.look(run_id)[0]
+        return self.state_and_damage(run_id)[0]
 
     def problem(self, run_id: str) -> DamagedFile | None:
         """What is wrong with the files of a finished or failed run; None if nothing is, and for one that is neither."""
-        return self.look(run_id)[1]
+        return self.state_and_damage(run_id)[1]
 
-    def look(self, run_id: str) -> tuple[State, DamagedFile | None]:
+    def state_and_damage(self, run_id: str) -> tuple[State, DamagedFile | None]:
         """Both at once."""
         folder = self.folder(run_id)
         found, damaged = State.ABSENT, None

@@ -381,7 +381,7 @@ def drop_conflicting_rows(
     read: those of the rows that an analysis puts in one table.    name: the column that names models or encoders.
     per_model: columns that may differ between models by intention, `recipe` for all of the recipe.
     columns: the only ones that are looked at; None: all.
-    A missing value differs from nothing, except in OF_WEIGHTS.
+    A missing value differs from nothing, except in WEIGHT_COLUMNS.
     Raises MixedRows when nothing is left to read, naming column, values and the filter to type.
     """
     rule = _ComparisonRule(name, per_model, columns)

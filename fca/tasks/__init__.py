@@ -64,8 +64,8 @@ class Tracker(Protocol):
 
     def close(self) -> None: ...  # the job has ended, or the sweep: no row follows
 
-    def publish(self, tables: Sequence[Table], page: Path, about: Mapping[str, Any]) -> None:
-        """A report: its tables, its page and the pictures beside it.    about: its report, query and command."""
+    def publish(self, tables: Sequence[Table], page: Path, metadata: Mapping[str, Any]) -> None:
+        """A report: its tables, its page and the pictures beside it.    metadata: its report, query and command."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class RunContext:
     tracker: Tracker
 
     def for_training(self) -> RunContext:
-        """This setup with the data as a training sees them (see `fca.data.splits.for_training`)."""
+        """This context with the data as a training sees them (see `fca.data.splits.for_training`)."""
         return replace(self, data=for_training(self.data))
 
     @property
@@ -95,7 +95,7 @@ class RunContext:
         """The folder of decoded pixels."""
         return self.store.outputs / "cache"
 
-    def clean_only(self, task: str) -> None:
+    def check_clean(self, task: str) -> None:
         """Raise FcaError if a shift is configured for a task that reads the images as they are."""
         shifts = [shift.label() for shift in self.shifts if shift.label() != "clean"]
         if shifts:
@@ -117,7 +117,7 @@ class Task(Protocol[Work]):
     An adaptation of a network to its classes (fca/tasks/adaptation) is a task, too: `task=train` does the one that is
     configured, on the data as a training sees them.
 
-    Work:    what a run needs, beside the setup; `plan` puts it into `Run.work`.
+    Work:    what a run needs, beside the context; `plan` puts it into `Run.work`.
     columns: those of its rows, beside the columns that all tasks share (fca/store/columns.py).
     summary: shown by the terminal for a row beside its accuracies: a column, with its interval where it has one, or a
              text such as "{n_asked} of {n_pool} images".
@@ -126,8 +126,8 @@ class Task(Protocol[Work]):
     columns: ClassVar[tuple[Column, ...]]
     summary: ClassVar[tuple[Column | str, ...]]
 
-    def plan(self, setup: RunContext) -> list[Run[Work]]:
-        """The runs, each after those that it needs. Raises FcaError for what cannot be done with this setup."""
+    def plan(self, context: RunContext) -> list[Run[Work]]:
+        """The runs, each after those that it needs. Raises FcaError for what cannot be done with this context."""
 
-    def run(self, runs: Sequence[Run[Work]], setup: RunContext) -> Iterator[Finished]:
-        """runs: of a plan of this setup, in its order; those that another process does or did are left out."""
+    def run(self, runs: Sequence[Run[Work]], context: RunContext) -> Iterator[Finished]:
+        """runs: of a plan of this context, in its order; those that another process does or did are left out."""

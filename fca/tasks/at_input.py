@@ -59,8 +59,8 @@ class AtInput:
     split: whose masks and true backgrounds are read, each once into outputs/cache.    rows: the images that are shown.
     """
 
-    def __init__(self, data: ImageData, split: str, rows: Rows, classifier: Classifier, setup: RunContext) -> None:
-        machine = setup.machine
+    def __init__(self, data: ImageData, split: str, rows: Rows, classifier: Classifier, context: RunContext) -> None:
+        machine = context.machine
         self.data = data
         self.rows = rows
         self.device = device_of(machine.accelerator)
@@ -70,7 +70,7 @@ class AtInput:
         self._split_data = at_rows(data, self._split_rows)
         self._geometry = classifier.geometry
         self._n_threads = threads(machine.workers)
-        self._open = partial(open_pixels, cache=setup.cache, workers=machine.workers, limit_gb=machine.cache_gb)
+        self._open = partial(open_pixels, cache=context.cache, workers=machine.workers, limit_gb=machine.cache_gb)
         self._pixels = self._open(data, classifier.geometry, rows=rows)
         self._latest_tensors = dict[str, tuple[Any, Tensor]]()  # by kind: its key, the tensor
 

@@ -59,38 +59,38 @@ class Compile:
     precision: Annotated[str, Allowed(choices=PRECISIONS)]
     calibration: Annotated[int, Allowed(1, 10_000)]
 
-    def plan(self, setup: RunContext) -> list[Run[Compiling]]:
+    def plan(self, context: RunContext) -> list[Run[Compiling]]:
         """The run in fp32 and, for precision=int8, another one that quantises its program.
 
         Raises FcaError for a network without weights, and where the packages that write programs are missing.
         """
-        setup.clean_only("compile")
+        context.check_clean("compile")
         check_packages("task", "compile")
-        check_has_weights(setup, "probe")
-        learns_nothing = not setup.model.learns
-        if learns_nothing or isinstance(setup.model, Compiled | OnnxFile):
+        check_has_weights(context, "probe")
+        learns_nothing = not context.model.learns
+        if learns_nothing or isinstance(context.model, Compiled | OnnxFile):
             kind = "has no layers" if learns_nothing else "is a program already"
-            raise FcaError("model", setup.model.label(), f"a network in PyTorch; this {kind}", "choose another model")
+            raise FcaError("model", context.model.label(), f"a network in PyTorch; this {kind}", "choose another model")
 
-        model, depths = with_every_depth(setup.model)
+        model, depths = with_every_depth(context.model)
         identity: dict[str, Any] = {
-            "model": setup.model.identity(),
+            "model": context.model.identity(),
             "opset": OPSET,
         }
         columns: dict[str, Any] = {
-            "model": setup.model.label(),
-            "weights": setup.model.weights_label(),
+            "model": context.model.label(),
+            "weights": context.model.weights_label(),
         }
         fp32_run = Run(
             "compile",
             {**identity, "precision": FP32},
             {**columns, PRECISION: FP32},
-            work=Compiling(model, depths, FP32, setup.data),
+            work=Compiling(model, depths, FP32, context.data),
         )
         if self.precision == FP32:
             return [fp32_run]
 
-        data = for_training(setup.data)
+        data = for_training(context.data)
         int8_run = Run(
             "compile",
             {**identity, "precision": INT8, "data": data.fingerprint, "calibration": self.calibration},
@@ -100,7 +100,7 @@ class Compile:
         )
         return [fp32_run, int8_run]
 
-    def run(self, runs: Sequence[Run[Compiling]], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Compiling]], context: RunContext) -> Iterator[Finished]:
         """Leaves program.onnx and program.json in the run's folder."""
         for run in runs:
             start = time.perf_counter()
@@ -108,10 +108,10 @@ class Compile:
             if run.work.precision == FP32:
                 program, description = self._fp32_program(run)
             else:
-                program, description, n_calibration = self._int8_program(run, setup)
+                program, description, n_calibration = self._int8_program(run, context)
                 columns[N_CALIBRATION] = n_calibration
-                setup.store.keep_items(run.work.data)
-            keep_program(setup.store.folder(run.run_id), program, description)
+                context.store.keep_items(run.work.data)
+            keep_program(context.store.folder(run.run_id), program, description)
 
             columns[FILE_MB] = len(program) / 1e6
             columns[INPUT_SIZE] = description.geometry.size
@@ -123,27 +123,27 @@ class Compile:
         encoder = work.model.build()
         if not isinstance(encoder.geometry, ResizeCrop):
             allowed = "a network whose input is a resized and cropped image"
-            raise FcaError("model", run.about["model"], allowed, "choose another network")
+            raise FcaError("model", run.metadata["model"], allowed, "choose another network")
 
         program = encoder_program(encoder, work.depths)
         widths = widths_of(program, work.depths, encoder.input_size)
-        return program, Description(run.about["model"], run.about["weights"], FP32, encoder.geometry, widths)
+        return program, Description(run.metadata["model"], run.metadata["weights"], FP32, encoder.geometry, widths)
 
-    def _int8_program(self, run: Run[Compiling], setup: RunContext) -> tuple[bytes, Description, int]:
+    def _int8_program(self, run: Run[Compiling], context: RunContext) -> tuple[bytes, Description, int]:
         """The program of the run in fp32, quantised to the ranges of its activations; how many images gave these."""
-        fp32_model = Compiled(str(setup.store.outputs), str(run.parent), EVERY_DEPTH)
+        fp32_model = Compiled(str(context.store.outputs), str(run.parent), EVERY_DEPTH)
         description = fp32_model.description
-        images = self._calibration_images(description.geometry, run.work.data, setup)
+        images = self._calibration_images(description.geometry, run.work.data, context)
         program = quantised(fp32_model.program, images)
         return program, description._replace(precision=INT8), len(images)
 
     def _calibration_images(
-        self, geometry: ResizeCrop, data: ImageData, setup: RunContext
+        self, geometry: ResizeCrop, data: ImageData, context: RunContext
     ) -> UInt8[np.ndarray, "images size size 3"]:
         """A fixed draw of the training images at input size, every class in turn."""
         rows = fixed_draw(data, data.rows("train"), self.calibration)
-        machine = setup.machine
-        pixels = open_pixels(data, geometry, setup.cache, machine.workers, machine.cache_gb, rows)
+        machine = context.machine
+        pixels = open_pixels(data, geometry, context.cache, machine.workers, machine.cache_gb, rows)
         return np.asarray(pixels[rows])
 
 

@@ -48,10 +48,10 @@ class Describe:
     columns: ClassVar[tuple[Column, ...]] = (N_IMAGES, N_TRAIN, N_VAL, N_UNUSED, *DETAILS, CHECKSUM)
     summary: ClassVar[tuple[Column | str, ...]] = (N_IMAGES, N_TRAIN, N_VAL, "n_test", N_UNUSED, *DETAILS)
 
-    def plan(self, setup: RunContext) -> list[Run[None]]:
+    def plan(self, context: RunContext) -> list[Run[None]]:
         """One run, whatever the subset, model and seed."""
-        setup.clean_only("describe")
-        data = setup.data
+        context.check_clean("describe")
+        data = context.data
         split_data = _split_as_for_training(data)
 
         identity: dict[str, Any] = {"data": data.fingerprint}
@@ -71,18 +71,18 @@ class Describe:
         }
         return [Run("describe", identity, columns)]
 
-    def run(self, runs: Sequence[Run[None]], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[None]], context: RunContext) -> Iterator[Finished]:
         """Read all images; beside the row and its arrays, write findings.csv (see `findings`)."""
         for run in runs:
-            setup.store.keep_items(setup.data)
-            arrays = describe_images(setup.data, setup.machine.workers)
+            context.store.keep_items(context.data)
+            arrays = describe_images(context.data, context.machine.workers)
 
-            split_data = _split_as_for_training(setup.data)
-            write_text(setup.store.folder(run.run_id) / FINDINGS, csv_text(findings(split_data, arrays)))
+            split_data = _split_as_for_training(context.data)
+            write_text(context.store.folder(run.run_id) / FINDINGS, csv_text(findings(split_data, arrays)))
 
             columns = summary(split_data, arrays)
             if columns[CHECKSUM] is not None:
-                columns[CHECKSUM] = checksum(setup.data, arrays["sha256"])  # of the data set's own splits
+                columns[CHECKSUM] = checksum(context.data, arrays["sha256"])  # of the data set's own splits
             yield Finished(run, columns, arrays)
 
 

@@ -55,17 +55,17 @@ class Embed:
 
     split: Annotated[str, Allowed(choices=(*SPLITS, ALL_SPLITS))]
 
-    def plan(self, setup: RunContext) -> list[Run[ForwardWork]]:
+    def plan(self, context: RunContext) -> list[Run[ForwardWork]]:
         """One run: data, split and encoder weights."""
-        setup.clean_only("embed")
+        context.check_clean("embed")
         with encoder_keys_in_errors():
-            return [embed_run(ForwardWork(setup.encoder, setup.data, self.split))]
+            return [embed_run(ForwardWork(context.encoder, context.data, self.split))]
 
-    def run(self, runs: Sequence[Run[ForwardWork]], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[ForwardWork]], context: RunContext) -> Iterator[Finished]:
         """Array `features` (float16), in the order of the split's items; or the arrays of `compare_sample`."""
         for run in runs:
             with encoder_keys_in_errors():
-                finished = embed_images(run, setup)
+                finished = embed_images(run, context)
             yield finished
 
 
@@ -103,26 +103,26 @@ def embed_run(work: ForwardWork) -> Run[ForwardWork]:
     return Run("embed", identity, columns, work=work)
 
 
-def embed_images(run: Run[ForwardWork], setup: RunContext) -> Finished:
+def embed_images(run: Run[ForwardWork], context: RunContext) -> Finished:
     """The features of a run's images, or the similarities of a sample of them.
 
     Raises FcaError for features that are no numbers, or larger than float16 holds.
     """
     data = run.work.data
     encoder = run.work.model
-    machine = setup.machine
+    machine = context.machine
     rows = np.arange(len(data.items)) if run.work.split == ALL_SPLITS else data.rows(run.work.split)
 
     if isinstance(encoder, ComparesImages):
-        setup.store.keep_items(data)
-        columns, arrays = compare_sample(encoder, data, rows, setup)
+        context.store.keep_items(data)
+        columns, arrays = compare_sample(encoder, data, rows, context)
         return Finished(run, columns, arrays)
 
     from fca.training.infer import features_of
 
     network = build_model(encoder)
-    setup.store.keep_items(data)
-    pixels = open_pixels(data, network.geometry, setup.cache, machine.workers, machine.cache_gb, rows)
+    context.store.keep_items(data)
+    pixels = open_pixels(data, network.geometry, context.cache, machine.workers, machine.cache_gb, rows)
 
     start = time.perf_counter()
     features = features_of(network, pixels, rows, accelerator=machine.accelerator)
@@ -133,7 +133,7 @@ def embed_images(run: Run[ForwardWork], setup: RunContext) -> Finished:
 
 
 def compare_sample(
-    encoder: ComparesImages, data: ImageData, rows: Int[np.ndarray, " rows"], setup: RunContext
+    encoder: ComparesImages, data: ImageData, rows: Int[np.ndarray, " rows"], context: RunContext
 ) -> tuple[dict[str, Any], Arrays]:
     """Columns and arrays of a sample of every class, from one call per pair of images (the function is symmetric).
 
@@ -154,7 +154,7 @@ def compare_sample(
     print(cost, flush=True)
 
     # With a limit of 0 GB these images only are read, not the whole set into the cache.
-    opened = open_pixels(data, encoder.geometry, setup.cache, setup.machine.workers, 0.0, sampled_rows)
+    opened = open_pixels(data, encoder.geometry, context.cache, context.machine.workers, 0.0, sampled_rows)
     pixels = opened[sampled_rows]
 
     start = time.perf_counter()

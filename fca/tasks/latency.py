@@ -65,11 +65,11 @@ class Latency:
     rounds: Annotated[int, Allowed(1)]
     threads: Annotated[int | None, Allowed(1, 1024)]
 
-    def plan(self, setup: RunContext) -> list[Run[Timed]]:
+    def plan(self, context: RunContext) -> list[Run[Timed]]:
         """One run: the network with a head for the subset's classes, on this machine."""
-        setup.clean_only("latency")
-        model = setup.model
-        ncl = setup.subset.ncl
+        context.check_clean("latency")
+        model = context.model
+        ncl = context.subset.ncl
         identity = {
             "model": model.identity(),
             "ncl": ncl,
@@ -77,19 +77,19 @@ class Latency:
             "rounds": self.rounds,
             "threads": self.threads,
             "host": socket.gethostname(),
-            "accelerator": setup.machine.accelerator,
+            "accelerator": context.machine.accelerator,
         }
         columns = {"model": model.label(), "weights": model.weights_label(), "ncl": ncl}
-        keys = [setup.data.classes[c] for c in setup.subset.classes]
+        keys = [context.data.classes[c] for c in context.subset.classes]
         return [Run("latency", identity, columns, work=Timed(model, keys))]
 
-    def run(self, runs: Sequence[Run[Timed]], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Timed]], context: RunContext) -> Iterator[Finished]:
         """All networks of these runs in interleaved rounds."""
         from fca.training.devices import accelerator_for, device_name
         from fca.training.speed import ProcessorTime, load, on_threads, speeds
 
         check_threads("task.threads", self.threads)
-        accelerator = setup.machine.accelerator
+        accelerator = context.machine.accelerator
         load_at_start = load()
         with on_threads(self.threads) as threads:
             subjects = [_subject(run.work.model, run.work.keys, threads) for run in runs]

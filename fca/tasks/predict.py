@@ -122,49 +122,49 @@ class Predict:
     groups: str | None
     group_columns: list[str]
 
-    def plan(self, setup: RunContext) -> list[Run]:
+    def plan(self, context: RunContext) -> list[Run]:
         """A predict run for each shift, whatever the subset and seed; the subset's scores on their stored logits."""
         if self.keep not in (None, "logits"):
             raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
         groups = None if self.groups is None else read_groups(self.groups, self.group_columns)
 
-        predict_runs = runs_of_split(setup, self.split, self.keep == "logits")
+        predict_runs = runs_of_split(context, self.split, self.keep == "logits")
         work = predict_runs[0].work
         check_forward(work)
         check_classes(work.model, work.data, self.split)
 
-        has_all_classes = setup.subset.ncl == len(setup.data.classes)
+        has_all_classes = context.subset.ncl == len(context.data.classes)
         if has_all_classes and groups is None:
             return [*predict_runs]
 
-        has_shifted_images = any(shift.label() != CLEAN.label() for shift in setup.shifts)
+        has_shifted_images = any(shift.label() != CLEAN.label() for shift in context.shifts)
         if self.keep is None and has_shifted_images:
             raise FcaError("task.keep", None, "logits, to score a subset of shifted images", "add task.keep=logits")
-        check_subset(work.model, work.data, setup.subset.classes, work.classes)
+        check_subset(work.model, work.data, context.subset.classes, work.classes)
 
-        scoring = Scoring(work.data, setup.subset, groups)
+        scoring = Scoring(work.data, context.subset, groups)
         score_runs = [score_run(predict_run, scoring) for predict_run in predict_runs]
         return [*predict_runs, *score_runs]
 
-    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Build the model once and forward the split once for each shift; score from the stored logits."""
-        yield from finish_predictions([run for run in runs if run.task == "predict"], setup)
+        yield from finish_predictions([run for run in runs if run.task == "predict"], context)
         for run in runs:
             if run.task == "score":
-                yield Finished(run, score(run, setup.store), {})
+                yield Finished(run, score(run, context.store), {})
 
 
-def runs_of_split(setup: RunContext, split: str, keep_logits: bool = False) -> list[Run[ForwardWork]]:
+def runs_of_split(context: RunContext, split: str, keep_logits: bool = False) -> list[Run[ForwardWork]]:
     """The run of each shift that predicts a whole split.
 
     A stored run predicts the data as its training split them. As released (compat), a sub-model's head has all classes,
     and it predicts only the images of its subset. So the predictions of a stored run are the same, whether its training
     makes them or a later `task=predict`.
     """
-    data = setup.data
+    data = context.data
     classes = None
 
-    training_row = _training_row(setup.model)
+    training_row = _training_row(context.model)
     if training_row is not None:
         group = training_row.get("group")
         lacks_group_column = group not in (None, *data.items)
@@ -176,7 +176,7 @@ def runs_of_split(setup: RunContext, split: str, keep_logits: bool = False) -> l
         if training_row.get("compat") and data.fingerprint == training_row["fingerprint"]:
             classes = training_row["classes"]
 
-    model, zero_shot_columns = with_class_keys(setup.model, data)
+    model, zero_shot_columns = with_class_keys(context.model, data)
     identity = model.identity()
     model_columns = {
         "model": model.label(),
@@ -185,9 +185,9 @@ def runs_of_split(setup: RunContext, split: str, keep_logits: bool = False) -> l
         **zero_shot_columns,
     }
 
-    check_masks(setup.shifts, data, split, classes)
+    check_masks(context.shifts, data, split, classes)
     runs = []
-    for shift in setup.shifts:
+    for shift in context.shifts:
         work = ForwardWork(model, data, split, shift_on(shift, data, split), classes, keep_logits)
         runs.append(predict_run(work, identity, model_columns))
     return runs
@@ -298,7 +298,7 @@ def score_run(predict_run: Run[ForwardWork], work: Scoring) -> Run[Scoring]:
         identity["groups"] = dict(groups.of)
 
     columns = {
-        **predict_run.about,
+        **predict_run.metadata,
         **subset_columns(work.subset),
         "groups": groups.name if groups else None,
     }
@@ -364,13 +364,13 @@ def prediction_arrays(
 # The work of a run.
 
 
-def finish_predictions(runs: Sequence[Run[ForwardWork]], setup: RunContext) -> Iterator[Finished]:
+def finish_predictions(runs: Sequence[Run[ForwardWork]], context: RunContext) -> Iterator[Finished]:
     """Finish predict runs in turn; each model is built once.    runs: those of one model follow each other."""
     for _, runs_of_model in groupby(runs, lambda run: id(run.work.model)):
         model_runs = list(runs_of_model)
         first_work = model_runs[0].work
         classifier = build_model(first_work.model)
-        setup.store.keep_items(first_work.data)
+        context.store.keep_items(first_work.data)
 
         input_runs = [run for run in model_runs if isinstance(run.work.shift, InputShift)]
         raw_runs = [run for run in model_runs if not isinstance(run.work.shift, InputShift)]
@@ -380,10 +380,10 @@ def finish_predictions(runs: Sequence[Run[ForwardWork]], setup: RunContext) -> I
             for number, run in enumerate(raw_runs, 1):
                 label = run.work.shift.label()
                 meter.begin(f"shift {number} of {len(raw_runs)}, {label}" if len(raw_runs) > 1 else label)
-                yield predict_images(run, classifier, setup, meter.add)
+                yield predict_images(run, classifier, context, meter.add)
 
         if input_runs:
-            yield from predict_at_input(input_runs, classifier, setup)
+            yield from predict_at_input(input_runs, classifier, context)
 
 
 class KnownImages(NamedTuple):
@@ -424,7 +424,7 @@ def known_images(work: ForwardWork, classifier: Classifier) -> KnownImages:
 def predict_images(
     run: Run[ForwardWork],
     classifier: Classifier,
-    setup: RunContext,
+    context: RunContext,
     on_batch: Callable[[int], object] = lambda n_images: None,
 ) -> Finished:
     """Forward every image of the split whose class the classifier knows, as the shift shows it.
@@ -434,7 +434,7 @@ def predict_images(
     from fca.training.infer import logits_of
 
     work = run.work
-    machine = setup.machine
+    machine = context.machine
     rows, true, classes = known_images(work, classifier)
 
     is_clean = work.shift.label() == CLEAN.label()
@@ -446,11 +446,11 @@ def predict_images(
         positions = np.searchsorted(work.data.rows(work.split), rows)  # shifted data hold this split only
 
     # The pixels of all shifts are cached, or those of none.
-    bytes_of_all_shifts = 3 * classifier.input_size**2 * len(rows) * len(setup.shifts)
+    bytes_of_all_shifts = 3 * classifier.input_size**2 * len(rows) * len(context.shifts)
     fits_cache = bytes_of_all_shifts <= 1e9 * machine.cache_gb
     cache_gb = machine.cache_gb if is_clean or fits_cache else 0.0
     geometry = geometry_under(work.shift, classifier.geometry)
-    pixels = open_pixels(data, geometry, setup.cache, machine.workers, cache_gb, positions)
+    pixels = open_pixels(data, geometry, context.cache, machine.workers, cache_gb, positions)
 
     start = time.perf_counter()
     logits = logits_of(classifier, pixels, positions, machine.accelerator, on_batch)
@@ -466,7 +466,9 @@ def predict_images(
     return Finished(run, columns, arrays)
 
 
-def predict_at_input(runs: Sequence[Run[ForwardWork]], classifier: Classifier, setup: RunContext) -> Iterator[Finished]:
+def predict_at_input(
+    runs: Sequence[Run[ForwardWork]], classifier: Classifier, context: RunContext
+) -> Iterator[Finished]:
     """Forward the same images under many shifts of stage `input`: batch by batch, every shift of a batch in turn.
 
     Beside the usual arrays: mask_area, the share of the input that is object, and examples (uint8, 64 pixels a side),
@@ -476,7 +478,7 @@ def predict_at_input(runs: Sequence[Run[ForwardWork]], classifier: Classifier, s
 
     work = runs[0].work
     rows, true, classes = known_images(work, classifier)
-    images = AtInput(work.data, work.split, rows, classifier, setup)
+    images = AtInput(work.data, work.split, rows, classifier, context)
 
     _, first_of_class = np.unique(work.data.labels[rows], return_index=True)
     example_rows = rows[first_of_class[:EXAMPLES]]
@@ -494,7 +496,7 @@ def predict_at_input(runs: Sequence[Run[ForwardWork]], classifier: Classifier, s
         for run, logits, examples in zip(chunk, outputs.logits, outputs.examples, strict=True):
             columns = {
                 **prediction_columns(logits, true, classes),
-                **forward_columns(classifier, len(rows), seconds, setup.machine.accelerator),
+                **forward_columns(classifier, len(rows), seconds, context.machine.accelerator),
             }
             arrays = {
                 **prediction_arrays(logits, true, classifier.classes),

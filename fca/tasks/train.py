@@ -23,10 +23,10 @@ class Train:
     columns: ClassVar[tuple[Column, ...]] = (VAL_TOP1, N_TRAIN, N_VAL, *TRAINING_COLUMNS)  # and those of the adaptation
     summary: ClassVar[tuple[Column | str, ...]] = (N_UNUSED,)
 
-    def plan(self, setup: RunContext) -> list[Run]:
+    def plan(self, context: RunContext) -> list[Run]:
         """The training and the predictions of the weights that it keeps."""
-        return setup.adaptation.plan(setup.for_training())
+        return context.adaptation.plan(context.for_training())
 
-    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Adapt if that is among the runs, then predict the test images."""
-        return setup.adaptation.run(runs, setup)
+        return context.adaptation.run(runs, context)

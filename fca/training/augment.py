@@ -102,7 +102,7 @@ class Augment:
             words.append(f"erasing {self.erasing:g}")
         return ", ".join(words) or None
 
-    def drawn(self, rng: np.random.Generator, images: int, size: int) -> Changes:
+    def draw_changes(self, rng: np.random.Generator, images: int, size: int) -> Changes:
         """Draw the changes of this number of square images, `size` pixels a side."""
         rounds: list[Rounds] = [(np.zeros((images, 0), int), np.zeros((images, 0)))]
         if self.policy == "three_augment":

@@ -231,7 +231,7 @@ class Batches:
         """The changes of this process's images.    batch_size: over all processes."""
         if self.recipe is None or self.recipe.augment.label() is None:
             return None
-        changes = self.recipe.augment.drawn(rng, batch_size, self.size)
+        changes = self.recipe.augment.draw_changes(rng, batch_size, self.size)
         return Changes(*(values[self._rank_slice] for values in changes))
 
     def _preload(self, progress: bool) -> DeviceImages:

@@ -223,8 +223,8 @@ def test_results_and_what_they_need_never_go(store, capsys):
 
 
 def job(store, keep, *plan, model=None):
-    setup = SimpleNamespace(store=store, machine=SimpleNamespace(keep_weights=keep), model=model, encoder=None)
-    return SimpleNamespace(setup=setup, plan=plan)
+    context = SimpleNamespace(store=store, machine=SimpleNamespace(keep_weights=keep), model=model, encoder=None)
+    return SimpleNamespace(context=context, plan=plan)
 
 
 class Known(Run):

@@ -157,11 +157,11 @@ def test_a_run_that_fails_is_an_error_that_names_its_log(tmp_path, monkeypatch):
     keys = {**SMALL, "outputs": tmp_path / "store"}
     job = job_of_keys(keys)
 
-    def broken(runs, setup):
+    def broken(runs, context):
         raise ZeroDivisionError("no images left")
         yield
 
-    monkeypatch.setattr(type(job.task), "run", lambda self, runs, setup: broken(runs, setup))
+    monkeypatch.setattr(type(job.task), "run", lambda self, runs, context: broken(runs, context))
     with pytest.raises(FcaError, match=r"this one did not: ZeroDivisionError: no images left.*log\.txt"):
         fca.run(keys)
     monkeypatch.undo()

@@ -32,11 +32,11 @@ class Toy:
     depth: int
     domain: Any
 
-    def plan(self, setup):
-        about = {"dataset": setup.data.name, "toy_depth": self.depth, "toy_colour": self.domain.colour}
-        return [Run("toy", {"data": setup.data.fingerprint, **about}, about)]
+    def plan(self, context):
+        about = {"dataset": context.data.name, "toy_depth": self.depth, "toy_colour": self.domain.colour}
+        return [Run("toy", {"data": context.data.fingerprint, **about}, about)]
 
-    def run(self, runs, setup):
+    def run(self, runs, context):
         for run in runs:
             yield Finished(run, {JOY: 0.5, JOY.low: 0.25, JOY.high: np.float32(0.75)}, {"joy": np.zeros(3)})
 """
@@ -134,10 +134,10 @@ class Mood:
     summary: ClassVar = ()
     domain: Any
 
-    def plan(self, setup):
-        return [Run("train", {"data": setup.data.fingerprint, "mood": self.domain.colour}, {"adaptation": "mood"})]
+    def plan(self, context):
+        return [Run("train", {"data": context.data.fingerprint, "mood": self.domain.colour}, {"adaptation": "mood"})]
 
-    def run(self, runs, setup):
+    def run(self, runs, context):
         for run in runs:
             yield Finished(run, {"n_train": 3, MOOD: f"{self.domain.colour} all over"}, {})
 """

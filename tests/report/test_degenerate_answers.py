@@ -203,13 +203,13 @@ def cell(column: Column, value: float, case: str):
         return case == "chance"
     if name in FIXED:
         return FIXED[name]
-    if column.kind is str:
+    if column.value_type is str:
         return next(iter(column.choices), name)
-    if column.kind is tuple:
+    if column.value_type is tuple:
         return ("cat", "dog")
-    if column.kind is bool:
+    if column.value_type is bool:
         return False
-    return {"zero": 0, "one": 1}.get(case, 6) if column.kind is int else value
+    return {"zero": 0, "one": 1}.get(case, 6) if column.value_type is int else value
 
 
 def check(sentence: str, case: str) -> None:

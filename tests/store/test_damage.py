@@ -67,10 +67,10 @@ class Breaks:
     columns: ClassVar = ()
     summary: ClassVar = ()
 
-    def plan(self, setup):
-        return [Run("broken", {"data": setup.data.fingerprint})]
+    def plan(self, context):
+        return [Run("broken", {"data": context.data.fingerprint})]
 
-    def run(self, runs, setup):
+    def run(self, runs, context):
         raise RuntimeError("broken")
         yield
 
@@ -156,7 +156,7 @@ def lab(tmp_path_factory):
         execute(jobs[-1], alone=True)
     trained = jobs[0].plan[0].run_id
     jobs.append(job(f"task=predict model=run model.run_id={trained} subset.ncl=4"))
-    broken = Job(Breaks(), jobs[0].setup, Breaks().plan(jobs[0].setup), jobs[0].values, "fca run broken")
+    broken = Job(Breaks(), jobs[0].context, Breaks().plan(jobs[0].context), jobs[0].values, "fca run broken")
     jobs.append(broken)
     for one in jobs[-2:]:
         execute(one, alone=True)

@@ -20,7 +20,7 @@ COLUMNS = (
 
 
 def declared(columns):
-    return [(str(c), c.kind, c.number_format, c.meaning, dict(c.choices), c.filters) for c in columns]
+    return [(str(c), c.value_type, c.number_format, c.meaning, dict(c.choices), c.filters) for c in columns]
 
 
 def write_row(store, run_id="0123456789ab", columns=COLUMNS):

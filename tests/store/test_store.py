@@ -39,7 +39,7 @@ def test_every_column_brings_back_its_own_value(store):
         float: lambda name: len(name) / 64,
         tuple: lambda name: (len(name), 99),
     }
-    values = {str(column): samples[column.kind](column) for column in BASE} | {"run_id": "0123456789ab"}
+    values = {str(column): samples[column.value_type](column) for column in BASE} | {"run_id": "0123456789ab"}
     written(store, **values, recipe_lr=0.1)
     row = store.rows().iloc[0]
     for name, value in values.items():

@@ -179,7 +179,7 @@ def test_initialisation_seeds_and_shifted_or_partial_answers_do_not_stop_it(anal
 
 
 def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
-    kinds = {str(column): column.kind for column in (*BASE, *task_columns())}
+    kinds = {str(column): column.value_type for column in (*BASE, *task_columns())}
     axes = {"dataset", "model", "encoder", "ncl", "subset_seed", "classes", "seed", "groups"}
     axes |= {"limit"}  # within the fingerprint, and so in the name of the data set
     identity = {"run_id", "task", "parent", "fingerprint_kind"}

@@ -43,7 +43,7 @@ def training(seed):
 
 
 def prediction(train, shift="clean", snapshot="best"):
-    about = {**train.about, "shift": shift, "snapshot": snapshot}
+    about = {**train.metadata, "shift": shift, "snapshot": snapshot}
     return Run("predict", {"model": train.run_id, "shift": shift, "snapshot": snapshot}, about, train.run_id)
 
 
@@ -54,7 +54,7 @@ def score(parent, classes):
 
 def begin(outputs, run, typed=TYPED, command=COMMAND):
     """The run's folder with its configuration, as before any work."""
-    text = f"# {command}\n{yaml.safe_dump({**typed, 'seed': run.about.get('seed', 0)}, sort_keys=False)}"
+    text = f"# {command}\n{yaml.safe_dump({**typed, 'seed': run.metadata.get('seed', 0)}, sort_keys=False)}"
     write_text(Store(outputs).folder(run.run_id) / "config.yaml", text)
 
 
@@ -62,7 +62,7 @@ def done(outputs, run, **columns):
     """The row of a finished run, stored; a training has its history too."""
     store = Store(outputs)
     begin(outputs, run)
-    row = {**run.about, **columns, "run_id": run.run_id, "task": run.task, "parent": run.parent}
+    row = {**run.metadata, **columns, "run_id": run.run_id, "task": run.task, "parent": run.parent}
     row |= {"command": COMMAND, "commit": "abc123", "host": "vm", "finished": f"2026-01-01T00:00:00.{run.run_id}"}
     if run.task == "train":
         lines = [

@@ -141,7 +141,7 @@ def test_erased_rectangles_have_torchvision_s_distribution_and_hold_noise_and_no
     theirs, image = v2.RandomErasing(p=1.0), torch.zeros(3, size, size)
     drawn = [theirs.make_params([image]) for _ in range(n)]
     expected = np.array([[params[name] for name in "ijhw"] for params in drawn])
-    changes = Augment("none", 0, 0, 0.0, 0.25).drawn(np.random.default_rng(5), 4 * n, size)
+    changes = Augment("none", 0, 0, 0.0, 0.25).draw_changes(np.random.default_rng(5), 4 * n, size)
     chosen = changes.erased[changes.erased[:, 2] > 0]
     assert len(chosen) == pytest.approx(n, abs=4 * math.sqrt(4 * n * 0.25 * 0.75))  # 4 deviations
     for column in range(4):
@@ -200,7 +200,7 @@ def test_policies_choose_operations_and_strengths_as_torchvision_does():
     rng = np.random.default_rng(8)
     spaces = {"randaugment": (v2.RandAugment, 9), "trivial": (v2.TrivialAugmentWide, None)}
     for name, (policy, level) in spaces.items():
-        changes = Augment(name, 2, 9, 0.0, 0.0).drawn(rng, n, size)
+        changes = Augment(name, 2, 9, 0.0, 0.0).draw_changes(rng, n, size)
         space = policy._AUGMENTATION_SPACE
         counts = np.bincount(changes.operation.ravel(), minlength=len(space))
         assert len(counts) == len(space)
@@ -230,7 +230,7 @@ def test_autoaugment_has_torchvision_s_pairs_for_imagenet_and_their_probabilitie
     expected = v2.AutoAugment()._policies
     assert pairs == [tuple((NAMES.get(n, n.lower()), p, level or 0) for n, p, level in pair) for pair in expected]
     n = 20000
-    changes = Augment("autoaugment", 0, 0, 0.0, 0.0).drawn(np.random.default_rng(9), n, 32)
+    changes = Augment("autoaugment", 0, 0, 0.0, 0.0).draw_changes(np.random.default_rng(9), n, 32)
     for place in (0, 1):
         for number, name in enumerate(OPERATIONS[1:15], 1):
             share = sum(pair[place][1] for pair in pairs if pair[place][0] == name) / len(pairs)
@@ -242,7 +242,7 @@ def test_three_augment_is_grey_solarize_or_blur_and_jitter_follows():
     n, size = 90, 33
     shown = photographs(n, size)
     augment = Augment("three_augment", 0, 0, 0.3, 0.0)
-    changes = augment.drawn(np.random.default_rng(10), n, size)
+    changes = augment.draw_changes(np.random.default_rng(10), n, size)
     assert sorted({OPERATIONS[k] for k in changes.operation[:, 0]}) == ["blur", "grayscale", "solarize"]
     assert {tuple(sorted(OPERATIONS[k] for k in row)) for row in changes.operation[:, 1:]} == {
         ("brightness", "color", "contrast")
@@ -269,7 +269,7 @@ def test_three_augment_is_grey_solarize_or_blur_and_jitter_follows():
 def test_what_is_drawn_for_an_image_does_not_depend_on_the_batch_it_is_changed_in():
     n, size = 12, 16
     shown = photographs(n, size) / 255
-    changes = Augment("randaugment", 3, 20, 0.4, 0.0).drawn(np.random.default_rng(11), n, size)
+    changes = Augment("randaugment", 3, 20, 0.4, 0.0).draw_changes(np.random.default_rng(11), n, size)
     whole = apply_changes(shown, changes)
     single = [apply_changes(shown[i : i + 1], type(changes)(*(part[i : i + 1] for part in changes))) for i in range(n)]
     torch.testing.assert_close(whole, torch.cat(single), atol=0, rtol=0)
@@ -279,7 +279,7 @@ def test_mixed_precision_does_not_change_operations():
     n, size = 40, 16
     shown = photographs(n, size) / 255
     for policy in ("randaugment", "three_augment"):
-        changes = Augment(policy, 3, 20, 0.4, 0.0).drawn(np.random.default_rng(12), n, size)
+        changes = Augment(policy, 3, 20, 0.4, 0.0).draw_changes(np.random.default_rng(12), n, size)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             out = apply_changes(shown, changes)
         torch.testing.assert_close(out, apply_changes(shown, changes), atol=0, rtol=0)
@@ -288,7 +288,7 @@ def test_mixed_precision_does_not_change_operations():
 def test_nothing_is_drawn_or_changed_without_augmentation():
     augment = Augment("none", 0, 0, 0.0, 0.0)
     assert augment.label() is None
-    changes = augment.drawn(np.random.default_rng(0), 4, 8)
+    changes = augment.draw_changes(np.random.default_rng(0), 4, 8)
     shown = images(4, 8)
     assert apply_changes(shown, changes) is shown
     assert torch.equal(erase(shown.clone(), changes.erased), shown)

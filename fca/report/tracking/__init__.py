@@ -30,5 +30,5 @@ class NoTracker:
     def close(self) -> None:
         """Nothing is open."""
 
-    def publish(self, tables: Sequence[Table], page: Path, about: Mapping[str, Any]) -> None:
+    def publish(self, tables: Sequence[Table], page: Path, metadata: Mapping[str, Any]) -> None:
         """Nothing to show."""

@@ -50,7 +50,7 @@ class LightningTracker:
         before_lightning()
         if imported("pytorch_lightning.utilities").rank_zero_only.rank:
             return False
-        row = {"run_id": run.run_id, "task": run.task, **run.about}
+        row = {"run_id": run.run_id, "task": run.task, **run.metadata}
         with self._guarded(run.run_id):
             logger = self._open[run.run_id] = self._made(run.run_id, name_of(row))
             by_typed_key = pd.json_normalize(config_of(Store(Path(self.dir)), row))  # subset.ncl, ...
@@ -76,7 +76,7 @@ class LightningTracker:
         for run_id in list(self._open):
             self._close(run_id)
 
-    def publish(self, tables: Sequence[Table], page: Path, about: Mapping[str, Any]) -> None:
+    def publish(self, tables: Sequence[Table], page: Path, metadata: Mapping[str, Any]) -> None:
         """Nothing: a report is a page and files already."""
 
     @cached_property

@@ -175,7 +175,7 @@ class WandbTracker:
         """What this is a copy of."""
         return Store(Path(self.dir))
 
-    def publish(self, tables: Sequence[Table], page: Path, about: Mapping[str, Any]) -> None:
+    def publish(self, tables: Sequence[Table], page: Path, metadata: Mapping[str, Any]) -> None:
         """One run of type `report` a question: its page, figures (figures/*.png beside it), tables, charts, scalars.
 
         Tables of more than LINES lines are left out, with a line in the log.
@@ -187,8 +187,8 @@ class WandbTracker:
 
         self.connect()
         with self._guarded(f"report {page.parent.name}"):
-            config = {**about, "tables": [table.name for table in tables]}
-            named: dict[str, Any] = {"id": report_id(about), "name": page.parent.name, "group": self.group}
+            config = {**metadata, "tables": [table.name for table in tables]}
+            named: dict[str, Any] = {"id": report_id(metadata), "name": page.parent.name, "group": self.group}
             opened = self.init("report", config, light=True, patience=PUBLISH_S, tags=["report"], **named)
             shown: dict[str, Any] = {"page": wandb.Html(page, inject=False)}
             for figure in sorted((page.parent / "figures").glob("*.png")):
@@ -325,7 +325,7 @@ class WandbTracker:
 
 def _about(run: Run) -> Row:
     """What is known of a run before it has a row."""
-    return {"run_id": run.run_id, "task": run.task, **run.about}
+    return {"run_id": run.run_id, "task": run.task, **run.metadata}
 
 
 def mode() -> Any:

@@ -36,13 +36,13 @@ def as_table(frame: pd.DataFrame) -> wandb.Table:
     return table
 
 
-def report_id(about: Mapping[str, Any]) -> str:
+def report_id(metadata: Mapping[str, Any]) -> str:
     """The id of a report's run in W&B: the same report on the same query goes on in it.
 
     >>> report_id({"report": "few_class", "query": None, "command": "fca report"})
     '49defc8b51d0'
     """
-    text = json.dumps(["report", about.get("report"), about.get("query")])
+    text = json.dumps(["report", metadata.get("report"), metadata.get("query")])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -58,7 +58,7 @@ def scalars(table: Table) -> dict[str, float]:
     numeric_columns = [
         column
         for column in table.columns
-        if column.kind in (int, float) and column not in keys and column in table.frame
+        if column.value_type in (int, float) and column not in keys and column in table.frame
     ]
     value_by_name: dict[str, float] = {}
     for line in table.frame.to_dict("records"):
@@ -74,7 +74,7 @@ def key_columns(table: Table) -> list[str]:
     """The first columns without measured values that distinguish all lines, or all of them where none do."""
     names: list[str] = []
     for column in table.columns:
-        if column.kind is not float and column in table.frame:
+        if column.value_type is not float and column in table.frame:
             names.append(str(column))
             if not table.frame[names].astype(str).duplicated().any():
                 break
@@ -90,7 +90,7 @@ def chart_of(table: Table) -> Any:
     """W&B's own chart of the first measured column: lines over ncl where there are several, else bars."""
     import wandb
 
-    measured = [str(column) for column in table.columns if column.kind is float and column in table.frame]
+    measured = [str(column) for column in table.columns if column.value_type is float and column in table.frame]
     if not measured:
         return None
     value_column = measured[0]

@@ -25,7 +25,7 @@ def check_views(tracker: object) -> None:
         raise FcaError("WANDB_MODE", mode(), "online: workspaces and Reports are kept by W&B's server", step)
 
 
-def save_views(tracker: WandbTracker, about: Mapping[str, Any]) -> list[str]:
+def save_views(tracker: WandbTracker, metadata: Mapping[str, Any]) -> list[str]:
     """Save both and return their addresses.    about: report, query and command, as of `publish`."""
     import wandb
 
@@ -33,7 +33,7 @@ def save_views(tracker: WandbTracker, about: Mapping[str, Any]) -> list[str]:
     reports: Any = import_module("wandb_workspaces.reports.v2")  # which declares no types
     workspaces: Any = import_module("wandb_workspaces.workspaces")
     place = {"entity": tracker.entity or wandb.Api().default_entity, "project": tracker.project}
-    name = f"fca {about['report']}"
+    name = f"fca {metadata['report']}"
 
     accuracies = [
         reports.ScatterPlot(title="ncl and accuracy", x="c::subset.ncl", y="top1"),
@@ -51,8 +51,8 @@ def save_views(tracker: WandbTracker, about: Mapping[str, Any]) -> list[str]:
     pages = [reports.MediaBrowser(media_keys=["page"]), reports.RunComparer(diff_only=True)]
     trainings = reports.Runset(**place, name="trainings")
     blocks = [
-        reports.P(f"Query: {about['query'] or 'all runs'}. Made by:"),
-        reports.MarkdownBlock(f"```\n{about['command']}\n```"),
+        reports.P(f"Query: {metadata['query'] or 'all runs'}. Made by:"),
+        reports.MarkdownBlock(f"```\n{metadata['command']}\n```"),
         reports.H1("Reports compared"),
         reports.PanelGrid(runsets=[runs_of_reports], panels=pages),
         reports.H1("Trainings"),

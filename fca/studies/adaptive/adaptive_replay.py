@@ -376,7 +376,7 @@ def replay_tests(
             continue
         replayed_sizes.add(size)
 
-        share = n_evaluated / pool.items
+        share = n_evaluated / pool.n_items
         columns = {**setting._asdict(), "method": name_of(setting, pool), "share": share}
         frames.append(frame.assign(**columns))
 
@@ -468,9 +468,9 @@ def name_of(setting: Setting, pool: Pool) -> str:
     """
     method = (setting.policy, setting.estimator)
     if method == BASELINE:
-        return f"Static {round(setting.budget * pool.items / pool.sizes.size)}"
+        return f"Static {round(setting.budget * pool.n_items / pool.sizes.size)}"
     if method == BASELINE_WITHOUT_LEVELS:
-        return f"random sample of {round(setting.budget * pool.items):,}"
+        return f"random sample of {round(setting.budget * pool.n_items):,}"
     if setting.policy == "random" and setting.estimator in BANK_ESTIMATORS:
         return SAME_BANK_NAME.format(setting.estimator)
     return f"{setting.policy} + {setting.estimator}"
@@ -598,7 +598,7 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
     rounds = Rounds(test, np.random.default_rng(seed))
     ask_until_done(rounds, lambda positions: right[positions])
 
-    round_of = np.zeros(pool.items, dtype=np.int64)
+    round_of = np.zeros(pool.n_items, dtype=np.int64)
     for number, positions in enumerate(rounds.positions, start=1):
         round_of[positions] = number
 

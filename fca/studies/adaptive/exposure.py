@@ -54,12 +54,12 @@ def exposure_of_model(records: Sequence[Record], pool: Pool, bank: ItemBank | No
 
     Each model's bank is fitted on other networks, on a scale of its own; expected accuracies of all are comparable.
     """
-    evaluated = np.stack([record.asked for record in records])
+    evaluated = np.stack([record.evaluated for record in records])
     if bank is None:
         return ModelExposure(evaluated, np.array([]))
 
     abilities = np.array([ability_of(record, bank)[0] for record in records])
-    weights = pool.weights[0] / pool.groups
+    weights = pool.weights[0] / pool.n_groups
     return ModelExposure(evaluated, bank.probability(abilities) @ weights)
 
 

@@ -203,38 +203,38 @@ class AdaptiveTest:
     batch: Annotated[int | None, Allowed(1)] = None
     randomesque: Annotated[int, Allowed(1)] = 1
 
-    def plan(self, setup: RunContext) -> list[Run[Examination]]:
+    def plan(self, context: RunContext) -> list[Run[Examination]]:
         """One run for each shift. Raises FcaError for options, a pool, a budget or a bank that cannot be used."""
-        predictions = runs_of_split(setup, "test")
+        predictions = runs_of_split(context, "test")
         forward: ForwardWork = predictions[0].work
         data = forward.data
 
         check_classes(forward.model, data, "test")
-        if setup.subset.ncl < len(data.classes):
-            check_subset(forward.model, data, setup.subset.classes)
+        if context.subset.ncl < len(data.classes):
+            check_subset(forward.model, data, context.subset.classes)
 
         model_classes = forward.classes  # as released, a sub-model predicts for its own classes alone
-        classes = [c for c in setup.subset.classes if model_classes is None or c in model_classes]
+        classes = [c for c in context.subset.classes if model_classes is None or c in model_classes]
         items = items_of(data, "test", classes)
         policy, estimator = self._policy_and_estimator(items.pool)
 
         # Starting the policy refuses a pool, budget or bank that it cannot take.
         prior_notes: dict[str, None] = {}
-        for shift in setup.shifts if self.bank else setup.shifts[:1]:
-            bank = self._bank_of(setup.store, data, items, shift)
+        for shift in context.shifts if self.bank else context.shifts[:1]:
+            bank = self._bank_of(context.store, data, items, shift)
             policy.start(items.pool, self.budget, bank)
-            prior_notes |= dict.fromkeys(self._prior_notes(setup.store, data, items, shift))
+            prior_notes |= dict.fromkeys(self._prior_notes(context.store, data, items, shift))
         for note in prior_notes:
             log.warning(note)
         check_forward(forward)
 
         bank_identity = None if self.bank is None else bank_id(self.bank)
-        identity = self._identity(policy, estimator, setup.seed, bank_identity)
+        identity = self._identity(policy, estimator, context.seed, bank_identity)
         if len(classes) < len(data.classes):
             identity["classes"] = [data.classes[c] for c in classes]
 
         columns = {
-            **subset_columns(setup.subset),
+            **subset_columns(context.subset),
             "budget": self.budget,
             "width": self.width,
             "bank": bank_identity,
@@ -242,14 +242,14 @@ class AdaptiveTest:
             "ability_se_at_most": self.ability_se,
             "policy": policy.label,
             "estimator": estimator,
-            "seed": setup.seed,
+            "seed": context.seed,
         }
 
         runs = []
         for prediction in predictions:
             work = Examination(prediction.work, classes, policy, estimator, predictions)
             run_identity = {**prediction.identity, **identity}
-            runs.append(Run("adaptive_test", run_identity, {**prediction.about, **columns}, work=work))
+            runs.append(Run("adaptive_test", run_identity, {**prediction.metadata, **columns}, work=work))
         return runs
 
     def _identity(self, policy: ChosenPolicy, estimator: str, seed: int, bank_identity: str | None) -> dict[str, Any]:
@@ -282,26 +282,26 @@ class AdaptiveTest:
             identity["ability_se"] = self.ability_se
         return identity
 
-    def run(self, runs: Sequence[Run[Examination]], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run[Examination]], context: RunContext) -> Iterator[Finished]:
         """Build the model once; test it under every shift."""
         forward: ForwardWork = runs[0].work.forward
         classifier = build_model(forward.model)
-        setup.store.keep_items(forward.data)
+        context.store.keep_items(forward.data)
         for run in runs:
-            yield self._finish(run, setup, classifier)
+            yield self._finish(run, context, classifier)
 
-    def _finish(self, run: Run[Examination], setup: RunContext, classifier: Classifier) -> Finished:
+    def _finish(self, run: Run[Examination], context: RunContext, classifier: Classifier) -> Finished:
         """Test under one shift; the row and the arrays of the run."""
         work: Examination = run.work
         data, shift = work.forward.data, work.forward.shift
 
-        classes = _testable_classes(classifier, work, setup)
+        classes = _testable_classes(classifier, work, context)
         items = items_of(data, "test", classes)
-        bank = self._bank_of(setup.store, data, items, shift)
-        evaluator = self._evaluator(run, setup, classifier, classes, items)
+        bank = self._bank_of(context.store, data, items, shift)
+        evaluator = self._evaluator(run, context, classifier, classes, items)
         policy = work.policy.start(items.pool, self.budget, bank)
         goal = Goal(self.width, self.ability_se, work.estimator, items.pool, policy.record, bank)
-        order, rounds = examine(policy, evaluator, goal, setup.seed)
+        order, rounds = examine(policy, evaluator, goal, context.seed)
 
         estimate = goal.estimate
         ability_columns: dict[str, float] = {}
@@ -316,10 +316,10 @@ class AdaptiveTest:
             **ability_columns,
             **count_columns(items.pool, order),
             "rounds": int(rounds[-1]),
-            **forward_columns(classifier, len(order), evaluator.seconds, setup.machine.accelerator),
-            "warning": self._warning(setup.store, work, items, policy.record, estimate),
+            **forward_columns(classifier, len(order), evaluator.seconds, context.machine.accelerator),
+            "warning": self._warning(context.store, work, items, policy.record, estimate),
         }
-        n_evaluated_by_group = items.pool.by_group(items.pool.by_stratum(policy.record.asked))  # groups x levels
+        n_evaluated_by_group = items.pool.by_group(items.pool.by_stratum(policy.record.evaluated))  # groups x levels
         arrays = {
             "asked": items.test_positions[order].astype(np.int32),  # as in the arrays of a predict run
             "round": rounds.astype(np.int32),
@@ -333,10 +333,10 @@ class AdaptiveTest:
         return Finished(run, columns, arrays)
 
     def _evaluator(
-        self, run: Run[Examination], setup: RunContext, classifier: Classifier, classes: list[int], items: Items
+        self, run: Run[Examination], context: RunContext, classifier: Classifier, classes: list[int], items: Items
     ) -> Evaluator:
         """What runs the classifier on the images of the test, with the journal of this run."""
-        data, shift, machine = run.work.forward.data, run.work.forward.shift, setup.machine
+        data, shift, machine = run.work.forward.data, run.work.forward.shift, context.machine
 
         if shift.label() == CLEAN.label():
             images = data
@@ -347,7 +347,7 @@ class AdaptiveTest:
         pixels = open_pixels(
             images,
             geometry_under(shift, classifier.geometry),
-            setup.cache,
+            context.cache,
             machine.workers,
             0.0,  # a limit of 0: what another run decoded is used; else only the evaluated images are read
             pixel_positions,
@@ -365,7 +365,7 @@ class AdaptiveTest:
             image_ids=data.items["image_id"].iloc[items.rows].tolist(),
             true_logits=logit_of_class[data.labels[items.rows]],
             allowed_logits=allowed_logits,
-            journal_file=setup.store.folder(run.run_id) / JOURNAL_NAME,
+            journal_file=context.store.folder(run.run_id) / JOURNAL_NAME,
         )
 
     def _policy_and_estimator(self, pool: Pool) -> tuple[ChosenPolicy, str]:
@@ -429,7 +429,7 @@ class AdaptiveTest:
             faults.append(estimate.warning)
         if work.policy.name not in BLIND_POLICIES:
             faults.append(adaptive.WARNINGS.get(work.estimator))
-        if record.asked.all():
+        if record.evaluated.all():
             faults += [EXHAUSTED] if self.width is not None else []
             faults += [EXHAUSTED_SE] if self.ability_se is not None else []
         if self.bank:
@@ -438,11 +438,11 @@ class AdaptiveTest:
         return "; ".join(filter(None, faults)) or None
 
 
-def _testable_classes(classifier: Classifier, work: Examination, setup: RunContext) -> list[int]:
+def _testable_classes(classifier: Classifier, work: Examination, context: RunContext) -> list[int]:
     """The classes of the test that the classifier knows; of a configured subset it must know every class."""
     names = work.forward.data.classes
     testable = [c for c in work.classes if names[c] in classifier.classes]
-    is_incomplete_subset = len(testable) < len(work.classes) and setup.subset.ncl < len(names)
+    is_incomplete_subset = len(testable) < len(work.classes) and context.subset.ncl < len(names)
     if not testable or is_incomplete_subset:
         unknown = [names[c] for c in work.classes if c not in testable]
         allowed = "classes that the model knows"
@@ -576,14 +576,14 @@ def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[
     if tested_runs & set(origin.runs):
         faults.append(LEAKED)
 
-    tested_fingerprints = {run.about["fingerprint"] for run in predictions}
-    bank_fingerprints = origin.fingerprints.get(predictions[0].about["dataset"], ())
+    tested_fingerprints = {run.metadata["fingerprint"] for run in predictions}
+    bank_fingerprints = origin.fingerprints.get(predictions[0].metadata["dataset"], ())
     if set(bank_fingerprints) - tested_fingerprints:
         faults.append(OTHER_DATA)
 
     # a corruption may have been applied at the reference size or at that of the network
     at_reference_by_shift = {
-        run.about.get("shift"): run.about.get("corrupted_at") == "reference" for run in predictions
+        run.metadata.get("shift"): run.metadata.get("corrupted_at") == "reference" for run in predictions
     }
     for run_id in origin.runs:
         if store.state(run_id) is not State.DONE:
@@ -735,8 +735,8 @@ def examine(
     def correct(positions: Int[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
         round_number = len(rounds.positions) + 1
         is_correct = evaluator.correct(round_number, positions)
-        n_evaluated = policy.record.asked.sum() + len(positions)
-        log.info("round %d: %d of %d images evaluated", round_number, n_evaluated, len(policy.record.asked))
+        n_evaluated = policy.record.evaluated.sum() + len(positions)
+        log.info("round %d: %d of %d images evaluated", round_number, n_evaluated, len(policy.record.evaluated))
         return is_correct
 
     ask_until_done(rounds, correct)
@@ -765,8 +765,8 @@ def count_columns(pool: Pool, order: Int[np.ndarray, " evaluated"]) -> dict[str,
     """How many images were evaluated, and of which level."""
     columns: dict[str, Any] = {
         "n_asked": len(order),
-        "n_pool": pool.items,
-        "share": len(order) / pool.items,
+        "n_pool": pool.n_items,
+        "share": len(order) / pool.n_items,
     }
     if pool.has_levels:
         n_evaluated_by_level = np.bincount(pool.level[order], minlength=len(pool.levels)).tolist()

@@ -143,7 +143,9 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
     clear_images = frame[P_HOLM] < 1 - LEVEL
     known = frame[P_HOLM].notna() & (has_interval | ~clear_images)
     frame[SIGNIFICANT] = (clear_images & beyond_0).astype("boolean").where(known)
-    kinds: dict[str, Any] = {str(column): "Int64" for column in PAIRED.columns if column.kind is int and column != NCL}
+    kinds: dict[str, Any] = {
+        str(column): "Int64" for column in PAIRED.columns if column.value_type is int and column != NCL
+    }
     return frame.astype(kinds)
 
 

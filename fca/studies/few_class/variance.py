@@ -62,7 +62,7 @@ class Variance(OfSubsets):
 def variance(points: pd.DataFrame) -> pd.DataFrame:
     """One line for each dataset, model, protocol and ncl; `note` gives the reason for what is missing."""
     kinds: dict[str, Any] = {
-        str(column): "Int64" if column.kind is int else "float64" for column in VARIANCE.columns[len(BY) : -1]
+        str(column): "Int64" if column.value_type is int else "float64" for column in VARIANCE.columns[len(BY) : -1]
     }
     return VARIANCE.frame({**key, **_line(part)} for key, part in groups_by_columns(points, BY)).astype(kinds)
 

@@ -176,7 +176,7 @@ class LabelErrors:
         rates = LABEL_ERROR_RULES.frame(line for one in judged for line in _rates(one, self.k))
         numbers = LABEL_ERROR_RULES.columns[2:]
         frames = (
-            rates.astype({str(column): "Int64" if column.kind is int else "float64" for column in numbers}),
+            rates.astype({str(column): "Int64" if column.value_type is int else "float64" for column in numbers}),
             LABEL_ERROR_CURVE.frame(line for one in judged for line in _curve(one)),
             first.sort_values(["dataset", "rank"], ignore_index=True),
             scores,

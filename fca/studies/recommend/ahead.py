@@ -45,7 +45,7 @@ def do_ahead(jobs: Jobs, keys_of_jobs: Sequence[Keys], label: str) -> None:
 
 def _is_unfinished(jobs: Jobs, keys: Keys) -> bool:
     job = jobs.job(keys)
-    return bool(unfinished(job.setup.store, job.plan))
+    return bool(unfinished(job.context.store, job.plan))
 
 
 def _do(words: Sequence[str], keys: Keys, modules: Sequence[str]) -> None:

@@ -77,97 +77,97 @@ class Remedy:
         if self.solver == "logistic" and self.name != "dfr":
             raise FcaError("adaptation.solver", self.solver, f"adam for {self.name}", "take adaptation=dfr")
 
-    def plan(self, setup: RunContext) -> list[Run]:
+    def plan(self, context: RunContext) -> list[Run]:
         """The features of all images (whatever the subset), the layer, and its predictions.
 
         Raises FcaError for a model without weights, compat, corm without masks, and ranks that do not fit the images.
         """
-        data = setup.data
-        ranks = self._images(setup, data)[2]
-        check_has_weights(setup, self.name)
-        if setup.compat:
+        data = context.data
+        ranks = self._images(context, data)[2]
+        check_has_weights(context, self.name)
+        if context.compat:
             raise FcaError("adaptation", self.name, "scratch or finetune: compat has no remedies", "leave compat out")
         if self.corm and data.mask is no_mask:
             raise FcaError("adaptation", self.name, f"data with object masks; {data.name} has none", "take head or dfr")
         features, keys = (
-            embed_run(ForwardWork(setup.model, data, ALL_SPLITS)),
-            [data.classes[c] for c in setup.subset.classes],
+            embed_run(ForwardWork(context.model, data, ALL_SPLITS)),
+            [data.classes[c] for c in context.subset.classes],
         )
         fields = (*ADAM * (self.solver == "adam"), *CORM * self.corm)
-        identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "seed": setup.seed}
+        identity = {"data": data.fingerprint, "classes": keys, "model": context.model.identity(), "seed": context.seed}
         recipe = {field: getattr(self, field) for field in fields}
         recipe |= {"ranks": ranks, "balanced": self.balanced, "solver": self.solver} if self.dfr else {}
         identity |= {"adaptation": self.name, **recipe}
         shown = {f"recipe_{key}": ", ".join(map(str, v)) if isinstance(v, list) else v for key, v in recipe.items()}
-        about = {**training_columns(setup, data, self.name), "seed": setup.seed, **shown}
+        about = {**training_columns(context, data, self.name), "seed": context.seed, **shown}
         work = ProbeWork(data, features.run_id)
         train = Run("train", identity, about, features.run_id, light=not self.corm, work=work)
-        clean, *others = prediction_runs(train, setup, data)
+        clean, *others = prediction_runs(train, context, data)
         return [features, train, predicted_from_features(clean, work), *others]
 
-    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Embed once; train the layer; predict clean test images by their features, others through the network."""
         for run in runs:
             if run.task == "embed":
-                yield embed_images(run, setup)
+                yield embed_images(run, context)
         if mine := [run for run in runs if isinstance(run.work, ProbeWork)]:
-            yield from self._adapted(mine, setup)
-        yield from finish_predictions([run for run in runs if run.task == "predict" and run not in mine], setup)
+            yield from self._adapted(mine, context)
+        yield from finish_predictions([run for run in runs if run.task == "predict" and run not in mine], context)
 
-    def _adapted(self, runs: Sequence[Run[ProbeWork]], setup: RunContext) -> Iterator[Finished]:
+    def _adapted(self, runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Finished]:
         """The layer's training and its predictions on clean test images: those of these runs that are wanted."""
-        work, subset, train = runs[0].work, setup.subset, runs[0] if runs[0].task == "train" else None
+        work, subset, train = runs[0].work, context.subset, runs[0] if runs[0].task == "train" else None
         data, keys = work.data, [work.data.classes[c] for c in subset.classes]
-        features = setup.store.array(work.features, "features")
+        features = context.store.array(work.features, "features")
         if train:
             start = time.perf_counter()
-            layer_and_columns = self._layer(setup, data, features)
+            layer_and_columns = self._layer(context, data, features)
             if layer_and_columns is None:
                 log.warning("training %s diverged: no accuracy is stored; next: a lower adaptation.lr", train.run_id)
                 yield Finished(train, {FLAG: DIVERGED}, {})
                 return
             weight, bias, found = layer_and_columns
             found["train_s"] = time.perf_counter() - start
-            write_probe(weight, bias, keys, train, setup)
-        kept = setup.store.folder(train.run_id if train else str(runs[0].parent))
+            write_probe(weight, bias, keys, train, context)
+        kept = context.store.folder(train.run_id if train else str(runs[0].parent))
         layer, tested = load_file(kept / "best.safetensors"), data.rows("test", subset.classes)
         true = subset.new_labels(data.labels[tested])
         logits = features[tested].astype(np.float32) @ layer["weight"].T + layer["bias"]
         predicted = prediction_columns(logits, true, subset.classes)
-        predicted |= {column: setup.store.row(work.features).get(column) for column in FORWARD_COLUMNS}
+        predicted |= {column: context.store.row(work.features).get(column) for column in FORWARD_COLUMNS}
         for run in runs:
             if run is train:
                 yield Finished(run, {**found, **adapted_columns(predicted, data, subset)}, {})
             else:
                 yield Finished(run, predicted, prediction_arrays(logits, true, keys))
 
-    def _images(self, setup: RunContext, data: ImageData) -> tuple[dict[str, Any], dict[str, Any], str | None]:
+    def _images(self, context: RunContext, data: ImageData) -> tuple[dict[str, Any], dict[str, Any], str | None]:
         """The images of train and val, as positions in items; groups of the ranked ones (see `halves`); whose ranks."""
         rows, groups, digest = {}, {}, hashlib.sha256()
         for split, ranked in {"train": self.dfr, "val": self.solver == "logistic"}.items():
-            rows[split] = data.rows(split, setup.subset.classes)
+            rows[split] = data.rows(split, context.subset.classes)
             if ranked:
-                rank = ranks_of(setup.store, self.ranks, data, rows[split])
+                rank = ranks_of(context.store, self.ranks, data, rows[split])
                 most = self.balanced if split == "train" else len(rank)
-                kept, groups[split] = halves(setup.subset.new_labels(data.labels[rows[split]]), rank, most)
+                kept, groups[split] = halves(context.subset.new_labels(data.labels[rows[split]]), rank, most)
                 rows[split] = rows[split][kept]
                 digest.update(rank.astype("<f8").tobytes())
         return rows, groups, (self.ranks or digest.hexdigest()[:12]) if self.dfr else None
 
     def _layer(
-        self, setup: RunContext, data: ImageData, features: np.ndarray
+        self, context: RunContext, data: ImageData, features: np.ndarray
     ) -> tuple[Any, Any, dict[str, Any]] | None:
         """Weight and bias, and the columns of their training; None where that diverged."""
         from fca.studies.reliance.last_layer import Noised, logistic_head, stored, trained_head
         from fca.tasks.at_input import AtInput
 
-        rows, groups, _ = self._images(setup, data)
-        train_labels, val_labels = (setup.subset.new_labels(data.labels[rows[split]]) for split in ("train", "val"))
+        rows, groups, _ = self._images(context, data)
+        train_labels, val_labels = (context.subset.new_labels(data.labels[rows[split]]) for split in ("train", "val"))
         train_features, val_features = (features[rows[split]].astype(np.float32) for split in ("train", "val"))
         columns: dict[Any, Any] = {N_TRAIN: len(train_labels), N_VAL: len(val_labels)}
         if self.solver == "logistic":
             weight, bias, strength = logistic_head(
-                train_features, groups["train"], val_features, groups["val"], setup.seed
+                train_features, groups["train"], val_features, groups["val"], context.seed
             )
             is_right = (val_features @ weight.T + bias).argmax(axis=1) == val_labels
             return weight, bias, {**columns, VAL_TOP1: float(is_right.mean()), STRENGTH: strength}
@@ -175,17 +175,17 @@ class Remedy:
         train: Any
         val: Any
         if self.corm:
-            network, saliency_weights = setup.model.build(), self.saliency_weight
-            train_images = AtInput(data, "train", rows["train"], network, setup)
-            val_images = AtInput(data, "val", rows["val"], network, setup)
-            train = Noised(network, train_images, self.sigma, self.probability, setup.seed)
-            val = Noised(network, val_images, self.sigma, 1.0, setup.seed)
+            network, saliency_weights = context.model.build(), self.saliency_weight
+            train_images = AtInput(data, "train", rows["train"], network, context)
+            val_images = AtInput(data, "val", rows["val"], network, context)
+            train = Noised(network, train_images, self.sigma, self.probability, context.seed)
+            val = Noised(network, val_images, self.sigma, 1.0, context.seed)
         else:
             saliency_weights = [0.0]
-            train = stored(train_features, setup.machine.accelerator)
-            val = stored(val_features, setup.machine.accelerator)
+            train = stored(train_features, context.machine.accelerator)
+            val = stored(val_features, context.machine.accelerator)
         adam: dict[str, Any] = {field: getattr(self, field) for field in ADAM}
-        head = trained_head(train, train_labels, val, val_labels, saliency_weights, seed=setup.seed, **adam)
+        head = trained_head(train, train_labels, val, val_labels, saliency_weights, seed=context.seed, **adam)
         if head is None:
             return None
         columns |= {VAL_TOP1: head.val_top1, BEST_EPOCH: head.epoch}

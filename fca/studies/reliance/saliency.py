@@ -102,28 +102,28 @@ class Saliency:
     layer: str | None
     threshold: Annotated[float, Allowed(above=0, most=1)]
 
-    def plan(self, setup: RunContext) -> list[Run]:
+    def plan(self, context: RunContext) -> list[Run]:
         """The run of the maps, after those beside it; layer and threshold are of its identity unless the defaults."""
-        bare = replace(setup, shifts=[CLEAN])
-        check_masks_of("task=saliency", setup.data, self.split)
-        if setup.model.weights_label() is None or type(setup.adaptation) is not Network:
+        bare = replace(context, shifts=[CLEAN])
+        check_masks_of("task=saliency", context.data, self.split)
+        if context.model.weights_label() is None or type(context.adaptation) is not Network:
             check_choice("task.split", self.split, ("test",), "train it first for another split")
-            before = Train().plan(setup)
+            before = Train().plan(context)
             [train] = (run for run in before if run.task == "train")
-            data = for_training(setup.data)
-            check_masks_of("task=saliency", data, self.split, setup.subset.classes)
+            data = for_training(context.data)
+            check_masks_of("task=saliency", data, self.split, context.subset.classes)
             clean = prediction_runs(train, bare, data)[0]
         else:
-            before = [] if setup.shifts == [CLEAN] else runs_of_split(setup, self.split)
+            before = [] if context.shifts == [CLEAN] else runs_of_split(context, self.split)
             [clean] = runs_of_split(bare, self.split)
             check_forward(clean.work)
             check_classes(clean.work.model, clean.work.data, self.split)
         given = {"layer": self.layer, "threshold": None if self.threshold == THRESHOLD else self.threshold}
         meaning = {**clean.identity, "shift": None, **given}
         identity = {key: value for key, value in meaning.items() if value is not None}
-        return [*before, Run("saliency", identity, clean.about, clean.parent, work=clean.work)]
+        return [*before, Run("saliency", identity, clean.metadata, clean.parent, work=clean.work)]
 
-    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Arrays, a line an image: map (as large as the layer's), mask (at input size, packed bits), zero, iou, mass,
         density_gap, mask_area (share of the input that is object), and FACTS. `lowest`: positions of the lowest IoUs,
         with `overlays`; `first`: those of the first image of each class, with `examples`, whose object is tinted.
@@ -132,22 +132,22 @@ class Saliency:
         """
         before = [run for run in runs if run.task != "saliency"]
         if any(run.task == "train" or run.parent for run in before):
-            yield from Train().run(before, setup)
+            yield from Train().run(before, context)
         else:
-            yield from finish_predictions(before, setup)
+            yield from finish_predictions(before, context)
         for run in runs[len(before) :]:
-            yield Finished(run, *self._measured(run.work, setup))
+            yield Finished(run, *self._measured(run.work, context))
 
-    def _measured(self, work: ForwardWork, setup: RunContext) -> tuple[dict[str, Any], Arrays]:
+    def _measured(self, work: ForwardWork, context: RunContext) -> tuple[dict[str, Any], Arrays]:
         from fca.tasks.at_input import AtInput
 
         data, classifier = work.data, build_model(work.model)
         rows, true, known = known_images(work, classifier)
         labels = data.labels[rows]
-        shown = AtInput(data, work.split, rows, classifier, setup)
+        shown = AtInput(data, work.split, rows, classifier, context)
         shown.masks(rows[:1])  # raises for a set without them
-        setup.store.keep_items(data)
-        arrays = _facts_of_masks(data, rows, classifier.geometry, setup.machine.workers)
+        context.store.keep_items(data)
+        arrays = _facts_of_masks(data, rows, classifier.geometry, context.machine.workers)
 
         start = time.perf_counter()
         camera = Camera(classifier, shown.images(rows[:1]), self.layer)
@@ -156,7 +156,7 @@ class Saliency:
 
         arrays |= _pictures(shown, arrays, labels)
         columns = {
-            **forward_columns(classifier, len(rows), seconds, setup.machine.accelerator),
+            **forward_columns(classifier, len(rows), seconds, context.machine.accelerator),
             "ncl": len(known),
             "classes": known,
             "n_test": len(rows),

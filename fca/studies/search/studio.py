@@ -134,10 +134,10 @@ class Studio:
     Raises FcaError where the model, or the second one, does not know the target.
     """
 
-    def __init__(self, search: Searched, run: Run[Work], setup: RunContext) -> None:
+    def __init__(self, search: Searched, run: Run[Work], context: RunContext) -> None:
         work = run.work
-        self.search, self.folder, self.seed = search, setup.store.folder(run.run_id), setup.seed
-        self.accelerator, self.reader = setup.machine.accelerator, work.reader and work.reader.build()
+        self.search, self.folder, self.seed = search, context.store.folder(run.run_id), context.seed
+        self.accelerator, self.reader = context.machine.accelerator, work.reader and work.reader.build()
         networks = [build_model(model) for model in (work.model, search.second) if model]
         self.networks = [(network, search.domain.columns(network.classes)) for network in networks]
         processes = threads(search.workers) if search.generator.parallel else 1

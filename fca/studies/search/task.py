@@ -147,17 +147,17 @@ class Search:
             step = "raise it, or ask for fewer images"
             raise FcaError("task.max_draws", self.max_draws, f"at least {max(self.images)}, as task.images", step)
 
-    def plan(self, setup: RunContext) -> list[Run]:
+    def plan(self, context: RunContext) -> list[Run]:
         """One run; before it the predictions of test images, where these are looked at. Raises FcaError."""
-        setup.clean_only("search")
+        context.check_clean("search")
         domain, drawing = self.domain, self.generator
-        clean = runs_of_split(setup, "test")[0]
+        clean = runs_of_split(context, "test")[0]
         data = listed(domain, drawing)
         self._check_models(clean.work)
-        self._policy(setup.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
+        self._policy(context.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
         price = self._price()
         needs_reader = self.filter.texts(domain) or self.features == "words"
-        reader = zero_shot_classifier(setup.encoder, domain.prompts) if needs_reader else None
+        reader = zero_shot_classifier(context.encoder, domain.prompts) if needs_reader else None
         before = [] if self.clean_accuracy is None else [clean]
         parent = clean.run_id if before else None
 
@@ -166,28 +166,28 @@ class Search:
             "data": data.fingerprint,
             "model": clean.identity["model"],
             "filter": self.filter.label(),
-            "encoder": setup.encoder.identity() if reader else None,
+            "encoder": context.encoder.identity() if reader else None,
             "second": self.second.identity() if self.second else None,
             "generator": [drawing.label(), drawing.version()],
             "policy": [self.policy, options],
             "revised_rules": REVISED_RULES,
             "revised_policy": REVISED_POLICIES.get(self.policy),
             "price": price,
-            "seed": setup.seed,
+            "seed": context.seed,
             "clean": parent,
             **{name: getattr(self, name) for name in OWN},
         }
         identity = {key: value for key, value in meaning.items() if value is not None}
         about = {
-            **{name: clean.about[name] for name in ("model", "weights", "snapshot")},
+            **{name: clean.metadata[name] for name in ("model", "weights", "snapshot")},
             "dataset": domain.name,
             FINGERPRINT: data.fingerprint,
-            "seed": setup.seed,
+            "seed": context.seed,
             "domain": domain.name,
             "subject": domain.subject,
             "target": domain.target,
             "generator": drawing.label(),
-            "filter": self.filter.label() + (f", {name_of(setup.encoder)}" if reader else ""),
+            "filter": self.filter.label() + (f", {name_of(context.encoder)}" if reader else ""),
             "policy": " ".join([self.policy, *(f"{key}={value}" for key, value in options.items())]),
             "images": ",".join(map(str, self.images)),
             "n_subdomains": len(domain.space),
@@ -212,10 +212,10 @@ class Search:
             raise FcaError("task.max_money", self.max_money, f"at least {price}, the price of an image", "raise it")
         return price
 
-    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Predict the test images if they are looked at, then search."""
-        yield from finish_predictions([run for run in runs if run.task == "predict"], setup)
-        yield from (self._searched(run, setup) for run in runs if run.task == "search")
+        yield from finish_predictions([run for run in runs if run.task == "predict"], context)
+        yield from (self._searched(run, context) for run in runs if run.task == "search")
 
     def _options(self) -> dict[str, Any]:
         """Those of the policy that are not the default."""
@@ -225,20 +225,20 @@ class Search:
         given = {name: words if name == "features" else value for name, value in self._options().items()}
         return make_policy(self.policy, self.domain.space, seed, **given)
 
-    def _searched(self, run: Run[Work], setup: RunContext) -> Finished:
+    def _searched(self, run: Run[Work], context: RunContext) -> Finished:
         from fca.training.devices import device_name
 
-        columns = self._clean(run.work, setup)
-        setup.store.keep_items(run.work.data)
-        studio = Studio(self, run, setup)
-        policy = self._policy(setup.seed, studio.words)
+        columns = self._clean(run.work, context)
+        context.store.keep_items(run.work.data)
+        studio = Studio(self, run, context)
+        policy = self._policy(context.seed, studio.words)
         chooser = Chooser(self, SearchVisits(policy))
         try:
             studio.finish(chooser, "subdomains", self.max_subdomains)
             done = chooser.done
             check_kept(done)
             rules = find_rules(self.domain.space, *history_of(done))
-            fresh = self._fresh(rules, setup.seed)
+            fresh = self._fresh(rules, context.seed)
             studio.finish(Listed(fresh), "confirming", len(fresh))
         finally:
             studio.pool.shutdown(cancel_futures=True)
@@ -263,20 +263,20 @@ class Search:
             "gpu_s": sum(visit.seconds for visit in visits),
             "money": None if price is None else price * sum(visit.paid for visit in visits),
             "covering": chooser.covering / len(done),
-            DEVICE: device_name(setup.machine.accelerator),
+            DEVICE: device_name(context.machine.accelerator),
             "warning": _warning(done, skill),
         }
         return Finished(run, columns, arrays)
 
-    def _clean(self, work: Work, setup: RunContext) -> dict[str, Any]:
+    def _clean(self, work: Work, context: RunContext) -> dict[str, Any]:
         """Accuracy on test images as columns. Raises FcaError where it is too low for a search."""
         if self.clean_accuracy is None:
             return {}
-        stored = stored_predictions(setup.store, setup.store.row(work.clean.run_id))
+        stored = stored_predictions(context.store, context.store.row(work.clean.run_id))
         target, n = self.domain.columns(stored.logit_classes), len(stored.true)
         right = int((self.domain.judged(stored.logits, target)[0] == np.isin(stored.true, target)).sum())
         if right / n < self.clean_accuracy:
-            allowed = f"at least {self.clean_accuracy}, as task.clean_accuracy, on {setup.data.name} ({right} of {n})"
+            allowed = f"at least {self.clean_accuracy}, as task.clean_accuracy, on {context.data.name} ({right} of {n})"
             raise FcaError("clean accuracy", f"{right / n:.4f}", allowed, "take a better model, or lower it")
         return dict(zip(interval_columns(CLEAN_ACCURACY), (right / n, *wilson(right, n)), strict=True))
 

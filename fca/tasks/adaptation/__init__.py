@@ -18,20 +18,20 @@ GROUP = Column("group", str, "", "column of the data that no drawn split cuts ap
 TRAINING_COLUMNS = (GROUP, N_UNUSED)  # columns of `training_columns`, beside the columns of every run
 
 
-def check_has_weights(setup: RunContext, name: str) -> None:
+def check_has_weights(context: RunContext, name: str) -> None:
     """Raise FcaError if the adaptation of this name begins with weights and the model has none."""
-    if starts_from_scratch(setup.model):
+    if starts_from_scratch(context.model):
         step = "give them: model.weights=pretrained, or model.weights=PATH"
-        raise FcaError("adaptation", name, f"scratch: {setup.model.label()} has no weights", step)
+        raise FcaError("adaptation", name, f"scratch: {context.model.label()} has no weights", step)
 
 
-def training_columns(setup: RunContext, data: ImageData, name: str) -> dict[str, Any]:
+def training_columns(context: RunContext, data: ImageData, name: str) -> dict[str, Any]:
     """The columns of a training and its predictions that every adaptation has; `name` is in column `adaptation`."""
     return {
         **data_columns(data, "test"),
-        **subset_columns(setup.subset),
-        "model": setup.model.label(),
-        "weights": setup.model.weights_label(),
+        **subset_columns(context.subset),
+        "model": context.model.label(),
+        "weights": context.model.weights_label(),
         "adaptation": name,
         GROUP: data.group,
         N_UNUSED: data.unused or None,
@@ -39,19 +39,19 @@ def training_columns(setup: RunContext, data: ImageData, name: str) -> dict[str,
 
 
 def prediction_runs(
-    train: Run, setup: RunContext, data: ImageData, snapshots: Sequence[str] = (BEST,)
+    train: Run, context: RunContext, data: ImageData, snapshots: Sequence[str] = (BEST,)
 ) -> list[Run[ForwardWork]]:
     """The predict runs of a training's weights on the test images: for each snapshot on clean ones, then by shift."""
-    check_masks(setup.shifts, data, "test", setup.subset.classes)
-    shift_by_label = {shift.label(): shift for shift in (CLEAN, *setup.shifts)}
+    check_masks(context.shifts, data, "test", context.subset.classes)
+    shift_by_label = {shift.label(): shift for shift in (CLEAN, *context.shifts)}
     shifts = [shift_on(shift, data, "test") for shift in shift_by_label.values()]
 
     runs = []
     for snapshot in snapshots:
-        model = StoredRun(str(setup.store.outputs), train.run_id, snapshot)
+        model = StoredRun(str(context.store.outputs), train.run_id, snapshot)
         weights = {"run": train.run_id, "snapshot": snapshot}
-        columns = {**train.about, "snapshot": snapshot}
+        columns = {**train.metadata, "snapshot": snapshot}
         for shift in shifts:
-            work = ForwardWork(model, data, "test", shift, setup.subset.classes)
+            work = ForwardWork(model, data, "test", shift, context.subset.classes)
             runs.append(predict_run(work, weights, columns, train.run_id))
     return runs

@@ -61,52 +61,52 @@ class Network:
     columns: ClassVar[tuple[Column, ...]] = (BEST_EPOCH, EPOCHS_RUN)
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
-    def plan(self, setup: RunContext) -> list[Run]:
+    def plan(self, context: RunContext) -> list[Run]:
         """The training and its predictions."""
-        has_weights = setup.model.weights_label() is not None
+        has_weights = context.model.weights_label() is not None
         adaptation = Finetune() if has_weights else Scratch()
-        return adaptation.plan(setup)
+        return adaptation.plan(context)
 
-    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Train if the training is among the runs, then predict the test images with the weights that it kept.
 
         A training that diverged has no accuracy, and its weights predict nothing.
         """
         first_run = runs[0]
         if first_run.task != "train":
-            yield from finish_predictions(runs, setup)
+            yield from finish_predictions(runs, context)
             return
 
-        classifier, columns, has_diverged = _train(first_run, setup)
-        setup.store.keep_items(first_run.work.data)  # a model that cannot be built leaves no file
+        classifier, columns, has_diverged = _train(first_run, context)
+        context.store.keep_items(first_run.work.data)  # a model that cannot be built leaves no file
         if has_diverged:
             yield Finished(first_run, {**columns, VAL_TOP1: None, FLAG: DIVERGED}, {})
             return
 
         # The trained network predicts the clean images while it is in memory, to give the training its accuracy.
-        clean = predict_images(first_run.work.clean, classifier, setup)
-        test_columns = adapted_columns(clean.columns, first_run.work.data, setup.subset)
+        clean = predict_images(first_run.work.clean, classifier, context)
+        test_columns = adapted_columns(clean.columns, first_run.work.data, context.subset)
         yield Finished(first_run, {**test_columns, **columns}, {})
 
         predict_runs = runs[1:]
         other_runs = [run for run in predict_runs if run.run_id != clean.run.run_id]
         if len(other_runs) < len(predict_runs):
             yield clean
-        yield from finish_predictions(other_runs, setup)
+        yield from finish_predictions(other_runs, context)
 
 
 @dataclass(frozen=True)
 class Scratch(Network):
     """`adaptation=scratch`: begin with random weights, whatever weights the model was given."""
 
-    def plan(self, setup: RunContext) -> list[Run]:
+    def plan(self, context: RunContext) -> list[Run]:
         """The training and its predictions. Raises FcaError for a model that cannot lose its weights."""
-        model = setup.model.from_scratch()
+        model = context.model.from_scratch()
         if model is None:
             step = "name the network itself, e.g. model=resnet18"
-            allowed = f"finetune or probe: {setup.model.label()} is given with what it learnt"
+            allowed = f"finetune or probe: {context.model.label()} is given with what it learnt"
             raise FcaError("adaptation", "scratch", allowed, step)
-        return _plan(replace(setup, model=model), finetune=False)
+        return _plan(replace(context, model=model), finetune=False)
 
 
 @dataclass(frozen=True)
@@ -120,47 +120,47 @@ class Finetune(Network):
 
     start: Annotated[str, Allowed(choices=(RANDOM, PROBE))] = RANDOM
 
-    def plan(self, setup: RunContext) -> list[Run]:
+    def plan(self, context: RunContext) -> list[Run]:
         """The training and its predictions, after the features of a probe to start from.
 
         Raises FcaError for a model without weights, and to start from a probe with compat.
         """
-        check_has_weights(setup, "finetune")
+        check_has_weights(context, "finetune")
         if self.start == RANDOM:
-            return _plan(setup, finetune=True)
+            return _plan(context, finetune=True)
 
-        embed_run, features = features_run_and_work(setup, setup.data)
-        return [embed_run, *_plan(setup, finetune=True, features=features)]
+        embed_run, features = features_run_and_work(context, context.data)
+        return [embed_run, *_plan(context, finetune=True, features=features)]
 
-    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Embed if that is among the runs, then train and predict."""
         for run in runs:
             if run.task == "embed":
-                yield embed_images(run, setup)
+                yield embed_images(run, context)
 
         other_runs = [run for run in runs if run.task != "embed"]
         if other_runs:
-            yield from super().run(other_runs, setup)
+            yield from super().run(other_runs, context)
 
 
-def _plan(setup: RunContext, *, finetune: bool, features: ProbeWork | None = None) -> list[Run]:
+def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = None) -> list[Run]:
     """The training, and the predict runs of its best weights and of every snapshot, under every shift.
 
     features: those of the probe that the last layer begins as, if it does.
     """
-    data = setup.data
-    recipe = _recipe_for(setup, finetune)
-    callbacks = setup.trainer.meaning()
+    data = context.data
+    recipe = _recipe_for(context, finetune)
+    callbacks = context.trainer.meaning()
 
     identity = {
         "data": data.fingerprint,
-        "classes": [data.classes[c] for c in setup.subset.classes],
-        "model": setup.model.identity(),
+        "classes": [data.classes[c] for c in context.subset.classes],
+        "model": context.model.identity(),
         "recipe": canonical("recipe", asdict(recipe)),
-        "seed": setup.seed,
+        "seed": context.seed,
     }
-    if setup.compat:
-        identity["compat"] = setup.compat
+    if context.compat:
+        identity["compat"] = context.compat
     if callbacks:
         identity["callbacks"] = callbacks
     if features:
@@ -174,9 +174,9 @@ def _plan(setup: RunContext, *, finetune: bool, features: ProbeWork | None = Non
         "optimiser_options": json.dumps(recipe.optimiser_options, sort_keys=True),
     }
     columns = {
-        **training_columns(setup, data, "finetune" if finetune else "scratch"),
-        "compat": setup.compat,
-        "seed": setup.seed,
+        **training_columns(context, data, "finetune" if finetune else "scratch"),
+        "compat": context.compat,
+        "seed": context.seed,
         # steps and min_steps are part of recipe_epochs and recipe_passes
         **{f"recipe_{key}": value for key, value in recipe_values.items() if key not in ("steps", "min_steps")},
     }
@@ -185,20 +185,20 @@ def _plan(setup: RunContext, *, finetune: bool, features: ProbeWork | None = Non
 
     names = [BEST, *map(snapshot_name, recipe.snapshots)]
     distinct_names = list(dict.fromkeys(names))
-    clean, *other_predictions = prediction_runs(training, setup, data, distinct_names)
-    work = TrainingWork(data, setup.model, recipe, clean, features)
+    clean, *other_predictions = prediction_runs(training, context, data, distinct_names)
+    work = TrainingWork(data, context.model, recipe, clean, features)
     return [replace(training, work=work), clean, *other_predictions]
 
 
-def _recipe_for(setup: RunContext, finetune: bool) -> Recipe:
+def _recipe_for(context: RunContext, finetune: bool) -> Recipe:
     """The recipe as this training follows it; warns, once for each data set, of a training with few steps."""
-    data = setup.data
-    train_splits, val_splits = _train_and_val_splits(setup)
-    n_train = sum(data.number(split, setup.subset.classes) for split in train_splits)
-    n_val = sum(data.number(split, setup.subset.classes) for split in val_splits)
+    data = context.data
+    train_splits, val_splits = _train_and_val_splits(context)
+    n_train = sum(data.number(split, context.subset.classes) for split in train_splits)
+    n_val = sum(data.number(split, context.subset.classes) for split in val_splits)
 
-    recipe = replace(setup.recipe, flip=setup.recipe.flip and data.mirror)
-    if setup.compat:
+    recipe = replace(context.recipe, flip=context.recipe.flip and data.mirror)
+    if context.compat:
         recipe = replace(recipe, val_max=0)  # there all test images choose the epoch
     recipe = recipe.scaled(finetune).essential(n_train, n_val)
 
@@ -217,14 +217,14 @@ def _recipe_for(setup: RunContext, finetune: bool) -> Recipe:
     return recipe
 
 
-def _train_and_val_splits(setup: RunContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _train_and_val_splits(context: RunContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Splits that are trained on, and those that choose the epoch: as released (compat), all test images."""
-    if setup.compat:
+    if context.compat:
         return ("train", "val"), ("test",)
     return ("train",), ("val",)
 
 
-def _train(run: Run[TrainingWork], setup: RunContext) -> tuple[Classifier, dict[str, Any], bool]:
+def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dict[str, Any], bool]:
     """The trained network, the columns of its training, and whether that diverged.
 
     As released (compat), the head has all classes.
@@ -235,20 +235,20 @@ def _train(run: Run[TrainingWork], setup: RunContext) -> tuple[Classifier, dict[
 
     work = run.work
     data = work.data
-    machine = setup.machine
-    head_classes = full_set(len(data.classes)) if setup.compat else setup.subset
+    machine = context.machine
+    head_classes = full_set(len(data.classes)) if context.compat else context.subset
     keys = [data.classes[c] for c in head_classes.classes]
-    train_rows, val_rows = _train_and_val_rows(work, setup)
+    train_rows, val_rows = _train_and_val_rows(work, context)
     train_labels = head_classes.new_labels(data.labels[train_rows])
 
-    seed_everything(setup.seed)
+    seed_everything(context.seed)
     classifier = work.model.build(keys)
     check_built(work.model, classifier, keys)
     if work.features is not None:
-        _begin_with_probe(classifier, work.features, train_rows, train_labels, setup)
+        _begin_with_probe(classifier, work.features, train_rows, train_labels, context)
 
     # A recipe that crops needs its training images with their margins, and only validation images at input size.
-    cache = (setup.cache, machine.workers, machine.cache_gb)
+    cache = (context.cache, machine.workers, machine.cache_gb)
     if work.recipe.crops:
         pixels = open_pixels(data, classifier.geometry, *cache, rows=val_rows)
         originals = open_originals(data, classifier.geometry, *cache, rows=train_rows)
@@ -259,17 +259,17 @@ def _train(run: Run[TrainingWork], setup: RunContext) -> tuple[Classifier, dict[
     val = Examples(pixels, val_rows, head_classes.new_labels(data.labels[val_rows]))
 
     place = TrainingPlace(
-        setup.store.folder(run.run_id),
+        context.store.folder(run.run_id),
         accelerator=machine.accelerator,
         devices=machine.devices,
         strategy=machine.strategy,
         compile=machine.compile,
         checkpoint_s=machine.checkpoint_s,
-        logger=setup.tracker.start(run),
-        trainer=setup.trainer,
+        logger=context.tracker.start(run),
+        trainer=context.trainer,
     )
     write_json(place.folder / "model.json", describe_model(work.model, keys))
-    fitted = fit(classifier, train, val, work.recipe, setup.seed, place, start_counts=work.features is not None)
+    fitted = fit(classifier, train, val, work.recipe, context.seed, place, start_counts=work.features is not None)
     if fitted.diverged:
         log.warning(
             "training %s diverged in epoch %d: losses or weights are no longer finite; no accuracy is stored; next: a "
@@ -291,14 +291,14 @@ def _train(run: Run[TrainingWork], setup: RunContext) -> tuple[Classifier, dict[
 
 
 def _train_and_val_rows(
-    work: TrainingWork, setup: RunContext
+    work: TrainingWork, context: RunContext
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
     """Rows of the training images, and of those that choose the epoch: at most `recipe.val_max` of these."""
     data = work.data
-    train_splits, val_splits = _train_and_val_splits(setup)
+    train_splits, val_splits = _train_and_val_splits(context)
 
     def rows_of(splits: Sequence[str]) -> Int[np.ndarray, " rows"]:
-        rows_by_split = [data.rows(split, setup.subset.classes) for split in splits]
+        rows_by_split = [data.rows(split, context.subset.classes) for split in splits]
         return np.sort(np.hstack(rows_by_split))
 
     train_rows = rows_of(train_splits)
@@ -313,7 +313,7 @@ def _begin_with_probe(
     features: ProbeWork,
     rows: Int[np.ndarray, " images"],
     labels: Int[np.ndarray, " images"],
-    setup: RunContext,
+    context: RunContext,
 ) -> None:
     """Fit a linear probe to these training images, and make it the last layer.
 
@@ -327,7 +327,7 @@ def _begin_with_probe(
         raise FcaError("adaptation.start", PROBE, allowed, "set adaptation.start=random")
 
     unit_of_image = connected_images(features.data.items.iloc[rows], features.data.group)
-    probe = fit_probe(features.values(setup.store)[rows], labels, unit_of_image)
+    probe = fit_probe(features.values(context.store)[rows], labels, unit_of_image)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(probe.weight))
         layer.bias.copy_(torch.from_numpy(probe.bias))

@@ -53,18 +53,18 @@ class ProbeWork:
         return self.encoder.features(stored_features)  # a pass of every depth: its columns of this depth
 
 
-def features_run_and_work(setup: RunContext, data: ImageData) -> tuple[Run[ForwardWork], ProbeWork]:
+def features_run_and_work(context: RunContext, data: ImageData) -> tuple[Run[ForwardWork], ProbeWork]:
     """The run of the network's pass over all images, whatever the subset, and the work of the probes fitted to them.
 
     Raises FcaError for a model without weights, and with compat.
     """
-    check_has_weights(setup, "probe")
-    if setup.compat:
+    check_has_weights(context, "probe")
+    if context.compat:
         allowed = "scratch or finetune: the original has no probes"
         raise FcaError("adaptation", "probe", allowed, "leave compat out")
 
-    compiled = setup.model if isinstance(setup.model, Compiled) else None
-    encoder = compiled.every_depth() if compiled else setup.model
+    compiled = context.model if isinstance(context.model, Compiled) else None
+    encoder = compiled.every_depth() if compiled else context.model
     features_run = embed_run(ForwardWork(encoder, data, ALL_SPLITS))
     return features_run, ProbeWork(data, features_run.run_id, compiled)
 
@@ -75,12 +75,12 @@ def predicted_from_features(prediction: Run[ForwardWork], work: ProbeWork) -> Ru
     return replace(by_features, light=True, work=work)
 
 
-def probe_identity(setup: RunContext, data: ImageData) -> dict[str, Any]:
+def probe_identity(context: RunContext, data: ImageData) -> dict[str, Any]:
     """The identity that runs with probes share: images, classes, network, and which images are left out together."""
     identity = {
         "data": data.fingerprint,
-        "classes": [data.classes[c] for c in setup.subset.classes],
-        "model": setup.model.identity(),
+        "classes": [data.classes[c] for c in context.subset.classes],
+        "model": context.model.identity(),
         "judged": f"{JUDGED}, each class by its share",  # before: 1000, as many of each class
     }
     if data.group is not None:
@@ -102,45 +102,45 @@ class Probe:
     columns: ClassVar[tuple[Column, ...]] = (PENALTY, N_JUDGED)
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
-    def plan(self, setup: RunContext) -> list[Run]:
+    def plan(self, context: RunContext) -> list[Run]:
         """The features of all images (whatever the subset), then the probe and its predictions, which need no launcher.
 
         Raises FcaError for a model without weights, and with compat.
         """
-        data = setup.data
-        features_run, work = features_run_and_work(setup, data)
+        data = context.data
+        features_run, work = features_run_and_work(context, data)
         identity = {
-            **probe_identity(setup, data),
+            **probe_identity(context, data),
             "adaptation": "probe",
             "layer": "as solved",  # before, the stored layer had the same numbers in another order
             "penalty": LEFT_OUT,  # before, the validation images chose it
             "judgement": "kept",  # before, the logits of the images left out were not stored
         }
-        columns = {**training_columns(setup, data, "probe"), PENALTY_BY: LEFT_OUT}
+        columns = {**training_columns(context, data, "probe"), PENALTY_BY: LEFT_OUT}
         training = Run("train", identity, columns, features_run.run_id, light=True, work=work)
 
-        clean, *shifted = prediction_runs(training, setup, data)
+        clean, *shifted = prediction_runs(training, context, data)
         return [features_run, training, predicted_from_features(clean, work), *shifted]
 
-    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Embed once, solve for the subset, predict its test images; shifted ones by the network with the probe."""
         for run in runs:
             if run.task == "embed":
-                yield embed_images(run, setup)
+                yield embed_images(run, context)
 
         light_runs = [run for run in runs if run.light]
         if light_runs:
-            yield from _solve(light_runs, setup)
+            yield from _solve(light_runs, context)
 
-        yield from finish_predictions([run for run in runs if run.task == "predict" and not run.light], setup)
+        yield from finish_predictions([run for run in runs if run.task == "predict" and not run.light], context)
 
 
-def _solve(runs: Sequence[Run[ProbeWork]], setup: RunContext) -> Iterator[Finished]:
+def _solve(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Finished]:
     """Fit the probe of a subset; finish its training and its predictions, whichever of them are among these runs."""
     work = runs[0].work
     data = work.data
-    subset = setup.subset
-    features = work.values(setup.store)
+    subset = context.subset
+    features = work.values(context.store)
     keys = [data.classes[c] for c in subset.classes]
     rows = {split: data.rows(split, subset.classes) for split in ("train", "val", "test")}
     labels = {split: subset.new_labels(data.labels[rows[split]]) for split in rows}
@@ -159,7 +159,7 @@ def _solve(runs: Sequence[Run[ProbeWork]], setup: RunContext) -> Iterator[Finish
     }
 
     test_logits = probe.logits(features[rows["test"]]).astype(np.float32)
-    features_row = setup.store.row(work.features)  # the pass that made the features measured the network
+    features_row = context.store.row(work.features)  # the pass that made the features measured the network
     predict_columns: dict[str, Any] = {
         **prediction_columns(test_logits, labels["test"], subset.classes),
         **{column: features_row.get(column) for column in FORWARD_COLUMNS},
@@ -170,7 +170,7 @@ def _solve(runs: Sequence[Run[ProbeWork]], setup: RunContext) -> Iterator[Finish
             yield Finished(run, predict_columns, prediction_arrays(test_logits, labels["test"], keys))
             continue
 
-        write_probe(probe.weight, probe.bias, keys, run, setup)
+        write_probe(probe.weight, probe.bias, keys, run, context)
         val_top1 = (val_logits.argmax(axis=1) == labels["val"]).mean()
         columns: dict[str, Any] = {
             N_TRAIN: len(rows["train"]),
@@ -184,10 +184,10 @@ def _solve(runs: Sequence[Run[ProbeWork]], setup: RunContext) -> Iterator[Finish
         yield Finished(run, columns, judgement)
 
 
-def write_probe(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, setup: RunContext) -> None:
+def write_probe(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, context: RunContext) -> None:
     """Write the probe into its run's folder, as model=run reads it."""
-    folder = setup.store.folder(run.run_id)
-    write_json(folder / "model.json", describe_model(Probed.of(setup.model), keys))
+    folder = context.store.folder(run.run_id)
+    write_json(folder / "model.json", describe_model(Probed.of(context.model), keys))
 
     # In C order: safetensors writes the memory as it is, and reads it as if it were in that order.
     layer = {

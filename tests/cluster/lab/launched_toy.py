@@ -19,11 +19,11 @@ class Launched:
     summary: ClassVar = ()
     folder: str
 
-    def plan(self, setup):
-        return [Run("launched", {"seed": setup.seed}, {"launched_seed": setup.seed})]
+    def plan(self, context):
+        return [Run("launched", {"seed": context.seed}, {"launched_seed": context.seed})]
 
-    def run(self, runs, setup):
-        folder, seed = Path(self.folder), setup.seed
+    def run(self, runs, context):
+        folder, seed = Path(self.folder), context.seed
         for run in runs:
             begun = {"seed": seed, "pid": os.getpid(), "time": time.time()}
             begun |= {name: os.environ.get(name) for name in NAMES}

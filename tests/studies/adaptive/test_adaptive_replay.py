@@ -265,7 +265,7 @@ def test_exposures_are_those_of_the_images_asked_and_orders_those_of_scipy(zoo, 
         for repeat in range(2):
             policy, rng = FisherCat(pool, 0.25, bank), np.random.default_rng([model, 0, repeat])
             record = run_policy(policy, one.correct[model], rng).record
-            asked[model, repeat] = record.asked
+            asked[model, repeat] = record.evaluated
             ability[model, repeat] = bank.probability(np.array([ability_of(record, bank)[0]])).mean()
             estimate[model, repeat] = p_irt(pool, record, bank).value[0, 0]
     [line] = found.exposure.to_dict("records")

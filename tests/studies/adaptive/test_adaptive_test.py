@@ -226,7 +226,7 @@ def test_a_killed_test_goes_on_from_its_journal_to_the_same_end(start, tmp_path)
     words = "task=adaptive_test model=test_resnet model.input_size=32 model.weights=weights.safetensors logger=none"
     words += " dataset=rendered dataset.classes=[car,lamp] dataset.attributes=[size,view] dataset.train_per_class=0"
     words += " model.classes=[car,lamp] dataset.val_per_class=0 task.width=1e-9"
-    network = planned("model=test_resnet", "model.input_size=32").setup.model.build(["car", "lamp"]).module
+    network = planned("model=test_resnet", "model.input_size=32").context.model.build(["car", "lamp"]).module
     save_file(network.state_dict(), tmp_path / "weights.safetensors")
     killed = start("run", *words.split(), cwd=tmp_path)
     while not (journals := list(tmp_path.glob("outputs/runs/*/journal.jsonl"))):

@@ -80,7 +80,7 @@ def study(tmp_path_factory):
         patch.chdir(folder)
         torch.manual_seed(0)
         network = (
-            planned("dataset=digits", "model=test_resnet", "model.input_size=32").setup.model.build(CLASSES).module
+            planned("dataset=digits", "model=test_resnet", "model.input_size=32").context.model.build(CLASSES).module
         )
         save_file(network.state_dict(), folder / "net.safetensors")
         assert run_door.main(["task=predict", *DIGITS]) in (0, None)

@@ -66,7 +66,7 @@ def setup(tmp_path):
     job = job_of_keys(
         {"dataset": "digits", "task": "embed", "outputs": str(tmp_path / "outputs"), "machine.workers": 1}
     )
-    return replace(job.setup, data=colours(), encoder=Closeness())
+    return replace(job.context, data=colours(), encoder=Closeness())
 
 
 def run(setup):
@@ -117,7 +117,7 @@ def test_the_sample_is_drawn_by_image_id_and_seed_not_by_the_order_of_items(setu
 
 def test_the_similarity_analysis_scores_what_the_function_said(setup):
     finished = run(replace(setup, encoder=Closeness(images_per_class=10)))
-    row = {**finished.run.about, **finished.columns, "run_id": finished.run.run_id, "task": "embed"}
+    row = {**finished.run.metadata, **finished.columns, "run_id": finished.run.run_id, "task": "embed"}
     folder = setup.store.folder(row["run_id"])
     setup.store.write(row, finished.arrays, claims.acquire(folder), task_columns())
     [scores] = [t.frame for t in Similarity(ncl=[2], seeds=list(range(6)))(setup.store) if t.name == "similarity"]

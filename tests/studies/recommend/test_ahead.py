@@ -18,6 +18,6 @@ def test_jobs_are_done_ahead_on_all_cores_and_what_fails_there_is_left(tmp_path,
     several = [{"seed": seed} for seed in range(3)]
     several.append({"seed": 3, "trainer.profiler": "pytorch", "recipe.lr": 1e30})  # which diverges
     do_ahead(jobs, several, "training")
-    states = [[jobs.job(keys).setup.store.state(run.run_id) for run in jobs.job(keys).plan] for keys in several]
+    states = [[jobs.job(keys).context.store.state(run.run_id) for run in jobs.job(keys).plan] for keys in several]
     assert states[:3] == [[State.DONE, State.DONE]] * 3
     assert states[3][1] is not State.DONE

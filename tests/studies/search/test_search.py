@@ -80,7 +80,7 @@ def test_choices_are_the_policy_s_own_with_the_visits_in_hand_as_empty_ones(lab)
         known = max(0, n - 2)  # with three in hand
         seen = np.where(np.arange(n) < known, shown[:n], 0), np.where(np.arange(n) < known, correct[:n], 0)
         assert policy.next(visited[:n], seen[1], seen[0]) == visited[n]
-    assert found.run.about["policy"] == "gp_pairwise starts=2"
+    assert found.run.metadata["policy"] == "gp_pairwise starts=2"
 
 
 def test_the_same_search_in_another_folder_finds_the_same_and_another_seed_something_else(lab, tmp_path):

@@ -141,7 +141,7 @@ def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None =
         pool.check_levels(
             "estimator", estimator, ", ".join(name for name in ESTIMATORS if name not in LEVEL_ESTIMATORS)
         )
-    if not record.asked.any():
+    if not record.evaluated.any():
         raise FcaError("items evaluated", 0, "1 or more", "evaluate the policy's first round before estimating")
     return ESTIMATORS[estimator](pool, record, bank)
 
@@ -195,7 +195,7 @@ def replay(
             record = run_policy(policy_in_progress, responses, rng).record
             result = estimate(estimator, pool, record, bank)
 
-            n_evaluated = pool.by_group(pool.by_stratum(record.asked))  # groups x levels
+            n_evaluated = pool.by_group(pool.by_stratum(record.evaluated))  # groups x levels
             n_evaluated = np.repeat(n_evaluated, len(pool.targets), axis=0)
             block = [
                 truth.ravel(),

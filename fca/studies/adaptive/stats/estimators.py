@@ -201,7 +201,7 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     )
     overall = level_interval(
         share=level_share.mean(axis=0)[None],
-        variance=((total_of_several + total_of_single) / pool.groups**2)[None],
+        variance=((total_of_several + total_of_single) / pool.n_groups**2)[None],
         df=total_variance_df[None],
         n=n_of_group.sum(axis=0)[None],
         added=added[None],
@@ -216,7 +216,7 @@ def strata(pool: Pool, record: Record) -> tuple[Counts, Counts, Counts, Int[np.n
     items evaluated at the level is below one, and those without any. Where none of these has an evaluated item, that
     stratum has all sessions of the group.
     """
-    n = pool.by_stratum(record.asked)  # sessions x levels
+    n = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
     group = pool.session_group
 
@@ -229,7 +229,7 @@ def strata(pool: Pool, record: Record) -> tuple[Counts, Counts, Counts, Int[np.n
     def merge_small(counts: Int[np.ndarray, "sessions 3"]) -> Counts:
         return np.concatenate([counts * ~is_small, pool.by_group(counts * is_small)])
 
-    group_of_stratum = np.concatenate([group, np.arange(pool.groups)])
+    group_of_stratum = np.concatenate([group, np.arange(pool.n_groups)])
     return merge_small(n), merge_small(n_right), merge_small(pool.sizes), group_of_stratum
 
 
@@ -268,7 +268,7 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
     without any counts with the whole variance of the level. Unbiased for `static_k`; biased where the responses of a
     session decide how many more of its items are evaluated.
     """
-    n = pool.by_stratum(record.asked)  # sessions x levels
+    n = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
     is_evaluated = n > 0
     has_several = n > 1
@@ -295,7 +295,7 @@ def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate
     Variance (1 - n / N) p (1 - p) / (n - 1), as of a simple random sample. Unbiased for `random`, where it is the
     post-stratified mean; biased where sessions have unequally many evaluated items because of their responses.
     """
-    n = pool.by_group(pool.by_stratum(record.asked))  # groups x levels
+    n = pool.by_group(pool.by_stratum(record.evaluated))  # groups x levels
     n_right = pool.by_group(pool.by_stratum(record.right))
     with np.errstate(invalid="ignore"):
         share = n_right / n
@@ -313,9 +313,9 @@ def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     ability, ability_se = ability_of(record, bank)
     chance_below, chance, chance_above = bank.probability(ability + STEP * np.array([-1.0, 0.0, 1.0]))
 
-    expected = np.where(record.asked, record.right, chance)
-    response_variance = np.where(record.asked, 0.0, chance * (1 - chance))
-    slope = np.where(record.asked, 0.0, (chance_above - chance_below) / (2 * STEP))
+    expected = np.where(record.evaluated, record.right, chance)
+    response_variance = np.where(record.evaluated, 0.0, chance * (1 - chance))
+    slope = np.where(record.evaluated, 0.0, (chance_above - chance_below) / (2 * STEP))
 
     value = _group_sums(pool, pool.weights * expected)
     variance_of_responses = _group_sums(pool, pool.weights**2 * response_variance)
@@ -364,7 +364,7 @@ def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     >>> from fca.studies.progressive.stats.pool import Sample, make_pool
     >>> bank = ItemBank("2pl", np.tile([-2.0, 2.0], 50), np.ones(100), np.ones(100), np.zeros(100))
     >>> pool, record = make_pool(None, np.zeros(100, int)), Record(100)
-    >>> record.samples.append(Sample(record.asked.copy(), np.full(100, 0.5), None))
+    >>> record.samples.append(Sample(record.evaluated.copy(), np.full(100, 0.5), None))
     >>> record.add(np.arange(50), np.arange(50) % 2 == 0)  # the easy items of the first half
     >>> regression(pool, record, bank).value.round(2)
     array([[0.5]])
@@ -385,12 +385,12 @@ def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[
     importance = np.zeros_like(pool.weights)  # targets x items
     samples = zip(record.samples, evaluated_by_sample(record), sample_weights(pool, record), strict=True)
     for sample, is_evaluated, weight_of_group in samples:
-        is_sampled = is_evaluated & ~sample.certain
+        is_sampled = is_evaluated & ~sample.evaluated_before
         factor = weight_of_group[pool.group] * pool.weights / sample.inclusion
         importance += np.where(is_sampled, (1 - sample.inclusion) * factor**2, 0.0)
 
     predicted = np.tile(chance, (len(pool.targets), 1))
-    agreeing_responses = AGREEING * (columns @ columns.T) / pool.items
+    agreeing_responses = AGREEING * (columns @ columns.T) / pool.n_items
     for target, item_importance in enumerate(importance):
         if not item_importance.any():  # every item was evaluated
             continue
@@ -411,8 +411,8 @@ def _check_samples(record: Record) -> None:
 
 def evaluated_by_sample(record: Record) -> list[Marks]:
     """Which items were evaluated by the end of each sample."""
-    evaluated_before_next = [sample.certain for sample in record.samples[1:]]
-    return [*evaluated_before_next, record.asked]
+    evaluated_before_next = [sample.evaluated_before for sample in record.samples[1:]]
+    return [*evaluated_before_next, record.evaluated]
 
 
 def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples groups"]:
@@ -420,11 +420,11 @@ def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples gro
 
     n drawn of the R items that remained; v is `Sample.variance_ratio`.
     """
-    weights = np.empty((len(record.samples), pool.groups))
+    weights = np.empty((len(record.samples), pool.n_groups))
     for i, (sample, is_evaluated) in enumerate(zip(record.samples, evaluated_by_sample(record), strict=True)):
-        is_sampled = is_evaluated & ~sample.certain
-        n = np.bincount(pool.group[is_sampled], minlength=pool.groups)
-        remaining = np.bincount(pool.group[~sample.certain], minlength=pool.groups)
+        is_sampled = is_evaluated & ~sample.evaluated_before
+        n = np.bincount(pool.group[is_sampled], minlength=pool.n_groups)
+        remaining = np.bincount(pool.group[~sample.evaluated_before], minlength=pool.n_groups)
         variance = remaining * (remaining - n) / np.maximum(n, 1)
         # a sample of all remaining items gets nearly all the weight
         weights[i] = 1 / np.maximum(variance, 1e-9) / sample.variance_ratio
@@ -445,17 +445,17 @@ def _from_samples(pool: Pool, record: Record, predictions: Sequence[Float[np.nda
     bound = (weight**2 * np.stack([estimate.bound for estimate in estimates])).sum(axis=0)
     bound_squares = (weight**4 * np.stack([estimate.bound_squares for estimate in estimates])).sum(axis=0)
 
-    n_right = np.bincount(pool.group[record.right], minlength=pool.groups)[:, None]
-    n_evaluated = np.bincount(pool.group[record.asked], minlength=pool.groups)[:, None]
+    n_right = np.bincount(pool.group[record.right], minlength=pool.n_groups)[:, None]
+    n_evaluated = np.bincount(pool.group[record.evaluated], minlength=pool.n_groups)[:, None]
     all_wrong = n_right == 0
     all_right = n_right == n_evaluated
     of_groups = share_interval(value, variance, bound, bound_squares, all_wrong, all_right)
 
     overall = share_interval(
-        (value / pool.groups).sum(axis=0)[None],
-        (variance / pool.groups**2).sum(axis=0)[None],
-        (bound / pool.groups**2).sum(axis=0)[None],
-        (bound_squares / pool.groups**4).sum(axis=0)[None],
+        (value / pool.n_groups).sum(axis=0)[None],
+        (variance / pool.n_groups**2).sum(axis=0)[None],
+        (bound / pool.n_groups**2).sum(axis=0)[None],
+        (bound_squares / pool.n_groups**4).sum(axis=0)[None],
         all_wrong.all(axis=0)[None],
         all_right.all(axis=0)[None],
     )
@@ -529,14 +529,14 @@ def _estimate_by_sample(
 ) -> SampleEstimate:
     """Predictions corrected by one sample; see `difference`."""
     residual = record.right - predicted  # targets x items
-    is_sampled = is_evaluated & ~sample.certain
-    responses_or_predictions = np.where(sample.certain, record.right, predicted)
+    is_sampled = is_evaluated & ~sample.evaluated_before
+    responses_or_predictions = np.where(sample.evaluated_before, record.right, predicted)
     correction = np.where(is_sampled, residual / sample.inclusion, 0.0)
     value = _group_sums(pool, pool.weights * (responses_or_predictions + correction))
 
     variance = np.empty_like(value)
     weighted_residual = pool.weights * residual
-    for group in range(pool.groups):
+    for group in range(pool.n_groups):
         positions = np.flatnonzero(is_sampled & (pool.group == group))
         variance[group] = fixed_size_variance(weighted_residual[:, positions], sample.inclusion[positions])
 
@@ -547,4 +547,4 @@ def _estimate_by_sample(
 
 
 def _group_sums(pool: Pool, values: Float[np.ndarray, "targets items"]) -> Targets:
-    return np.stack([np.bincount(pool.group, weights=row, minlength=pool.groups) for row in values], axis=1)
+    return np.stack([np.bincount(pool.group, weights=row, minlength=pool.n_groups) for row in values], axis=1)

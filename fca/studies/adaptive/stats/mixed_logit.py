@@ -159,7 +159,7 @@ def choose_kind(pool: Pool, record: Record) -> str:
 
 def rows_of(pool: Pool, record: Record, kind: Kind) -> Rows:
     """Sessions, or their levels one by one. Folds are of sessions, in turn within each group."""
-    n_evaluated = pool.by_stratum(record.asked)  # sessions x levels
+    n_evaluated = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
     n_remaining = pool.sizes - n_evaluated
     sessions = np.arange(len(n_evaluated))
@@ -386,7 +386,7 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     variance += np.einsum("tpl,plm,tpm->tp", remaining_weight, chance_covariance[pattern], remaining_weight)
 
     # Sums over the rows of each group
-    starts = np.searchsorted(rows.group, np.arange(pool.groups))
+    starts = np.searchsorted(rows.group, np.arange(pool.n_groups))
     sum_by_group = partial(np.add.reduceat, indices=starts, axis=0)
     gradient = sum_by_group(np.einsum("tpl,plk->ptk", remaining_weight, slopes[pattern]))  # groups x targets x k
     # g groups, t targets, k and m parameters

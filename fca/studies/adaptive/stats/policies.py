@@ -71,7 +71,7 @@ class Policy(ABC):
     def __init__(self, pool: Pool, stratum: Codes) -> None:
         self.pool = pool
         self.stratum = stratum
-        self.record = Record(pool.items)
+        self.record = Record(pool.n_items)
         self.round = 0
         self.rank: Codes = NO_ITEMS  # place of every item in its stratum, once the first round began
 
@@ -93,10 +93,10 @@ class Policy(ABC):
     def first_of_strata(self, counts: Shaped[np.ndarray, "..."]) -> Positions:
         """Items not evaluated so far that are among the first `counts` of their stratum."""
         is_among_first = self.rank < counts.ravel()[self.stratum]
-        return np.flatnonzero(is_among_first & ~self.record.asked)
+        return np.flatnonzero(is_among_first & ~self.record.evaluated)
 
     @abstractmethod
-    def again(self) -> None:
+    def extend(self) -> None:
         """After the last round: allow as many items once more, or what remains; `next` gives further rounds."""
 
 
@@ -112,16 +112,16 @@ class _SimpleSample(Policy):
         super().__init__(pool, stratum)
         self.n_per_budget = n
         self.n = 0 * n
-        self.again()
+        self.extend()
 
     def select(self, rng: np.random.Generator) -> Positions:
         return self.first_of_strata(self.n)
 
-    def again(self) -> None:
+    def extend(self) -> None:
         sizes = np.bincount(self.stratum)
         self.n = np.minimum(self.n + self.n_per_budget, sizes)
         self.round = 0
-        none_before = np.zeros(self.pool.items, dtype=bool)
+        none_before = np.zeros(self.pool.n_items, dtype=bool)
         self.record.samples = [Sample(none_before, (self.n / sizes)[self.stratum], None)]
 
 
@@ -136,9 +136,9 @@ class StaticK(_SimpleSample):
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
         pool.check_levels("policy", "static_k", WITHOUT_LEVELS)
-        self.k = round(check_budget(budget) * pool.items / pool.sizes.size)
+        self.k = round(check_budget(budget) * pool.n_items / pool.sizes.size)
         if self.k < 1:
-            allowed = f"{pool.sizes.size / pool.items:.3g} or more: k = 1"
+            allowed = f"{pool.sizes.size / pool.n_items:.3g} or more: k = 1"
             raise FcaError("budget", budget, allowed, "static_k evaluates every level of every session")
         check_room(pool, np.full(3, self.k))
         super().__init__(pool, pool.stratum, np.full(pool.sizes.size, self.k))
@@ -177,19 +177,19 @@ class Proportional(Policy):
         self.n = np.maximum(share_of_groups(pool, budget), 1)
 
     def select(self, rng: np.random.Generator) -> Positions:
-        inclusion = np.ones(self.pool.items)
+        inclusion = np.ones(self.pool.n_items)
         positions = [NO_ITEMS]
         for group, n in enumerate(self.n):
-            items = np.flatnonzero((self.pool.group == group) & ~self.record.asked)
+            items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
             if not len(items):
                 continue
             inclusion[items] = min(n / len(items), 1.0)
             session = self.pool.session[items].astype(float)
             positions.append(items[systematic(inclusion[items], rng, along=session)])
-        self.record.samples.append(Sample(self.record.asked.copy(), inclusion, None))
+        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, None))
         return np.concatenate(positions)
 
-    def again(self) -> None:  # as many of the items that remain: still every item has the same chance
+    def extend(self) -> None:  # as many of the items that remain: still every item has the same chance
         self.round = 0
 
 
@@ -215,7 +215,7 @@ class GreTwoStage(Policy):
     ) -> None:
         pool.check_levels("policy", "gre_two_stage", WITHOUT_LEVELS)
         table = check_mapping(mapping)
-        items_per_session = pool.items / len(pool.sizes)
+        items_per_session = pool.n_items / len(pool.sizes)
         if items_per_session < 9:
             step = "add images (12 a level are usual) or take another policy"
             session = "images a session (class and attribute)"
@@ -230,7 +230,7 @@ class GreTwoStage(Policy):
         self.right_in_earlier_pairs = np.zeros_like(pool.sizes)  # of rounds; sessions x levels
 
     def select(self, rng: np.random.Generator) -> Positions:
-        n_evaluated = self.pool.by_stratum(self.record.asked)  # sessions x levels
+        n_evaluated = self.pool.by_stratum(self.record.evaluated)  # sessions x levels
         if self.round == 1:
             n_next = FIRST_ROUND * self.times
         else:
@@ -241,7 +241,7 @@ class GreTwoStage(Policy):
         self.record.chosen_by_responses[positions] = self.round == 2
         return positions
 
-    def again(self) -> None:
+    def extend(self) -> None:
         self.round = 0
         self.right_in_earlier_pairs = self.pool.by_stratum(self.record.right)
 
@@ -294,7 +294,7 @@ class OptimalAllocation(Policy):
     def _second_round(self) -> list[Levels]:
         """How many items of each group are evaluated by the end of the second round, by level."""
         pool = self.pool
-        n_evaluated = pool.by_group(pool.by_stratum(self.record.asked))  # groups x levels
+        n_evaluated = pool.by_group(pool.by_stratum(self.record.evaluated))  # groups x levels
         n_right = pool.by_group(pool.by_stratum(self.record.right))
         n_evaluated_elsewhere = n_evaluated.sum(axis=0) - n_evaluated
         n_right_elsewhere = n_right.sum(axis=0) - n_right
@@ -315,9 +315,9 @@ class OptimalAllocation(Policy):
         cell = 3 * pool.group + pool.level
         rank_in_cell = ranks_within(cell, np.lexsort((place, cell)))
         is_among_first = rank_in_cell < np.stack(counts).ravel()[cell]
-        return np.flatnonzero(is_among_first & ~self.record.asked)
+        return np.flatnonzero(is_among_first & ~self.record.evaluated)
 
-    def again(self) -> None:  # a larger total, which includes the items evaluated already
+    def extend(self) -> None:  # a larger total, which includes the items evaluated already
         self.n_total = np.minimum(self.n_total + self.n_per_budget, self.pool.group_sizes.sum(axis=1))
         self.round = 1
 
@@ -336,9 +336,9 @@ class _WithBank(Policy):
         self.n_pilot = np.maximum(np.round(PILOT_SHARE * self.n_total).astype(np.int64), 1)
         self.n_after_pilot = self.n_total - self.n_pilot
 
-    def again(self) -> None:
+    def extend(self) -> None:
         """As many items of every group once more, or all that remain of it, without a pilot."""
-        remaining = np.bincount(self.pool.group[~self.record.asked], minlength=self.pool.groups)
+        remaining = np.bincount(self.pool.group[~self.record.evaluated], minlength=self.pool.n_groups)
         self.n_after_pilot = np.minimum(self.n_total, remaining)
         self.round = 1
 
@@ -369,16 +369,16 @@ class NeymanIrt(_WithBank):
 
         chance = response_probabilities(self.record, self.bank)
         size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
-        inclusion = np.ones(self.pool.items)
+        inclusion = np.ones(self.pool.n_items)
         positions_by_group = [NO_ITEMS]
         for group, n in enumerate(self.n_after_pilot):
-            items = np.flatnonzero((self.pool.group == group) & ~self.record.asked)
+            items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
             if len(items):
                 inclusion[items] = capped_inclusion(size[items], int(n))
                 positions_by_group.append(items[systematic(inclusion[items], rng, along=chance[items])])
 
         positions = np.concatenate(positions_by_group)
-        self.record.samples.append(Sample(self.record.asked.copy(), inclusion, chance))
+        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, chance))
         self.record.chosen_by_responses[positions] = True
         return positions
 
@@ -412,7 +412,7 @@ class DefensiveIrt(_WithBank):
 
     def select(self, rng: np.random.Generator) -> Positions:
         pool = self.pool
-        evaluated_before = self.record.asked.copy()
+        evaluated_before = self.record.evaluated.copy()
         if self.round == 1:
             inclusion = (self.n_pilot / pool.group_sizes.sum(axis=1))[pool.group]
             self.record.samples.append(Sample(evaluated_before, inclusion, None))
@@ -423,7 +423,7 @@ class DefensiveIrt(_WithBank):
         chance = response_probabilities(self.record, self.bank)
         inclusion, variance_ratio = self._mixture(chance)
         positions_by_group = [NO_ITEMS]
-        for group in range(pool.groups):
+        for group in range(pool.n_groups):
             items = np.flatnonzero((pool.group == group) & ~evaluated_before)
             if len(items):
                 positions_by_group.append(items[systematic(inclusion[items], rng, along=chance[items])])
@@ -435,8 +435,8 @@ class DefensiveIrt(_WithBank):
 
     def _mixture(self, chance: PerItem) -> tuple[PerItem, float]:
         """Chances of the items not evaluated so far, and the variance foreseen for them over that of equal chances."""
-        is_random = self.record.asked & ~self.record.chosen_by_responses
-        is_remaining = ~self.record.asked
+        is_random = self.record.evaluated & ~self.record.chosen_by_responses
+        is_remaining = ~self.record.evaluated
         squared_residual = self._residuals(chance, is_random) ** 2
         n_random = len(squared_residual)
         largest_variance = 1 / 4
@@ -484,8 +484,8 @@ class DefensiveIrt(_WithBank):
         """
         pool = self.pool
         size = self.weight * size
-        total = np.bincount(pool.group[is_remaining], weights=size[is_remaining], minlength=pool.groups)
-        scale = np.divide(self.n_after_pilot, total, out=np.full(pool.groups, np.inf), where=total > 0)
+        total = np.bincount(pool.group[is_remaining], weights=size[is_remaining], minlength=pool.n_groups)
+        scale = np.divide(self.n_after_pilot, total, out=np.full(pool.n_groups, np.inf), where=total > 0)
         inclusion = scale[pool.group] * size
 
         # groups in which some items are taken for certain
@@ -552,14 +552,14 @@ class FisherCat(_WithBank):
         n_of_round = (n_after_round - n_after_last_round)[group]
 
         ability, _ = ability_of(self.record, self.bank)
-        item_information = np.where(self.record.asked, -1.0, information(self.bank, ability))
+        item_information = np.where(self.record.evaluated, -1.0, information(self.bank, ability))
         rank = ranks_within(group, np.lexsort((-item_information, group)))
         if self.randomesque > 1:
-            is_candidate = (rank < self.randomesque * n_of_round) & ~self.record.asked
+            is_candidate = (rank < self.randomesque * n_of_round) & ~self.record.evaluated
             random_order = np.where(is_candidate, rng.random(len(group)), 1.0)
             rank = ranks_within(group, np.lexsort((random_order, group)))
 
-        positions = np.flatnonzero((rank < n_of_round) & ~self.record.asked)
+        positions = np.flatnonzero((rank < n_of_round) & ~self.record.evaluated)
         self.record.chosen_by_responses[positions] = True
         return positions
 
@@ -597,9 +597,9 @@ def check_bank(policy: str, pool: Pool, bank: ItemBank | None) -> ItemBank:
     if bank is None:
         step = "fit one on other models' answers (fca.studies.irt.stats.fit_irt(...).bank), or take what needs none"
         raise FcaError("bank", None, f"an item bank: {policy} needs one", step)
-    if len(bank.difficulty) != pool.items:
+    if len(bank.difficulty) != pool.n_items:
         step = "take the bank of these items, in their order"
-        raise FcaError("items of the bank", len(bank.difficulty), f"{pool.items}, those of the pool", step)
+        raise FcaError("items of the bank", len(bank.difficulty), f"{pool.n_items}, those of the pool", step)
     return bank
 
 
@@ -646,8 +646,8 @@ def spread(n: int, size: Float[np.ndarray, " levels"], least: Levels, most: Leve
 
 def ability_of(record: Record, bank: ItemBank) -> tuple[float, float]:
     """Ability and its standard error from the responses so far."""
-    evaluated_items = ItemBank(bank.model, *(values[record.asked] for values in bank[1:]))
-    responses = record.right[record.asked][None].astype(float)
+    evaluated_items = ItemBank(bank.model, *(values[record.evaluated] for values in bank[1:]))
+    responses = record.right[record.evaluated][None].astype(float)
     scored = score_ability(responses, evaluated_items)
     return float(scored.ability[0]), float(scored.ability_se[0])
 

@@ -35,9 +35,9 @@ class Rounds:
                 return positions
 
             # the budget is spent
-            if self.is_enough is None or self.is_enough() or self.policy.record.asked.all():
+            if self.is_enough is None or self.is_enough() or self.policy.record.evaluated.all():
                 return None
-            self.policy.again()
+            self.policy.extend()
 
     def tell(self, positions: Positions, correct: Bool[np.ndarray, " positions"]) -> None:
         """Record which of a round's items the model got right."""

@@ -30,7 +30,7 @@ def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> 
 
     >>> from fca.studies.progressive.stats.pool import Sample, make_pool
     >>> pool, record = make_pool(None, np.repeat(["cat", "dog"], 50)), Record(100)
-    >>> record.samples.append(Sample(record.asked.copy(), np.full(100, 0.2), None))
+    >>> record.samples.append(Sample(record.evaluated.copy(), np.full(100, 0.2), None))
     >>> record.add(np.arange(0, 100, 5), np.ones(20, dtype=bool))
     >>> estimate = hypergeometric(pool, record)
     >>> estimate.value.item(), estimate.low.item(), estimate.high.item()
@@ -44,7 +44,7 @@ def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> 
         allowed = "proportional, random: every item has the same chance"
         raise FcaError("policy", "one of different chances", allowed, "take one of these, or estimator difference")
 
-    n = pool.by_group(pool.by_stratum(record.asked))[:, :1]  # groups x 1
+    n = pool.by_group(pool.by_stratum(record.evaluated))[:, :1]  # groups x 1
     n_right = pool.by_group(pool.by_stratum(record.right))[:, :1]
     size = pool.group_sizes[:, :1]
     share = n_right / n
@@ -55,16 +55,16 @@ def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> 
 
     # The mean over groups: squares add up
     value = share.mean(axis=0)[None]
-    se = np.sqrt(variance.sum(axis=0))[None] / pool.groups
-    below = np.sqrt(((share - low) ** 2).sum(axis=0))[None] / pool.groups
-    above = np.sqrt(((high - share) ** 2).sum(axis=0))[None] / pool.groups
+    se = np.sqrt(variance.sum(axis=0))[None] / pool.n_groups
+    below = np.sqrt(((share - low) ** 2).sum(axis=0))[None] / pool.n_groups
+    above = np.sqrt(((high - share) ** 2).sum(axis=0))[None] / pool.n_groups
     return Estimate(share, np.sqrt(variance), low, high, Interval(value, se, value - below, value + above))
 
 
 def _has_equal_chances(pool: Pool, sample: Sample) -> bool:
     """Whether all items of a group that could be drawn had the same chance."""
-    for group in range(pool.groups):
-        inclusion = sample.inclusion[~sample.certain & (pool.group == group)]
+    for group in range(pool.n_groups):
+        inclusion = sample.inclusion[~sample.evaluated_before & (pool.group == group)]
         if len(inclusion) and float(np.ptp(inclusion)) >= 1e-9:
             return False
     return True

@@ -54,12 +54,12 @@ class Pool:
     levels: tuple[str, ...] = LEVELS
 
     @property
-    def items(self) -> int:
+    def n_items(self) -> int:
         """Number of items."""
         return len(self.level)
 
     @property
-    def groups(self) -> int:
+    def n_groups(self) -> int:
         """Number of groups."""
         return len(self.group_names)
 
@@ -99,7 +99,7 @@ class Pool:
 
     def by_group(self, values: Shaped[np.ndarray, "sessions ..."]) -> Shaped[np.ndarray, "groups ..."]:
         """Sums over the sessions of each group."""
-        starts = np.searchsorted(self.session_group, np.arange(self.groups))
+        starts = np.searchsorted(self.session_group, np.arange(self.n_groups))
         return np.add.reduceat(values, starts, axis=0)
 
     def truth(self, correct: Marks) -> Float[np.ndarray, "groups targets"]:
@@ -123,13 +123,13 @@ class Pool:
 class Sample(NamedTuple):
     """Items drawn at random from those not evaluated before.
 
-    certain:        evaluated before (in a pilot round, or by an earlier sample), and so no part of this sample.
+    evaluated_before: evaluated already (in a pilot round, or by an earlier sample), and so no part of this sample.
     inclusion:      chance of every other item to be drawn, given those.
     chance:         predicted probability of a right response, before the sample was drawn; None without bank.
     variance_ratio: variance foreseen before it was drawn, over that of as many items with equal chances.
     """
 
-    certain: Marks
+    evaluated_before: Marks
     inclusion: PerItem
     chance: PerItem | None
     variance_ratio: float = 1.0
@@ -138,14 +138,14 @@ class Sample(NamedTuple):
 class Record:
     """The items evaluated and the responses so far, and how the policy chose the items.
 
-    asked, right:        of every item (right is False where it was not evaluated).
+    evaluated, right:    of every item (right is False where it was not evaluated).
     chosen_by_responses: items chosen because of the responses of their own session, or of an item bank.
     samples:             those drawn one after the other, each from the items that remained; none where chances are
                          unknown.
     """
 
     def __init__(self, items: int) -> None:
-        self.asked = np.zeros(items, dtype=bool)
+        self.evaluated = np.zeros(items, dtype=bool)
         self.right = np.zeros(items, dtype=bool)
         self.chosen_by_responses = np.zeros(items, dtype=bool)
         self.samples: list[Sample] = []
@@ -153,16 +153,16 @@ class Record:
     @property
     def random_sample(self) -> Record:
         """The items chosen whatever the responses: within a session and level, a simple random sample."""
-        sample = Record(len(self.asked))
-        sample.asked = self.asked & ~self.chosen_by_responses
+        sample = Record(len(self.evaluated))
+        sample.evaluated = self.evaluated & ~self.chosen_by_responses
         sample.right = self.right & ~self.chosen_by_responses
         return sample
 
     def add(self, positions: Integer[np.ndarray, " evaluated"], correct: Bool[np.ndarray, " evaluated"]) -> None:
         """Responses to the items at these positions, each evaluated for the first time."""
-        n_before = int(self.asked.sum())
-        self.asked[positions] = True
-        if int(self.asked.sum()) < n_before + len(positions):
+        n_before = int(self.evaluated.sum())
+        self.evaluated[positions] = True
+        if int(self.evaluated.sum()) < n_before + len(positions):
             raise ValueError("an item was answered twice: a test draws without replacement")
         self.right[positions] = correct
 

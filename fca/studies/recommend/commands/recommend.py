@@ -161,7 +161,7 @@ class Search:
     @cached_property
     def fingerprint_and_classes(self) -> tuple[str, tuple[int, ...]]:
         """Of the images that trainings of this job see."""
-        about = self._training({"model": "hog", "adaptation": PROBE}).about
+        about = self._training({"model": "hog", "adaptation": PROBE}).metadata
         return str(about["fingerprint"]), tuple(about["classes"])
 
     @cached_property
@@ -208,9 +208,9 @@ class Search:
     def check_costs(self) -> None:
         """Raise FcaError for a table of costs that lacks one of the classes, or has another."""
         if self.analysis.cost_table is not None:
-            setup = self.description.setup
-            classes = [setup.data.classes[index] for index in setup.subset.classes]
-            self.analysis.cost_table.of(classes, setup.data.classes)
+            context = self.description.context
+            classes = [context.data.classes[index] for index in context.subset.classes]
+            self.analysis.cost_table.of(classes, context.data.classes)
 
     # Programs
 
@@ -548,7 +548,7 @@ class Search:
         train = self._training(keys)
         is_probe = keys["adaptation"] == PROBE
         if not is_probe:
-            print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.about['model']}", flush=True)
+            print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.metadata['model']}", flush=True)
 
         for planned in job.plan:
             self.store.forgive(planned.run_id)
@@ -558,7 +558,7 @@ class Search:
         show_failures(self.store, [run.run_id for run in job.plan])
 
         if self.store.has_diverged(train.run_id):
-            print(f"{train.about['model']} diverged: it is left out", flush=True)
+            print(f"{train.metadata['model']} diverged: it is left out", flush=True)
         elif not is_probe and self.store.state(train.run_id) is State.DONE:
             predict = {"task": "predict", "task.split": "val", "model": "run", "model.run_id": train.run_id}
             execute(self.jobs.job(predict), alone=False)

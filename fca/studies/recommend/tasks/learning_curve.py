@@ -44,32 +44,32 @@ class LearningCurve:
     )
     summary: ClassVar[tuple[Column | str, ...]] = ("{n_fits} probes on {fewest_images} to {n_train} images",)
 
-    def plan(self, setup: RunContext) -> list[Run]:
+    def plan(self, context: RunContext) -> list[Run]:
         """The features of all images, as for adaptation=probe, then the curve.
 
         Raises FcaError for a model without weights, for a shift, with compat, and for a class with fewer than four
         training images.
         """
-        setup.clean_only("learning_curve")
-        data = for_training(setup.data)
-        features, work = features_run_and_work(setup, data)
+        context.check_clean("learning_curve")
+        data = for_training(context.data)
+        features, work = features_run_and_work(context, data)
 
-        train = data.rows("train", setup.subset.classes)
-        labels = setup.subset.new_labels(data.labels[train])
+        train = data.rows("train", context.subset.classes)
+        labels = context.subset.new_labels(data.labels[train])
         possible_halvings(labels, connected_images(data.items.iloc[train], data.group))  # refuses too few images
-        about = training_columns(setup, data, "probe")
-        return [features, Run("learning_curve", probe_identity(setup, data), about, features.run_id, work=work)]
+        about = training_columns(context, data, "probe")
+        return [features, Run("learning_curve", probe_identity(context, data), about, features.run_id, work=work)]
 
-    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Embed the images, then fit and evaluate all probes."""
         for run in runs:
-            yield embed_images(run, setup) if run.task == "embed" else _measured(run, setup)
+            yield embed_images(run, context) if run.task == "embed" else _measured(run, context)
 
 
-def _measured(run: Run[ProbeWork], setup: RunContext) -> Finished:
+def _measured(run: Run[ProbeWork], context: RunContext) -> Finished:
     data = run.work.data
-    subset = setup.subset
-    features = run.work.values(setup.store)
+    subset = context.subset
+    features = run.work.values(context.store)
     train = data.rows("train", subset.classes)
     val = data.rows("val", subset.classes)
     groups = connected_images(data.items.iloc[train], data.group)
@@ -91,7 +91,7 @@ def _measured(run: Run[ProbeWork], setup: RunContext) -> Finished:
         N_FITS: int(subsets.fits.sum()),
         FEWEST_IMAGES: round(subsets.sizes[-1]),
         CURVE_S: seconds,
-        "input_size": setup.store.row(run.work.features)["input_size"],
+        "input_size": context.store.row(run.work.features)["input_size"],
     }
     arrays = {
         SIZES: subsets.sizes,

@@ -37,37 +37,37 @@ class Screen:
 
     images: Annotated[int, Allowed(4)]
 
-    def plan(self, setup: RunContext) -> list[Run]:
+    def plan(self, context: RunContext) -> list[Run]:
         """The features of the few images, then the probe.
 
         Raises FcaError for a model without weights, for a shift, and with compat.
         """
-        setup.clean_only("screen")
-        data = for_training(setup.data)
-        rows = few_rows(data, setup.subset.classes, self.images)
-        features, work = features_run_and_work(setup, few_images(data, rows))
-        identity = probe_identity(setup, data) | {"images": self.images}
-        about = training_columns(setup, data, "probe")
+        context.check_clean("screen")
+        data = for_training(context.data)
+        rows = few_rows(data, context.subset.classes, self.images)
+        features, work = features_run_and_work(context, few_images(data, rows))
+        identity = probe_identity(context, data) | {"images": self.images}
+        about = training_columns(context, data, "probe")
         return [features, Run("screen", identity, about, features.run_id, work=work)]
 
-    def run(self, runs: Sequence[Run], setup: RunContext) -> Iterator[Finished]:
+    def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Embed the images, then fit the probe and leave its images out in turn."""
         for run in runs:
-            yield embed_images(run, setup) if run.task == "embed" else self._probed(run, setup)
+            yield embed_images(run, context) if run.task == "embed" else self._probed(run, context)
 
-    def _probed(self, run: Run[ProbeWork], setup: RunContext) -> Finished:
+    def _probed(self, run: Run[ProbeWork], context: RunContext) -> Finished:
         few = run.work.data
-        labels = setup.subset.new_labels(few.labels)
-        probe = fit_probe(run.work.values(setup.store), labels, connected_images(few.items, few.group))
+        labels = context.subset.new_labels(few.labels)
+        probe = fit_probe(run.work.values(context.store), labels, connected_images(few.items, few.group))
 
         # arrays refer to all images of the data, not to the few of the features
-        data = for_training(setup.data)
-        setup.store.keep_items(data)
-        rows = few_rows(data, setup.subset.classes, self.images)
+        data = for_training(context.data)
+        context.store.keep_items(data)
+        rows = few_rows(data, context.subset.classes, self.images)
         columns: dict[str, Any] = {
             N_TRAIN: len(labels),
             N_JUDGED: len(probe.judged),
-            "input_size": setup.store.row(run.work.features)["input_size"],
+            "input_size": context.store.row(run.work.features)["input_size"],
         }
         arrays = {
             JUDGED_IMAGES: rows[probe.judged].astype(np.int32),

@@ -26,7 +26,7 @@ def stretches(policy, data, times, budget=0.25, seed=0, model=0, estimator=None)
         while len(positions := test.next(rng)):
             test.record.add(positions, data.correct[model][positions])
         yield pool, test.record, estimate(estimator or ESTIMATOR[policy], pool, test.record, data.bank)
-        test.again()
+        test.extend()
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -34,7 +34,7 @@ def test_a_test_that_goes_on_asks_as_many_again_until_all_are_asked_and_known(po
     data = drawn(sessions=10)
     shares = []
     for pool, record, found in stretches(policy, data, 12):
-        shares.append(record.asked.mean())
+        shares.append(record.evaluated.mean())
         if shares[-1] == 1:
             assert found.value == pytest.approx(pool.truth(data.correct[0]), abs=1e-12)
             assert found.se == pytest.approx(0, abs=1e-9)
@@ -48,7 +48,7 @@ def test_a_test_that_goes_on_asks_as_many_again_until_all_are_asked_and_known(po
 @pytest.mark.parametrize("policy", ["fisher_cat", "neyman_irt", "defensive_irt"])
 def test_fewer_items_than_rounds_are_asked_too(policy, drawn):
     *_, (_, record, _) = stretches(policy, drawn(sessions=2), 3, budget=0.45)  # 16 of a group's 36 at a time
-    assert record.asked.all()
+    assert record.evaluated.all()
 
 
 @pytest.mark.parametrize(("policy", "estimator"), [*ESTIMATOR.items(), ("static_k", "difference")])

@@ -30,7 +30,7 @@ def errors(policy, estimator, bank, chance, n, repeats=120):
     for seed in range(repeats):
         rng = np.random.default_rng(seed)
         right = rng.random(len(chance)) < chance
-        record = run_policy(start_policy(policy, pool, n / pool.items, bank), right, rng).record
+        record = run_policy(start_policy(policy, pool, n / pool.n_items, bank), right, rng).record
         value = estimate(estimator, pool, record, bank)
         truth = right.mean()
         held = value.low.item() <= truth <= value.high.item()
@@ -87,8 +87,8 @@ def test_the_line_is_the_least_squares_line_of_the_responses_and_ten_that_agree(
     right = rng.random(200) < 0.6
     record = run_policy(start_policy("random", pool, 0.25, bank), right, rng).record
     chance = response_probabilities(record, bank)
-    x = np.concatenate([chance[record.asked], chance])
-    y = np.concatenate([right[record.asked], chance])  # all items of the pool, counted as ten: they lie on the line
+    x = np.concatenate([chance[record.evaluated], chance])
+    y = np.concatenate([right[record.evaluated], chance])  # all items of the pool, counted as ten: they lie on the line
     weight = np.sqrt(np.concatenate([np.ones(50), np.full(200, 10 / 200)]))
     slope, intercept = np.polyfit(x, y, 1, w=weight)
     assert regression_predictions(pool, record, bank)[0] == pytest.approx(intercept + slope * chance, abs=1e-9)
@@ -99,7 +99,7 @@ def test_a_bank_in_which_all_items_are_alike_leaves_the_share_right():
     right = np.random.default_rng(0).random(60) < 0.7
     alike = ItemBank("2pl", 0 * one, one, one, 0 * one)
     record = run_policy(start_policy("random", pool, 0.5, alike), right, np.random.default_rng(1)).record
-    assert estimate("regression", pool, record, alike).value.item() == pytest.approx(right[record.asked].mean())
+    assert estimate("regression", pool, record, alike).value.item() == pytest.approx(right[record.evaluated].mean())
     run_policy(start_policy("defensive_irt", pool, 0.5, alike), right, np.random.default_rng(1))
 
 
@@ -115,8 +115,8 @@ def test_a_bank_that_keeps_its_word_is_followed_and_a_useless_one_leaves_equal_c
             rng = np.random.default_rng(seed)
             test = DefensiveIrt(pool, 0.3, one)
             record = run_policy(test, rng.random(len(chance)) < chance, rng).record
-            inclusion = record.samples[1].inclusion[~record.samples[1].certain]
-            assert inclusion.sum() == pytest.approx(record.asked.sum() - record.samples[1].certain.sum())
+            inclusion = record.samples[1].inclusion[~record.samples[1].evaluated_before]
+            assert inclusion.sum() == pytest.approx(record.evaluated.sum() - record.samples[1].evaluated_before.sum())
             spreads.append(np.ptp(inclusion) > 1e-9)
         uneven.append(np.mean(spreads))
     assert uneven[0] > 0.7
@@ -133,7 +133,7 @@ def test_the_variance_that_is_foreseen_is_that_of_the_draw_also_of_most_of_a_poo
         rng = np.random.default_rng(seed)
         right = rng.random(len(chance)) < chance
         record = run_policy(start_policy("defensive_irt", pool, share, bank), right, rng).record
-        open_ = ~record.samples[1].certain
+        open_ = ~record.samples[1].evaluated_before
         inclusion = record.samples[1].inclusion[open_]
         squared = (right - regression_predictions(pool, record, bank)[0])[open_] ** 2
         equal = inclusion.mean()

@@ -20,11 +20,11 @@ OF_ITEMS_WITH_LEVELS = [name for name in ESTIMATORS if name != "hypergeometric"]
 BANK = ItemBank("2pl", np.linspace(-2, 2, 7), np.ones(7), np.ones(7), np.zeros(7))
 
 
-def recorded(asked, certain=(), inclusion=None, chance=None):
+def recorded(asked, evaluated_before=(), inclusion=None, chance=None):
     record = Record(7)
     record.add(np.array(asked), CORRECT[list(asked)])
     if inclusion is not None:
-        record.samples.append(Sample(np.isin(np.arange(7), certain), inclusion, chance))
+        record.samples.append(Sample(np.isin(np.arange(7), evaluated_before), inclusion, chance))
     return record
 
 
@@ -39,13 +39,13 @@ def test_the_difference_estimator_is_unbiased_over_every_sample_however_wrong_th
     chance = np.array([0.1, 0.9, 0.2, 0.5, 0.9, 0.05, 0.99])
     others = range(1, 7)  # item 0 was the pilot
     records = [
-        recorded((0, *sample), certain=(0,), inclusion=np.full(7, 3 / 6), chance=chance)
+        recorded((0, *sample), evaluated_before=(0,), inclusion=np.full(7, 3 / 6), chance=chance)
         for sample in itertools.combinations(others, 3)
     ]
     values = [estimate("difference", pool, record, BANK).value[0] for record in records]
     assert np.mean(values, axis=0) == pytest.approx(pool.truth(CORRECT)[0], abs=1e-12)
     variances = [
-        _estimate_by_sample(pool, record, chance[None], record.samples[0], record.asked).variance[0]
+        _estimate_by_sample(pool, record, chance[None], record.samples[0], record.evaluated).variance[0]
         for record in records
     ]
     assert np.mean(variances, axis=0) == pytest.approx(np.var(values, axis=0), rel=1e-9)  # equal chances: exact
@@ -62,7 +62,7 @@ def test_the_difference_estimator_is_unbiased_with_unequal_chances():
         inclusion[item] = sum(q for q, s in zip(design, samples, strict=True) if item in s)
     mean = np.zeros(2)
     for q, sample in zip(design, samples, strict=True):
-        record = recorded((0, *sample), certain=(0,), inclusion=inclusion, chance=np.linspace(0.1, 0.8, 7))
+        record = recorded((0, *sample), evaluated_before=(0,), inclusion=inclusion, chance=np.linspace(0.1, 0.8, 7))
         mean += q * estimate("difference", pool, record, BANK).value[0]
     assert mean == pytest.approx(pool.truth(CORRECT)[0], abs=1e-12)
 
@@ -96,7 +96,7 @@ def test_intervals_hold_the_truth_where_nearly_every_response_is_right(policy):
 def test_neyman_and_difference_have_the_mean_and_variance_they_state(drawn):
     data = drawn(sessions=20, groups=1)
     pool, correct = make_pool(*data.pool), data.correct[0]
-    wrong = data.bank._replace(difficulty=data.bank.difficulty + 0.7 * np.sin(np.arange(pool.items)))
+    wrong = data.bank._replace(difficulty=data.bank.difficulty + 0.7 * np.sin(np.arange(pool.n_items)))
     values, stated = [], []
     for seed in range(250):
         record = run_policy(start_policy("neyman_irt", pool, 0.25, wrong), correct, np.random.default_rng(seed)).record
@@ -130,7 +130,7 @@ def test_session_means_take_the_usual_variance_where_a_session_was_asked_once(dr
     data = drawn(sessions=20, groups=1)
     pool = make_pool(*data.pool)
     record = run_policy(start_policy("gre_two_stage", pool, 0.25), data.correct[0], np.random.default_rng(0)).record
-    assert (pool.by_stratum(record.asked) == 1).any()
+    assert (pool.by_stratum(record.evaluated) == 1).any()
     assert (estimate("session_mean", pool, record).se > 0).all()
 
 
@@ -151,13 +151,13 @@ def test_the_order_of_items_and_the_names_of_sessions_do_not_matter(estimator, d
     pool = make_pool(*data.pool)
     record = run_policy(start_policy("static_k", pool, 0.25), data.correct[0], np.random.default_rng(0)).record
     found = estimate(estimator, pool, record, data.bank)
-    order = np.random.default_rng(1).permutation(pool.items)
+    order = np.random.default_rng(1).permutation(pool.n_items)
     names = np.array([f"s{k:02}" for k in np.random.default_rng(2).permutation(12)])
     other = make_pool(data.levels[order], names[data.sessions[order]], data.groups[order])
-    moved = Record(pool.items)
-    moved.add(np.flatnonzero(record.asked[order]), record.right[order][record.asked[order]])
+    moved = Record(pool.n_items)
+    moved.add(np.flatnonzero(record.evaluated[order]), record.right[order][record.evaluated[order]])
     [sample] = record.samples
-    moved.samples.append(Sample(sample.certain[order], sample.inclusion[order], None))
+    moved.samples.append(Sample(sample.evaluated_before[order], sample.inclusion[order], None))
     bank = ItemBank("2pl", *(values[order] for values in data.bank[1:]))
     again = estimate(estimator, other, moved, bank)
     assert again.value == pytest.approx(found.value, abs=1e-7)

@@ -135,7 +135,7 @@ def test_merged_patterns_are_the_rows_and_rows_are_the_sessions(name, drawn):
         one.reshape(60, -1, 3).sum(axis=1)
         for one in (rows.n_evaluated, rows.n_right, rows.n_evaluated + rows.n_remaining)
     ]
-    for found, expected in zip(by_session, (record.asked, record.right, np.ones(pool.items, bool)), strict=True):
+    for found, expected in zip(by_session, (record.evaluated, record.right, np.ones(pool.n_items, bool)), strict=True):
         assert (found == pool.by_stratum(expected)).all()
 
 
@@ -145,7 +145,7 @@ def sessions_drawn(logits, seed=0, sessions=200):
     session = np.repeat(np.arange(sessions), 36)
     pool = make_pool(np.tile(np.repeat([0, 1, 2], 12), sessions), session, session % 4)
     eta = np.array([2.0, 0.5, -1.0]) + logits(rng, sessions)
-    return pool, rng.random(pool.items) < expit(eta[pool.session, pool.level])
+    return pool, rng.random(pool.n_items) < expit(eta[pool.session, pool.level])
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_random_sample_that_contradicts_the_model_takes_its_place():
     found = mixed_logit(pool, test.record)
     assert found.warning == MISFIT
     assert found.value == pytest.approx(stratified(pool, test.record.random_sample).value, abs=1e-12)
-    assert test.record.random_sample.asked.sum() == len(first)
+    assert test.record.random_sample.evaluated.sum() == len(first)
     fine = mixed_logit(pool, run_policy(start_policy("gre_two_stage", pool, 0.25), correct, rng).record)
     assert not fine.warning
 
@@ -239,7 +239,7 @@ def test_answers_that_are_all_alike_have_an_estimate(right, drawn):
     data = drawn(sessions=20)
     pool = make_pool(*data.pool)
     record = run_policy(
-        start_policy("gre_two_stage", pool, 0.25), np.full(pool.items, right), np.random.default_rng(0)
+        start_policy("gre_two_stage", pool, 0.25), np.full(pool.n_items, right), np.random.default_rng(0)
     ).record
     found = mixed_logit(pool, record)
     assert np.isfinite(found.se).all()

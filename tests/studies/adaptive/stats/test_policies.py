@@ -32,28 +32,28 @@ def played(policy, data, budget=0.25, seed=0, model=0):
 def test_every_policy_asks_its_budget_of_every_group(policy, budget, drawn):
     data = drawn()
     pool, record = played(policy, data, budget)
-    asked = pool.by_group(pool.by_stratum(record.asked)).sum(axis=1)
+    asked = pool.by_group(pool.by_stratum(record.evaluated)).sum(axis=1)
     assert asked.tolist() == [budget * 720] * 2
-    assert (record.right == (record.asked & data.correct[0])).all()
+    assert (record.right == (record.evaluated & data.correct[0])).all()
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_seed_decides_what_is_asked(policy, drawn):
     data = drawn(sessions=10)
-    first, again, other = (played(policy, data, seed=seed)[1].asked for seed in (1, 1, 2))
+    first, again, other = (played(policy, data, seed=seed)[1].evaluated for seed in (1, 1, 2))
     assert (first == again).all()
     assert (first != other).any()
 
 
 def test_static_k_asks_k_of_every_level_of_every_session(drawn):
     pool, record = played("static_k", drawn())
-    assert (pool.by_stratum(record.asked) == 3).all()
+    assert (pool.by_stratum(record.evaluated) == 3).all()
 
 
 def test_random_is_blind_to_levels(drawn):
     pool, record = played("random", drawn(sessions=200))
-    assert pool.by_stratum(record.asked).sum(axis=0) / 600 == pytest.approx([1, 1, 1], abs=0.12)  # of 3 a level
-    assert len(np.unique(pool.by_stratum(record.asked))) > 3
+    assert pool.by_stratum(record.evaluated).sum(axis=0) / 600 == pytest.approx([1, 1, 1], abs=0.12)  # of 3 a level
+    assert len(np.unique(pool.by_stratum(record.evaluated))) > 3
 
 
 @pytest.mark.parametrize("mapping", [MAPPING_Q, MAPPING_L])
@@ -77,7 +77,7 @@ def test_the_second_round_is_the_line_of_the_points_won(mapping, drawn):
 
 def test_optimal_allocation_spends_a_group_s_rest_evenly_over_sessions(drawn):
     pool, record = played("optimal_allocation", drawn(sessions=40))
-    asked = pool.by_stratum(record.asked)
+    asked = pool.by_stratum(record.evaluated)
     for group in range(2):
         counts = asked[pool.session_group == group]
         assert (counts.max(axis=0) - counts.min(axis=0) <= 1).all()
@@ -96,12 +96,12 @@ def test_whole_numbers_spread_as_the_continuous_optimum_does():
 def test_neyman_asks_what_is_hard_to_foresee_with_the_chances_it_states(drawn):
     data = drawn(sessions=20)
     pool = make_pool(*data.pool)
-    seen, stated = np.zeros(pool.items), np.zeros(pool.items)
+    seen, stated = np.zeros(pool.n_items), np.zeros(pool.n_items)
     for seed in range(200):
         _, record = played("neyman_irt", data, seed=seed)
         [sample] = record.samples
-        seen += record.asked & ~sample.certain
-        stated += np.where(sample.certain, 0, sample.inclusion)
+        seen += record.evaluated & ~sample.evaluated_before
+        stated += np.where(sample.evaluated_before, 0, sample.inclusion)
     assert seen.sum() == pytest.approx(stated.sum())
     # binomial at most, in 200 draws
     assert (np.abs(seen - stated) < 5 * np.sqrt(np.maximum(stated, 1))).all()
@@ -113,7 +113,7 @@ def test_fisher_cat_asks_where_information_is_largest(drawn):
     data = drawn(sessions=40)
     record = played("fisher_cat", data)[1]
     telling = information(data.bank, data.ability[0])
-    assert telling[record.asked].mean() > 1.5 * telling[~record.asked].mean()
+    assert telling[record.evaluated].mean() > 1.5 * telling[~record.evaluated].mean()
 
 
 def test_information_is_the_expected_squared_slope_of_the_log_likelihood(drawn):

@@ -18,5 +18,5 @@ def test_a_test_goes_on_until_it_is_enough_or_every_item_was_asked():
 
         rounds = Rounds(start_policy("random", pool, 0.2), np.random.default_rng(0), is_enough)
         ask_until_done(rounds, lambda positions: np.ones(len(positions), dtype=bool))
-        assert rounds.policy.record.asked.sum() == asked
+        assert rounds.policy.record.evaluated.sum() == asked
         assert len(np.unique(np.concatenate(rounds.positions))) == asked

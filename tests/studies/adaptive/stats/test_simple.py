@@ -70,8 +70,8 @@ def test_the_share_right_is_unbiased_and_covered_where_classes_differ(policy, st
         for stretch in range(stretches):
             run_policy(test, correct, rng)
             if stretch + 1 < stretches:
-                test.again()
-        assert test.record.asked.sum() == 27 * stretches
+                test.extend()
+        assert test.record.evaluated.sum() == 27 * stretches
         found = estimate("hypergeometric", pool, test.record)
         error.append(found.value.item() - correct.mean())
         held += found.low.item() <= correct.mean() <= found.high.item()
@@ -87,9 +87,9 @@ def test_a_proportional_sample_gives_every_class_its_share_and_varies_less():
         found = []
         for _ in range(200):
             test = run_policy(POLICIES[policy](pool, 0.25), correct, rng)
-            found.append(test.record.right.sum() / test.record.asked.sum())
+            found.append(test.record.right.sum() / test.record.evaluated.sum())
             if policy == "proportional":
-                assert np.bincount(pool.session[test.record.asked]).tolist() == [5] * 9
+                assert np.bincount(pool.session[test.record.evaluated]).tolist() == [5] * 9
         spread[policy] = np.std(found)
     assert spread["proportional"] == pytest.approx(0, abs=1e-12)
     assert spread["random"] > 0.04
@@ -121,8 +121,8 @@ def test_going_on_ends_with_every_item_asked_and_the_truth(policy):
     test = POLICIES[policy](pool, 0.3, bank)
     for _ in range(5):
         run_policy(test, correct, rng)
-        test.again()
-    assert test.record.asked.all()
+        test.extend()
+    assert test.record.evaluated.all()
     of_policy = {"random": ("hypergeometric", "difference", "regression"), "fisher_cat": ("p_irt",)}
     for estimator in of_policy.get(policy, ("difference", "regression")):
         found = estimate(estimator, pool, test.record, bank).overall
@@ -159,7 +159,7 @@ def test_a_share_is_refused_where_it_would_mislead():
 def test_intervals_of_groups_are_joined_by_their_own_ends():
     pool = make_pool(None, np.arange(8), np.repeat(["a", "b"], 4))
     record = Record(8)
-    record.samples.append(Sample(record.asked.copy(), np.full(8, 0.5), None))
+    record.samples.append(Sample(record.evaluated.copy(), np.full(8, 0.5), None))
     record.add(np.array([0, 1, 4, 5]), np.array([True, True, True, False]))
     found = estimate("hypergeometric", pool, record)
     (low, _), (low_b, high_b) = exact_interval(2, 2, 4), exact_interval(1, 2, 4)

@@ -17,7 +17,7 @@ POOL = make_pool(np.tile(np.repeat([0, 1, 2], 12), 12), SESSIONS, SESSIONS // 3)
 
 
 def asked(pool, correct, positions):
-    record = Record(pool.items)
+    record = Record(pool.n_items)
     record.add(np.array(positions), correct[positions])
     return record
 
@@ -44,7 +44,7 @@ def test_value_and_variance_are_those_of_loops(drawn):
     pool, correct = make_pool(*data.pool), data.correct[0]
     record = run_policy(start_policy("static_k", pool, 0.25), correct, np.random.default_rng(0)).record
     found = estimate("stratified", pool, record)
-    cells = [[correct[record.asked & (pool.session == s) & (pool.level == k)] for k in range(3)] for s in range(6)]
+    cells = [[correct[record.evaluated & (pool.session == s) & (pool.level == k)] for k in range(3)] for s in range(6)]
     within = np.array([[one.var(ddof=1) for one in row] for row in cells])
     of_level = (within.sum(axis=0) * 2 + 0.25) / 13  # three responses in each of six sessions
     by_group, unseen = (
@@ -99,7 +99,7 @@ def test_few_images_that_are_all_right_or_all_wrong_are_not_certain(right, k):
 
 def test_with_every_image_asked_nothing_is_left_to_estimate(drawn):
     pool, correct = make_pool(*drawn().pool), drawn().correct[0]
-    found = estimate("stratified", pool, asked(pool, correct, np.arange(pool.items)))
+    found = estimate("stratified", pool, asked(pool, correct, np.arange(pool.n_items)))
     assert found.value == pytest.approx(pool.truth(correct), abs=1e-12)
     assert not found.se.any()
     assert found.overall.low == pytest.approx(found.overall.high)
@@ -132,7 +132,7 @@ def errors(policy, estimator, correct, repeats, stretches):
         for stretch in range(stretches):
             one = estimate(estimator, POOL, run_policy(test, answers, rng).record).overall
             found[seed, stretch] = one.value[0, 0] - truth, one.low[0, 0] <= truth <= one.high[0, 0]
-            test.again()
+            test.extend()
     return found.mean(axis=0).T, found[..., 0].std(axis=0) / repeats**0.5
 
 
@@ -170,7 +170,7 @@ def test_what_a_group_answers_does_not_decide_what_it_is_asked():
     correct = np.random.default_rng(0).random(POOL.items) < 0.4
     turned = np.where(POOL.group == 1, ~correct, correct)
     counts = [
-        run_policy(start_policy("optimal_allocation", POOL, 0.5), answers, np.random.default_rng(5)).record.asked
+        run_policy(start_policy("optimal_allocation", POOL, 0.5), answers, np.random.default_rng(5)).record.evaluated
         for answers in (correct, turned)
     ]
     own = POOL.group == 1

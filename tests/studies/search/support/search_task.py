@@ -142,7 +142,7 @@ def plain():
     """What a command without words works with."""
     register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return job_of(compose("run", ["logger=none"]), []).setup
+        return job_of(compose("run", ["logger=none"]), []).context
 
 
 class Lab:
@@ -165,7 +165,7 @@ class Lab:
         try:
             for finished in task.run(runs, setup):
                 run = finished.run
-                row = {**run.about, **finished.columns, "run_id": run.run_id, "task": run.task}
+                row = {**run.metadata, **finished.columns, "run_id": run.run_id, "task": run.task}
                 if run.task == "predict":
                     self.store.write(row, finished.arrays, tokens[run.run_id])
         finally:
