@@ -6,13 +6,13 @@ from typing import get_args
 import pytest
 from omegaconf import OmegaConf
 
-from fca.allowed import declared
 from fca.cli.application import schema_of
 from fca.cli.commands import commands, composes
 from fca.cli.configure import component, configured
 from fca.cli.places import CONF
 from fca.plugins import class_of
 from fca.types import FcaError
+from fca.validation import declared
 
 CHECKED_BY_THE_CLASS = {  # numbers without a declared range -> where that is checked instead
     "fca.training.recipe.Recipe": "Recipe.check, whose ranges depend on each other",

@@ -20,7 +20,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from fca.allowed import allowed_of, declared
 from fca.cli.application import composed
 from fca.cli.commands import commands, composes
 from fca.cli.help import Key, groups, meanings, question_of, sections
@@ -30,6 +29,7 @@ from fca.cli.places import CONF, study_folders
 from fca.cli.terminal import typed_value
 from fca.plugins import class_of
 from fca.types import Column
+from fca.validation import allowed_of, declared
 
 log = logging.getLogger("mkdocs.hooks.pages")  # a strict build counts its warnings
 HOME = Path(__file__).resolve().parents[2]

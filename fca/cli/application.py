@@ -32,7 +32,6 @@ from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from fca.allowed import KINDS, Allowed, Seed, allowed_of, check_values, declared
 from fca.cli import Words, options, refused
 from fca.cli.analysis_keys import complete_analyses
 from fca.cli.commands import commands, composes
@@ -53,6 +52,7 @@ from fca.plugins import plugins, use_plugins
 from fca.store.files import DamagedFile
 from fca.subset import SAMPLERS
 from fca.types import FcaError, listed
+from fca.validation import KINDS, Allowed, Seed, allowed_of, check_values, declared
 
 COMPATS = ("fca",)
 # one in 300 ids of runs and tables looks like a number to Hydra

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Protocol, get_args, get_origin, runtime_checka
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from fca.allowed import allowed_of, check_truths, check_values, declared
 from fca.cli.application import check_root, composed, one_line
 from fca.cli.hints import beside, one_at_a_time, similar_first
 from fca.cli.options import option_names
@@ -30,6 +29,7 @@ from fca.subset import draw_subset, full_set, key_of, named_subset, number_of_cl
 from fca.tasks import RunContext, Task, Tracker
 from fca.tasks.adaptation.network import Network
 from fca.types import Analysis, ClassSubset, Dataset, FcaError, ImageData, Model, Run, check_choice, listed
+from fca.validation import allowed_of, check_truths, check_values, declared
 
 log = logging.getLogger(__name__)
 

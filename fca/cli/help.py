@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from fca.allowed import allowed_of, declared, meanings_of
 from fca.cli import refused
 from fca.cli.application import composed, hydra_words, schema_of
 from fca.cli.commands import commands
@@ -42,6 +41,7 @@ from fca.cli.places import CONF
 from fca.cli.terminal import typed_value
 from fca.plugins import class_of, plugins, use_plugins
 from fca.types import FcaError
+from fca.validation import allowed_of, declared, meanings_of
 
 _COMMENT = re.compile(r"[,}\]\s]*#\s*(.*)")
 _MAX_DEPTH = 6  # of files that build on each other

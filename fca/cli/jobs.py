@@ -19,7 +19,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from fca.allowed import declared
 from fca.cli.application import RunConfig, check_word, composed
 from fca.cli.configure import Job, job_of
 from fca.cli.notices import gathered
@@ -31,6 +30,7 @@ from fca.cli.trust import check_file, check_words, load_yaml
 from fca.plugins import use_plugins
 from fca.store import ENDED_EARLY
 from fca.types import FcaError
+from fca.validation import declared
 
 Keys = Mapping[str, Any]
 OF_SWEEPS = ("sweep", "hydra")

@@ -18,7 +18,6 @@ import pandas as pd
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from fca.allowed import plain_name
 from fca.cli import printable
 from fca.cli.analyse import tables_of
 from fca.cli.analysis_keys import with_defaults
@@ -43,6 +42,7 @@ from fca.store.files import if_whole, read_object, write_json
 from fca.store.filters import Filters, words_of
 from fca.tables.rows import DATA_LEFT_OUT, MixedRows
 from fca.types import Analysis, FcaError, check_choice
+from fca.validation import plain_name
 
 MADE_OF = "made_of.json"  # beside a page: what it was made of
 

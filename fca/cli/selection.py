@@ -10,11 +10,11 @@ from typing import Any
 from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from fca.allowed import declared
 from fca.store.filters import check_columns, combined_query, key_of, unmatched_filter_lines
 from fca.store.query import rows_matching
 from fca.store.store import Store
 from fca.types import FcaError
+from fca.validation import declared
 
 QUERIES = {"analyse": ("query", "analysis.query"), "report": ("query",)}
 """The keys of a query, by sub-command."""

@@ -24,7 +24,6 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fca.allowed import check_values
 from fca.cli.application import SweepConfig, hydra_words, typed_words
 from fca.cli.compose import Composer
 from fca.cli.configure import Job, NotDownloaded, data_of, job_of, not_here
@@ -44,6 +43,7 @@ from fca.store.claims import repeating
 from fca.store.columns import DIVERGED, FLAG
 from fca.subset import NoSuchSubset
 from fca.types import FcaError, ImageData, Run, listed
+from fca.validation import check_values
 
 KEYS_OF_SWEEP = ("outputs", "plugins")  # and sweep.KEY: keys that cannot differ between its runs
 PROGRAMS = {"submitit_slurm": ("srun", "sbatch")}  # that a launcher needs

@@ -14,10 +14,10 @@ import pandas as pd
 from jaxtyping import UInt8
 from PIL import Image
 
-from fca.allowed import Allowed, Seed
 from fca.data.public import Downloaded, PublicSet, check_count, find_tree, splits_as_released, torchvision_sets
 from fca.data.splits import Share, assemble, held_out
 from fca.types import FcaError, ImageData, check_choice
+from fca.validation import Allowed, Seed
 
 Pixels = UInt8[np.ndarray, "height width 3"]
 

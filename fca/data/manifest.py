@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Bool, UInt8
 
-from fca.allowed import Allowed
 from fca.csv_table import read_table, with_types
 from fca.data.content import Inventory, inventory
 from fca.data.files import (
@@ -42,6 +41,7 @@ from fca.identity import OF_FILES, fingerprint
 from fca.names import comparable, quoted, visible
 from fca.store.query import columns_of, rows_matching
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
+from fca.validation import Allowed
 
 log = logging.getLogger(__name__)
 REQUIRED = ("path", "label")

@@ -18,13 +18,13 @@ import numpy as np
 import pandas as pd
 from filelock import FileLock
 
-from fca.allowed import Allowed
 from fca.csv_table import read_table
 from fca.data.content import inventory
 from fca.data.files import Directory, bytes_of, image_of
 from fca.data.splits import Share, assemble, class_sizes, first_few, held_out
 from fca.torchvision_ops import imported
 from fca.types import FcaError, ImageData, check_choice
+from fca.validation import Allowed
 
 AS_RELEASED = "fca"
 """The value of `compat` that splits a set as the Few-Class Arena was released (arXiv:2411.01099, its code of 2025)."""

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import UInt8
 
-from fca.allowed import Allowed, Seed
 from fca.data.splits import Share, assemble
 from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, LEVELS, SIZES, VERSION, Rendered, render, scene_of
 from fca.render.cue import CUES, Cued, background, co_objects, cued
 from fca.render.cue import VERSION as CUE_VERSION
 from fca.types import FcaError, ImageData, keyed_rng
+from fca.validation import Allowed, Seed
 
 FIRST_INDEX = {"test": 0, "val": 10**6, "train": 2 * 10**6}  # of a split's scenes: none is in two splits
 

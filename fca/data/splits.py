@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, UInt8
 
-from fca.allowed import Allowed, Seed
 from fca.data.copies import CONTENT, are_copies, connected_images, copies_in_test, pictures_of_copies, without_group
 from fca.data.files import WHITE
 from fca.data.given_splits import Splits, split_meanings, tested_on_val
@@ -24,6 +23,7 @@ from fca.data.image_files import with_count
 from fca.identity import UNREADABLE, fingerprint
 from fca.names import check_spellings, visible
 from fca.types import SPLITS, FcaError, ImageData, no_mask
+from fca.validation import Allowed, Seed
 
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
 Mask = Callable[[str], Bool[np.ndarray, "height width"] | None]

@@ -17,12 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fca.allowed import Allowed
 from fca.geometry import INTERPOLATIONS, ResizeCrop
 from fca.identity import canonical, file_sha256
 from fca.models.package_weights import PACKAGE, no_package
 from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError, Model
+from fca.validation import Allowed
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
-from fca.allowed import Allowed
 from fca.geometry import ResizeCrop
 from fca.models import IMAGENET_MEAN, IMAGENET_STD, Normalise, class_keys, file_label, identity_of
 from fca.types import Classifier, FcaError, Model
+from fca.validation import Allowed
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Float32
 
-from fca.allowed import Allowed, Side
 from fca.geometry import ResizeCrop
 from fca.identity import canonical
 from fca.types import Classifier, FcaError, Model
+from fca.validation import Allowed, Side
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,11 +15,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize, pad, relu
 
-from fca.allowed import fits
 from fca.finite import broken_tensors
 from fca.models import check_built, check_count, no_weights
 from fca.models.checkpoints import COUNT, SHOWN, Names, Tidy, belongs, read_weights
 from fca.types import Classifier, FcaError, Geometry, Model
+from fca.validation import fits
 
 Layer = Callable[[Tensor], Tensor]
 Make = Callable[[int], nn.Module]  # number of logits -> network

@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fca.allowed import Allowed
 from fca.geometry import INTERPOLATIONS, ResizeCrop
 from fca.models import (
     Mean,
@@ -30,6 +29,7 @@ from fca.models import (
 )
 from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError, Model
+from fca.validation import Allowed
 
 if TYPE_CHECKING:
     from torch import nn

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from jaxtyping import Float64, UInt8
 
-from fca.allowed import Allowed
 from fca.geometry import INTERPOLATIONS, ResizeCrop
 from fca.identity import file_sha256
 from fca.models import one_line
 from fca.models.handmade import Handmade
 from fca.plugins import PLUGINS, is_within, plugins
 from fca.types import Classifier, FcaError
+from fca.validation import Allowed
 
 if TYPE_CHECKING:
     from torch import Tensor

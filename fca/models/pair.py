@@ -9,9 +9,9 @@ from typing import Annotated, Any, NoReturn
 import numpy as np
 from jaxtyping import UInt8
 
-from fca.allowed import Allowed, Seed
 from fca.models.own import FUNCTION_KEY, OwnFunction
 from fca.types import FcaError
+from fca.validation import Allowed, Seed
 
 Image = UInt8[np.ndarray, "size size 3"]
 

@@ -8,7 +8,6 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from fca.allowed import fits
 from fca.models import identity_of
 from fca.models.compiled import Compiled
 from fca.plugins import check_contract, class_of
@@ -16,6 +15,7 @@ from fca.store import Store
 from fca.store.damage import compare, is_run_id, noting, removed
 from fca.store.files import DamagedFile, read_object
 from fca.types import Classifier, FcaError, Model
+from fca.validation import fits
 
 DESCRIPTION = "model.json"
 SUFFIX = ".safetensors"

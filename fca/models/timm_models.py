@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fca.allowed import Allowed
 from fca.geometry import ResizeCrop
 from fca.models import (
     LibraryModel,
@@ -24,6 +23,7 @@ from fca.models import (
 from fca.models.package_weights import PACKAGE, WeightsPackage, no_package, package_file
 from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError, check_choice
+from fca.validation import Allowed
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -17,7 +17,6 @@ import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from fca.allowed import Allowed, plain_name
 from fca.csv_table import csv_text
 from fca.report import style, terms
 from fca.report.compare import FOLDER
@@ -27,6 +26,7 @@ from fca.report.style import NothingToDraw, spec
 from fca.store import columns as of_row
 from fca.store.files import write_text
 from fca.types import Analysis, Column, FcaError, Table, interval_columns
+from fca.validation import Allowed, plain_name
 
 MOST = 5  # headlines on a page
 RUNS = "runs"  # the file of the runs behind a page, among those of its tables

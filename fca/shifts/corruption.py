@@ -19,12 +19,12 @@ from jaxtyping import Bool, Float, Int
 from PIL import Image as Pillow
 from scipy import fft, ndimage
 
-from fca.allowed import Allowed, Seed
 from fca.geometry import REFERENCE, AfterReference, is_above_reference
 from fca.shifts import operations as ops
 from fca.shifts.constants import CONSTANTS, Number, constants, each
 from fca.shifts.operations import Bytes, Image, Map, Rng
 from fca.types import FcaError, Geometry, ImageData, Shift, check_choice, keyed_rng
+from fca.validation import Allowed, Seed
 
 DRAWING = 1  # raised whenever any corruption's pixels change
 SMALLEST = 8  # pixels of the shorter side: kernels are wider than smaller images

@@ -12,13 +12,13 @@ from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 from typing_extensions import TypeVar
 
-from fca.allowed import Allowed, Workers
 from fca.data.splits import for_training
 from fca.store import Store
 from fca.training.devices import check_devices
 from fca.training.recipe import Recipe
 from fca.training.trainer import TrainerKeys
 from fca.types import ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift, Table
+from fca.validation import Allowed, Workers
 
 N_UNUSED = Column("n_unused", int, ",", "images left out: in no class folder, or of a class that train or test lacks")
 

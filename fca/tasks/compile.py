@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from jaxtyping import UInt8
 
-from fca.allowed import Allowed
 from fca.data.pixels import open_pixels
 from fca.data.splits import fixed_draw, for_training
 from fca.geometry import ResizeCrop
@@ -30,6 +29,7 @@ from fca.store.columns import FILE_MB, INPUT_SIZE, PRECISION
 from fca.tasks import RunContext
 from fca.tasks.adaptation import check_has_weights
 from fca.types import Column, FcaError, Finished, ImageData, Model, OfSeveralDepths, Run
+from fca.validation import Allowed
 
 N_CALIBRATION = Column("n_calibration", int, ",", "training images that gave the ranges of activations in int8")
 COMPILE_S = Column("compile_s", float, ".1f", "time to write the program, seconds")

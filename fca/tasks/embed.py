@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float32, Int, UInt8
 
-from fca.allowed import Allowed
 from fca.data.pixels import open_pixels
 from fca.data.splits import rank_in_class
 from fca.finite import as_half
@@ -23,6 +22,7 @@ from fca.progress import track
 from fca.tasks import RunContext
 from fca.tasks.predict import ForwardWork, check_forward, data_columns, forward_columns
 from fca.types import SPLITS, Arrays, Column, FcaError, Finished, Geometry, ImageData, Run
+from fca.validation import Allowed
 
 SIMILARITY_CALLS = Column("similarity_calls", int, ",", "pairs of images that the user's own function compared")
 ALL_SPLITS = "all"  # every image, whatever its split

@@ -10,12 +10,12 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fca.allowed import Allowed
 from fca.models.compiled import Compiled
 from fca.models.onnx_file import OnnxFile
 from fca.store.columns import DEVICE, FILE_MB, GFLOPS, INPUT_SIZE, LATENCY, LOAD, MEMORY, OTHERS_CPU, PARAMS, SPEED
 from fca.tasks import RunContext
 from fca.types import Column, FcaError, Finished, Model, Run, interval_columns
+from fca.validation import Allowed
 
 BATCH = Column("batch", int, "d", "images in a batch")
 THREADS = Column("threads", int, "d", "threads that the network ran on")

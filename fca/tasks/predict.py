@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import softmax
 
-from fca.allowed import Allowed
 from fca.data.pixels import geometry_under, open_pixels, shifted
 from fca.data.sizes import any_above_reference
 from fca.data.splits import as_trained_on
@@ -47,6 +46,7 @@ from fca.types import (
     Run,
     Shift,
 )
+from fca.validation import Allowed
 
 CLEAN = Clean()
 LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fca.allowed import Allowed
+from fca.validation import Allowed
 
 POLICIES = ("none", "randaugment", "trivial", "autoaugment", "three_augment")
 AFFINE = ["shear_x", "shear_y", "translate_x", "translate_y", "rotate"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from fca.allowed import Allowed
 from fca.plugins import class_of, is_within, plugins
 from fca.torchvision_ops import declare_torchvision_ops, imported
 from fca.types import FcaError
+from fca.validation import Allowed
 
 KeywordsByClass = Mapping[str, tuple[str, ...]]
 _CALLBACKS = "pytorch_lightning.callbacks"

@@ -6,7 +6,6 @@ from dataclasses import fields
 import pytest
 from omegaconf import OmegaConf
 
-from fca.allowed import meanings_of
 from fca.cli import analyse
 from fca.cli import help as help_command
 from fca.cli.analysis_keys import with_defaults
@@ -15,6 +14,7 @@ from fca.cli.hints import values_of
 from fca.cli.places import CONF
 from fca.plugins import class_of, use_plugins
 from fca.types import FcaError
+from fca.validation import meanings_of
 
 FILES = sorted((CONF / "analysis").glob("*.yaml"))
 MINE = "\n".join(

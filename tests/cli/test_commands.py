@@ -28,7 +28,7 @@ main = partial(application, "price", price)
     "roots.py": """from dataclasses import dataclass, field
 from typing import Annotated
 
-from fca.allowed import Allowed
+from fca.validation import Allowed
 
 
 @dataclass

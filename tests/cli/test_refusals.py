@@ -17,7 +17,6 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import open_dict
 from safetensors.torch import save_file
 
-from fca.allowed import declared
 from fca.cli import analyse, main, report, run
 from fca.cli.application import RunConfig, SubsetConfig, SweepConfig
 from fca.cli.commands import commands
@@ -31,6 +30,7 @@ from fca.tasks.embed import Embed
 from fca.tasks.predict import Predict
 from fca.training.trainer import TrainerKeys
 from fca.types import FcaError
+from fca.validation import declared
 from tests.support.images import write_images
 from tests.support.of_studies import parts
 from tests.support.refused_values import refused_values

@@ -22,7 +22,7 @@ from typing import Annotated, ClassVar
 
 import altair as alt
 
-from fca.allowed import Allowed
+from fca.validation import Allowed
 from fca.report import kinds, style
 from fca.report.finding import Finding, Statement
 from fca.tables.keys import Query

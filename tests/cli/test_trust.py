@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from fca.allowed import plain_name
 from fca.cli import analyse, report
 from fca.cli.configure import component
 from fca.cli.trust import check_file, check_words
@@ -19,6 +18,7 @@ from fca.plugins import use_plugins
 from fca.store import Store
 from fca.store.files import DamagedFile
 from fca.types import FcaError, UnreadableImage
+from fca.validation import plain_name
 
 CALL = "{_target_: os.system, command: touch made}"
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import get_args, get_origin
 
-from fca.allowed import Allowed, allowed_of, declared
+from fca.validation import Allowed, allowed_of, declared
 
 
 @dataclass(frozen=True)

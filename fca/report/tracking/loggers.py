@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from fca.allowed import Allowed
 from fca.report.tracking.entries import Entry, config_of, name_of
 from fca.store import Store
 from fca.torchvision_ops import before_lightning, imported
 from fca.types import FcaError, Run, Table
+from fca.validation import Allowed
 
 PACKAGES = ("tensorboard", "mlflow")  # that a kind needs
 log = logging.getLogger(__name__)

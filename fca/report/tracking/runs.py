@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import yaml
 
-from fca.allowed import Allowed
 from fca.report.tracking.entries import (
     Entry,
     command_of,
@@ -36,6 +35,7 @@ from fca.store.columns import Row
 from fca.store.files import if_whole, read_object, write_json
 from fca.torchvision_ops import before_lightning
 from fca.types import Run, Table, check_choice, without_password
+from fca.validation import Allowed
 
 if TYPE_CHECKING:
     import wandb

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
-from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats.ask import ask_until_done
 from fca.stats.correlation import kendall
@@ -44,6 +43,7 @@ from fca.studies.progressive.stats.pool import LEVELS
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import COVERAGE, DATASET, IMAGE_ID, MODEL, MODELS, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, interval_columns
+from fca.validation import Allowed, Seed
 
 Methods = tuple[tuple[str, str], ...]  # policies, each with an estimator
 BASELINE = ("static_k", "session_mean")

@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
-from fca.allowed import fits
 from fca.stats.intervals import FRACTION, Estimated, mean_with_interval
 from fca.store.files import read_object, refused_if_damaged, write_json
 from fca.studies.adaptive.stats import Anchors
@@ -26,6 +25,7 @@ from fca.studies.irt.not_estimable import log_not_estimable
 from fca.studies.irt.stats import MODELS, ItemBank
 from fca.tables.responses import Responses, read_responses
 from fca.types import FcaError
+from fca.validation import fits
 
 FORMAT = 2  # of the files; 1 had no share and no line; others are refused
 STEP = "make one: fca bank anchors RESPONSES --save FILE"

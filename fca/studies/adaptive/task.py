@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer
 
-from fca.allowed import Allowed, fits
 from fca.data.pixels import geometry_under, open_pixels, shifted
 from fca.models import build_model
 from fca.stats.ask import ask_until_done
@@ -51,6 +50,7 @@ from fca.tasks.predict import (
     subset_columns,
 )
 from fca.types import Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, interval_columns
+from fca.validation import Allowed, fits
 
 ACCURACY = progressive_levels.ACCURACY.with_format(
     ".1%", "estimated accuracy; with levels the mean over attributes and levels"

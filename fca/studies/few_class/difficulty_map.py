@@ -13,7 +13,6 @@ import pandas as pd
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from fca.allowed import Allowed, Seed
 from fca.stats.similarity import subset_scores
 from fca.store import Store
 from fca.studies.few_class.similarity import SIMSS, Embedded, embedded
@@ -30,6 +29,7 @@ from fca.tables.keys import Query
 from fca.tables.rows import records
 from fca.tables.table import CLASSES, DATASET, ENCODER, IMAGES, NCL, NOTE, SEED, SPLIT, TableSpec
 from fca.types import Column, FcaError, Table
+from fca.validation import Allowed, Seed
 
 PAPER = "Few-Class Arena (arXiv:2411.01099) eq. 4"
 SAME = [DATASET, ENCODER, SPLIT]

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Allowed
 from fca.stats.correlation import correlation
 from fca.stats.intervals import LOG, interval_over, jackknife_interval, left_out_weights, mean_with_interval
 from fca.store import Store
@@ -31,6 +30,7 @@ from fca.tables.table import (
     TableSpec,
 )
 from fca.types import Column, Table, interval_columns
+from fca.validation import Allowed
 
 Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and over how many models
 MEASURES = {  # finding -> what is measured, and in which unit

@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Allowed
 from fca.stats.correlation import correlation, correlation_interval
 from fca.stats.features import SAMPLE_SEED, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
 from fca.stats.intervals import interval_over
@@ -55,6 +54,7 @@ from fca.tables.table import (
     all_at_chance,
 )
 from fca.types import Column, Table, check_choice, interval_columns
+from fca.validation import Allowed
 
 OF_IMAGES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample; the others read all images
     "silhouette": cosine_silhouette,

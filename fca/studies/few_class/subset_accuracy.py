@@ -14,7 +14,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Allowed
 from fca.stats.chance import guessing
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
@@ -39,6 +38,7 @@ from fca.tables.table import (
     TOP1,
 )
 from fca.types import SPLITS, ClassSubset, Column, FcaError, interval_columns
+from fca.validation import Allowed
 
 SUBSET = (NCL, SUBSET_SEED, SAMPLER, CLASSES)
 NAMED = "named"  # the sampler of classes that nobody drew

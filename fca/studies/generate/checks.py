@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 from scipy.special import softmax
 
-from fca.allowed import Allowed
 from fca.data.duplicates import exact_pairs, near_pairs, signature
 from fca.data.files import decode, parallel_map
 from fca.progress import track
@@ -28,6 +27,7 @@ from fca.studies.generate.plan import SUBLEVELS, TURNS, Plan
 from fca.studies.generate.zero_shot import can_read, name_of, zero_shot_classifier
 from fca.tasks.predict import Nameable
 from fca.types import Classifier, FcaError, Model, check_choice
+from fca.validation import Allowed
 
 BATCH = 256  # images that are read before their scores are stored
 Rejected = dict[str, list[str]]

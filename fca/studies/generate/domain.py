@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import softmax
 
-from fca.allowed import Allowed
 from fca.names import check_meant
 from fca.studies.generate.protocols import Conditioned
 from fca.studies.generate.stats.domain import Domain
 from fca.subset import read_groups
 from fca.types import FcaError, check_choice
+from fca.validation import Allowed
 
 DECISIONS = ("half", "largest")
 

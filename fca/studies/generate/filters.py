@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import softmax
 
-from fca.allowed import Allowed
 from fca.studies.generate.domain import EvaluationDomain
+from fca.validation import Allowed
 
 RULES = ("all", "top_k", "per_attribute")
 

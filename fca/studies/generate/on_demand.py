@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, UInt8
 
-from fca.allowed import Allowed
 from fca.data.files import content_of, decode, decode_mask, open_root
 from fca.data.manifest import read_decisions
 from fca.data.splits import Share, assemble
@@ -26,6 +25,7 @@ from fca.studies.generate.folder import Folder, check_generator, latest
 from fca.studies.generate.plan import Plan
 from fca.studies.generate.protocols import Generator, Request, Unavailable
 from fca.types import FcaError, ImageData, UnreadableImage
+from fca.validation import Allowed
 
 ANNOTATIONS = ("label", "attribute", "level", "sublevel", "index", "triplet")
 

@@ -11,11 +11,11 @@ from typing import Annotated, Any, get_type_hints
 
 import yaml
 
-from fca.allowed import Allowed, check_values, fits, plain_name
 from fca.render import LEVELS
 from fca.store.files import DamagedFile, read_yaml
 from fca.studies.generate.protocols import Request
 from fca.types import FcaError, check_choice
+from fca.validation import Allowed, check_values, fits, plain_name
 
 SUBLEVELS = 9  # three per level, easy to hard
 TURNS = 3  # sublevels of a level, used in turn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from fca.allowed import Allowed, Workers
+from fca.validation import Allowed, Workers
 
 
 @dataclass

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Bool, UInt8
 from PIL import Image
 
-from fca.allowed import Allowed
 from fca.studies.generate.protocols import missing_package
 from fca.types import FcaError
+from fca.validation import Allowed
 
 
 @runtime_checkable

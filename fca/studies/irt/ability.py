@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Allowed
 from fca.store import Store
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
@@ -22,6 +21,7 @@ from fca.tables.answers import DatasetResponses, clean_responses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
 from fca.types import FcaError, Table, interval_columns
+from fca.validation import Allowed
 
 BANK_ABILITY = TableSpec(
     "bank_ability",

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fca.allowed import fits
 from fca.identity import file_sha256
 from fca.store import State, Store
 from fca.store.files import if_whole, read_object, refused_if_damaged, write_json
 from fca.studies.irt.irt import IRT_ABILITIES, IRT_FITS, IRT_ITEMS, fit_name
 from fca.studies.irt.stats import MODELS
 from fca.types import FcaError
+from fca.validation import fits
 
 FORMAT = 1  # of the files; another one is refused
 STEP = "make one: fca analyse analysis=irt, then fca bank"

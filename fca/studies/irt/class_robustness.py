@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer
 
-from fca.allowed import Seed
 from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, interval_over
 from fca.store import Store
 from fca.studies.irt.corruption_accuracy import LEVELS, levels_in_words
@@ -34,6 +33,7 @@ from fca.tables.table import (
     all_at_chance,
 )
 from fca.types import Column, FcaError, Table, interval_columns
+from fca.validation import Seed
 
 MODES = ("count", "mean_b")
 MANY, ENDS = 20, 5  # with more classes, so many of the most and of the least robust are drawn

@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Seed
 from fca.stats.intervals import wilson
 from fca.store import Store
 from fca.studies.irt.fits import (
@@ -37,6 +36,7 @@ from fca.tables.answers import DatasetResponses, subjects_at_chance
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, MODEL, N_CLASSES, SEVERITY, N, TableSpec
 from fca.types import Column, FcaError, Table, interval_columns
+from fca.validation import Seed
 
 SEED = "seed001"
 COMPAT = (None, SEED)

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Integer
 
-from fca.allowed import Allowed
 from fca.progress import track, waiting
 from fca.studies.irt.fittable import unfit
 from fca.studies.irt.not_estimable import log_not_estimable, not_estimable_note
@@ -35,6 +34,7 @@ from fca.tables.answers import DatasetResponses
 from fca.tables.responses import Responses
 from fca.tables.table import IMAGES, TOP1
 from fca.types import Column
+from fca.validation import Allowed
 
 PAPER = "Sharma et al. (Do models see corruption as we see?, 2023)"
 THEORY = "models of responses compared as in arXiv:2106.00840"

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Allowed, Seed
 from fca.report.pictures import ACROSS, pictures
 from fca.stats.label_errors import item_top1, modal_wrong
 from fca.store import Store
@@ -31,6 +30,7 @@ from fca.tables.keys import Query, ResponseFiles
 from fca.tables.responses import Responses
 from fca.tables.table import COLUMN, DATASET, IMAGE_ID, LABEL, PICTURE_KIND, RANK, ROW, THUMBNAIL, TableSpec
 from fca.types import Column, FcaError, Table
+from fca.validation import Allowed, Seed
 
 NAMED = 3  # predicted classes that are named
 

@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fca.allowed import Seed
 from fca.stats.correlation import kendall
 from fca.store import Store
 from fca.studies.irt import fits
@@ -49,6 +48,7 @@ from fca.tables.keys import Query, ResponseFiles
 from fca.tables.responses import Responses
 from fca.tables.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
 from fca.types import Column, FcaError, Table, check_choice, interval_columns
+from fca.validation import Seed
 
 CALIBRATIONS = ("joint", "ability", "separate")
 COMPAT = (None, "seed001")

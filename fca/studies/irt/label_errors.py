@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer
 
-from fca.allowed import Allowed, Seed
 from fca.csv_table import read_table
 from fca.progress import track
 from fca.stats import label_errors as stats
@@ -39,6 +38,7 @@ from fca.tables.answers import DatasetResponses, subjects_at_chance
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import DATASET, IMAGE_ID, LABEL, RANK, TableSpec
 from fca.types import Column, FcaError, Table, interval_columns
+from fca.validation import Allowed, Seed
 
 VERDICTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 EXAMPLES = 3

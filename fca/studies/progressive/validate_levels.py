@@ -11,7 +11,6 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.stats import page_trend_test, ttest_1samp
 
-from fca.allowed import Allowed
 from fca.report.pictures import ACROSS, Pictures, pictures
 from fca.stats.comparison import holm
 from fca.stats.intervals import interval_over
@@ -49,6 +48,7 @@ from fca.tables.table import (
     filled,
 )
 from fca.types import Column, FcaError, Table, interval_columns
+from fca.validation import Allowed
 
 BINS = 10  # of confidence
 TREND, UNTESTED = "trend", "not tested"

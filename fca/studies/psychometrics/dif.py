@@ -12,7 +12,6 @@ import pandas as pd
 from jaxtyping import Bool, Int
 from scipy.stats import false_discovery_control
 
-from fca.allowed import Allowed, Seed
 from fca.stats.comparison import holm
 from fca.store import Store
 from fca.studies.irt import fits
@@ -26,6 +25,7 @@ from fca.tables.keys import Query, ResponseFiles
 from fca.tables.responses import Responses
 from fca.tables.table import DATASET, LABEL, P_HOLM, P, TableSpec, filled
 from fca.types import Column, FcaError, Table
+from fca.validation import Allowed, Seed
 
 PAPER = "Holland & Thayer, 1988; Swaminathan & Rogers, 1990; classes: Dorans & Holland, 1993"
 TRANSFORMERS = ("*vit*", "*deit*", "*beit*", "*swin*", "*dino*", "*transformer*")

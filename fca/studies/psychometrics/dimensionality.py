@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats.intervals import interval_over, mean_with_interval
 from fca.store import Store
@@ -20,6 +19,7 @@ from fca.tables.answers import DatasetResponses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import DATASET, TableSpec, filled
 from fca.types import Column, Table, interval_columns
+from fca.validation import Allowed, Seed
 
 DIMENSIONS = Column("dimensions", int, ".0f", "dimensions of ability")
 GAIN = Column("gain", float, "+.4f", "log loss saved by the last dimension; above 0: it predicts better")

@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Seed
 from fca.store import Store
 from fca.studies.irt import fits
 from fca.studies.irt.fits import ABILITY, IRT_MODEL, N_ITEMS, N_SUBJECTS
@@ -24,6 +23,7 @@ from fca.tables.answers import DatasetResponses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import DATASET, TableSpec, filled
 from fca.types import Column, Table
+from fca.validation import Seed
 
 SOURCE = "Birnbaum, 1968; Green, Bock, Humphreys, Linn & Reckase, 1984"
 GRID = 61

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats.intervals import interval_over, mean_with_interval
 from fca.store import Store
@@ -23,6 +22,7 @@ from fca.tables.answers import DatasetResponses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import DATASET, LABEL, MODEL, SNAPSHOT, TOP1, TableSpec, filled
 from fca.types import Column, Table, interval_columns
+from fca.validation import Allowed, Seed
 
 SOURCE = "Wright & Masters (Rating scale analysis, 1982), chapter 5"
 YEN = "Yen (Effects of local item dependence, 1984); Christensen, Makransky & Horton, 2017"

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.store import Store
 from fca.studies.irt import fits
@@ -21,6 +20,7 @@ from fca.tables.answers import DatasetResponses, clean_responses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.table import CORRUPTION, DATASET, IMAGES, MODEL, SEVERITIES, SEVERITY, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, interval_columns
+from fca.validation import Allowed, Seed
 
 log = logging.getLogger(__name__)
 SOURCE = "Fischer (linear logistic test model, 1973); De Boeck & Wilson, 2004, chapter 6"

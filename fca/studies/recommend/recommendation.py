@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 
-from fca.allowed import Allowed
 from fca.costs import Costs, costs_of, read_costs
 from fca.metric import ACCURACY, BALANCED, BY_COST, Metric
 from fca.store import Store
@@ -61,6 +60,7 @@ from fca.tables.keys import Query
 from fca.tables.rows import require_rows
 from fca.tables.table import AT_CHANCE, CHANCE, DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, interval_columns
+from fca.validation import Allowed
 
 STEP, REASON = Column("step", str, "", "what to try"), Column("reason", str, "", "why")
 SOURCE = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from fca.allowed import Allowed
 from fca.cli.application import SubsetConfig
+from fca.validation import Allowed
 
 
 @dataclass

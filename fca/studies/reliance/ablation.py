@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import fft, ndimage
 
-from fca.allowed import Allowed, Seed
 from fca.shifts import Clean, InputImages, Rows
 from fca.types import FcaError, ImageData, Shift, keyed_rng
+from fca.validation import Allowed, Seed
 
 if TYPE_CHECKING:
     from torch import Tensor

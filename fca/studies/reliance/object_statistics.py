@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from fca.allowed import Allowed
 from fca.report.pictures import ACROSS, THUMBNAIL, data_uri, png_of
 from fca.stats.intervals import FRACTION, mean_with_interval, wilson
 from fca.store import Store
@@ -20,6 +19,7 @@ from fca.tables.keys import Query
 from fca.tables.rows import apply_query, by_version, readable_rows, records, require_rows
 from fca.tables.table import DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, PICTURE_KIND, PLACE, TableSpec, filled
 from fca.types import Column, Table, interval_columns
+from fca.validation import Allowed
 
 RAW = Column("mask_area_raw", float, ".1%", "share of the stored image that is object")
 SIZE = Column("mask_area", float, ".1%", "share of the input, after resize and crop, that is object")

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Allowed
 from fca.report.pictures import data_uri, pictures, png_of
 from fca.stats.chance import at_chance
 from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, FRACTION, SIGNED_FRACTION, interval_over, wilson
@@ -54,6 +53,7 @@ from fca.tables.table import (
     filled,
 )
 from fca.types import Column, FcaError, Table, interval_columns
+from fca.validation import Allowed
 
 PAPER, RIVAL10 = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet)", "Moayeri et al., 2022 (RIVAL10, arXiv:2201.10766)"
 CLEAN, SALIENCY, MEAN = "clean", "saliency", "mean over models"

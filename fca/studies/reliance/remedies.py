@@ -14,7 +14,6 @@ import pandas as pd
 from jaxtyping import Float, Int
 from safetensors.numpy import load_file
 
-from fca.allowed import Allowed
 from fca.store.columns import DIVERGED, FLAG, N_TRAIN, N_VAL
 from fca.studies.reliance.spurious_rank import ranks_of
 from fca.tasks import RunContext
@@ -31,6 +30,7 @@ from fca.tasks.predict import (
     prediction_columns,
 )
 from fca.types import Column, FcaError, Finished, ImageData, Run, no_mask
+from fca.validation import Allowed
 
 SALIENCY_WEIGHT = Column("saliency_weight", float, ".2g", "weight of the saliency penalty that val chose")
 STRENGTH = Column("inverse_penalty", float, ".2g", "C of logistic regressions that the worst group of val chose")

@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float, Int, UInt8
 from PIL import Image
 from scipy.ndimage import binary_erosion
 
-from fca.allowed import Allowed
 from fca.data.files import parallel_map
 from fca.data.splits import for_training
 from fca.finite import check_outputs
@@ -54,6 +53,7 @@ from fca.types import (
     check_choice,
     interval_columns,
 )
+from fca.validation import Allowed
 
 if TYPE_CHECKING:
     from torch import Tensor

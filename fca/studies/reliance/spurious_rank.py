@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 from safetensors.numpy import load_file
 from scipy.stats import rankdata
 
-from fca.allowed import Allowed
 from fca.csv_table import read_table
 from fca.identity import file_sha256
 from fca.names import check_meant
@@ -40,6 +39,7 @@ from fca.tables.table import (
     filled,
 )
 from fca.types import Column, FcaError, ImageData, Table, interval_columns
+from fca.validation import Allowed
 
 COMMAND = "fca run model=resnet50 model.weights=pretrained adaptation=probe"
 STEP = "make one: fca analyse analysis=spurious_rank"

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int8
 
-from fca.allowed import Allowed
 from fca.data.files import threads
 from fca.progress import track
 from fca.store import Store
@@ -28,6 +27,7 @@ from fca.tables.keys import Query
 from fca.tables.rows import apply_query, readable_rows, records, require_rows
 from fca.tables.table import DATASET, MODEL, RHO, SEEDS, TableSpec, filled
 from fca.types import Column, Table
+from fca.validation import Allowed
 
 POINTS, BINS, FEW = 60, np.linspace(0, 1, 11), 5_000  # of a curve; of accuracy; visits that need no further process
 SHARES, SIZES = (0.1, 0.2, 0.4), (20, 50, 100, 200, 400, 800)  # explored; subdomains that a model is fitted to

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Allowed, Seed
 from fca.report.pictures import ACROSS, data_uri, png_of
 from fca.stats.intervals import NO_INTERVAL, UNKNOWN, wilson
 from fca.store import Store
@@ -56,6 +55,7 @@ from fca.tables.table import (
     filled,
 )
 from fca.types import Arrays, Column, FcaError, Table, check_choice, interval_columns
+from fca.validation import Allowed, Seed
 
 ARRAYS = {
     "visited": ("correct", "shown"),

@@ -22,7 +22,6 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from rich.progress import Progress
 
-from fca.allowed import fits
 from fca.data.files import decode, threads
 from fca.models import build_model
 from fca.progress import Lines, on_terminal
@@ -34,6 +33,7 @@ from fca.studies.generate.protocols import Drawn, Generator, Refused, Unavailabl
 from fca.tasks import RunContext
 from fca.tasks.predict import ForwardWork
 from fca.types import Classifier, FcaError, ImageData, Model, Run, keyed_rng
+from fca.validation import fits
 
 Seconds = tuple[str | None, float]  # that a draw took, after why it was refused, if it was
 Visits = Int[np.ndarray, " visits"]

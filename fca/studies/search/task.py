@@ -18,7 +18,6 @@ import pandas as pd
 from jaxtyping import Float
 from PIL import Image
 
-from fca.allowed import Allowed, Workers
 from fca.identity import fingerprint
 from fca.stats.ask import Listed
 from fca.stats.intervals import wilson
@@ -68,6 +67,7 @@ from fca.types import (
     interval_columns,
     keyed_rng,
 )
+from fca.validation import Allowed, Workers
 
 OPTIONS = {"strength": None, "acquisition": None, "reserve": None, "starts": 10, "features": "one_hot", "visits": 1}
 BUDGETS = ("max_subdomains", "max_images", "max_hours", "max_money")

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from jaxtyping import Int
 
-from fca.allowed import Allowed
 from fca.data.copies import connected_images
 from fca.data.pixels import open_originals, open_pixels
 from fca.data.splits import fixed_draw
@@ -29,6 +28,7 @@ from fca.tasks.embed import embed_images
 from fca.tasks.predict import ForwardWork, adapted_columns, finish_predictions, predict_images
 from fca.training.recipe import FEW_STEPS, Recipe
 from fca.types import Classifier, Column, FcaError, Finished, ImageData, Model, Run
+from fca.validation import Allowed
 
 RANDOM = "random"  # the last layer begins with random weights
 PROBE = "probe"  # the last layer begins as a linear probe

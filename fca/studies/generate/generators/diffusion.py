@@ -13,10 +13,10 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from fca.allowed import Allowed
 from fca.identity import file_sha256
 from fca.studies.generate.protocols import Drawn, Refused, Wanted, missing_package
 from fca.types import FcaError
+from fca.validation import Allowed
 
 DTYPES = ("auto", "float32", "float16", "bfloat16")
 _PIPELINE_LOCK = threading.Lock()  # a pipeline's scheduler has the state of the image that it draws

@@ -24,9 +24,9 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from fca.allowed import Allowed
 from fca.studies.generate.protocols import Drawn, Refused, Unavailable, Wanted, missing_package
 from fca.types import FcaError
+from fca.validation import Allowed
 
 if TYPE_CHECKING:
     import openai

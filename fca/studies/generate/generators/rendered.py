@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from fca.allowed import Allowed
 from fca.render import VERSION, render, scene_of
 from fca.render.conditions import VALUES, scene_under
 from fca.studies.generate.protocols import Conditioned, Drawn, Wanted
+from fca.validation import Allowed
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from jaxtyping import Int
 
-from fca.allowed import Allowed
 from fca.data.copies import connected_images
 from fca.data.splits import at_rows, for_training
 from fca.identity import fingerprint
@@ -20,6 +19,7 @@ from fca.tasks.adaptation import TRAINING_COLUMNS, training_columns
 from fca.tasks.adaptation.probe import ProbeWork, features_run_and_work, probe_identity
 from fca.tasks.embed import embed_images
 from fca.types import Column, Finished, ImageData, Run
+from fca.validation import Allowed
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import pytest
 
-from fca.allowed import Allowed, allowed_of
+from fca.validation import Allowed, allowed_of
 
 
 @dataclass
