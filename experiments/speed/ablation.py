@@ -32,9 +32,14 @@ def invented(images, side):
     shown = object.__new__(AtInput)
     ids = [f"i{at}" for at in range(images)]
     shown.data = SimpleNamespace(items=pd.DataFrame({"image_id": ids}), labels=np.arange(images) % 10)
-    shown.rows, shown.device, shown._threads = np.arange(images), device_of("auto"), torch.get_num_threads()
-    shown._geometry, shown._of_split, shown._last = SimpleNamespace(size=side), shown.rows, {}
-    shown._pixels, shown._backgrounds = pixels, None
+    shown.rows = np.arange(images)
+    shown.device = device_of("auto")
+    shown._n_threads = torch.get_num_threads()
+    shown._geometry = SimpleNamespace(size=side)
+    shown._split_rows = shown.rows
+    shown._latest_tensors = {}
+    shown._pixels = pixels
+    shown._backgrounds = None
     shown._masks = np.repeat(masks[..., None], 3, axis=3).view(np.uint8)
     return shown, pixels, masks
 

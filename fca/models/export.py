@@ -117,7 +117,7 @@ def compare_logits(
     Classes may differ only where the network's two largest logits are nearer to each other than the tolerance.
 
     >>> compare_logits(np.array([[2.0, 1.0]], np.float32), np.array([[2.0, 1.0]], np.float32))
-    Compared(images=1, largest=0.0, allowed=0.002)
+    LogitDifference(images=1, largest=0.0, allowed=0.002)
     """
     allowed = TOLERANCE * max(1.0, float(np.abs(expected).max()))
     largest = float(np.abs(expected - actual).max()) if np.isfinite(actual).all() else float("inf")

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fca.types import Column, Finished, Run, with_interval
+from fca.types import Column, Finished, Run, interval_columns
 
 DEPTH = Column("toy_depth", int, "d", "how deep", filters=True)
 JOY = Column("toy_joy", float, ".1%", "how much joy")
@@ -27,7 +27,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class Toy:
-    columns: ClassVar = (DEPTH, *with_interval(JOY), Column("toy_colour"))
+    columns: ClassVar = (DEPTH, *interval_columns(JOY), Column("toy_colour"))
     summary: ClassVar = (JOY, DEPTH, "{toy_depth} deep in {toy_colour}")
     depth: int
     domain: Any

@@ -306,7 +306,7 @@ def _coefficients(lines: pd.DataFrame) -> str:
 def r_text(line: Mapping[Any, Any]) -> str:
     """A coefficient with its interval, or that there is none.
 
-    >>> r_text({"r": 0.77, "r_low": None, "r_high": None, "note": "no format_with_interval"})
+    >>> r_text({"r": 0.77, "r_low": None, "r_high": None, "note": "no interval"})
     '.77 (no interval)'
     >>> r_text({"r": -0.5, "r_low": -0.9, "r_high": 0.1, "note": None})
     '-.50 [-.90, .10]'

@@ -200,7 +200,7 @@ def findings_figure(findings: Table) -> alt.FacetChart:
 def without_bars(reasons: pd.Series) -> list[str]:
     """The line of a subtitle that gives the reasons why some values have no interval, if there are any.
 
-    >>> without_bars(pd.Series(["no format_with_interval: 3 subset seeds, 5 needed", None]))
+    >>> without_bars(pd.Series(["no interval: 3 subset seeds, 5 needed", None]))
     ['Without a bar: 3 subset seeds, 5 needed.']
     """
     shown = "; ".join(reason.removeprefix("no interval: ") for reason in sorted(set(reasons.dropna())))

@@ -88,7 +88,7 @@ def test_degrees_of_freedom_are_those_of_welch_s_test():
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize("k", [1, 2])
 def test_few_images_that_are_all_right_or_all_wrong_are_not_certain(right, k):
-    correct = np.full(POOL.items, right)
+    correct = np.full(POOL.n_items, right)
     record = run_policy(start_policy("static_k", POOL, 3 * k / 36), correct, np.random.default_rng(0)).record
     found = estimate("stratified", POOL, record)
     assert found.value == pytest.approx(np.full((4, 2), float(right)))
@@ -106,8 +106,8 @@ def test_with_every_image_asked_nothing_is_left_to_estimate(drawn):
 
 
 def test_a_session_without_images_takes_the_mean_of_others_and_widens_the_interval():
-    correct = np.random.default_rng(0).random(POOL.items) < 0.5
-    some = [at for at in range(POOL.items) if at % 12 < 4]
+    correct = np.random.default_rng(0).random(POOL.n_items) < 0.5
+    some = [at for at in range(POOL.n_items) if at % 12 < 4]
     found = estimate("stratified", POOL, asked(POOL, correct, some))
     fewer = estimate("stratified", POOL, asked(POOL, correct, [at for at in some if at >= 36]))
     rest = [at for at in some if 36 <= at < 108]
@@ -138,12 +138,12 @@ def errors(policy, estimator, correct, repeats, stretches):
 
 def opposed(rng):
     """A weak network that calls easy images by the first class, medium ones by the second, hard ones by the third."""
-    return rng.random(POOL.items) < np.where(POOL.session % 3 == POOL.level, 0.9, 0.05)
+    return rng.random(POOL.n_items) < np.where(POOL.session % 3 == POOL.level, 0.9, 0.05)
 
 
 def even(rng):
     """A weak network that guesses: each image is right with the chance .26."""
-    return rng.random(POOL.items) < 0.26
+    return rng.random(POOL.n_items) < 0.26
 
 
 @pytest.mark.parametrize("correct", [opposed, even])
@@ -167,7 +167,7 @@ def test_a_mixed_logit_of_one_effect_a_session_is_confidently_wrong_and_the_choi
 
 
 def test_what_a_group_answers_does_not_decide_what_it_is_asked():
-    correct = np.random.default_rng(0).random(POOL.items) < 0.4
+    correct = np.random.default_rng(0).random(POOL.n_items) < 0.4
     turned = np.where(POOL.group == 1, ~correct, correct)
     counts = [
         run_policy(start_policy("optimal_allocation", POOL, 0.5), answers, np.random.default_rng(5)).record.evaluated
