@@ -201,7 +201,7 @@ def test_a_question_of_an_adaptive_test_is_chosen_and_answered(walk):
     walk.fca("run", "dataset=rendered", "dataset.size=32", *FEW_DRAWN, *QUICK)
     walk.journey("4", "dataset.size=48", *FEW_DRAWN)  # of another size, so that no image has been drawn before
     (row,) = walk.rows.query("task == 'adaptive_test'").to_dict("records")
-    assert row["n_asked"] == 150
+    assert row["n_evaluated"] == 150
     walk.check("4")
 
 

@@ -52,7 +52,7 @@ R_PAPER = Column("r_paper", float, ".3f", "correlation with accuracy in the pape
 P_PAPER = Column("p_paper", float, ".2g", "p in the paper")
 N_PAPER = Column("n_paper", int, ".0f", "subsets in the paper")
 PAPER_SAYS, PAPER_SIGN = Column("paper_says", str, "", "what the paper reports"), Column("paper_sign")
-TOLD_APART = Column("told_apart", str, "", "whether the interval excludes 0 (of a ratio: 1), and on whose side")
+SIGNIFICANT = Column("significant", str, "", "whether the interval excludes 0 (of a ratio: 1), and on whose side")
 AGREES = Column("agrees", str, "", "whether each r lies in the other's interval")
 CELL = (DATASET, PAPER_DATASET, MODEL, PAPER_MODEL)
 BOTH = (TOP1_PAPER, *interval_columns(TOP1))
@@ -86,7 +86,7 @@ FIGURE3, FIGURE4 = (spec(name, DATASET, *_DCN) for name in ("figure3", "figure4"
 BEYOND_DCN = spec("beyond_dcn", DATASET, *_POINT, columns.MODELS)
 _FINDING = (FINDING, PAPER_SAYS, MEASURE, PAPER_SIGN, *interval_columns(FINDING_VALUE))
 FIGURE1_FINDINGS, BEYOND_FINDINGS = (
-    spec(name, DATASET, *_FINDING, SUBSET_SEEDS, columns.MODELS, TOLD_APART, COMMAND)
+    spec(name, DATASET, *_FINDING, SUBSET_SEEDS, columns.MODELS, SIGNIFICANT, COMMAND)
     for name in ("figure1_findings", "beyond_findings")
 )
 FIGURE5 = spec("figure5", *SAME, *_PUBLISHED, *R, AGREES, COMMAND)
@@ -387,7 +387,7 @@ def _findings(study: str, measured: dict[str, dict[str, Any]]) -> Iterator[dict[
             verdict, _ = found.pop("verdict"), found.pop("no_effect")
             same = (verdict == "above") == sign.startswith("above")
             clear = f"yes, {'as in the paper' if same else 'the other way'}"
-            found[TOLD_APART] = clear if verdict in ("above", "below") else "no"
+            found[SIGNIFICANT] = clear if verdict in ("above", "below") else "no"
         elif name.startswith("a, other models"):
             continue
         elif dataset in paper.CLASSES:

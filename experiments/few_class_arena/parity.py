@@ -164,7 +164,7 @@ def _findings(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     for dataset, part in frame.groupby("dataset", sort=False):
         if part["value"].isna().all():
             yield f"{dataset}: no run here shows the findings of figure 1."
-        for verdict, same in part.dropna(subset="value").groupby(tables.TOLD_APART, sort=False):
+        for verdict, same in part.dropna(subset="value").groupby(tables.SIGNIFICANT, sort=False):
             found = [f"({one['finding']}) {one['value']:.2f} {_interval(one, 'value_')}" for one in records(same)]
             yield f"{dataset}, findings of figure 1, {VERDICTS.get(str(verdict), verdict)}: {'; '.join(found)}."
 

@@ -55,7 +55,7 @@ def main():
             ratios.append((part.wall / whole.wall, part.cpu / whole.cpu))
             print(
                 f"full: {whole.result['n_test']} images, {whole.wall:.1f} s wall, {whole.cpu:.1f} s CPU; adaptive: "
-                f"{part.result['n_asked']} images in {part.result['rounds']} rounds, {part.wall:.1f} s wall, "
+                f"{part.result['n_evaluated']} images in {part.result['rounds']} rounds, {part.wall:.1f} s wall, "
                 f"{part.cpu:.1f} s CPU; ratio {ratios[-1][0]:.3f} wall, {ratios[-1][1]:.3f} CPU",
                 flush=True,
             )

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from fca.store.columns import (
     SPLIT,
     SUBSET_SEED,
     TASK,
+    present_name,
 )
 from fca.store.files import write_whole
 from fca.store.filters import Filters, combined_query, named_columns, unmatched_filter_lines, words_of
@@ -131,10 +131,9 @@ def frame_with_columns(outputs: str | Path, names: Iterable[str]) -> pd.DataFram
 
 def _selected(options: Any, kind: str) -> pd.DataFrame:
     """The lines and columns that the options ask for."""
-    split = partial(re.split, r"\s*,\s*")
-    group_columns = split(options.by) if options.by else []
-    sort = split(options.sort) if options.sort else []
-    column_names = split(options.columns) if options.columns is not None else []
+    group_columns = _typed_columns(options.by) if options.by else []
+    sort = _typed_columns(options.sort) if options.sort else []
+    column_names = _typed_columns(options.columns) if options.columns is not None else []
 
     # Columns that no run has are added where the options name them
     needed = {*group_columns, *column_names, *(name.lstrip("-") for name in sort)}
@@ -159,6 +158,16 @@ def _selected(options: Any, kind: str) -> pd.DataFrame:
     if columns or kind in ("table", "markdown"):
         frame = frame[columns or list(MAIN)]
     return frame.reset_index(drop=True)
+
+
+def _typed_columns(text: str) -> list[str]:
+    """The columns of a list that was typed; a - before a column means a descending sort."""
+    columns = []
+    for word in re.split(r"\s*,\s*", text):
+        name = word.removeprefix("-")
+        sign = word.removesuffix(name)
+        columns.append(f"{sign}{present_name(name)}")
+    return columns
 
 
 def _is_pattern(name: str) -> bool:

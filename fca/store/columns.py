@@ -5,14 +5,19 @@ A row is flat JSON. A value that a run does not have is left out.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from fca.types import Column, interval_columns
 
 Row = dict[str, Any]
+log = logging.getLogger(__name__)
 
+RENAMED = {"n_asked": "n_evaluated"}
+"""Columns of rows that earlier versions wrote -> their present names, with which rows are read."""
 RECIPE = "recipe_"  # one column per key of the recipe, e.g. recipe_epochs
 
 RUN_ID = Column("run_id", str, "", "run, 12 hex digits of its identity")
@@ -102,6 +107,19 @@ MAIN = (  # what `fca results` shows
     *(RUN_ID, TASK, DATASET, MODEL, ENCODER, SNAPSHOT, SHIFT, CORRUPTED_AT, NCL, SUBSET_SEED, SEED),
     *(TOP1, TOP1_OPEN, TOP1_MASKED, N_TEST, FLAG, TRAIN_S),
 )
+
+
+@cache  # one hint a process
+def present_name(name: str) -> str:
+    """The present name of a column; for a name of an earlier version also a hint in the log.
+
+    >>> present_name("top1"), present_name("n_asked")
+    ('top1', 'n_evaluated')
+    """
+    if name not in RENAMED:
+        return name
+    log.warning("column %s is now called %s", name, RENAMED[name])
+    return RENAMED[name]
 
 
 def checked(values: Mapping[str, Any], columns: Iterable[Column] = ()) -> Row:

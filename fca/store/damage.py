@@ -17,7 +17,7 @@ from pathlib import Path
 from types import NoneType
 from typing import NamedTuple
 
-from fca.store.columns import BASE, CLASSES, Row
+from fca.store.columns import BASE, CLASSES, RENAMED, Row
 from fca.store.files import (
     PLACE,
     SIGNED,
@@ -120,6 +120,8 @@ def read_row(folder: str | Path) -> Whole:
         raise DamagedFile(path, "lists no files: written by an earlier version; repeat the command")
     if listed is None or not is_as_signed(content):
         raise DamagedFile(path, "was altered")
+    for old_name in RENAMED.keys() & row.keys():
+        row[RENAMED[old_name]] = row.pop(old_name)
     _check_kinds(path, row)
     try:
         parts = [line.split(" ") for line in listed[1:]]

@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 
-from fca.store.columns import RECIPE
+from fca.store.columns import RECIPE, present_name
 from fca.store.query import columns_of, rows_matching
 from fca.types import FcaError, listed
 
@@ -53,7 +53,7 @@ def column_of(word: str) -> str:
     key = key_of(word)
     if key is None:
         raise FcaError("word", word, "COLUMN=VALUES, such as ncl=2,5", "fca results --help")
-    return _COLUMN_OF_KEY.get(key, key.replace("recipe.", RECIPE))
+    return present_name(_COLUMN_OF_KEY.get(key, key.replace("recipe.", RECIPE)))
 
 
 def words_of(filters: Filters | None) -> list[str]:

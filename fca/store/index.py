@@ -27,7 +27,7 @@ from fca.store.damage import is_run_id, read_row, warn
 from fca.store.files import DamagedFile, make_way, opened, remove_parts, write_whole
 
 INDEX = "rows.parquet"
-VERSION = "1"
+VERSION = "2"
 WORTHWHILE = 100  # the index is written anew for more new or lost rows than this and a hundredth of all
 AT_ONCE = 1000  # rows to parse; ten times as many dictionaries in memory take twice as long each
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import pandas as pd
 
+from fca.store.columns import present_name
 from fca.types import FcaError, listed
 
 LANGUAGE = "comparisons (==, !=, <, <=, >, >=, in, not in) of columns with literals or columns; and, or, not, ()"
@@ -193,6 +194,8 @@ class _Reader:
 
     def _column(self, node: ast.Name) -> pd.Series:
         name = self.columns.get(node.id, node.id)
+        if name not in self.frame:
+            name = present_name(name)
         if name not in self.frame:
             near = difflib.get_close_matches(name, map(str, self.frame.columns))
             raise _Refused(f"there is no column {name!r}" + (f", but {' and '.join(near)}" if near else ""))

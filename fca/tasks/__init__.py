@@ -120,7 +120,7 @@ class Task(Protocol[Work]):
     Work:    what a run needs, beside the context; `plan` puts it into `Run.work`.
     columns: those of its rows, beside the columns that all tasks share (fca/store/columns.py).
     summary: shown by the terminal for a row beside its accuracies: a column, with its interval where it has one, or a
-             text such as "{n_asked} of {n_pool} images".
+             text such as "{n_evaluated} of {n_pool} images".
     """
 
     columns: ClassVar[tuple[Column, ...]]

@@ -210,7 +210,7 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
         "groups_across_splits",
         "group",
     }  # other groups are other splits: another fingerprint
-    tested = {"policy", "estimator", "bank", "protocol", "n_asked", "n_pool", "rounds", "warning"}  # a line a test
+    tested = {"policy", "estimator", "bank", "protocol", "n_evaluated", "n_pool", "rounds", "warning"}  # a line a test
     tested |= {f"asked_{level}" for level in ("easy", "medium", "hard")}
     tested |= {"batch", "threads"}  # of a measurement of speed
     tested |= {"precision", "n_calibration", "n_judged"}  # of a compiled network, which its label names; of a probe

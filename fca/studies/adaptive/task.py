@@ -188,7 +188,7 @@ class AdaptiveTest:
         ACCURACY,
         SCORE,
         "ability {ability:.2f} (se {ability_se:.2f})",
-        "{policy} + {estimator} evaluated {n_asked} of {n_pool} images",
+        "{policy} + {estimator} evaluated {n_evaluated} of {n_pool} images",
     )
 
     policy: Annotated[str | None, Allowed(choices=tuple(adaptive.POLICIES))]
@@ -764,7 +764,7 @@ def estimate_columns(estimate: Estimate) -> dict[str, float]:
 def count_columns(pool: Pool, order: Int[np.ndarray, " evaluated"]) -> dict[str, Any]:
     """How many images were evaluated, and of which level."""
     columns: dict[str, Any] = {
-        "n_asked": len(order),
+        "n_evaluated": len(order),
         "n_pool": pool.n_items,
         "share": len(order) / pool.n_items,
     }

@@ -58,7 +58,7 @@ ONLY_A_RIGHT = Column("only_a_right", int, ".0f", "images that only the first mo
 ONLY_B_RIGHT = Column("only_b_right", int, ".0f", "images that only the second model gets right")
 LEAD = DIFFERENCE.with_format("+.2%", "first minus second model")
 MCNEMAR_P = P.with_format(".2g", "p of McNemar's test")
-SIGNIFICANT = Column("told_apart", bool, "", "whether the pair differs significantly")
+SIGNIFICANT = Column("significant", bool, "", "whether the pair differs significantly")
 ORDER_KEPT = Column("order_kept", float, ".0%", "share of bootstrap resamples that keep the order of the pair")
 MORE_SEEDS = Column("more_seeds", int, ".0f", "subset seeds still needed to separate the pair")
 P_BEST = Column("p_best", float, ".0%", "share of bootstrap resamples in which the model has the best mean accuracy")
@@ -85,7 +85,7 @@ METHOD = {
     "compares the networks at hand, not others of the same models with new initial weights",
     "p_holm": "Holm's correction over all pairs of models of one data set, protocol and ncl",
     "difference": f"mean over subsets; 95 %: {interval_over('subset seeds')}, one subset: Newcombe 10",
-    "told_apart": "p_holm below 0.05 and 0 outside the interval of the difference; missing where p_holm is below 0.05 "
+    "significant": "p_holm below 0.05 and 0 outside the interval of the difference; missing where p_holm is below 0.05 "
     "and there is no interval",
     "more_seeds": "beyond those at hand, for a paired t test over seeds with level 0.05 and power 0.8 if the mean "
     "difference seen is the true one; low and high: ends of the effect's 95 % interval",

@@ -96,7 +96,7 @@ def test_a_live_test_is_the_replay_of_stored_answers_with_the_same_seed(lab, pol
     for at, name in enumerate(("estimate", "se", "low", "high")):
         assert kept["group_estimate"][..., at].ravel().tolist() == found[name].tolist()
     assert kept["group_asked"].tolist() == found[["asked_easy", "asked_medium", "asked_hard"]][::2].to_numpy().tolist()
-    assert row["n_asked"] == len(set(kept["asked"])) == found["asked"][::2].sum()
+    assert row["n_evaluated"] == len(set(kept["asked"])) == found["asked"][::2].sum()
     accuracy = found[found["target"] == "accuracy"]
     assert row["accuracy"] == pytest.approx(accuracy["estimate"].mean(), abs=1e-12)
     assert row["shift"] == shift
@@ -106,7 +106,7 @@ def test_a_live_test_is_the_replay_of_stored_answers_with_the_same_seed(lab, pol
 def test_a_row_says_what_was_asked_and_what_it_means(lab):
     row = lab("task.budget=0.5", "task.policy=gre_two_stage", "task.estimator=mixed_logit", "task.mapping=L")
     assert (row["policy"], row["estimator"], row["protocol"]) == ("gre_two_stage mapping=L", "mixed_logit", "open")
-    assert (row["n_asked"], row["n_pool"], row["share"], row["rounds"]) == (108, 216, 0.5, 2)
+    assert (row["n_evaluated"], row["n_pool"], row["share"], row["rounds"]) == (108, 216, 0.5, 2)
     assert row["asked_easy"] + row["asked_medium"] + row["asked_hard"] == 108
     for name in ("accuracy", "score"):
         assert 0 <= row[f"{name}_low"] < row[name] < row[f"{name}_high"] <= 1
@@ -130,7 +130,7 @@ def test_only_asked_images_are_read(lab):
             file = lab.folder / "images" / path
             file.write_bytes(bytes(file.stat().st_size))
     shutil.rmtree(lab.store.folder(lab.store.rows("task == 'adaptive_test'")["run_id"].iloc[0]))
-    assert lab("seed=7")["n_asked"] == 54
+    assert lab("seed=7")["n_evaluated"] == 54
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_images_that_were_decoded_for_another_run_are_not_read_again(lab):
     for path in lab.items()["image_id"]:
         file = lab.folder / "images" / path
         file.write_bytes(bytes(file.stat().st_size))
-    assert lab()["n_asked"] == 54
+    assert lab()["n_evaluated"] == 54
 
 
 @pytest.mark.slow
@@ -218,7 +218,7 @@ def test_a_journal_that_cannot_be_read_begins_its_test_anew(lab, line):
     assert (code, "Traceback" in err) == (0, False), err
     assert [line for line in err.splitlines() if "begins anew" in line] == err.splitlines()[-1:]
     np.testing.assert_array_equal(arrays(lab, row)["group_estimate"], before["group_estimate"])
-    assert sum(len(json.loads(line)["pred"]) for line in path.read_text().splitlines()) == row["n_asked"]
+    assert sum(len(json.loads(line)["pred"]) for line in path.read_text().splitlines()) == row["n_evaluated"]
 
 
 @pytest.mark.slow
@@ -253,11 +253,11 @@ def test_a_width_is_reached_or_every_image_is_asked(lab, words):
     wide = first["accuracy_high"] - first["accuracy_low"]
     row = lab(*words, f"task.width={0.6 * wide}")
     assert row["accuracy_high"] - row["accuracy_low"] <= 0.6 * wide
-    assert first["n_asked"] < row["n_asked"] < 216
+    assert first["n_evaluated"] < row["n_evaluated"] < 216
     assert row["rounds"] > first["rounds"]
     assert pd.isna(row.get("warning"))
     row = lab(*words, "task.width=1e-9")
-    assert row["n_asked"] == 216
+    assert row["n_evaluated"] == 216
     assert "every image was evaluated" in row["warning"]
     correct = pd.Series(lab.answers()[1])
     truth = correct.groupby([lab.items()["attribute"], lab.items()["level"]]).mean().mean()

@@ -97,7 +97,7 @@ def lab(fca, tmp_path, study):
 def test_images_without_levels_are_sampled_by_class_and_have_one_exact_accuracy(lab):
     row, out = lab("seed=3")
     asked = np.array(lab.store.array(row["run_id"], "asked"))
-    assert (row["policy"], row["estimator"], row["n_asked"]) == ("proportional", "hypergeometric", 90)
+    assert (row["policy"], row["estimator"], row["n_evaluated"]) == ("proportional", "hypergeometric", 90)
     assert "proportional + hypergeometric evaluated 90 of 359 images" in out
     right = int(lab.correct[asked].sum())
     assert row["accuracy"] == pytest.approx(right / 90)
@@ -114,9 +114,9 @@ def test_images_without_levels_are_sampled_by_class_and_have_one_exact_accuracy(
 def test_a_width_is_reached_with_more_images(lab):
     row, _ = lab("task.budget=0.1", "task.width=0.12")
     assert row["accuracy_high"] - row["accuracy_low"] <= 0.12
-    assert row["n_asked"] > 36
+    assert row["n_evaluated"] > 36
     row, _ = lab("task.budget=0.4", "task.width=1e-9")
-    assert (row["n_asked"], row["accuracy"]) == (359, pytest.approx(lab.correct.mean()))
+    assert (row["n_evaluated"], row["accuracy"]) == (359, pytest.approx(lab.correct.mean()))
     assert row["warning"].startswith("every image was evaluated before the interval")
 
 
@@ -172,7 +172,7 @@ def test_an_ability_is_measured_until_it_is_certain(lab):
     short, _ = lab(*words)
     longer, out = lab(*words, "task.ability_se=0.25", "task.batch=4", "task.randomesque=3")
     assert short["ability_se"] > 0.25 >= longer["ability_se"]
-    assert longer["n_asked"] > short["n_asked"]
+    assert longer["n_evaluated"] > short["n_evaluated"]
     assert longer["policy"] == "fisher_cat batch=4 randomesque=3"
     assert longer["ability_se_at_most"] == 0.25
     assert f"(se {longer['ability_se']:.2f})" in out

@@ -131,7 +131,7 @@ def test_a_test_of_images_without_levels_has_one_target_and_no_attributes(tmp_pa
     row = {"task": "adaptive_test", "model": "net", "weights": "net.tag", "policy": "proportional", "protocol": "open"}
     row |= {"estimator": "hypergeometric", "budget": 0.25, "ncl": 4, "classes": range(4), "seed": 3, "rounds": 1}
     row |= {"accuracy": 0.7, "accuracy_low": 0.6, "accuracy_high": 0.8, "accuracy_se": 0.05, "predict_s": 1.5}
-    lab.write(arrays, **row, n_asked=18, n_pool=72, share=0.25)
+    lab.write(arrays, **row, n_evaluated=18, n_pool=72, share=0.25)
     overall, by_attribute = AdaptiveTests()(lab.store)
     [line] = overall.frame.to_dict("records")
     assert (line["target"], line["estimate"], line["truth"]) == ("accuracy", 0.7, pytest.approx(right.mean()))

@@ -73,7 +73,7 @@ def test_p_is_corrected_over_the_pairs_of_one_size(read):
         order = np.argsort(p)
         assert corrected[order].tolist() == np.minimum(np.maximum.accumulate(p[order] * [3, 2, 1]), 1).tolist()
     apart = (frame["p_holm"] < 0.05) & ((frame["difference_low"] > 0) | (frame["difference_high"] < 0))
-    assert frame["told_apart"].tolist() == apart.tolist()
+    assert frame["significant"].tolist() == apart.tolist()
 
 
 def test_one_subset_has_the_interval_of_paired_proportions(lab):
@@ -85,7 +85,7 @@ def test_one_subset_has_the_interval_of_paired_proportions(lab):
     cells = [int(cell.sum()) for cell in (one & other, one & ~other, ~one & other, ~one & ~other)]
     assert (line["difference_low"], line["difference_high"]) == paired_interval(*cells)
     assert line["difference"] == pytest.approx((cells[1] - cells[2]) / 48)
-    assert (line["told_apart"], line["seeds"]) == (True, 0)
+    assert (line["significant"], line["seeds"]) == (True, 0)
     assert pd.isna(line["more_seeds"])
     assert tables(lab)["rank_stability"]["p_best"].isna().all()
 
@@ -125,7 +125,7 @@ def test_sub_models_without_predictions_are_compared_by_accuracy_alone(lab):
         sub_model(lab, "b", subset, answers(lab, subset, 0.6, seed=subset.seed))
     [line] = tables(lab)["paired"].to_dict("records")
     assert line["note"].startswith("predictions of both models are not stored")
-    assert all(pd.isna(line[name]) for name in ("told_apart", "images", "p", "p_holm"))
+    assert all(pd.isna(line[name]) for name in ("significant", "images", "p", "p_holm"))
     assert line["difference_low"] < line["difference"] < line["difference_high"]
 
 

@@ -41,9 +41,9 @@ def test_the_forest_plot_has_every_pair_with_its_interval():
 
 def test_a_significant_difference_is_a_colour_and_a_shape():
     table = tables()["paired"].frame
-    assert set(table["told_apart"]) == {True, False}
+    assert set(table["significant"]) == {True, False}
     drawn = values(style.spec(paired_figure(tables()["paired"])))
-    assert ((drawn["verdict"] == "differs significantly") == drawn["told_apart"]).all()
+    assert ((drawn["verdict"] == "differs significantly") == drawn["significant"]).all()
     spec = style.spec(paired_figure(tables()["paired"]))
     encoded = [part for part in parts(spec) if "shape" in part]
     assert encoded
@@ -53,7 +53,7 @@ def test_a_significant_difference_is_a_colour_and_a_shape():
 def test_what_was_not_tested_is_named_so():
     bare = points().assign(predictions=None)
     frame = comparison.paired(comparison.per_subset(bare))
-    assert frame["told_apart"].isna().all()
+    assert frame["significant"].isna().all()
     drawn = values(style.spec(paired_figure(comparison.PAIRED.table(frame, {}, ()))))
     assert set(drawn["verdict"]) == {"no test: no stored predictions, or no interval of the difference"}
     assert all("cannot be tested" in line for line in sentences_of(paired_statements, frame))
@@ -74,7 +74,7 @@ def alike(a, b, images=20, seeds=5):
 
 def test_two_models_that_are_always_right_do_not_differ():
     frame = alike(20, 20)
-    assert frame["told_apart"].tolist() == [False]
+    assert frame["significant"].tolist() == [False]
     assert "0 of 1 at ncl 2" in sentences_of(paired_statements, frame)[0]
 
 
@@ -82,7 +82,7 @@ def test_a_difference_that_is_the_same_in_all_seeds_has_no_interval_and_says_so(
     [line] = alike(20, 10).to_dict("records")
     assert line["difference"] == 0.5
     assert line["p_holm"] < 1e-12
-    assert pd.isna(line["told_apart"])
+    assert pd.isna(line["significant"])
     assert comparison.NO_SPREAD in line["note"]
 
 
@@ -114,7 +114,7 @@ def test_sentences_count_what_the_table_says():
     table = tables()["paired"].frame
     sub = table[table["protocol"] == "sub"]
     [line] = [line for line in sentences_of(paired_statements, table) if "sub-models" in line]
-    at = {ncl: part["told_apart"].sum() for ncl, part in sub.groupby("ncl")}
+    at = {ncl: part["significant"].sum() for ncl, part in sub.groupby("ncl")}
     counts = f"{at[2]} of 3 at ncl 2, {at[5]} of 3 at ncl 5"
     assert line.startswith(f"zoo: with 5 subset seeds, pairs of sub-models that differ significantly: {counts}")
     stable = tables()["rank_stability"].frame

@@ -73,12 +73,12 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
     >>> line = {"dataset": "zoo", "protocol": "sub", "ncl": 2}
     >>> means = [line | {"model": "b", "top1": 0.9}, line | {"model": "a", "top1": 0.8}]
     >>> means += [line | {"ncl": 9, "model": "a", "top1": 0.7}]
-    >>> pair = line | {"model_a": "a", "model_b": "b", "told_apart": True, "difference": -0.1}
+    >>> pair = line | {"model_a": "a", "model_b": "b", "significant": True, "difference": -0.1}
     >>> pair |= {"difference_low": -0.15, "difference_high": -0.05}
     >>> [statement] = best_model_statements(pd.DataFrame([pair]), pd.DataFrame(means))
     >>> print(statement.sentence)
     b is the most accurate of 2 sub-models at 2 classes of zoo: +10.0 points [+5.0, +15.0] ahead of a.
-    >>> [statement] = best_model_statements(pd.DataFrame([pair | {"told_apart": False}]), pd.DataFrame(means))
+    >>> [statement] = best_model_statements(pd.DataFrame([pair | {"significant": False}]), pd.DataFrame(means))
     >>> print(statement.sentence)
     None of 2 sub-models is significantly the best at 2 classes of zoo: b is +10.0 points [+5.0, +15.0] ahead of a.
     """
@@ -128,7 +128,7 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
 def paired_statements(paired: pd.DataFrame) -> Iterator[Statement]:
     """How many pairs differ significantly at each ncl, and how many more seeds the nearest of the others would need.
 
-    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model_a": "a", "model_b": "b", "told_apart": False}
+    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model_a": "a", "model_b": "b", "significant": False}
     >>> line |= {"more_seeds": 7, "more_seeds_low": 2, "more_seeds_high": None, "seeds": 3}
     >>> [statement] = paired_statements(pd.DataFrame([line]))
     >>> print(statement.sentence)

@@ -19,6 +19,6 @@ def live(lab, model, accuracy=0.6, score=0.4, spread=0.1, **columns):
     row |= {"budget": 0.25, "protocol": "open", "ncl": 4, "classes": range(4), "seed": 3}
     for name, value in (("accuracy", accuracy), ("score", score)):
         row |= {name: value, f"{name}_low": value - spread, f"{name}_high": value + spread, f"{name}_se": spread / 2}
-    row |= {"n_asked": 18, "n_pool": 96, "share": 18 / 96, "asked_easy": 6, "asked_medium": 8, "asked_hard": 4}
+    row |= {"n_evaluated": 18, "n_pool": 96, "share": 18 / 96, "asked_easy": 6, "asked_medium": 8, "asked_hard": 4}
     row |= {"rounds": 2, "predict_s": 1.5, "images_per_s": 12.0, "device": "cpu", "host": "here"}
     return lab.write(arrays, **{**row, **columns})

@@ -102,7 +102,7 @@ def test_every_cell_of_an_empty_store_is_empty_and_has_its_command(data, tmp_pat
     assert figure["command"].str.contains("experiment=fc_sim dataset=imagenet model@encoder=").all()
     found = tables.findings([])
     assert found["value"].isna().all()
-    assert found["told_apart"].isna().all()
+    assert found["significant"].isna().all()
     assert found["command"].notna().all()
 
 

@@ -83,9 +83,9 @@ def test_a_finding_is_significant_only_when_its_interval_excludes_0(labs):
     found = tables.findings(usable).set_index("finding")
     subset = per_subset(usable[0].points)
     assert (subset.loc[(subset["protocol"] == "open") & (subset["ncl"] == 2), "top1"] < 1).any()
-    assert found.loc["a, best of models", "told_apart"] == "yes, as in the paper"
+    assert found.loc["a, best of models", "significant"] == "yes, as in the paper"
     assert (found.loc["c.1", "value_low"] <= 0) == (
-        found.loc["c.1", "told_apart"] == "no" or found.loc["c.1", "value_high"] < 0
+        found.loc["c.1", "significant"] == "no" or found.loc["c.1", "value_high"] < 0
     )
     assert pd.isna(found.loc["d.2", "value"])  # equal accuracies have no order
     assert "fc_sub" in found.loc["d.2", "command"]
