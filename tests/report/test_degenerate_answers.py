@@ -121,7 +121,7 @@ ONE_OF_EQUALS = re.compile(r"\b(one of \d+ that|among them)\b")
 NO_CLAIM = re.compile(  # words of a question or a method, not of the data
     "the 25 % most suspect images|25 % most suspect images|all of the worst tenth|their worst tenths share"
     r"|the (\d+ )?lowest subdomains?: |with the strongest cues of a class than with the weakest"
-    r"|always the most frequent class|at most|at least|best guess|the best of the [a-z -]*models \(DCN"
+    r"|always (?:guessing )?the most frequent class|at most|at least|best guess|the best of the [a-z -]*models \(DCN"
     r"|in the (hardest|most discriminating) quarter|, largest error [0-9.]+ points"
     r"|best by mean rank among [a-z -]+: none, all are"
     r"|the best of [a-z -]+ in most resamples of the subset seeds: none, all are"

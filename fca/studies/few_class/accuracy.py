@@ -106,63 +106,70 @@ class FewClass(OfSubsets):
         groups = read_groups(self.groups, self.group_columns) if self.groups else None
         rows, points = read_points(store, self, self.per_model, groups)
         subset = per_subset(points)
-        partial = subset[subset["ncl"] < subset["dataset"].map(rows.models.groupby("dataset")["num_classes"].max())]
-        agreement = rank_agreement(partial, rows.full)
-        compared = points[points[PROTOCOL].isin(["sub", "masked"])]
+
+        classes_by_dataset = rows.models.groupby("dataset")["num_classes"].max()
+        partial = subset[subset["ncl"] < subset["dataset"].map(classes_by_dataset)]  # without all classes
+        points_of_gap = points[points[PROTOCOL].isin(["sub", "masked"])]
+
         frames = (
             points,
             with_chance(accuracy(subset), points),
-            with_all_at_chance(gap(partial), compared, [DATASET, NCL]),
+            with_all_at_chance(gap(partial), points_of_gap, [DATASET, NCL]),
             dcn(subset),
             with_all_at_chance(ranks(subset), points, [DATASET, PROTOCOL, NCL]),
-            agreement,
+            rank_agreement(partial, rows.full),
         )
-        runs = sorted(set(points["run_id"]))
+        run_ids = sorted(set(points["run_id"]))
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS})
-        return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
+        return [spec.table(frame, parameters, run_ids) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
     """One line for each dataset, model, protocol and subset: the mean over initialisation seeds, where there is one."""
-    known = points.dropna(subset="top1")
-    by = ["dataset", "model", "protocol", "ncl", *DRAW]
-    return known.groupby(by, dropna=False, as_index=False).agg(top1=("top1", "mean"))
+    measured = points.dropna(subset="top1")
+    keys = ["dataset", "model", "protocol", "ncl", *DRAW]
+    return measured.groupby(keys, dropna=False, as_index=False).agg(top1=("top1", "mean"))
 
 
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
-    """Mean over subsets, its interval, and the spread between subsets (missing where there is one only)."""
-    return ACCURACY_MEANS.frame(
-        {**key, **_mean(TOP1, part, FRACTION), SPREAD: part[TOP1].std(), SUBSETS: len(part)}
-        for key, part in groups_by_columns(subset, (DATASET, MODEL, PROTOCOL, NCL))
-    )
+    """Mean over subsets, its interval, and the spread between subsets (missing if there is only one)."""
+    lines = []
+    for key, subsets in groups_by_columns(subset, (DATASET, MODEL, PROTOCOL, NCL)):
+        mean = _mean(TOP1, subsets, FRACTION)
+        lines.append({**key, **mean, SPREAD: subsets[TOP1].std(), SUBSETS: len(subsets)})
+    return ACCURACY_MEANS.frame(lines)
 
 
 def with_chance(means: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     """`accuracy` with the mean accuracy of guessing, and whether each mean is at the level of chance."""
-    decided = chance_of_means(points)
-    return means.drop(columns=[CHANCE, AT_CHANCE]).merge(decided, on=[DATASET, MODEL, PROTOCOL, NCL], how="left")
+    chance = chance_of_means(points)
+    return means.drop(columns=[CHANCE, AT_CHANCE]).merge(chance, on=[DATASET, MODEL, PROTOCOL, NCL], how="left")
 
 
 def with_all_at_chance(lines: pd.DataFrame, points: pd.DataFrame, by: list[Column]) -> pd.DataFrame:
     """The lines with whether all mean accuracies that agree in `by` are at the level of chance; missing if unknown."""
-    decided = chance_of_means(points).groupby(by)[AT_CHANCE].all().reset_index()
-    return lines.drop(columns=AT_CHANCE).merge(decided, on=by, how="left")[list(lines)]
+    all_at_chance = chance_of_means(points).groupby(by)[AT_CHANCE].all().reset_index()
+    return lines.drop(columns=AT_CHANCE).merge(all_at_chance, on=by, how="left")[list(lines)]
 
 
 def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
-    """Of each model, protocol and ncl: accuracy of guessing, and whether the mean accuracy is at the level of chance.
+    """For each model, protocol and ncl: accuracy of guessing, and whether the mean accuracy is at the level of chance.
 
-    Subsets share classes and so images: each image counts once, by as many a class as there are on average.
+    Subsets share classes and therefore images: each image counts once. The number of images is that of all classes in
+    any subset, with the average number of images per class.
     """
     lines = []
-    for key, part in groups_by_columns(points.dropna(subset=[TOP1, CHANCE]), (DATASET, MODEL, PROTOCOL, NCL)):
-        images_of_class = float((part[N_TEST] / part[NCL]).mean())
-        images = round(images_of_class * len(set().union(*part[CLASSES])))
-        guess = float(part[CHANCE].mean())
-        right = part[TOP1].mean() * images
-        lines.append({**key, CHANCE: guess, AT_CHANCE: right_at_chance(right, images, guess)})
-    decided = pd.DataFrame(lines, columns=[DATASET, MODEL, PROTOCOL, NCL, CHANCE, AT_CHANCE])
-    return decided.astype({"ncl": "int64", "chance": "float64", "at_chance": "bool"})
+    for key, subsets in groups_by_columns(points.dropna(subset=[TOP1, CHANCE]), (DATASET, MODEL, PROTOCOL, NCL)):
+        images_per_class = float((subsets[N_TEST] / subsets[NCL]).mean())
+        n_classes = len(set().union(*subsets[CLASSES]))
+        n_images = round(images_per_class * n_classes)
+
+        guess = float(subsets[CHANCE].mean())
+        n_right = subsets[TOP1].mean() * n_images
+        lines.append({**key, CHANCE: guess, AT_CHANCE: right_at_chance(n_right, n_images, guess)})
+
+    chance = pd.DataFrame(lines, columns=[DATASET, MODEL, PROTOCOL, NCL, CHANCE, AT_CHANCE])
+    return chance.astype({"ncl": "int64", "chance": "float64", "at_chance": "bool"})
 
 
 def dcn(subset: pd.DataFrame) -> pd.DataFrame:
@@ -174,31 +181,36 @@ def dcn(subset: pd.DataFrame) -> pd.DataFrame:
 
 def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     """Mean rank over the subsets that all models of this protocol and ncl have in common; equals share their rank."""
-    by = [DATASET, PROTOCOL, NCL]
-    together = subset.groupby([*by, *DRAW], dropna=False)
-    ranked = subset.assign(rank=together["top1"].rank(ascending=False))
-    models = subset.groupby(by)["model"].transform("nunique")
-    complete = together["model"].transform("size") == models
-    ranked = ranked.assign(models=models)[complete]
-    return RANKS.frame(
-        {**key, **_mean(RANK, part, (1.0, float(part[MODELS].iloc[0]))), SUBSETS: len(part)}
-        for key, part in groups_by_columns(ranked, [*by, MODEL])
-    )
+    columns = [DATASET, PROTOCOL, NCL]
+    by_subset = subset.groupby([*columns, *DRAW], dropna=False)
+    n_models = subset.groupby(columns)["model"].transform("nunique")
+    ranked = subset.assign(rank=by_subset["top1"].rank(ascending=False), models=n_models)
+
+    has_all_models = by_subset["model"].transform("size") == n_models
+    lines = []
+    for key, subsets in groups_by_columns(ranked[has_all_models], [*columns, MODEL]):
+        last_rank = float(subsets[MODELS].iloc[0])
+        lines.append({**key, **_mean(RANK, subsets, (1.0, last_rank)), SUBSETS: len(subsets)})
+    return RANKS.frame(lines)
 
 
 def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     """Spearman's rho of each subset's accuracies with the full models' accuracy on all classes, over the models."""
     reference = full.groupby(["dataset", "model"])["top1_open"].mean().rename("reference").reset_index()
-    both, by = partial.merge(reference, on=["dataset", "model"]), [DATASET, PROTOCOL, NCL]
+    with_reference = partial.merge(reference, on=["dataset", "model"])
+
+    columns = [DATASET, PROTOCOL, NCL]
+    lines_of_subsets = []
+    for key, models in groups_by_columns(with_reference, [*columns, *DRAW]):
+        rho = correlation(models["top1"].to_numpy(), models["reference"].to_numpy(), "spearman").r
+        lines_of_subsets.append({**key, RANKING_RHO: rho, MODELS: len(models)})
+    rho_by_subset = pd.DataFrame(lines_of_subsets, columns=[*columns, *DRAW, RANKING_RHO, MODELS])
+
     lines = []
-    for key, part in groups_by_columns(both, [*by, *DRAW]):
-        rho = correlation(part["top1"].to_numpy(), part["reference"].to_numpy(), "spearman").r
-        lines.append({**key, RANKING_RHO: rho, MODELS: len(part)})
-    each = pd.DataFrame(lines, columns=[*by, *DRAW, RANKING_RHO, MODELS]).dropna(subset=RANKING_RHO)
-    return RANK_AGREEMENT.frame(
-        {**key, **_mean(RANKING_RHO, of, SIGNED_FRACTION), MODELS: of[MODELS].max(), SUBSETS: len(of)}
-        for key, of in groups_by_columns(each, by)
-    )
+    for key, subsets in groups_by_columns(rho_by_subset.dropna(subset=RANKING_RHO), columns):
+        mean = _mean(RANKING_RHO, subsets, SIGNED_FRACTION)
+        lines.append({**key, **mean, MODELS: subsets[MODELS].max(), SUBSETS: len(subsets)})
+    return RANK_AGREEMENT.frame(lines)
 
 
 def gap(partial: pd.DataFrame) -> pd.DataFrame:
@@ -208,19 +220,29 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
     """
     accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])
     pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()
-    pairs[SUB_MINUS_OPEN], pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["open"], pairs["sub"] - pairs["masked"]
+    pairs[SUB_MINUS_OPEN] = pairs["sub"] - pairs["open"]
+    pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["masked"]
+
     lines = []
-    for key, part in groups_by_columns(pairs, (DATASET, NCL)):
-        line = key | _mean(SUB_MINUS_OPEN, part, SIGNED_FRACTION) | _mean(SUB_MINUS_MASKED, part, SIGNED_FRACTION)
-        line |= {N_PAIRS: len(part), MODELS: part[MODEL].nunique(), SUBSETS: len(part[DRAW].drop_duplicates())}
-        lines.append(line | {GAP_VERDICT: _verdict(line[SUB_MINUS_OPEN.low], line[SUB_MINUS_OPEN.high])})
+    for key, pairs_of_size in groups_by_columns(pairs, (DATASET, NCL)):
+        minus_open = _mean(SUB_MINUS_OPEN, pairs_of_size, SIGNED_FRACTION)
+        line = {
+            **key,
+            **minus_open,
+            **_mean(SUB_MINUS_MASKED, pairs_of_size, SIGNED_FRACTION),
+            N_PAIRS: len(pairs_of_size),
+            MODELS: pairs_of_size[MODEL].nunique(),
+            SUBSETS: len(pairs_of_size[DRAW].drop_duplicates()),
+            GAP_VERDICT: _verdict(minus_open[SUB_MINUS_OPEN.low], minus_open[SUB_MINUS_OPEN.high]),
+        }
+        lines.append(line)
     return GAP.frame(lines)
 
 
-def _mean(column: Column, part: pd.DataFrame, within: tuple[float, float]) -> dict[str, float]:
+def _mean(column: Column, frame: pd.DataFrame, within: tuple[float, float]) -> dict[str, float]:
     """Mean of a column with its interval over subset seeds; subsets without a seed were not drawn."""
-    found = mean_with_interval(part[column], part["subset_seed"], within=within)
-    return dict(zip(interval_columns(column), found, strict=True))
+    mean = mean_with_interval(frame[column], frame["subset_seed"], within=within)
+    return dict(zip(interval_columns(column), mean, strict=True))
 
 
 def _verdict(low: float, high: float) -> str:

@@ -103,12 +103,14 @@ class Comparison(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables paired and rank_stability."""
-        found = points_with_predictions(store, self, self.per_model)
-        subset = per_subset(found.points)
-        pairs, parameters = paired(subset), found.rows.noted({**asdict(self), **METHOD})
-        require_rows(pairs, "pairs of models on one subset", found.rows.total, COMMAND)
-        frames = (pairs, with_all_at_chance(stability(subset), found.points, BY))
-        return [spec.table(frame, parameters, found.runs) for spec, frame in zip(self.tables, frames, strict=True)]
+        accuracies = points_with_predictions(store, self, self.per_model)
+        subset = per_subset(accuracies.points)
+        pairs = paired(subset)
+        require_rows(pairs, "pairs of models on one subset", accuracies.rows.total, COMMAND)
+
+        parameters = accuracies.rows.noted({**asdict(self), **METHOD})
+        frames = (pairs, with_all_at_chance(stability(subset), accuracies.points, BY))
+        return [spec.table(frame, parameters, accuracies.runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
@@ -116,94 +118,138 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 
     images, right: of the stored predictions, None unless every initialisation has them.
     """
-    by = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
+    keys = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
     lines = []
-    for key, inits in groups_by_columns(points, by):
-        line = {**key, "top1": inits["top1"].mean(), "images": None, "right": None}
-        if inits["predictions"].notna().all():
-            line["images"] = inits["predictions"].iloc[0].images
-            line["right"] = np.mean([one.right for one in inits["predictions"]], axis=0)
+    for key, initialisations in groups_by_columns(points, keys):
+        line = {**key, "top1": initialisations["top1"].mean(), "images": None, "right": None}
+        predictions = initialisations["predictions"]
+        if predictions.notna().all():
+            line["images"] = predictions.iloc[0].images
+            line["right"] = np.mean([of_initialisation.right for of_initialisation in predictions], axis=0)
         lines.append(line)
-    return pd.DataFrame(lines, columns=[*by, "top1", "images", "right"]).astype({"subset_seed": "Int64"})
+    return pd.DataFrame(lines, columns=[*keys, "top1", "images", "right"]).astype({"subset_seed": "Int64"})
 
 
 def paired(subset: pd.DataFrame) -> pd.DataFrame:
-    """One line a pair of models with a common subset: model_a minus model_b, by name."""
+    """One line for each pair of models with a common subset: model_a minus model_b, in the order of their names."""
     lines = []
-    for key, part in groups_by_columns(subset, BY):
-        for a, b in combinations(sorted(part["model"].unique()), 2):
-            of_a, of_b = (part[part["model"] == model] for model in (a, b))
-            both = of_a.merge(of_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
-            if len(both):
-                lines.append({**key, "model_a": a, "model_b": b, **_pair(both)})
+    for key, accuracies in groups_by_columns(subset, BY):
+        models = sorted(accuracies["model"].unique())
+        for model_a, model_b in combinations(models, 2):
+            of_a = accuracies[accuracies["model"] == model_a]
+            of_b = accuracies[accuracies["model"] == model_b]
+            common = of_a.merge(of_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
+            if len(common):
+                lines.append({**key, "model_a": model_a, "model_b": model_b, **_pair(common)})
+
     frame = PAIRED.frame(lines)
-    frame[P_HOLM] = frame.dropna(subset=MCNEMAR_P).groupby(BY)[MCNEMAR_P].transform(lambda p: holm(p.to_numpy()))
+    p_values = frame.dropna(subset=MCNEMAR_P).groupby(BY)[MCNEMAR_P]
+    frame[P_HOLM] = p_values.transform(lambda p: holm(p.to_numpy()))
+
+    # Significant: the p-value and the interval agree; unknown where a small p-value has no interval beside it
     has_interval = frame[[LEAD.low, LEAD.high]].notna().all(axis="columns")
-    beyond_0 = (frame[LEAD.low] > 0) | (frame[LEAD.high] < 0)
-    clear_images = frame[P_HOLM] < 1 - LEVEL
-    known = frame[P_HOLM].notna() & (has_interval | ~clear_images)
-    frame[SIGNIFICANT] = (clear_images & beyond_0).astype("boolean").where(known)
-    kinds: dict[str, Any] = {
-        str(column): "Int64" for column in PAIRED.columns if column.value_type is int and column != NCL
-    }
-    return frame.astype(kinds)
+    excludes_0 = (frame[LEAD.low] > 0) | (frame[LEAD.high] < 0)
+    has_small_p = frame[P_HOLM] < 1 - LEVEL
+    is_known = frame[P_HOLM].notna() & (has_interval | ~has_small_p)
+    frame[SIGNIFICANT] = (has_small_p & excludes_0).astype("boolean").where(is_known)
+
+    counts = [column for column in PAIRED.columns if column.value_type is int and column != NCL]
+    types: dict[str, Any] = {str(column): "Int64" for column in counts}
+    return frame.astype(types)
 
 
-def _pair(both: pd.DataFrame) -> dict[str, Any]:
-    """Two models on the subsets that both were evaluated on."""
-    top1, cluster = both[["top1_a", "top1_b"]].to_numpy(), pd.factorize(both["subset_seed"])[0]
-    each = top1[:, 0] - top1[:, 1]
-    drawn = each[cluster >= 0]
-    needed = seeds_needed(drawn)
-    more = [max(0.0, seeds - len(drawn)) if np.isfinite(seeds) else None for seeds in needed]
-    counts, over_images = _images(both)
-    mean, *over_subsets = mean_with_interval(each, both["subset_seed"], within=SIGNED_FRACTION)
-    kept = no_interval(len(drawn), "subset seeds")
-    has_no_spread = len(drawn) > 1 and np.isnan(over_subsets[0])
-    notes = [
-        counts.pop("note"),
-        NO_SPREAD if has_no_spread else None,
-        UNBOUNDED if np.isinf(needed.high) else None,
-        kept and f"order_kept: {kept}",
-    ]
+def _pair(common: pd.DataFrame) -> dict[str, Any]:
+    """Two models on the subsets on which both were evaluated."""
+    top1 = common[["top1_a", "top1_b"]].to_numpy()  # subsets x 2
+    difference = top1[:, 0] - top1[:, 1]
+    cluster = pd.factorize(common["subset_seed"])[0]  # -1: not drawn by a seed
+    difference_of_seeds = difference[cluster >= 0]
+    n_seeds = len(difference_of_seeds)
+
+    counts, interval_over_images, images_note = _images(common)
+    mean, *interval_over_subsets = mean_with_interval(difference, common["subset_seed"], within=SIGNED_FRACTION)
+    interval = interval_over_subsets if len(common) > 1 else interval_over_images
+
+    needed = seeds_needed(difference_of_seeds)
+    more_seeds = [max(0.0, seeds - n_seeds) if np.isfinite(seeds) else None for seeds in needed]
+
+    notes = [images_note]
+    if n_seeds > 1 and np.isnan(interval_over_subsets[0]):
+        notes.append(NO_SPREAD)
+    if np.isinf(needed.high):
+        notes.append(UNBOUNDED)
+    no_order = no_interval(n_seeds, "subset seeds")
+    if no_order:
+        notes.append(f"order_kept: {no_order}")
+
     return {
         **counts,
-        **dict(zip(interval_columns(LEAD), [mean, *(over_subsets if len(both) > 1 else over_images)], strict=True)),
+        **dict(zip(interval_columns(LEAD), [mean, *interval], strict=True)),
         "order_kept": rank_stability(top1, cluster).kept[0, 1],
-        "subsets": len(both),
-        "seeds": len(drawn),
-        **dict(zip(interval_columns(MORE_SEEDS), more, strict=True)),
+        "subsets": len(common),
+        "seeds": n_seeds,
+        **dict(zip(interval_columns(MORE_SEEDS), more_seeds, strict=True)),
         "note": "; ".join(note for note in notes if note) or None,
     }
 
 
-def _images(both: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, float]]:
-    """Who is right where the other is not, with p; and the interval of the difference where there is one subset."""
-    there = both[both["right_a"].notna() & both["right_b"].notna()]
-    if there.empty:
-        return {"p": np.nan, "note": "predictions of both models are not stored"}, (np.nan, np.nan)
-    a, b = (np.concatenate(there[name].tolist()) for name in ("right_a", "right_b"))
-    _, image = np.unique(np.concatenate(there["images_a"].tolist()), return_inverse=True)
-    lead = np.bincount(image, weights=a - b)
-    only_a, only_b = (int((side * lead > 1e-9).sum()) for side in (1, -1))
-    note = f"images of {len(there)} of {len(both)} subsets" if len(there) < len(both) else None
-    counts = {"images": len(lead), "only_a_right": only_a, "only_b_right": only_b, "p": mcnemar(only_a, only_b)}
-    cells = [float(cell.sum()) for cell in (a * b, a * (1 - b), (1 - a) * b, (1 - a) * (1 - b))]
-    return {**counts, "note": note}, paired_interval(*cells)
+def _images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, float], str | None]:
+    """Counts of images that only one model gets right, with p; the interval over images of one subset; a note.
+
+    An image of several subsets counts once, for the model that is right on it more often.
+    """
+    stored = common[common["right_a"].notna() & common["right_b"].notna()]
+    if stored.empty:
+        return {"p": np.nan}, (np.nan, np.nan), "predictions of both models are not stored"
+    note = f"images of {len(stored)} of {len(common)} subsets" if len(stored) < len(common) else None
+
+    right_a = np.concatenate(stored["right_a"].tolist())  # shares of initialisations, subsets one after the other
+    right_b = np.concatenate(stored["right_b"].tolist())
+    _, image = np.unique(np.concatenate(stored["images_a"].tolist()), return_inverse=True)
+    lead_of_image = np.bincount(image, weights=right_a - right_b)
+    only_a_right = int((lead_of_image > 1e-9).sum())
+    only_b_right = int((-lead_of_image > 1e-9).sum())
+
+    counts = {
+        "images": len(lead_of_image),
+        "only_a_right": only_a_right,
+        "only_b_right": only_b_right,
+        "p": mcnemar(only_a_right, only_b_right),
+    }
+    interval = paired_interval(
+        float((right_a * right_b).sum()),
+        float((right_a * (1 - right_b)).sum()),
+        float(((1 - right_a) * right_b).sum()),
+        float(((1 - right_a) * (1 - right_b)).sum()),
+    )
+    return counts, interval, note
 
 
 def stability(subset: pd.DataFrame) -> pd.DataFrame:
-    """One line a model: where it stands over resamples of the subsets that every model of its kind was evaluated on."""
+    """One line for each model: its rank over resamples of the subsets on which all models were evaluated."""
     lines: list[dict[str, Any]] = []
-    for key, part in groups_by_columns(subset, BY):
-        complete = wide(MODEL, part, [*DRAW, "fingerprint"]).dropna()
-        if complete.shape[1] > 1 and len(complete):
-            table = complete.to_numpy()
-            found = rank_stability(table, pd.factorize(complete.index.get_level_values("subset_seed"))[0])
-            seeds = complete.index.get_level_values("subset_seed").nunique()
-            same = {**key, "kendall_w": kendall_w(table), "subsets": len(table), "seeds": seeds}
-            same["note"] = no_interval(seeds, "subset seeds")
-            columns = zip(complete, found.p_best, found.rank, found.low, found.high, strict=True)
-            names = (MODEL, P_BEST, *interval_columns(STANDING))
-            lines += [{**same, **dict(zip(names, values, strict=True))} for values in columns]
+    for key, accuracies in groups_by_columns(subset, BY):
+        complete = wide(MODEL, accuracies, [*DRAW, "fingerprint"]).dropna()  # subsets x models
+        n_subsets, n_models = complete.shape
+        if n_models < 2 or not n_subsets:
+            continue
+
+        subset_seed = complete.index.get_level_values("subset_seed")
+        n_seeds = subset_seed.nunique()
+        resampled = rank_stability(complete.to_numpy(), pd.factorize(subset_seed)[0])
+        agreement = kendall_w(complete.to_numpy())
+        for i, model in enumerate(complete):
+            line = {
+                **key,
+                "kendall_w": agreement,
+                "subsets": n_subsets,
+                "seeds": n_seeds,
+                "note": no_interval(n_seeds, "subset seeds"),
+                MODEL: model,
+                P_BEST: resampled.p_best[i],
+                STANDING: resampled.rank[i],
+                STANDING.low: resampled.low[i],
+                STANDING.high: resampled.high[i],
+            }
+            lines.append(line)
     return RANK_STABILITY.frame(lines)

@@ -94,24 +94,30 @@ class Correlation(OfSubsets):
         require_rows(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
         rows = of_one_draw(drop_conflicting_rows(rows, rows.models, "model", self.per_model))
         subsets = subsets_of(rows, self)
-        accuracies, similarities = accuracy_points(store, rows, subsets), similarity_points(store, rows, subsets)
+
+        accuracies = accuracy_points(store, rows, subsets)
+        similarities = similarity_points(store, rows, subsets)
         scored = similarities.dropna(subset="simss")[["dataset", "encoder", "ncl", *DRAW, "simss"]]
         points = scored.merge(per_subset(accuracies), on=["dataset", "ncl", *DRAW])
         require_rows(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
 
-        decided = chance_of_means(accuracies)
-        lines, drawn = [], []
-        for key, of_encoder in groups_by_columns(points, [DATASET, ENCODER]):
-            for target in targets(of_encoder):
-                behind = decided[(decided[DATASET] == key[DATASET]) & _is_behind(target, decided)]
-                same = {**key, AT_CHANCE: all_at_chance(behind)}
-                lines += [{**same, **line} for line in correlations(target)]
-                drawn.append(target.points)
+        chance = chance_of_means(accuracies)
+        lines = []
+        points_of_targets = []
+        for key, points_of_encoder in groups_by_columns(points, [DATASET, ENCODER]):
+            chance_of_dataset = chance[chance[DATASET] == key[DATASET]]
+            for target in targets(points_of_encoder):
+                at_chance = all_at_chance(chance_of_dataset[_is_behind(target, chance_of_dataset)])
+                lines += [{**key, AT_CHANCE: at_chance, **line} for line in correlations(target)]
+                points_of_targets.append(target.points)
 
-        runs = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
+        run_ids = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"})
-        frames = (CORRELATION.frame(lines), CORRELATION_POINTS.frame(pd.concat(drawn, ignore_index=True)))
-        return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
+        all_points = CORRELATION_POINTS.frame(pd.concat(points_of_targets, ignore_index=True))
+        return [
+            CORRELATION.table(CORRELATION.frame(lines), parameters, run_ids),
+            CORRELATION_POINTS.table(all_points, parameters, run_ids),
+        ]
 
 
 @dataclass(frozen=True)
@@ -122,50 +128,75 @@ class Target:
     """
 
     points: pd.DataFrame
-    table: np.ndarray
+    table: Float[np.ndarray, "subsets models"]
 
 
-def targets(part: pd.DataFrame) -> Iterator[Target]:
-    """DCN of each protocol, then every model under each protocol; `part` is one data set and encoder."""
-    known = {protocol: part[part["protocol"] == protocol] for protocol in PROTOCOL.choices}
-    named = {f"DCN {protocol}": of for protocol, of in known.items()}
-    for model in sorted(set(part["model"])):
-        named |= {f"{model} {protocol}": of[of["model"] == model] for protocol, of in known.items()}
-    for name, of in named.items():
-        if len(of):
-            best = of.sort_values("top1", ascending=False, kind="stable").groupby(["ncl", *DRAW], dropna=False)
-            yield Target(best.first().reset_index().assign(target=name), wide(MODEL, of, ["ncl", *DRAW]).to_numpy())
+def targets(points: pd.DataFrame) -> Iterator[Target]:
+    """DCN of each protocol, then every model under each protocol; the points are of one data set and encoder."""
+    points_by_protocol = {protocol: points[points["protocol"] == protocol] for protocol in PROTOCOL.choices}
+    points_by_name = {f"DCN {protocol}": accuracies for protocol, accuracies in points_by_protocol.items()}
+    for model in sorted(set(points["model"])):
+        for protocol, accuracies in points_by_protocol.items():
+            points_by_name[f"{model} {protocol}"] = accuracies[accuracies["model"] == model]
+
+    for name, accuracies in points_by_name.items():
+        if accuracies.empty:
+            continue
+        best_first = accuracies.sort_values("top1", ascending=False, kind="stable")
+        best = best_first.groupby(["ncl", *DRAW], dropna=False).first().reset_index()
+        yield Target(best.assign(target=name), wide(MODEL, accuracies, ["ncl", *DRAW]).to_numpy())
 
 
 def _is_behind(target: Target, accuracies: pd.DataFrame) -> pd.Series:
-    """Which accuracies a target is made of: one model's under one protocol, or those of all models (DCN)."""
+    """Which accuracies a target is made of: those of one model under one protocol, or of all models (DCN)."""
     first = target.points.iloc[0]
     has_protocol = accuracies[PROTOCOL] == first[PROTOCOL]
-    return has_protocol if first[TARGET].startswith("DCN ") else has_protocol & (accuracies[MODEL] == first[MODEL])
+    if first[TARGET].startswith("DCN "):
+        return has_protocol
+    return has_protocol & (accuracies[MODEL] == first[MODEL])
 
 
 def correlations(target: Target) -> Iterator[dict[str, Any]]:
     """SimSS over all points, within every ncl pooled, and at each ncl; ncl alone over all points."""
-    ncl, simss = target.points["ncl"].to_numpy(), target.points["simss"].to_numpy()
-    top1, best_without = target.points["top1"].to_numpy(), _best_without_each_model(target.table)
+    ncl = target.points["ncl"].to_numpy()
+    simss = target.points["simss"].to_numpy()
+    top1 = target.points["top1"].to_numpy()
+    best_without = _best_without_each_model(target.table)  # left out x subsets
 
-    everything = np.ones(len(ncl), dtype=bool)
-    scopes = [("all", everything, None), ("within ncl", everything, ncl)]
-    scopes += [(f"ncl={n}", ncl == n, None) for n in np.unique(ncl)]
-    compared = [("simss", simss, *scope) for scope in scopes] + [("ncl", ncl, *scopes[0])]
+    # Predictor, its values, scope, points of the scope, groups within which it is correlated
+    everywhere = np.ones(len(ncl), dtype=bool)
+    predictors: list[tuple[str, np.ndarray, str, np.ndarray, np.ndarray | None]] = [
+        ("simss", simss, "all", everywhere, None),
+        ("simss", simss, "within ncl", everywhere, ncl),
+        *(("simss", simss, f"ncl={n}", ncl == n, None) for n in np.unique(ncl)),
+        ("ncl", ncl, "all", everywhere, None),
+    ]
 
-    same = {"target": target.points["target"].iloc[0], "models": target.table.shape[1]}
-    for method, (predictor, x, scope, there, groups) in product(METHODS, compared):
-        estimate = correlation(x[there], top1[there], method, groups)
-        each_once = np.ones((len(best_without), int(there.sum())), dtype=np.int64)
-        without_each_model = resampled_correlation(x[there], best_without[:, there], each_once, method, groups)
+    for method, (predictor, x, scope, is_in_scope, groups) in product(METHODS, predictors):
+        estimate = correlation(x[is_in_scope], top1[is_in_scope], method, groups)
+        each_once = np.ones((len(best_without), int(is_in_scope.sum())), dtype=np.int64)
+        without_each_model = resampled_correlation(
+            x[is_in_scope], best_without[:, is_in_scope], each_once, method, groups
+        )
 
-        cluster, seeds = pd.factorize(target.points["subset_seed"][there])
+        cluster, seeds = pd.factorize(target.points["subset_seed"][is_in_scope])
         over_models = [without_each_model] if len(without_each_model) else []
-        low, high = correlation_interval(x[there], top1[there], cluster, method, groups, over_models)
-        note = UNDEFINED_WITHOUT if np.isnan(low) and not np.isnan(estimate.r) else None
-        line = {**same, "scope": scope, "predictor": predictor, "method": method, "n": estimate.n, "seeds": len(seeds)}
-        yield {**line, "r": estimate.r, "p": estimate.p, "r_low": low, "r_high": high, "note": note}
+        low, high = correlation_interval(x[is_in_scope], top1[is_in_scope], cluster, method, groups, over_models)
+        lacks_interval = np.isnan(low) and not np.isnan(estimate.r)
+        yield {
+            "target": target.points["target"].iloc[0],
+            "models": target.table.shape[1],
+            "scope": scope,
+            "predictor": predictor,
+            "method": method,
+            "n": estimate.n,
+            "seeds": len(seeds),
+            "r": estimate.r,
+            "p": estimate.p,
+            "r_low": low,
+            "r_high": high,
+            "note": UNDEFINED_WITHOUT if lacks_interval else None,
+        }
 
 
 def _best_without_each_model(
@@ -173,11 +204,11 @@ def _best_without_each_model(
 ) -> Float[np.ndarray, "left_out subsets"]:
     """The best accuracy on every subset with each model left out, NaN where no other was evaluated.
 
-    None of fewer than FEWEST_DRAWS models: then the best is that of the models at hand.
+    Empty for fewer than FEWEST_DRAWS models: the best is then that of the models at hand.
     """
-    models = table.shape[1]
-    if models < FEWEST_DRAWS:
-        return np.empty((0, len(table)))
-    known = np.nan_to_num(table, nan=-np.inf)
-    best = np.stack([np.delete(known, model, axis=1).max(axis=1) for model in range(models)])
+    n_subsets, n_models = table.shape
+    if n_models < FEWEST_DRAWS:
+        return np.empty((0, n_subsets))
+    accuracies = np.nan_to_num(table, nan=-np.inf)
+    best = np.stack([np.delete(accuracies, model, axis=1).max(axis=1) for model in range(n_models)])
     return np.where(np.isinf(best), np.nan, best)

@@ -85,39 +85,44 @@ DIFFICULTY_WHAT_IF = TableSpec(
     f"{PAPER}, recomputed in closed form",
     (*SAME, SUBSET_KEYS, CHANGE, CLASS_A, CLASS_B, SIMSS_BEFORE, SIMSS_AFTER, SIMSS_CHANGE),
 )
-SHOWN = 60  # classes on the map: those with the hardest pairs
-BASE = 5  # classes of the subset that is added to where none is given
+MAX_CLASSES_ON_MAP = 60  # those with the hardest pairs
+BASE_SIZE = 5  # classes of the subset that is added to where none is configured
 
 
 @dataclass(frozen=True)
 class Mapped:
     """One data set and encoder. Rows and columns of `pairs` are the usable classes, `usable` their label indices."""
 
-    found: Embedded
-    asked: DifficultyMap
+    embedding: Embedded
+    options: DifficultyMap
 
     @cached_property
     def usable(self) -> np.ndarray:
-        return np.unique(self.found.labels)
+        return np.unique(self.embedding.labels)
 
     @cached_property
     def pairs(self) -> np.ndarray:
-        return pair_simss(self.found.similarity, self.found.labels)
+        return pair_simss(self.embedding.similarity, self.embedding.labels)
 
     def frames(self) -> dict[TableSpec, pd.DataFrame]:
         """The lines of each table that has some: none where fewer than two classes have two images."""
         if not len(self.usable):
             return {}
-        subsets, what_if = pd.DataFrame(self._subsets()), pd.DataFrame(self._what_if())
-        frames = (self._pairs(), self._map(), self._classes(), subsets, what_if)
-        return {spec: frame for spec, frame in zip(self.asked.tables, frames, strict=True) if len(frame)}
+        frames = (
+            self._pairs(),
+            self._map(),
+            self._classes(),
+            pd.DataFrame(self._subsets()),
+            pd.DataFrame(self._what_if()),
+        )
+        return {spec: frame for spec, frame in zip(self.options.tables, frames, strict=True) if len(frame)}
 
-    def _key(self, classes: np.ndarray) -> np.ndarray:
-        """Keys of usable classes by their place among them."""
-        return np.array(self.found.keys, dtype=object)[self.usable[classes]]
+    def _keys_of(self, classes: np.ndarray) -> np.ndarray:
+        """Keys of usable classes by their position among them."""
+        return np.array(self.embedding.keys, dtype=object)[self.usable[classes]]
 
     def _lines(self, a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
-        return pd.DataFrame({"class_a": self._key(a), "class_b": self._key(b), "simss": self.pairs[a, b]})
+        return pd.DataFrame({"class_a": self._keys_of(a), "class_b": self._keys_of(b), "simss": self.pairs[a, b]})
 
     def _pairs(self) -> pd.DataFrame:
         lines = self._lines(*np.triu_indices(len(self.usable), 1))
@@ -125,63 +130,96 @@ class Mapped:
 
     def _classes(self) -> pd.DataFrame:
         """One line for each class of the data set; `note` gives the reason where one has no score."""
-        frame = pd.DataFrame({"class": self.found.keys, "images": self.found.counts})
         scores = {
             "simss_mean": np.nanmean(self.pairs, axis=1),
             "simss_nearest": np.nanmin(self.pairs, axis=1),
-            "nearest": self._key(np.nanargmin(self.pairs, axis=1)),
+            "nearest": self._keys_of(np.nanargmin(self.pairs, axis=1)),
             "note": None,
         }
         place = pd.Series(np.arange(len(self.order)), index=self.usable[self.order])
+
+        frame = pd.DataFrame({"class": self.embedding.keys, "images": self.embedding.counts})
         frame = frame.join(pd.DataFrame(scores, index=self.usable)).assign(place=place.astype("Int64"))
-        frame.loc[frame["simss_mean"].isna(), "note"] = f"fewer than two images in {self.asked.split}"
+        frame.loc[frame["simss_mean"].isna(), "note"] = f"fewer than two images in {self.options.split}"
         return frame
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The classes with the hardest pairs, alike ones side by side: the leaves of a clustering."""
-        hardest = np.sort(np.argsort(np.nanmin(self.pairs, axis=1), kind="stable")[:SHOWN])
+        """The classes with the hardest pairs, similar ones side by side: the leaves of a clustering."""
+        hardest_first = np.argsort(np.nanmin(self.pairs, axis=1), kind="stable")
+        hardest = np.sort(hardest_first[:MAX_CLASSES_ON_MAP])
         distances = self.pairs[np.ix_(hardest, hardest)] - np.nanmin(self.pairs)
         np.fill_diagonal(distances, 0.0)
-        linked = linkage(squareform(distances, checks=False), "average", optimal_ordering=True)
-        return hardest[leaves_list(linked)]
+        tree = linkage(squareform(distances, checks=False), "average", optimal_ordering=True)
+        return hardest[leaves_list(tree)]
 
     def _map(self) -> pd.DataFrame:
         a, b = np.triu_indices(len(self.order), 1)
         return self._lines(self.order[a], self.order[b]).assign(place_a=a, place_b=b)
 
     def _subsets(self) -> Iterator[dict[str, Any]]:
-        matrix, labels = self.found.similarity, self.found.labels
-        for size in (n for n in self.asked.sizes if n <= len(self.usable)):
-            drawn = random_simss(matrix, labels, size, self.asked.draws, self.asked.seed)
-            random = {"random_mean": drawn.mean(), "random": len(drawn), "seed": self.asked.seed}
-            random |= zip(QUANTILES, np.quantile(drawn, (0.05, 0.5, 0.95)), strict=True)
+        """The hardest and the easiest subset of each size, beside random ones."""
+        similarity = self.embedding.similarity
+        labels = self.embedding.labels
+        sizes = [size for size in self.options.sizes if size <= len(self.usable)]
+        for size in sizes:
+            random = random_simss(similarity, labels, size, self.options.draws, self.options.seed)
+            quantiles = np.quantile(random, (0.05, 0.5, 0.95))
             for extreme in EXTREME.choices:
-                best = extreme_subset(matrix, labels, size, extreme == "hardest", pairs=self.pairs)
-                keys = tuple(self.found.keys[c] for c in best.classes)
-                yield {"ncl": size, "extreme": extreme, **best._asdict(), "keys": keys, **random}
+                subset = extreme_subset(similarity, labels, size, extreme == "hardest", pairs=self.pairs)
+                yield {
+                    "ncl": size,
+                    "extreme": extreme,
+                    **subset._asdict(),
+                    "keys": tuple(self.embedding.keys[label] for label in subset.classes),
+                    "random_mean": random.mean(),
+                    "random": len(random),
+                    "seed": self.options.seed,
+                    **dict(zip(QUANTILES, quantiles, strict=True)),
+                }
 
     def _what_if(self) -> Iterator[dict[str, Any]]:
-        """Every class added, the one that hurts most first; every two merged, those that help most first."""
-        matrix, labels, keys = self.found.similarity, self.found.labels, self.found.keys
+        """Every class added, the most harmful first; every two classes merged, the most helpful first."""
+        similarity = self.embedding.similarity
+        labels = self.embedding.labels
+        keys = self.embedding.keys
         base = self._base()
-        before = subset_scores(matrix, labels, base).simss
-        same = {"subset": tuple(keys[c] for c in base), "simss_before": before}
-        added = what_if_added(matrix, labels, base)
-        for place in np.argsort(added, kind="stable")[: len(added) - len(base)]:
-            after = {"simss_after": before + added[place], "difference": added[place]}
-            yield {**same, "change": "add", "class_a": keys[self.usable[place]], "class_b": None, **after}
-        pairs = combinations(base.tolist(), 2) if len(base) > 2 else ()
-        merged = {pair: what_if_merged(matrix, labels, base, *pair) for pair in pairs}
+        before = subset_scores(similarity, labels, base).simss
+        same_values = {"subset": tuple(keys[label] for label in base), "simss_before": before}
+
+        change_by_added = what_if_added(similarity, labels, base)  # NaN for the classes of the subset, sorted last
+        n_others = len(change_by_added) - len(base)
+        for i in np.argsort(change_by_added, kind="stable")[:n_others]:
+            yield {
+                **same_values,
+                "change": "add",
+                "class_a": keys[self.usable[i]],
+                "class_b": None,
+                "simss_after": before + change_by_added[i],
+                "difference": change_by_added[i],
+            }
+
+        if len(base) < 3:  # merged, two classes leave nothing to compare with
+            return
+        pairs = combinations(base.tolist(), 2)
+        merged = {pair: what_if_merged(similarity, labels, base, *pair) for pair in pairs}
         for a, b in sorted(merged, key=lambda pair: -merged[pair]):
-            after = {"simss_after": merged[a, b], "difference": merged[a, b] - before}
-            yield {**same, "change": "merge", "class_a": keys[a], "class_b": keys[b], **after}
+            yield {
+                **same_values,
+                "change": "merge",
+                "class_a": keys[a],
+                "class_b": keys[b],
+                "simss_after": merged[a, b],
+                "difference": merged[a, b] - before,
+            }
 
     def _base(self) -> np.ndarray:
-        if self.asked.classes is None:
-            size = max(2, min(BASE, len(self.usable) - 1))
-            return np.array(extreme_subset(self.found.similarity, self.found.labels, size, pairs=self.pairs).classes)
-        return np.array(named_subset(self.found.keys, self.asked.classes, "classes").classes)
+        """The subset that classes are added to and merged in."""
+        if self.options.classes is not None:
+            return np.array(named_subset(self.embedding.keys, self.options.classes, "classes").classes)
+        size = max(2, min(BASE_SIZE, len(self.usable) - 1))
+        hardest = extreme_subset(self.embedding.similarity, self.embedding.labels, size, pairs=self.pairs)
+        return np.array(hardest.classes)
 
 
 @dataclass(frozen=True)
@@ -212,13 +250,18 @@ class DifficultyMap:
         rows = selected.embedded
         frames: dict[TableSpec, list[pd.DataFrame]] = {spec: [] for spec in self.tables}
         for row in records(rows.sort_values(["dataset", "encoder", "run_id"])):
+            same_values = {str(column): str(row[column]) for column in SAME}
             for spec, frame in Mapped(embedded(store, row), self).frames().items():
-                frames[spec].append(frame.assign(**{key: str(row[key]) for key in SAME}))
+                frames[spec].append(frame.assign(**same_values))
         if not frames[DIFFICULTY_PAIRS]:
-            what = f"classes with two images in {self.split} of {', '.join(sorted(set(rows['dataset'])))}"
+            datasets = ", ".join(sorted(set(rows["dataset"])))
+            what = f"classes with two images in {self.split} of {datasets}"
             raise FcaError(what, "0 or 1", "2 or more", "embed another split, or a larger set")
-        runs, parameters = sorted(rows["run_id"]), selected.noted({**asdict(self), "shown": SHOWN})
-        return [
-            spec.table(spec.frame(pd.concat(of, ignore_index=True) if of else ()), parameters, runs)
-            for spec, of in frames.items()
-        ]
+
+        run_ids = sorted(rows["run_id"])
+        parameters = selected.noted({**asdict(self), "shown": MAX_CLASSES_ON_MAP})
+        tables = []
+        for spec, frames_of_table in frames.items():
+            lines = pd.concat(frames_of_table, ignore_index=True) if frames_of_table else ()
+            tables.append(spec.table(spec.frame(lines), parameters, run_ids))
+        return tables

@@ -87,29 +87,36 @@ class Findings(OfSubsets):
         """Table findings; a measure that is undefined on a data set has no line."""
         rows, points = read_points(store, self, self.per_model)
         lines = []
-        for dataset, part in per_subset(points).groupby("dataset"):
+        for dataset, accuracies in per_subset(points).groupby("dataset"):
             models = rows.models[rows.models["dataset"] == dataset]
+            num_classes = int(models["num_classes"].max())
             params = models.groupby("model")["params"].max().dropna().astype("float64")  # the largest head counts
-            whole = models.groupby("model")["top1_open"].mean().dropna()
-            for name, found in measures(part, params, whole, int(models["num_classes"].max()), self.few).items():
-                what, unit = MEASURES[name]
-                lines.append({DATASET: dataset, FINDING: name, MEASURE: what, UNIT: unit, **found})
+            on_all_classes = models.groupby("model")["top1_open"].mean().dropna()
+            for name, values in measures(accuracies, params, on_all_classes, num_classes, self.few).items():
+                description, unit = MEASURES[name]
+                lines.append({DATASET: dataset, FINDING: name, MEASURE: description, UNIT: unit, **values})
+
         intervals = f"95 %: {interval_over('subset seeds')}, of ratios on the logarithm"
         parameters = rows.noted({**asdict(self), "intervals": intervals})
         return [PAPER_FINDINGS.table(PAPER_FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
 
 
 def measures(
-    subset: pd.DataFrame, params: pd.Series, whole: pd.Series, num_classes: int, few_classes: list[int]
+    subset: pd.DataFrame, params: pd.Series, on_all_classes: pd.Series, num_classes: int, few_classes: list[int]
 ) -> dict[str, dict[str, Any]]:
     """The measures that are defined on one data set, each with its interval and verdict.
 
-    subset: fca.studies.few_class.accuracy.per_subset.    params: of every model.    whole: accuracy of every full model
-    on all classes, where open and masked are the same.
+    subset: fca.studies.few_class.accuracy.per_subset.    params: of every model.
+    on_all_classes: accuracy of every full model on all classes, where open and masked are the same.
     """
-    partial, is_few = subset["ncl"] < num_classes, subset["ncl"].isin(few_classes)
-    few, more = subset[partial & is_few], subset[partial & ~is_few]
-    found = {
+    is_partial = subset["ncl"] < num_classes
+    is_few = subset["ncl"].isin(few_classes)
+    few = subset[is_partial & is_few]
+    more = subset[is_partial & ~is_few]
+    open_few = few[few["protocol"] == "open"]
+    masked_few = few[few["protocol"] == "masked"]
+
+    values_by_finding = {
         "a, best of models": mean_of(*paired(few, "open", "max")),
         "a, mean of models": mean_of(*paired(few, "open")),
         "a, masked": mean_of(*paired(few, "masked")),
@@ -117,75 +124,96 @@ def measures(
         "a, other models, masked": mean_of(*unpaired(few, "masked")),
         "b, full to sub": ratio(few, "open", few, "sub"),
         "b, few to many": ratio(few, "open", more, "open"),
-        "c.1": mean_of(*against(few[few["protocol"] == "open"], whole)),
-        "c.1, masked": mean_of(*against(few[few["protocol"] == "masked"], whole)),
-        "c.2": mean_of(*scaling(few, params, "open"), most=1.0),
+        "c.1": mean_of(*against(open_few, on_all_classes)),
+        "c.1, masked": mean_of(*against(masked_few, on_all_classes)),
+        "c.2": mean_of(*scaling(few, params, "open"), largest=1.0),
         "d.1": mean_of(*growth(subset, few_classes)),
-        "d.2": mean_of(*scaling(few, params, "sub"), most=1.0),
+        "d.2": mean_of(*scaling(few, params, "sub"), largest=1.0),
     }
-    return {name: one | _verdict(one, float(MEASURES[name][1] == "ratio")) for name, one in found.items() if one}
+
+    defined = {name: values for name, values in values_by_finding.items() if values}
+    for name, values in defined.items():
+        _, unit = MEASURES[name]
+        no_effect = 1.0 if unit == "ratio" else 0.0
+        values[NO_EFFECT] = no_effect
+        values[FINDING_VERDICT] = _verdict(values, no_effect)
+    return defined
 
 
-def _verdict(found: dict[str, Any], no_effect: float) -> dict[str, Any]:
-    low, high = found[FINDING_VALUE.low], found[FINDING_VALUE.high]
-    verdict = "above" if low > no_effect else "below" if high < no_effect else "not significant"
-    why_none = UNDEFINED_WITHOUT if no_effect else NO_MEAN_INTERVAL
-    return {NO_EFFECT: no_effect, FINDING_VERDICT: why_none if pd.isna(low) else verdict}
+def _verdict(values: dict[str, Any], no_effect: float) -> str:
+    """Where the interval lies, or why there is none."""
+    low = values[FINDING_VALUE.low]
+    high = values[FINDING_VALUE.high]
+    if pd.isna(low):
+        return UNDEFINED_WITHOUT if no_effect else NO_MEAN_INTERVAL
+    if low > no_effect:
+        return "above"
+    return "below" if high < no_effect else "not significant"
 
 
-def paired(subset: pd.DataFrame, protocol: str, how: str = "mean") -> Draws:
+def paired(subset: pd.DataFrame, protocol: str, aggregate: str = "mean") -> Draws:
     """Sub-models minus full models on the same subset: their mean or best (max), over the models that have both."""
-    both = wide(PROTOCOL, subset, [MODEL, NCL, *DRAW]).reindex(columns=["sub", protocol]).dropna()
-    means = both.groupby([NCL, *DRAW]).agg(how)
-    values = 100 * (means["sub"] - means[protocol])
-    return values.rename("value").reset_index(), both.index.get_level_values(MODEL).nunique()
+    pairs = wide(PROTOCOL, subset, [MODEL, NCL, *DRAW]).reindex(columns=["sub", protocol]).dropna()
+    by_subset = pairs.groupby([NCL, *DRAW]).agg(aggregate)
+    values = 100 * (by_subset["sub"] - by_subset[protocol])
+    return values.rename("value").reset_index(), pairs.index.get_level_values(MODEL).nunique()
 
 
 def unpaired(subset: pd.DataFrame, protocol: str) -> Draws:
     """The best sub-model minus the best full model where no model is both; nothing where one is (see paired)."""
-    sub, full = (subset[subset["protocol"] == p] for p in ("sub", protocol))
+    sub = subset[subset["protocol"] == "sub"]
+    full = subset[subset["protocol"] == protocol]
     if set(sub["model"]) & set(full["model"]):
         return pd.DataFrame(columns=[NCL, *DRAW, "value"]), 0
-    best = [part.groupby([NCL, *DRAW])["top1"].max() for part in (sub, full)]
-    values = (100 * (best[0] - best[1])).dropna().rename("value").reset_index()
+
+    best_sub = sub.groupby([NCL, *DRAW])["top1"].max()
+    best_full = full.groupby([NCL, *DRAW])["top1"].max()
+    values = (100 * (best_sub - best_full)).dropna().rename("value").reset_index()
     return values, sub["model"].nunique() + full["model"].nunique()
 
 
 def against(few: pd.DataFrame, reference: pd.Series) -> Draws:
     """Accuracy at few classes minus the reference of the same model (and of the same subset seed, if it has one)."""
-    both = few.merge(reference.rename("reference").reset_index(), on=list(reference.index.names))
-    drawn = both.assign(value=100 * (both["top1"] - both["reference"])).groupby([NCL, *DRAW], dropna=False)
-    return drawn["value"].mean().reset_index(), both["model"].nunique()
+    compared = few.merge(reference.rename("reference").reset_index(), on=list(reference.index.names))
+    compared = compared.assign(value=100 * (compared["top1"] - compared["reference"]))
+    values = compared.groupby([NCL, *DRAW], dropna=False)["value"].mean()
+    return values.reset_index(), compared["model"].nunique()
 
 
 def growth(subset: pd.DataFrame, few_classes: list[int]) -> Draws:
     """Accuracy of sub-models at few classes minus at the most classes that any was trained on."""
     sub = subset[subset["protocol"] == "sub"]
-    at_most = sub["ncl"] == sub["ncl"].max()
-    by = ["model"] if sub.loc[at_most, "subset_seed"].isna().all() else ["model", "subset_seed"]
-    return against(sub[sub["ncl"].isin(few_classes) & ~at_most], sub[at_most].groupby(by)["top1"].mean())
+    has_most_classes = sub["ncl"] == sub["ncl"].max()
+    few = sub[sub["ncl"].isin(few_classes) & ~has_most_classes]
+
+    largest = sub[has_most_classes]
+    keys = ["model"] if largest["subset_seed"].isna().all() else ["model", "subset_seed"]
+    return against(few, largest.groupby(keys)["top1"].mean())
 
 
 def scaling(few: pd.DataFrame, params: pd.Series, protocol: str) -> Draws:
     """Spearman's rho of parameters and accuracy over the models of every subset (three or more)."""
-    sized = few[(few["protocol"] == protocol) & few["model"].isin(params.index)]
+    with_params = few[(few["protocol"] == protocol) & few["model"].isin(params.index)]
     lines = []
-    for key, part in sized.groupby([NCL, *DRAW], dropna=False):
-        if part["model"].nunique() >= 3:
-            rho = correlation(part["model"].map(params).to_numpy(), part["top1"].to_numpy(), "spearman").r
+    for key, models in with_params.groupby([NCL, *DRAW], dropna=False):
+        if models["model"].nunique() >= 3:
+            sizes = models["model"].map(params).to_numpy()
+            rho = correlation(sizes, models["top1"].to_numpy(), "spearman").r
             lines.append((*key, rho))
-    return pd.DataFrame(lines, columns=[NCL, *DRAW, "value"]).dropna(subset="value"), sized["model"].nunique()
+    values = pd.DataFrame(lines, columns=[NCL, *DRAW, "value"]).dropna(subset="value")
+    return values, with_params["model"].nunique()
 
 
-def mean_of(draws: pd.DataFrame, models: int, most: float = 100.0) -> dict[str, Any]:
+def mean_of(draws: pd.DataFrame, models: int, largest: float = 100.0) -> dict[str, Any]:
     """The mean over subsets, and its interval over subset seeds; nothing where there is no subset.
 
-    most: the largest value that there is, and -most the least: 100 points, or a correlation of 1.
+    largest: the largest possible value, and -largest the smallest: 100 points, or a correlation of 1.
     """
     if draws.empty:
         return {}
     seeds = draws["subset_seed"]
-    return _measured(*mean_with_interval(draws["value"], seeds, within=(-most, most)), seeds.nunique(), models)
+    mean = mean_with_interval(draws["value"], seeds, within=(-largest, largest))
+    return _measured(*mean, seeds.nunique(), models)
 
 
 def _measured(*values: Any) -> dict[str, Any]:
@@ -197,33 +225,48 @@ def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_pro
 
     A subset that one of these models did not predict is left out: else the spread would also be between models.
     """
-    parts = [top[top["protocol"] == top_protocol], bottom[bottom["protocol"] == bottom_protocol]]
-    models = set(parts[0]["model"]) & set(parts[1]["model"])
-    means = []
-    for part in parts:
-        by = part[part["model"].isin(models)].groupby([NCL, *DRAW], as_index=False)
-        mean = by.agg(top1=("top1", "mean"), models=("model", "size"))
-        means.append(mean[mean["models"] == len(models)])
-    if any(part["subset_seed"].nunique() < 2 for part in means):
+    top = top[top["protocol"] == top_protocol]
+    bottom = bottom[bottom["protocol"] == bottom_protocol]
+    models = set(top["model"]) & set(bottom["model"])
+    top_means = _means_of_subsets(top, models)
+    bottom_means = _means_of_subsets(bottom, models)
+    fewest_seeds = min(top_means["subset_seed"].nunique(), bottom_means["subset_seed"].nunique())
+    if fewest_seeds < 2:
         return {}
-    seeds = sorted({*means[0]["subset_seed"], *means[1]["subset_seed"]})
+
+    # The ratio with all seeds, then with each seed left out
+    seeds = sorted({*top_means["subset_seed"], *bottom_means["subset_seed"]})
     every_seed = np.ones((1, len(seeds)), dtype=np.int64)
-    weights = np.vstack([every_seed, left_out_weights(np.arange(len(seeds)))])
+    weights = np.vstack([every_seed, left_out_weights(np.arange(len(seeds)))])  # (1 + seeds) x seeds
     with np.errstate(divide="ignore", invalid="ignore"):
-        value, *left_out = _spread(means[0], seeds, weights) / _spread(means[1], seeds, weights)
+        value, *values_left_out = _spread(top_means, seeds, weights) / _spread(bottom_means, seeds, weights)
     if not np.isfinite(value):
         return {}
-    fewest = min(part["subset_seed"].nunique() for part in means)
-    return _measured(value, *jackknife_interval(value, np.array(left_out), scale=LOG), fewest, len(models))
+    interval = jackknife_interval(value, np.array(values_left_out), scale=LOG)
+    return _measured(value, *interval, fewest_seeds, len(models))
 
 
-def _spread(part: pd.DataFrame, seeds: list[Any], weights: np.ndarray) -> np.ndarray:
-    """By the count of each subset seed: of all, and with each seed left out."""
+def _means_of_subsets(accuracies: pd.DataFrame, models: set[str]) -> pd.DataFrame:
+    """The mean accuracy of these models on each subset that all of them predicted."""
+    by_subset = accuracies[accuracies["model"].isin(models)].groupby([NCL, *DRAW], as_index=False)
+    means = by_subset.agg(top1=("top1", "mean"), models=("model", "size"))
+    return means[means["models"] == len(models)]
+
+
+def _spread(means: pd.DataFrame, seeds: list[Any], weights: np.ndarray) -> np.ndarray:
+    """Standard deviation between subsets of equal ncl, pooled over ncl, for each row of weights.
+
+    sqrt(Σ_ncl Σ_i w_i (y_i - ȳ)² / Σ_ncl (n - 1)), with n = Σ_i w_i
+
+    weights: how often each subset seed counts, rows x seeds.
+    """
     squares = freedom = 0.0
-    for _, same in part.groupby("ncl"):
-        drawn = weights[:, [seeds.index(seed) for seed in same["subset_seed"]]]
-        n, top1 = drawn.sum(axis=1), same["top1"].to_numpy()
-        mean = drawn @ top1 / np.maximum(n, 1)
-        squares = squares + (drawn * (top1 - mean[:, None]) ** 2).sum(axis=1)
+    for _, subsets in means.groupby("ncl"):
+        columns = [seeds.index(seed) for seed in subsets["subset_seed"]]
+        weight = weights[:, columns]  # rows x subsets
+        n = weight.sum(axis=1)
+        top1 = subsets["top1"].to_numpy()
+        mean = weight @ top1 / np.maximum(n, 1)
+        squares = squares + (weight * (top1 - mean[:, None]) ** 2).sum(axis=1)
         freedom = freedom + np.maximum(n - 1, 0)
     return np.sqrt(squares / freedom)

@@ -56,7 +56,7 @@ def test_the_measures_of_the_findings_are_what_they_are_called():
     far = pd.DataFrame({"value": [-90.0, 90.0], "subset_seed": [0, 1]})
     found = findings.mean_of(far, 1)
     assert (found["value_low"], found["value_high"]) == (-100, 100), "no difference is larger"
-    found = findings.mean_of(far.assign(value=far["value"] / 100), 1, most=1.0)
+    found = findings.mean_of(far.assign(value=far["value"] / 100), 1, largest=1.0)
     assert (found["value_low"], found["value_high"]) == (-1, 1), "nor a correlation"
     two = findings.ratio(few[few["subset_seed"] < 2], "open", few, "sub")
     assert two["seeds"] == 2, "the spread of two draws is known no better beside one of five"

@@ -33,7 +33,7 @@ NAMES = {
 ERROR = tables.ERROR.with_format(".1f", "error (% points)")
 WITHIN_R = tables.WITHIN_R.with_format(".2f")
 PREDICTOR_NAME = Column("named", str, "", "predictor")
-PANEL = [ENCODER, TARGET, tables.HELD]
+PANEL = [ENCODER, TARGET, tables.HELD_OUT]
 _COLOURS = ("#009e73", "#b07d00", "#d55e00", kinds.GREY)  # 3:1 on white and on black
 _SHAPES = ("circle", "diamond", "triangle-down", "square")
 _VERDICTS = {"beyond ncl": "predicts", "not beyond ncl": "does not predict", "undecided": "may or may not predict"}
@@ -103,7 +103,9 @@ def _best(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
 
 def _named(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
     """With the words of predictor and way, and a panel for every encoder and way that there are."""
-    frame = frame.assign(named=frame[PREDICTOR].map(NAMES), way="on " + frame[tables.HELD].map(tables.WAYS))
+    frame = frame.assign(
+        named=frame[PREDICTOR].map(NAMES), way="on " + frame[tables.HELD_OUT].map(tables.HELD_OUT_KINDS)
+    )
     upwards = [True, True, False, *(True for _ in by)]
     frame = frame.sort_values([*PANEL, *by], ascending=upwards, kind="stable", ignore_index=True)
     return frame.assign(panel=style.panels(frame, ENCODER, TARGET, "way"))
@@ -214,7 +216,7 @@ r = 0.10 [-0.20, 0.40] among subsets of equal ncl; its mean error is 3.0 points,
     """
     of_simss = prediction[(prediction[PREDICTOR] == "simss") & ~lines_at_chance(prediction)]
     for line in of_simss.to_dict("records"):
-        unseen = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[line[tables.HELD]]
+        unseen = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[line[tables.HELD_OUT]]
         predicts = f"SimSS by {line[ENCODER]} {_VERDICTS[line[tables.BEYOND_NCL]]} accuracy ({line[TARGET]})"
         r = "undefined" if pd.isna(line[WITHIN_R]) else format_with_interval(line, WITHIN_R)
         note = f" ({line[NOTE]})" if pd.notna(line[NOTE]) else ""

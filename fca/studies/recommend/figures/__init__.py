@@ -220,7 +220,7 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
     >>> guessing = {"top1": 0.1, "top1_low": 0.06, "top1_high": 0.17, "chance": 0.1, "at_chance": True}
     >>> print(model_statements(pd.DataFrame([line | guessing]), frame)[0].sentence)
     None yet: the model that other images chose, net 160 px int8 (linear probe), is right on 10.0 % [6.0, 17.0] of \
-100 test images, and the most frequent class is right on 10.0 %. That is the level of chance.
+100 test images, and always guessing the most frequent class is right on 10.0 %. That is the level of chance.
     >>> lucky = guessing | {"n_test": 2, "top1": 1.0, "top1_low": 0.34, "top1_high": 1.0, "chance": 0.5}
     >>> print(model_statements(pd.DataFrame([line | lucky]), frame)[0].sentence.rsplit(". ")[-1])
     So few images do not show that it is better than guessing.
@@ -255,7 +255,7 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
 def _at_chance_sentence(answer: Mapping[Any, Any], tested_images: str) -> str:
     model = "the best guess" if answer[VERDICT] == GUESS else "the model that other images chose"
     right = f"is right on {small.format_with_interval(answer, SHARE_RIGHT)} of {tested_images}"
-    guess = f"the most frequent class is right on {small.format_with_interval(answer, GUESS_RIGHT)}"
+    guess = f"always guessing the most frequent class is right on {small.format_with_interval(answer, GUESS_RIGHT)}"
 
     verdict = "That is the level of chance"
     if answer[TOP1] > answer[CHANCE]:
