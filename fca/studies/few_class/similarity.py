@@ -45,7 +45,7 @@ DIFFERENCE_ABSOLUTE = Column("difference_absolute", float, ".4f", "mean absolute
 DIFFERENCE_LARGEST = Column("difference_largest", float, ".4f", "largest absolute difference")
 POOLED_ABSOLUTE = Column("pooled_absolute", float, ".4f", "mean absolute difference from our SimSS pooled over images")
 
-SAME = [DATASET, ENCODER, SPLIT]
+SOURCE_COLUMNS = [DATASET, ENCODER, SPLIT]
 SCORES = [SIMSS, SIMSS_POOLED, INTRA, INTER, NEAREST_INTER]
 LOGGED = [S_ALPHA_RELEASED, S_BETA_RELEASED, SIMSS_RELEASED]
 SOURCE = "the code released with Few-Class Arena (arXiv:2411.01099); fca.stats.similarity lists its quirks"
@@ -57,19 +57,19 @@ SIMILARITY = TableSpec(
     "similarity",
     "How alike are the images of each class subset, within classes and between? (higher simss = easier)",
     "Few-Class Arena (arXiv:2411.01099) eqs. 1 to 4 with sim = (cos + 1) / 2",
-    (*SAME, *SUBSET, *SCORES, IMAGES_OF_SUBSET, NOTE, RUN_ID),
+    (*SOURCE_COLUMNS, *SUBSET, *SCORES, IMAGES_OF_SUBSET, NOTE, RUN_ID),
 )
 RELEASED = TableSpec(
     "released",
     "What would the released script log for each subset, quirk for quirk?",
     SOURCE,
-    (*SAME, *SUBSET, STEP, *SCORES[:4], *LOGGED, RELEASED_MINUS_OURS, RUN_ID),
+    (*SOURCE_COLUMNS, *SUBSET, STEP, *SCORES[:4], *LOGGED, RELEASED_MINUS_OURS, RUN_ID),
 )
 RELEASED_AGREEMENT = TableSpec(
     "released_agreement",
     "How far is the released SimSS from ours? (released minus ours on the same subsets: exact, so no interval)",
     SOURCE,
-    (*SAME, SUBSETS, RELEASED_MINUS_OURS, DIFFERENCE_ABSOLUTE, DIFFERENCE_LARGEST, POOLED_ABSOLUTE, R),
+    (*SOURCE_COLUMNS, SUBSETS, RELEASED_MINUS_OURS, DIFFERENCE_ABSOLUTE, DIFFERENCE_LARGEST, POOLED_ABSOLUTE, R),
 )
 
 
@@ -98,35 +98,52 @@ class Embedded:
 
 def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
     """Read an `embed` row: its features, or the similarities that a function of two images gave."""
+    run_id = row["run_id"]
     keys, labels = labels_of(store, row)
-    compared = store.has_array(row["run_id"], "similarity")
-    if compared:
-        labels = labels[store.array(row["run_id"], "sampled")]
-    values = store.array(row["run_id"], "similarity" if compared else "features", lines=len(labels))
+    has_pairs = store.has_array(run_id, "similarity")
+    if has_pairs:
+        labels = labels[store.array(run_id, "sampled")]
+    values = store.array(run_id, "similarity" if has_pairs else "features", lines=len(labels))
+
     counts = np.bincount(labels, minlength=len(keys))
     classes = np.flatnonzero(counts > 1)
-    usable = np.flatnonzero(np.isin(labels, classes)) if len(classes) > 1 else np.empty(0, np.int64)
-    if compared:
-        pairs = values[np.ix_(usable, classes)].astype(np.float64)
-        return Embedded(keys, counts, labels[usable], None, pairs)
-    return Embedded(keys, counts, labels[usable], np.asarray(values)[usable], None)
+    is_usable = np.isin(labels, classes) if len(classes) > 1 else np.zeros(len(labels), dtype=bool)
+    rows = np.flatnonzero(is_usable)
+    if has_pairs:
+        pairs = values[np.ix_(rows, classes)].astype(np.float64)
+        return Embedded(keys, counts, labels[rows], None, pairs)
+    return Embedded(keys, counts, labels[rows], np.asarray(values)[rows], None)
 
 
 def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.DataFrame:
-    """Similarity scores of every subset by every encoder: one matrix a data set and encoder, whatever the subsets.
+    """Similarity scores of every subset by every encoder: one matrix for each data set and encoder.
 
     A subset with a class of fewer than two images has no score; its `note` names the class.
     """
     lines = []
     for row in records(rows.embedded):
-        found = embedded(store, row)
+        embedding = embedded(store, row)
         for subset in records(subsets[subsets["dataset"] == row["dataset"]]):
             classes = np.array(subset["classes"])
-            small = [f"{found.keys[c]} has {found.counts[c]}" for c in classes if found.counts[c] < 2]
-            note = f"images in {row['split']}: {', '.join(small)}; a class needs 2" if small else None
-            scores = {} if small else subset_scores(found.similarity, found.labels, classes)._asdict()
-            same = {name: row[name] for name in ("encoder", "split", "run_id")}
-            lines.append({**subset, **same, **scores, "images": int(found.counts[classes].sum()), "note": note})
+            small = [c for c in classes if embedding.counts[c] < 2]
+            note = None
+            scores: dict[str, Any] = {}
+            if small:
+                counts = ", ".join(f"{embedding.keys[c]} has {embedding.counts[c]}" for c in small)
+                note = f"images in {row['split']}: {counts}; a class needs 2"
+            else:
+                scores = subset_scores(embedding.similarity, embedding.labels, classes)._asdict()
+            line = {
+                **subset,
+                "encoder": row["encoder"],
+                "split": row["split"],
+                "run_id": row["run_id"],
+                **scores,
+                "images": int(embedding.counts[classes].sum()),
+                "note": note,
+            }
+            lines.append(line)
+
     points = SIMILARITY.frame(lines)
     points[SCORES] = points[SCORES].astype("float64")
     points = points.astype({"ncl": "int64", "subset_seed": "Int64", "images": "int64"})
@@ -134,59 +151,77 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
 
 
 def released_lines(store: Store, rows: Rows, points: pd.DataFrame, ncl: Sequence[int | float] | None) -> pd.DataFrame:
-    """The lines of table `released`, one a subset and encoder.
+    """The lines of table `released`, one for each subset and encoder.
 
     points: of similarity_points; subsets without a score, and encoders that have no features, are left out.
-    ncl:    the order of the loop, numbers or shares of the classes; a number given twice is scored twice, as
+    ncl:    the order of the loop, numbers or shares of the classes; a number that is listed twice is scored twice, as
             where a tenth of the classes are 4.
     """
     lines: list[dict[str, Any]] = []
     for row in records(rows.embedded):
-        own = (points[RUN_ID] == row["run_id"]) & (points[DATASET] == row["dataset"])
-        lines += _lines(embedded(store, row), points[own], ncl)
+        is_of_row = (points[RUN_ID] == row["run_id"]) & (points[DATASET] == row["dataset"])
+        lines += _lines(embedded(store, row), points[is_of_row], ncl)
     return RELEASED.frame(lines).astype({SUBSET_SEED: "Int64"})
 
 
-def _lines(found: Embedded, points: pd.DataFrame, ncl: Sequence[int | float] | None) -> Iterator[dict[str, Any]]:
-    if found.features is None:
+def _lines(embedding: Embedded, points: pd.DataFrame, ncl: Sequence[int | float] | None) -> Iterator[dict[str, Any]]:
+    """The lines of one encoder, in the order of the released script's loop."""
+    if embedding.features is None:
         return
-    scored, step = points.dropna(subset=SIMSS), count()
-    sizes = [number_of_classes(n, len(found.keys)) for n in ncl or sorted(set(scored["ncl"]))]
+    n_classes = len(embedding.keys)
+    scored = points.dropna(subset=SIMSS)
+    sizes = [number_of_classes(n, n_classes) for n in ncl or sorted(set(scored["ncl"]))]
+    step = count()
     for sequence in _sequences(scored, sizes):
-        drawn = [_as_drawn(line, len(found.keys)) for line in sequence]
-        for line, logged in zip(sequence, fca_released(found.features, found.labels, drawn), strict=True):
-            kept: dict[str, Any] = {name: line[name] for name in RELEASED.columns if name in line}
-            scores: dict[str, Any] = dict(zip(LOGGED, logged, strict=True))
-            yield {**kept, **scores, STEP: next(step), RELEASED_MINUS_OURS: logged.simss - line[SIMSS]}
+        draws = [_as_drawn(line, n_classes) for line in sequence]
+        logged = fca_released(embedding.features, embedding.labels, draws)
+        for line, logged_scores in zip(sequence, logged, strict=True):
+            columns: dict[str, Any] = {name: line[name] for name in RELEASED.columns if name in line}
+            released_scores: dict[str, Any] = dict(zip(LOGGED, logged_scores, strict=True))
+            yield {
+                **columns,
+                **released_scores,
+                STEP: next(step),
+                RELEASED_MINUS_OURS: logged_scores.simss - line[SIMSS],
+            }
 
 
 def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
-    """The subsets of each sampler in the order of the loop, then each that nothing drew by itself."""
-    drawn = scored[scored["subset_seed"].notna()]
-    for _, part in drawn.groupby("sampler"):
-        yield [line for n in sizes for line in records(part[part["ncl"] == n].sort_values("subset_seed"))]
+    """The subsets of each sampler in the order of the loop, then each subset that no seed drew by itself."""
+    drawn_by_seed = scored[scored["subset_seed"].notna()]
+    for _, subsets in drawn_by_seed.groupby("sampler"):
+        sequence: list[dict[str, Any]] = []
+        for size in sizes:
+            sequence += records(subsets[subsets["ncl"] == size].sort_values("subset_seed"))
+        yield sequence
     for line in records(scored[scored["subset_seed"].isna()]):
         yield [line]
 
 
 def _as_drawn(line: Mapping[str, Any], num_classes: int) -> Sequence[int]:
-    """S_beta depends on the order of the draw, which only the original's own sampler has; others: sorted."""
+    """The classes in the order of the draw, on which S_beta depends; sorted where the sampler is not the original's."""
     if line["sampler"] == "fca" and line["ncl"] < num_classes:
         return released_draw(num_classes, int(line["ncl"]), int(line["subset_seed"]))
     return tuple(int(c) for c in line["classes"])
 
 
-def _agreement(part: pd.DataFrame) -> dict[str, Any]:
-    """pooled_absolute: against our SimSS pooled over images, as theirs is; the rest of their quirks."""
-    known = part.dropna(subset="simss_released")
-    apart = known["difference"].abs()
+def _agreement(lines: pd.DataFrame) -> dict[str, Any]:
+    """How far the released SimSS is from ours.
+
+    pooled_absolute: against our SimSS pooled over images, as theirs is; what remains is due to their quirks.
+    """
+    scored = lines.dropna(subset="simss_released")
+    distance = scored["difference"].abs()
+    r = None
+    if len(scored):
+        r = correlation(scored["simss"].to_numpy(), scored["simss_released"].to_numpy()).r
     return {
-        "subsets": len(known),
-        "difference": known["difference"].mean(),
-        "difference_absolute": apart.mean(),
-        "difference_largest": apart.max(),
-        "pooled_absolute": (known["simss_released"] - known["simss_pooled"]).abs().mean(),
-        "r": correlation(known["simss"].to_numpy(), known["simss_released"].to_numpy()).r if len(known) else None,
+        "subsets": len(scored),
+        "difference": scored["difference"].mean(),
+        "difference_absolute": distance.mean(),
+        "difference_largest": distance.max(),
+        "pooled_absolute": (scored["simss_released"] - scored["simss_pooled"]).abs().mean(),
+        "r": r,
     }
 
 
@@ -204,11 +239,13 @@ class Similarity(OfSubsets):
         points = similarity_points(store, rows, subsets_of(rows, self))
         released = released_lines(store, rows, points, self.ncl)
         agreement = RELEASED_AGREEMENT.frame(
-            {**key, **_agreement(part)} for key, part in groups_by_columns(released, SAME)
+            {**key, **_agreement(lines)} for key, lines in groups_by_columns(released, SOURCE_COLUMNS)
         )
-        parameters, runs = rows.noted({**asdict(self), "order": ORDER}), sorted(set(released[RUN_ID]))
+
+        parameters = rows.noted({**asdict(self), "order": ORDER})
+        released_run_ids = sorted(set(released[RUN_ID]))
         return [
             SIMILARITY.table(points, rows.noted(asdict(self)), sorted(set(points[RUN_ID]))),
-            RELEASED.table(released, parameters, runs),
-            RELEASED_AGREEMENT.table(agreement, parameters, runs),
+            RELEASED.table(released, parameters, released_run_ids),
+            RELEASED_AGREEMENT.table(agreement, parameters, released_run_ids),
         ]

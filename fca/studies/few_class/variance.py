@@ -54,63 +54,77 @@ class Variance(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Table variance."""
-        found = points_with_predictions(store, self, self.per_model)
-        parameters = found.rows.noted({**asdict(self), "method": METHOD, "intervals": INTERVALS})
-        return [VARIANCE.table(variance(found.points), parameters, found.runs)]
+        accuracies = points_with_predictions(store, self, self.per_model)
+        parameters = accuracies.rows.noted({**asdict(self), "method": METHOD, "intervals": INTERVALS})
+        return [VARIANCE.table(variance(accuracies.points), parameters, accuracies.runs)]
 
 
 def variance(points: pd.DataFrame) -> pd.DataFrame:
     """One line for each dataset, model, protocol and ncl; `note` gives the reason for what is missing."""
-    kinds: dict[str, Any] = {
-        str(column): "Int64" if column.value_type is int else "float64" for column in VARIANCE.columns[len(BY) : -1]
-    }
-    return VARIANCE.frame({**key, **_line(part)} for key, part in groups_by_columns(points, BY)).astype(kinds)
+    frame = VARIANCE.frame({**key, **_line(accuracies)} for key, accuracies in groups_by_columns(points, BY))
+    numbers = VARIANCE.columns[len(BY) : -1]
+    types: dict[str, Any] = {str(column): "Int64" if column.value_type is int else "float64" for column in numbers}
+    return frame.astype(types)
 
 
-def _line(part: pd.DataFrame) -> dict[str, Any]:
+def _line(points: pd.DataFrame) -> dict[str, Any]:
     """The split over the subsets of one model, protocol and ncl."""
-    subsets = list(_subset_runs(part))
-    drawn = part.groupby(DRAW, dropna=False).ngroups
+    subsets = list(_subset_runs(points))
+    n_subsets = points.groupby(DRAW, dropna=False).ngroups
     if not subsets:
-        return {"subsets": drawn, "note": "no predictions are stored"}
+        return {"subsets": n_subsets, "note": "no predictions are stored"}
+
     split = split_variance(subsets)
-    shown = {name: float(np.maximum(component.value, 0)) for name, component in split._asdict().items()}
-    line = {f"var_{name}": value for name, value in shown.items()}
-    total = float(np.nansum(list(shown.values())))
-    if np.isfinite(shown["subset"]) and total > 0:
-        line |= {f"share_{name}": value / total for name, value in shown.items()}
+    values = {name: float(np.maximum(component.value, 0)) for name, component in split._asdict().items()}
+    line = {f"var_{name}": value for name, value in values.items()}
+
+    total = float(np.nansum(list(values.values())))
+    if np.isfinite(values["subset"]) and total > 0:
+        for name, value in values.items():
+            line[f"share_{name}"] = value / total
+
     for name, component in split._asdict().items():
-        ends = (shown[name], component.low, component.high)
-        line |= {f"sd_{name}{end}": value**0.5 for end, value in zip(("", "_low", "_high"), ends, strict=True)}
-    inits = [len(s.runs) for s in subsets]
-    images = len(np.unique(np.concatenate([s.images for s in subsets])))
-    notes = "; ".join(_notes(split, subsets, drawn)) or None
-    return {**line, "subsets": len(subsets), "inits": max(inits), "images": images, "note": notes}
+        line[f"sd_{name}"] = values[name] ** 0.5
+        line[f"sd_{name}_low"] = component.low**0.5
+        line[f"sd_{name}_high"] = component.high**0.5
+
+    all_images = np.concatenate([subset.images for subset in subsets])
+    return {
+        **line,
+        "subsets": len(subsets),
+        "inits": max(len(subset.runs) for subset in subsets),
+        "images": len(np.unique(all_images)),
+        "note": "; ".join(_notes(split, subsets, n_subsets)) or None,
+    }
 
 
-def _subset_runs(part: pd.DataFrame) -> Iterator[SubsetRuns]:
+def _subset_runs(points: pd.DataFrame) -> Iterator[SubsetRuns]:
     """The runs on each subset whose predictions are stored."""
-    for _, runs in part[part["predictions"].notna()].groupby(DRAW, dropna=False):
-        inits = runs.sort_values("run_id")
-        first = inits["predictions"].iloc[0]
-        correct = np.stack([one.right for one in inits["predictions"]])
-        yield SubsetRuns(correct, first.images, first.labels, tuple(inits["run_id"]))
+    for _, runs in points[points["predictions"].notna()].groupby(DRAW, dropna=False):
+        initialisations = runs.sort_values("run_id")
+        first = initialisations["predictions"].iloc[0]
+        right = np.stack([predictions.right for predictions in initialisations["predictions"]])
+        yield SubsetRuns(right, first.images, first.labels, tuple(initialisations["run_id"]))
 
 
-def _notes(split: VarianceSplit, subsets: list[SubsetRuns], drawn: int) -> Iterator[str]:
-    inits = [len(s.runs) for s in subsets]
-    if len(subsets) < drawn:
-        yield f"predictions for {len(subsets)} of {drawn} subsets"
+def _notes(split: VarianceSplit, subsets: list[SubsetRuns], n_subsets: int) -> Iterator[str]:
+    """What is unknown or shown otherwise than estimated, and why.    n_subsets: also those without predictions."""
+    if len(subsets) < n_subsets:
+        yield f"predictions for {len(subsets)} of {n_subsets} subsets"
     if len(subsets) == 1:
         yield "one subset: var_subset unknown"
-    if max(inits) == 1:
-        same = len({s.runs for s in subsets}) == 1 < len(subsets)
-        yield "one initialisation: var_init and var_luck unknown, their shares are within var_subset and var_test" + (
-            ", but for what is common to all subsets, as one network predicted them all" if same else ""
-        )
-    elif min(inits) < max(inits):
-        yield f"{min(inits)} to {max(inits)} initialisations a subset"
-    if any(np.unique(s.strata, return_counts=True)[1].min() == 1 for s in subsets):
+
+    n_inits = [len(subset.runs) for subset in subsets]
+    if max(n_inits) == 1:
+        note = "one initialisation: var_init and var_luck unknown, their shares are within var_subset and var_test"
+        is_one_network = len({subset.runs for subset in subsets}) == 1
+        if is_one_network and len(subsets) > 1:
+            note += ", but for what is common to all subsets, as one network predicted them all"
+        yield note
+    elif min(n_inits) < max(n_inits):
+        yield f"{min(n_inits)} to {max(n_inits)} initialisations a subset"
+
+    if any(np.unique(subset.strata, return_counts=True)[1].min() == 1 for subset in subsets):
         yield "a class with one test image: sampled as one class with the others"
     for name, component in split._asdict().items():
         if component.value < 0:

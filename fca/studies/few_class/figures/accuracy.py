@@ -30,7 +30,12 @@ from fca.tables.table import (
 )
 from fca.types import Column, Table, interval_columns
 
-NAMES = {"sub": "sub-models"} | {way: f"{way} full models" for way in ("open", "masked", "grouped")}
+NAMES = {
+    "sub": "sub-models",
+    "open": "open full models",
+    "masked": "masked full models",
+    "grouped": "grouped full models",
+}
 SEVERAL_MODELS = {  # protocol -> models of this kind; an answer is about the first that there are
     "sub": "sub-models",
     "masked": "full models (masked)",
@@ -61,20 +66,33 @@ _VERDICTS = {
 
 def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
     """Accuracy of every model against ncl: single subsets, their mean and its interval, one panel for each model."""
-    parts = [points.frame.assign(mark="point"), means.frame.assign(mark="mean")]
-    frame = _in_order(pd.concat([part.astype({TOP1: "float64"}) for part in parts]), DATASET, MODEL)
-    coloured, along, mean = kinds.hue(PROTOCOL, frame), style.ncl_axis(), "datum.mark == 'mean'"
-    large = kinds.points_with_intervals(
-        TOP1, along, means.columns, coloured, dodge=PROTOCOL, joined=PROTOCOL, where=mean
+    marks = pd.concat(
+        [
+            points.frame.assign(mark="point").astype({TOP1: "float64"}),
+            means.frame.assign(mark="mean").astype({TOP1: "float64"}),
+        ]
     )
-    one = alt.Chart().transform_filter("datum.mark == 'point'").mark_circle(size=28)
-    one = one.encode(x=along, xOffset=f"{PROTOCOL}:N", y=f"{TOP1}:Q", tooltip=kinds.tooltips(points.columns))
-    one = one.encode(color=coloured.colour(), opacity=coloured.opacity(0.5))
+    frame = _in_order(marks, DATASET, MODEL)
+    coloured = kinds.hue(PROTOCOL, frame)
+    x = style.ncl_axis()
+
+    subsets = alt.Chart().transform_filter("datum.mark == 'point'").mark_circle(size=28)
+    subsets = subsets.encode(
+        x=x,
+        xOffset=f"{PROTOCOL}:N",
+        y=f"{TOP1}:Q",
+        tooltip=kinds.tooltips(points.columns),
+        color=coloured.colour(),
+        opacity=coloured.opacity(0.5),
+    )
+    means_of_subsets = kinds.points_with_intervals(
+        TOP1, x, means.columns, coloured, dodge=PROTOCOL, joined=PROTOCOL, where="datum.mark == 'mean'"
+    )
     title = style.title(
         "How does accuracy change with the number of classes?",
         f"Each small mark is one class subset, each large one the mean of the subsets with its {_INTERVAL}.",
     )
-    return style.faceted(kinds.layers(one, large), frame, title, (DATASET, MODEL, NCL, PROTOCOL))
+    return style.faceted(kinds.layers(subsets, means_of_subsets), frame, title, (DATASET, MODEL, NCL, PROTOCOL))
 
 
 def dcn_figure(dcn: Table) -> alt.FacetChart:
@@ -90,17 +108,18 @@ def dcn_figure(dcn: Table) -> alt.FacetChart:
 def gap_figure(gap: Table) -> alt.FacetChart:
     """Sub-model minus full model, open and masked, against ncl."""
     hover = (DATASET, PROTOCOL, NCL, *interval_columns(_DIFFERENCE), MODELS, SUBSETS)
-    parts = []
-    for way, column in (("open", accuracy.SUB_MINUS_OPEN), ("masked", accuracy.SUB_MINUS_MASKED)):
+    frames = []
+    for protocol, column in (("open", accuracy.SUB_MINUS_OPEN), ("masked", accuracy.SUB_MINUS_MASKED)):
         names = dict(zip(interval_columns(column), interval_columns(_DIFFERENCE), strict=True))
-        parts.append(gap.frame.rename(columns=names).assign(protocol=way)[[*hover, accuracy.N_PAIRS]])
+        frame = gap.frame.rename(columns=names).assign(protocol=protocol)
+        frames.append(frame[[*hover, accuracy.N_PAIRS]])
     title = style.title(
         "How much more accurate are sub-models than full models?",
         "Each mark is the accuracy of sub-models minus that of full models on the same class subsets, the mean over",
         f"models and subsets with its {_INTERVAL}. Above the line, training on the subset only pays.",
     )
     axis = kinds.quantity(alt.Y, _DIFFERENCE)
-    return _by_ncl(pd.concat(parts), _DIFFERENCE, hover, title, axis, line=kinds.ZERO, size=90)
+    return _by_ncl(pd.concat(frames), _DIFFERENCE, hover, title, axis, line=kinds.ZERO, size=90)
 
 
 def agreement_figure(agreement: Table) -> alt.FacetChart:
@@ -145,8 +164,9 @@ def models_by_ncl(
     order: Any = "ascending" if best_low else "descending"
     rows = style.names_axis(MODEL, alt.EncodingSortField(value, op="mean", order=order))
     chart = kinds.heat_map(value, style.ncl_axis(gap=0.04), rows, hover, domain, bright_low=best_low)
-    fields, tall = (DATASET, MODEL, NCL, PROTOCOL), max(90, 30 * frame[MODEL].nunique())
-    return style.faceted(chart, frame, title, fields, height=tall, columns=frame[PROTOCOL].nunique())
+    fields = (DATASET, MODEL, NCL, PROTOCOL)
+    height = max(90, 30 * frame[MODEL].nunique())
+    return style.faceted(chart, frame, title, fields, height=height, columns=frame[PROTOCOL].nunique())
 
 
 def _by_ncl(
@@ -154,23 +174,26 @@ def _by_ncl(
 ) -> alt.FacetChart:
     """Dots with intervals, coloured by protocol; one panel for each data set."""
     frame = _in_order(frame, DATASET)
-    coloured, along = kinds.hue(PROTOCOL, frame), style.ncl_axis()
-    chart = kinds.points_with_intervals(value, along, hover, coloured, dodge=PROTOCOL, scale=axis, **look)
+    coloured = kinds.hue(PROTOCOL, frame)
+    x = style.ncl_axis()
+    chart = kinds.points_with_intervals(value, x, hover, coloured, dodge=PROTOCOL, scale=axis, **look)
     return style.faceted(chart, frame, title, (DATASET, NCL, PROTOCOL))
 
 
 def by_protocol(frame: pd.DataFrame, *fields: str, below: bool = False) -> pd.DataFrame:
     """By data set, protocol in its usual order, and ncl, with a panel for each of these fields and the protocol.
 
-    way: the protocol in words; they are long, and stand `below` the others in the heading of the panel.
+    below: whether the protocol in words, which is long, has a line of its own in the heading of the panel.
     """
-    ways = pd.Categorical(frame[PROTOCOL].map(PROTOCOL.choices), list(PROTOCOL.choices.values()))
-    frame = frame.assign(way=ways).sort_values([DATASET, "way", NCL], kind="stable", ignore_index=True)
-    frame = frame.astype({"way": "str"})
-    panels = list(style.panels(frame, DATASET, *fields, "way"))
+    protocol_names = list(PROTOCOL.choices.values())
+    frame = frame.assign(protocol_name=pd.Categorical(frame[PROTOCOL].map(PROTOCOL.choices), protocol_names))
+    frame = frame.sort_values([DATASET, "protocol_name", NCL], kind="stable", ignore_index=True)
+    frame = frame.astype({"protocol_name": "str"})
+    panels = list(style.panels(frame, DATASET, *fields, "protocol_name"))
     if below:
-        panels = [panel.replace(f" · {way}", f"\n{way}") for panel, way in zip(panels, frame["way"], strict=True)]
-    return frame.assign(panel=panels)
+        with_names = zip(panels, frame["protocol_name"], strict=True)
+        panels = [panel.replace(f" · {name}", f"\n{name}") for panel, name in with_names]
+    return frame.drop(columns="protocol_name").assign(panel=panels)
 
 
 def _in_order(frame: pd.DataFrame, *fields: str) -> pd.DataFrame:
@@ -181,20 +204,20 @@ def _in_order(frame: pd.DataFrame, *fields: str) -> pd.DataFrame:
 
 def findings_figure(findings: Table) -> alt.FacetChart:
     """Every measure with its interval, one panel for each data set and unit, over a line where there is no effect."""
-    frame = findings.frame.assign(words=findings.frame[UNIT].map(dict(UNIT.choices)))
-    frame["panel"] = style.panels(frame, DATASET, "words")
-    order = [what for what, _ in MEASURES.values()]
-    along = kinds.category(alt.Y, MEASURE, order, labelLimit=480)
+    frame = findings.frame.assign(unit_name=findings.frame[UNIT].map(dict(UNIT.choices)))
+    frame["panel"] = style.panels(frame, DATASET, "unit_name")
+    measures = [description for description, _ in MEASURES.values()]
+    y = kinds.category(alt.Y, MEASURE, measures, labelLimit=480)
     axis = kinds.quantity(alt.X, FINDING_VALUE, "")
-    chart = kinds.points_with_intervals(FINDING_VALUE, along, findings.columns, scale=axis, line=str(NO_EFFECT))
+    chart = kinds.points_with_intervals(FINDING_VALUE, y, findings.columns, scale=axis, line=str(NO_EFFECT))
     title = style.title(
         PAPER_FINDINGS.question,
         "Each dot is the mean over class subsets with its 95 % interval over subset seeds; the dashed line "
         "is no effect.",
         *without_bars(frame.loc[frame[FINDING_VALUE.low].isna(), FINDING_VERDICT]),
     )
-    drawn = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
-    return drawn.resolve_scale(x="independent", y="independent")
+    figure = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
+    return figure.resolve_scale(x="independent", y="independent")
 
 
 def without_bars(reasons: pd.Series) -> list[str]:
@@ -203,15 +226,18 @@ def without_bars(reasons: pd.Series) -> list[str]:
     >>> without_bars(pd.Series(["no interval: 3 subset seeds, 5 needed", None]))
     ['Without a bar: 3 subset seeds, 5 needed.']
     """
-    shown = "; ".join(reason.removeprefix("no interval: ") for reason in sorted(set(reasons.dropna())))
-    return [f"Without a bar: {shown}."] if shown else []
+    different_reasons = sorted(set(reasons.dropna()))
+    if not different_reasons:
+        return []
+    texts = [reason.removeprefix("no interval: ") for reason in different_reasons]
+    return [f"Without a bar: {'; '.join(texts)}."]
 
 
 def of_first_protocol(means: pd.DataFrame) -> pd.DataFrame:
     """The mean accuracies of sub-models; where there are none, those of masked full models, and so on."""
-    known = means.dropna(subset=TOP1)
-    order = known[PROTOCOL].map(list(SEVERAL_MODELS).index)
-    return known[order == order.min()]
+    measured = means.dropna(subset=TOP1)
+    order = measured[PROTOCOL].map(list(SEVERAL_MODELS).index)
+    return measured[order == order.min()]
 
 
 def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
@@ -336,20 +362,20 @@ subsets.
     chart = small.curve(lines, CLASSES, gain, (CLASSES, *interval_columns(gain), MODELS, SUBSETS), line=0.0)
     yield Statement(_gain_at_fewest_classes(lines.iloc[0].to_dict(), bool(is_at_chance.iloc[0])), chart)
 
-    others = lines.iloc[1:]
-    guessing = others[is_at_chance.iloc[1:]]
+    more_classes = lines.iloc[1:]
+    guessing = more_classes[is_at_chance.iloc[1:]]
     if len(guessing):
         at_ncl = small.listed(guessing[NCL].tolist())
         reason = "sub-models and full models are at the level of chance"
         yield Statement(f"{dataset}: no gain is known at ncl {at_ncl}: {reason}.")
 
-    limited = others[~is_at_chance.iloc[1:]].dropna(subset=GAIN_MASKED)
+    limited = more_classes[~is_at_chance.iloc[1:]].dropna(subset=GAIN_MASKED)
     if len(limited):
         difference = "sub-models minus full models limited to the same labels (masked)"
         yield Statement(f"{dataset}: {difference} {_gain_by_ncl(limited, GAIN_MASKED)}.")
 
-    for verdict, part in lines[~is_at_chance].groupby(accuracy.GAP_VERDICT, sort=False):
-        yield Statement(f"{dataset}: {_VERDICTS[str(verdict)]} {_gain_by_ncl(part, GAIN_OPEN)}.")
+    for verdict, lines_of_verdict in lines[~is_at_chance].groupby(accuracy.GAP_VERDICT, sort=False):
+        yield Statement(f"{dataset}: {_VERDICTS[str(verdict)]} {_gain_by_ncl(lines_of_verdict, GAIN_OPEN)}.")
 
 
 def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
@@ -363,16 +389,18 @@ def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
     if pd.isna(line[GAIN_MASKED]):
         return f"Not known: {where}, no full model limited to the same labels is stored {open_gain}."
 
-    low, high = float(line[GAIN_MASKED.low]), float(line[GAIN_MASKED.high])
+    low = float(line[GAIN_MASKED.low])
+    high = float(line[GAIN_MASKED.high])
     if pd.isna(low) or low == high:
         return f"{_gain_without_interval(line, where)} {open_gain}."
+    masked_gain = format_with_interval(line, GAIN_MASKED)
     if low > 0:
-        verdict, compared = "Yes", f"are {format_with_interval(line, GAIN_MASKED)} better than"
+        sentence = f"Yes: {where}, sub-models are {masked_gain} better than"
     elif high < 0:
-        verdict, compared = "No", f"are worse, by {format_with_interval(line, GAIN_MASKED)}, than"
+        sentence = f"No: {where}, sub-models are worse, by {masked_gain}, than"
     else:
-        verdict, compared = "Not significantly", f"differ by {format_with_interval(line, GAIN_MASKED)} from"
-    return f"{verdict}: {where}, sub-models {compared} {LIMITED} {open_gain}."
+        sentence = f"Not significantly: {where}, sub-models differ by {masked_gain} from"
+    return f"{sentence} {LIMITED} {open_gain}."
 
 
 def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:

@@ -28,8 +28,8 @@ from fca.stats.similarity import (
 )
 from fca.types import FcaError
 
-CLIMBED = 10  # of the grown subsets are improved by swaps
-GAIN = 1e-12  # less is rounding
+SWAPPED_SUBSETS = 10  # of the grown subsets, those that swaps improve
+SMALLEST_GAIN = 1e-12  # less is rounding
 
 PerClass = Float[np.ndarray, " classes"]
 PairScores = Float[np.ndarray, "classes classes"]
@@ -50,42 +50,42 @@ class ByClass:
     labels: Labels
 
     def __post_init__(self) -> None:
-        check_number(len(self.known))
+        check_number(len(self.class_labels))
 
     @cached_property
-    def known(self) -> Integer[np.ndarray, " classes"]:
+    def class_labels(self) -> Integer[np.ndarray, " classes"]:
         """Labels, sorted: the label of each column."""
         return np.unique(self.labels)
 
     @cached_property
-    def own(self) -> Integer[np.ndarray, " images"]:
+    def column(self) -> Integer[np.ndarray, " images"]:
         """Column of each image's class."""
-        return np.searchsorted(self.known, self.labels)
+        return np.searchsorted(self.class_labels, self.labels)
 
     @cached_property
     def counts(self) -> Integer[np.ndarray, " classes"]:
         """Images of each class."""
-        return np.bincount(self.own)
+        return np.bincount(self.column)
 
     @cached_property
     def members(self) -> list[Integer[np.ndarray, " members"]]:
         """Rows of each class' images."""
-        return np.split(np.argsort(self.own, kind="stable"), np.cumsum(self.counts)[:-1])
+        return np.split(np.argsort(self.column, kind="stable"), np.cumsum(self.counts)[:-1])
 
     @cached_property
-    def to_own(self) -> Float[np.ndarray, " images"]:
+    def own_similarity(self) -> Float[np.ndarray, " images"]:
         """Similarity of each image to the others of its class."""
-        return self.similarity[np.arange(len(self.own)), self.own]
+        return self.similarity[np.arange(len(self.column)), self.column]
 
     def mean_silhouette(self, c: int, nearest: Float[np.ndarray, "members classes"]) -> PerClass:
         """Mean silhouette of the images of class c, for each of several similarities to the nearest other class."""
-        own = np.broadcast_to(self.to_own[self.members[c], None], nearest.shape)
-        return silhouette(own, nearest).mean(axis=0)
+        own_similarity = np.broadcast_to(self.own_similarity[self.members[c], None], nearest.shape)
+        return silhouette(own_similarity, nearest).mean(axis=0)
 
     def simss_with_each(self, subset: Sequence[int]) -> PerClass:
         """SimSS of these classes with each other class added; NaN for those among them."""
         nearest = self._nearest(subset)
-        means = np.bincount(self.own, weights=silhouette(self.to_own, nearest)) / self.counts
+        means = np.bincount(self.column, weights=silhouette(self.own_similarity, nearest)) / self.counts
         for c in subset:
             rows = self.members[c]
             means += self.mean_silhouette(c, np.maximum(nearest[rows, None], self.similarity[rows]))
@@ -95,14 +95,15 @@ class ByClass:
     def simss(self, subset: Sequence[int]) -> float:
         """SimSS of these classes."""
         rows = np.concatenate([self.members[c] for c in subset])
-        own = np.repeat(np.arange(len(subset)), [len(self.members[c]) for c in subset])
-        return scores_of(self.similarity[np.ix_(rows, np.asarray(subset))], own).simss
+        counts = [len(self.members[c]) for c in subset]
+        class_of_row = np.repeat(np.arange(len(subset)), counts)
+        return scores_of(self.similarity[np.ix_(rows, np.asarray(subset))], class_of_row).simss
 
     def _nearest(self, subset: Sequence[int]) -> Float[np.ndarray, " images"]:
         """Similarity of every image to the nearest of these classes that is not its own."""
         columns = self.similarity[:, list(subset)]
-        for place, c in enumerate(subset):
-            columns[self.members[c], place] = -np.inf
+        for i, c in enumerate(subset):
+            columns[self.members[c], i] = -np.inf
         return columns.max(axis=1)
 
 
@@ -128,8 +129,9 @@ def pair_simss(similarity: Similarity, labels: Labels) -> PairScores:
     array([[nan, 0.5],
            [0.5, nan]])
     """
-    images = ByClass(similarity, labels)
-    one_sided = np.stack([images.mean_silhouette(c, similarity[rows]) for c, rows in enumerate(images.members)])
+    matrix = ByClass(similarity, labels)
+    rows_by_class = enumerate(matrix.members)
+    one_sided = np.stack([matrix.mean_silhouette(c, similarity[rows]) for c, rows in rows_by_class])
     pairs = (one_sided + one_sided.T) / 2
     np.fill_diagonal(pairs, np.nan)
     return pairs
@@ -146,7 +148,7 @@ def extreme_subset(
     """The subset of `size` classes with the lowest SimSS (hardest) or the highest.
 
     The best `starts` pairs grow by the best class at a time; then the best few change one class for another until no
-    such swap helps. Exact for two classes, and for three where all pairs are tried (200 starts: up to 20 classes);
+    such swap helps. Exact for two classes, and for three if all pairs are tried (200 starts: up to 20 classes);
     beyond that no single swap improves the result.
 
     pairs: pair_simss of the same matrix, if known.    Raises FcaError unless 2 <= size <= number of classes.
@@ -157,20 +159,30 @@ def extreme_subset(
     >>> extreme_subset(class_similarity(features, labels), labels, 2).classes
     (1, 2)
     """
-    images = ByClass(similarity, labels)
-    _check_size(size, len(images.known))
+    matrix = ByClass(similarity, labels)
+    n_classes = len(matrix.class_labels)
+    _check_size(size, n_classes)
+
+    # Scores are negative where the easiest is sought, so that the lowest score is the best
     sign = 1.0 if hardest else -1.0
-    first, second = np.triu_indices(len(images.known), 1)
-    scores = sign * (pair_simss(similarity, labels) if pairs is None else pairs)[first, second]
-    best = np.argsort(scores, kind="stable")[: 1 if size == 2 else starts]
-    grown: dict[tuple[int, ...], float] = {(int(first[p]), int(second[p])): float(scores[p]) for p in best}
-    for _ in range(size - 2):  # two that become equal continue as one
-        grown = dict(_with_best(images, subset, sign) for subset in grown)
-    if 2 < size < len(images.known):
-        few = sorted(grown, key=lambda subset: grown[subset])[:CLIMBED]
-        grown = dict(_swapped(images, subset, grown[subset], sign) for subset in few)
-    subset = min(grown, key=lambda subset: (grown[subset], subset))
-    return Extreme(tuple(int(label) for label in images.known[list(subset)]), sign * grown[subset])
+    first, second = np.triu_indices(n_classes, 1)
+    pair_scores = sign * (pair_simss(similarity, labels) if pairs is None else pairs)[first, second]
+    n_starts = 1 if size == 2 else starts
+    best_pairs = np.argsort(pair_scores, kind="stable")[:n_starts]
+    score_by_subset: dict[tuple[int, ...], float] = {
+        (int(first[pair]), int(second[pair])): float(pair_scores[pair]) for pair in best_pairs
+    }
+
+    for _ in range(size - 2):  # two subsets that become equal continue as one
+        score_by_subset = dict(_with_best(matrix, subset, sign) for subset in score_by_subset)
+
+    if 2 < size < n_classes:
+        best_subsets = sorted(score_by_subset, key=lambda subset: score_by_subset[subset])[:SWAPPED_SUBSETS]
+        score_by_subset = dict(_swapped(matrix, subset, score_by_subset[subset], sign) for subset in best_subsets)
+
+    subset = min(score_by_subset, key=lambda subset: (score_by_subset[subset], subset))
+    classes = tuple(int(label) for label in matrix.class_labels[list(subset)])
+    return Extreme(classes, sign * score_by_subset[subset])
 
 
 def what_if_added(similarity: Similarity, labels: Labels, subset: Subset) -> PerClass:
@@ -184,9 +196,10 @@ def what_if_added(similarity: Similarity, labels: Labels, subset: Subset) -> Per
     >>> what_if_added(alike, labels, np.array([0, 2])).round(3)
     array([   nan,  0.   ,    nan, -0.333])
     """
-    known, chosen = chosen_classes(labels, subset)
+    class_labels, chosen = chosen_classes(labels, subset)
     before = subset_scores(similarity, labels, chosen).simss
-    return ByClass(similarity, labels).simss_with_each(np.searchsorted(known, chosen).tolist()) - before
+    columns = np.searchsorted(class_labels, chosen).tolist()
+    return ByClass(similarity, labels).simss_with_each(columns) - before
 
 
 def what_if_merged(similarity: Similarity, labels: Labels, subset: Subset, a: int, b: int) -> float:
@@ -202,19 +215,26 @@ def what_if_merged(similarity: Similarity, labels: Labels, subset: Subset, a: in
     >>> what_if_merged(class_similarity(np.eye(2)[[0, 0, 1, 1, 1, 1]], labels), labels, np.array([0, 1, 2]), 1, 2)
     0.5
     """
-    known, chosen = chosen_classes(labels, subset)
+    class_labels, chosen = chosen_classes(labels, subset)
     if a == b or not {a, b} <= set(chosen.tolist()):
         raise FcaError("classes to merge", f"{a} and {b}", f"two different ones of {chosen.tolist()}", "change them")
     if len(chosen) < 3:
         raise FcaError("number of classes", len(chosen), "3 or more, to merge two", "take a larger subset")
+
     rows = np.flatnonzero(np.isin(labels, chosen))
-    matrix = similarity[np.ix_(rows, np.searchsorted(known, chosen))]
-    own = np.searchsorted(chosen, labels[rows])
-    kept, gone = np.searchsorted(chosen, sorted((a, b)))
-    others = np.bincount(own)[[kept, gone]] - (own[:, None] == np.array([kept, gone]))
-    matrix[:, kept] = (matrix[:, [kept, gone]] * others).sum(axis=1) / others.sum(axis=1)
-    own[own == gone] = kept
-    return scores_of(np.delete(matrix, gone, axis=1), own - (own > gone)).simss
+    matrix = similarity[np.ix_(rows, np.searchsorted(class_labels, chosen))]  # images x classes of the subset
+    column = np.searchsorted(chosen, labels[rows])  # of each image's class
+    merged, removed = np.searchsorted(chosen, sorted((a, b)))
+    pair = np.array([merged, removed])
+
+    # Weighted mean over both classes, without the image itself
+    is_own_class = column[:, None] == pair
+    n_others = np.bincount(column)[pair] - is_own_class  # images x 2
+    matrix[:, merged] = (matrix[:, pair] * n_others).sum(axis=1) / n_others.sum(axis=1)
+
+    column[column == removed] = merged
+    column -= column > removed
+    return scores_of(np.delete(matrix, removed, axis=1), column).simss
 
 
 def random_simss(
@@ -229,13 +249,18 @@ def random_simss(
     >>> random_simss(class_similarity(np.eye(3)[labels], labels), labels, 2)
     array([0.5, 0.5, 0.5])
     """
-    images = ByClass(similarity, labels)
-    classes = len(images.known)
-    _check_size(size, classes)
-    if comb(classes, size) <= draws:
-        return np.array([images.simss(subset) for subset in combinations(range(classes), size)])
+    matrix = ByClass(similarity, labels)
+    n_classes = len(matrix.class_labels)
+    _check_size(size, n_classes)
+    if comb(n_classes, size) <= draws:
+        return np.array([matrix.simss(subset) for subset in combinations(range(n_classes), size)])
+
     rng = np.random.default_rng([seed, size])
-    return np.array([images.simss(sorted(rng.choice(classes, size, replace=False).tolist())) for _ in range(draws)])
+    scores = []
+    for _ in range(draws):
+        subset = sorted(rng.choice(n_classes, size, replace=False).tolist())
+        scores.append(matrix.simss(subset))
+    return np.array(scores)
 
 
 def _check_size(size: int, classes: int) -> None:
@@ -243,17 +268,22 @@ def _check_size(size: int, classes: int) -> None:
         raise FcaError("size of the subset", size, f"2 to {classes}, the classes there are", "change it")
 
 
-def _with_best(images: ByClass, subset: tuple[int, ...], sign: float) -> tuple[tuple[int, ...], float]:
-    scores = sign * images.simss_with_each(subset)
+def _with_best(matrix: ByClass, subset: tuple[int, ...], sign: float) -> tuple[tuple[int, ...], float]:
+    """The subset with the best further class added, and its score."""
+    scores = sign * matrix.simss_with_each(subset)
     best = int(np.nanargmin(scores))
     return tuple(sorted((*subset, best))), float(scores[best])
 
 
-def _swapped(images: ByClass, subset: tuple[int, ...], score: float, sign: float) -> tuple[tuple[int, ...], float]:
+def _swapped(matrix: ByClass, subset: tuple[int, ...], score: float, sign: float) -> tuple[tuple[int, ...], float]:
     """Swap one class for another, each time the swap that helps most, until none does."""
     while True:
-        rests = [tuple(c for c in subset if c != out) for out in subset]
-        best, found = min((_with_best(images, rest, sign) for rest in rests), key=lambda one: one[1])
-        if found > score - GAIN:
+        swaps = []
+        for removed in subset:
+            remaining = tuple(c for c in subset if c != removed)
+            swaps.append(_with_best(matrix, remaining, sign))
+        best_subset, best_score = min(swaps, key=lambda swap: swap[1])
+        if best_score > score - SMALLEST_GAIN:
             return subset, score
-        subset, score = best, found
+        subset = best_subset
+        score = best_score

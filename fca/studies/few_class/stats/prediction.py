@@ -16,7 +16,9 @@ from fca.stats.intervals import FRACTION, SIGNED_FRACTION, Estimated, mean_with_
 
 LEVEL = 0.9
 UNCLEAR = "undecided"  # the verdict where intervals are too wide
-RANK = 1e-10  # a regressor that varies by less of its mean, or of the others, is constant or collinear up to rounding
+RANK_TOLERANCE = (
+    1e-10  # a regressor that varies by less of its mean, or of the others, is constant or collinear up to rounding
+)
 
 Points = Float[np.ndarray, " points"]
 Codes = Integer[np.ndarray, " points"]
@@ -66,14 +68,19 @@ def held_out(
     array([0.2, 0.4, 0.6])
     """
     x = regressors.astype(np.float64)
-    found = HeldOut(*(np.full(len(accuracy), np.nan) for _ in range(3)))
+    predictions = HeldOut(*(np.full(len(accuracy), np.nan) for _ in range(3)))
     for k in np.unique(fold):
-        test, train = fold == k, fold != k
-        if not train.any():
+        is_test = fold == k
+        is_train = ~is_test
+        if not is_train.any():
             continue
-        found.predicted[test] = _predict(x[train], accuracy[train], x[test])
-        found.low[test], found.high[test] = _cv_plus(x[train], accuracy[train], fold[train], x[test], level)
-    return found
+        x_train = x[is_train]
+        y_train = accuracy[is_train]
+        predictions.predicted[is_test] = _predict(x_train, y_train, x[is_test])
+        low, high = _cv_plus(x_train, y_train, fold[is_train], x[is_test], level)
+        predictions.low[is_test] = low
+        predictions.high[is_test] = high
+    return predictions
 
 
 def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -> Judgement:
@@ -91,17 +98,22 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     [0.15, -0.95, 1.0]
     """
     error = np.abs(accuracy - model.predicted)
-    inside = np.where(np.isnan(model.low), np.nan, (accuracy >= model.low) & (accuracy <= model.high))
+    gain = np.abs(accuracy - baseline.predicted) - error
+    is_inside = (accuracy >= model.low) & (accuracy <= model.high)
+    inside = np.where(np.isnan(model.low), np.nan, is_inside)
+    width = model.high - model.low
+
     order = np.argsort(cluster, kind="stable")  # intervals do not depend on the order of the points, up to rounding
     groups = np.where(cluster < 0, np.nan, cluster)[order]
-    gain = np.abs(accuracy - baseline.predicted) - error
-    ranges = ((error, FRACTION), (gain, SIGNED_FRACTION), (inside, FRACTION), (model.high - model.low, FRACTION))
-    means = [mean_with_interval(values[order], groups, within=within) for values, within in ranges]
-    clusters = int(cluster.max(initial=-1)) + 1
-    error_mean, gain_mean = (
-        _for_shared_fits(mean, clusters, within) for mean, (_, within) in zip(means[:2], ranges[:2], strict=True)
+    n_clusters = int(cluster.max(initial=-1)) + 1
+    mean_error = mean_with_interval(error[order], groups, within=FRACTION)
+    mean_gain = mean_with_interval(gain[order], groups, within=SIGNED_FRACTION)
+    return Judgement(
+        error=_for_shared_fits(mean_error, n_clusters, FRACTION),
+        gain=_for_shared_fits(mean_gain, n_clusters, SIGNED_FRACTION),
+        coverage=mean_with_interval(inside[order], groups, within=FRACTION),
+        width=mean_with_interval(width[order], groups, within=FRACTION).value,
     )
-    return Judgement(error_mean, gain_mean, means[2], means[3].value)
 
 
 def _for_shared_fits(mean: Estimated, clusters: int, within: tuple[float, float]) -> Estimated:
@@ -114,9 +126,9 @@ def _for_shared_fits(mean: Estimated, clusters: int, within: tuple[float, float]
     """
     if clusters < 2:
         return mean
-    times = math.sqrt(1 + clusters / (clusters - 1))
-    low = mean.value - times * (mean.value - mean.low)
-    high = mean.value + times * (mean.high - mean.value)
+    factor = math.sqrt(1 + clusters / (clusters - 1))
+    low = mean.value - factor * (mean.value - mean.low)
+    high = mean.value + factor * (mean.high - mean.value)
     return Estimated(mean.value, max(within[0], low), min(within[1], high))
 
 
@@ -136,33 +148,47 @@ def verdict(
     >>> verdict((0.01, 0.02), 0.005, (-0.1, 0.8)) == verdict((-0.01, 0.001), 0.005, (-0.2, 0.8), error=0.02) == UNCLEAR
     True
     """
-    if gain[0] > 0 and (r is None or r[0] > 0 or r[1] < 0):
+    gain_low, gain_high = gain
+    if gain_low > 0 and (r is None or r[0] > 0 or r[1] < 0):
         return "beyond ncl"
-    hidden = error * (1 - (1 - max(abs(r[0]), abs(r[1])) ** 2) ** 0.5) if r and error is not None else gain[1]
-    return "not beyond ncl" if gain[1] < worth and hidden < worth else UNCLEAR
+
+    hidden_gain = gain_high
+    if r is not None and error is not None:
+        strongest_r = max(abs(r[0]), abs(r[1]))
+        hidden_gain = error * (1 - (1 - strongest_r**2) ** 0.5)
+    return "not beyond ncl" if gain_high < worth and hidden_gain < worth else UNCLEAR
 
 
-def _predict(x: TrainX, y: Train, at: UnseenX) -> Unseen:
+def _predict(x: TrainX, y: Train, x_new: UnseenX) -> Unseen:
     """Least squares with intercept; of equally good weights the smallest, so a constant regressor gets none."""
-    centre, level = x.mean(axis=0), y.mean()
+    mean_x = x.mean(axis=0)
+    mean_y = y.mean()
     # a centred constant is rounding, which alone could get any weight: it must be exactly 0
-    varies = np.ptp(x, axis=0) > RANK * np.abs(centre)
-    weights = np.linalg.lstsq((x - centre) * varies, y - level, rcond=RANK)[0]
-    return np.clip(level + (at - centre) @ weights, 0.0, 1.0)
+    varies = np.ptp(x, axis=0) > RANK_TOLERANCE * np.abs(mean_x)
+    weights = np.linalg.lstsq((x - mean_x) * varies, y - mean_y, rcond=RANK_TOLERANCE)[0]
+    return np.clip(mean_y + (x_new - mean_x) @ weights, 0.0, 1.0)
 
 
 def _cv_plus(
-    x: TrainX, y: Train, fold: Integer[np.ndarray, " train"], at: UnseenX, level: float
+    x: TrainX, y: Train, fold: Integer[np.ndarray, " train"], x_new: UnseenX, level: float
 ) -> tuple[Unseen, Unseen]:
-    n, folds = len(y), np.unique(fold)
+    """The CV+ interval of each new point (see held_out)."""
+    n = len(y)
+    folds = np.unique(fold)
     rank = math.ceil(round(level * (n + 1), 9))
     if rank > n or len(folds) < 2:
-        return np.full(len(at), np.nan), np.full(len(at), np.nan)
-    residual, centre = np.empty(n), np.empty((n, len(at)))
+        unknown = np.full(len(x_new), np.nan)
+        return unknown, unknown.copy()
+
+    residual = np.empty(n)  # R_i
+    prediction = np.empty((n, len(x_new)))  # f_i(x)
     for k in folds:
-        out = fold == k
-        both = _predict(x[~out], y[~out], np.concatenate([x[out], at]))
-        residual[out], centre[out] = np.abs(y[out] - both[: out.sum()]), both[out.sum() :]
-    low = np.sort(centre - residual[:, None], axis=0)[n - rank]
-    high = np.sort(centre + residual[:, None], axis=0)[rank - 1]
+        is_left_out = fold == k
+        n_left_out = is_left_out.sum()
+        predicted = _predict(x[~is_left_out], y[~is_left_out], np.concatenate([x[is_left_out], x_new]))
+        residual[is_left_out] = np.abs(y[is_left_out] - predicted[:n_left_out])
+        prediction[is_left_out] = predicted[n_left_out:]
+
+    low = np.sort(prediction - residual[:, None], axis=0)[n - rank]
+    high = np.sort(prediction + residual[:, None], axis=0)[rank - 1]
     return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
