@@ -160,7 +160,7 @@ def level_of_searches(tables: int, policy: str, accuracy: float, correlation: fl
         table = (np.arange(20) < right[:, None]).astype(np.int8)
         done = replay(DOMAIN, table, policy, seed, (20,), 40)
         visited = np.argsort(done.visited)
-        of = done.visited[visited], done.correct[visited], done.shown[visited]
+        of = done.visited[visited], done.correct[visited], done.n_images[visited]
         found += [method(*of) is not None for method in (rank_sum_rule, first_rule)]
     cell = {"policy": policy, "accuracy": accuracy, "correlation": correlation}
     return cell | {"before": found[0] / tables, "now": found[1] / tables}

@@ -210,7 +210,7 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
             line["note"] = UNDEFINED_WITHOUT if lacks_interval else None
 
             value = points[single_columns[name]] if name in single_columns else np.nan
-            columns = {HELD_OUT: kind, PREDICTOR: name, PREDICTOR_VALUE: value}
+            columns: dict[str, Any] = {HELD_OUT: kind, PREDICTOR: name, PREDICTOR_VALUE: value}
             yield line, _predicted(points, columns, predictions[name])
 
 

@@ -29,18 +29,41 @@ from fca.tables.table import DATASET, MODEL, RHO, SEEDS, TableSpec, filled
 from fca.types import Column, Table
 from fca.validation import Allowed
 
-POINTS, BINS, FEW = 60, np.linspace(0, 1, 11), 5_000  # of a curve; of accuracy; visits that need no further process
-SHARES, SIZES = (0.1, 0.2, 0.4), (20, 50, 100, 200, 400, 800)  # explored; subdomains that a model is fitted to
-_PLACES = "at the beach,in the forest,in the city,inside a house,in a garden,in the desert,in the mountains"
-_PAPER = {"weather": "sunny,cloudy,raining,snowing", "location": _PLACES, "time": "day,night"}
-_PAPER |= {"color": "white,black,brown,beige,gray,red,green,blue", "viewpoint": "front,side,rear"}
+POINTS = 60  # of a curve
+BINS = np.linspace(0, 1, 11)  # of accuracy
+VISITS_PER_PROCESS = 5_000  # fewer need no further process
+SHARES = (0.1, 0.2, 0.4)  # of the subdomains, explored
+SIZES = (20, 50, 100, 200, 400, 800)  # subdomains that a model is fitted to
+PAPER_ATTRIBUTES = {
+    "weather": ["sunny", "cloudy", "raining", "snowing"],
+    "location": [
+        "at the beach",
+        "in the forest",
+        "in the city",
+        "inside a house",
+        "in a garden",
+        "in the desert",
+        "in the mountains",
+    ],
+    "time": ["day", "night"],
+    "color": ["white", "black", "brown", "beige", "gray", "red", "green", "blue"],
+    "viewpoint": ["front", "side", "rear"],
+}
 _NIGHT = {"weather": "sunny", "time": "night"}
 _INSIDE = {"location": "inside a house", "weather": ["cloudy", "raining", "snowing"]}
 
-_NWISE = {f"nwise {strength}": f"{strength}-wise" for strength in (2, 3, 4)}
-_BO = {"bo": "bo, Lasso", "bo_linear": "bo, linear", "bo_forest": "bo, random forest", "bo_svr": "bo, SVR"}
-_WORDS = {"random": "random", **_NWISE, "genetic": "genetic", **_BO, "gp_pairwise": "gp_pairwise"}
-POLICY = columns.POLICY.with_format("", "policy, or its model").with_choices(_WORDS, filters=True)
+_NWISE = {"nwise 2": "2-wise", "nwise 3": "3-wise", "nwise 4": "4-wise"}
+_POLICY_NAMES = {
+    "random": "random",
+    **_NWISE,
+    "genetic": "genetic",
+    "bo": "bo, Lasso",
+    "bo_linear": "bo, linear",
+    "bo_forest": "bo, random forest",
+    "bo_svr": "bo, SVR",
+    "gp_pairwise": "gp_pairwise",
+}
+POLICY = columns.POLICY.with_format("", "policy, or its model").with_choices(_POLICY_NAMES, filters=True)
 SEARCHES = SEEDS.with_format(".0f", "searches")
 EXPLORED = Column("explored", int, ".0f", "subdomains explored")
 SHARE = Column("share", float, ".1%", "share of all subdomains")
@@ -49,11 +72,15 @@ ACCURACY = columns.ACCURACY.with_format(".1%", "accuracy of those visited now")
 RUNNING = Column("running_mean", float, ".1%", "mean accuracy of all visited")
 COVERED = Column("coverage", float, ".1%", "visited share of the worst tenth")
 CURVED = ACCURACY, RUNNING, COVERED
-SDS = tuple(Column(f"{of}_sd", float, ".1%", f"{of.meaning}, sd over searches") for of in CURVED)
+SDS = tuple(Column(f"{column}_sd", float, ".1%", f"{column.meaning}, sd over searches") for column in CURVED)
 ALL = Column("all_found", float, ".1%", "share explored when all of the worst tenth were visited, median over searches")
-LEAST, MOST = (Column(f"all_found_{end}", float, ".1%", f"the {end} of any search") for end in ("least", "most"))
+LEAST = Column("all_found_least", float, ".1%", "the least of any search")
+MOST = Column("all_found_most", float, ".1%", "the most of any search")
 NEARLY = Column("nearly_found", float, ".1%", "share explored when 95 % of the worst tenth were visited, median")
-AT = tuple(Column(f"at_{100 * of:.0f}", float, ".1%", f"coverage when {100 * of:.0f} % were explored") for of in SHARES)
+AT = tuple(
+    Column(f"at_{100 * share:.0f}", float, ".1%", f"coverage when {100 * share:.0f} % were explored")
+    for share in SHARES
+)
 SKILL = columns.SKILL.with_format(".2f", "share of variance that the model explains beyond the mean, cross-validated")
 FROM = Column("accuracy_from", float, ".0%", "accuracy, from")
 COUNT = Column("count", float, ".1f", "subdomains, mean over searches")
@@ -65,15 +92,33 @@ CONSTANT = Column("constant", int, ".0f", "draws for which the model predicts on
 NAMES = Allowed(choices=tuple(POLICIES), filled=True)
 Right = Int8[np.ndarray, "subdomains images"]
 Frames = tuple[pd.DataFrame, ...]
-Drawn = tuple[str, str | None, Domain, Right, int]  # data set, model, its table, and the seed of the search
-_OF, SOURCE = (DATASET, MODEL, POLICY, SEARCHES), "Le Coz et al., 2024 (arXiv:2405.02332), figure 4"
-_COUNTED, _RHOS = (*_OF, EXPLORED, FROM, COUNT), (*_OF, SIZE, PREDICTED_RHO, RHO_SD, CONSTANT)
-_CURVES = (*_OF, EXPLORED, SHARE, HOURS, *CURVED, *SDS)
-_FOUND = (*_OF, ALL, LEAST, MOST, NEARLY, *AT, SKILL, COVERING)
-CURVES = TableSpec("search_curves", "How fast does each policy find the worst subdomains?", SOURCE, _CURVES)
-FOUND = TableSpec("search_found", "When has each policy visited the worst tenth?", SOURCE, _FOUND)
-HISTOGRAM = TableSpec("search_histogram", "How accurate are the first subdomains visited?", SOURCE, _COUNTED)
-PREDICTORS = TableSpec("search_predictors", "Which model predicts the other subdomains best?", SOURCE, _RHOS)
+SearchTable = tuple[str, str | None, Domain, Right, int]  # data set, model, its table, and the seed of the search
+_KEYS = (DATASET, MODEL, POLICY, SEARCHES)
+SOURCE = "Le Coz et al., 2024 (arXiv:2405.02332), figure 4"
+CURVES = TableSpec(
+    "search_curves",
+    "How fast does each policy find the worst subdomains?",
+    SOURCE,
+    (*_KEYS, EXPLORED, SHARE, HOURS, *CURVED, *SDS),
+)
+FOUND = TableSpec(
+    "search_found",
+    "When has each policy visited the worst tenth?",
+    SOURCE,
+    (*_KEYS, ALL, LEAST, MOST, NEARLY, *AT, SKILL, COVERING),
+)
+HISTOGRAM = TableSpec(
+    "search_histogram",
+    "How accurate are the first subdomains visited?",
+    SOURCE,
+    (*_KEYS, EXPLORED, FROM, COUNT),
+)
+PREDICTORS = TableSpec(
+    "search_predictors",
+    "Which model predicts the other subdomains best?",
+    SOURCE,
+    (*_KEYS, SIZE, PREDICTED_RHO, RHO_SD, CONSTANT),
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +135,7 @@ class SearchBenchmark:
     ] = None
     attributes: Annotated[
         dict[str, list[str]], "of drawn tables; by default the paper's domain of 1,032 valid combinations"
-    ] = field(default_factory=lambda: {k: v.split(",") for k, v in _PAPER.items()})
+    ] = field(default_factory=lambda: dict(PAPER_ATTRIBUTES))
     rules: Annotated[list[Any], "combinations of values that cannot be drawn"] = field(
         default_factory=lambda: [{"not": _NIGHT}, {"not": _INSIDE}]
     )
@@ -107,94 +152,180 @@ class SearchBenchmark:
         rows = readable_rows(store, self.query)
         rows = apply_query(rows[rows["task"] == "search"], self.query)
         if self.simulated is not None:
-            domain, rows = Domain(self.attributes, self.rules), rows[:0]
-            drawn = [replays.simulated(domain, seed, self.simulated, self.images).right for seed in range(self.seeds)]
-            tables = [(f"simulated {self.simulated}", None, domain, right, seed) for seed, right in enumerate(drawn)]
+            rows = rows[:0]
+            tables = self._simulated_tables(self.simulated)
         else:
             rows = rows[rows["n_visited"] == rows["n_subdomains"]] if len(rows) else rows
             what = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
             require_rows(rows, what, len(store.rows()), "fca run task=search model=MODEL, without a limit")
-            several = rows.duplicated([DATASET, MODEL], keep=False)
-            rows = rows.assign(model=rows[MODEL].where(~several, rows[MODEL] + ", " + rows["run_id"].str[:6]))
-            of = [(row[DATASET], row[MODEL], *_stored(store, row)) for row in records(rows)]
-            tables = [(*table, seed) for table in of for seed in range(self.seeds)]
-        policies = [name for one in self.policies for name in (_NWISE if one == "nwise" else [one])]
+            tables = self._stored_tables(store, rows)
+
+        policies: list[str] = []
+        for name in self.policies:
+            policies += _NWISE if name == "nwise" else [name]
         searches = [(table, policy) for policy in policies for table in tables]
-        done = _each(partial(_searched, self.images, self.at), searches)
-        parts = zip(*track(done, "searches", len(searches)), strict=True)
-        keys = [[DATASET, MODEL, POLICY, *by] for by in ([EXPLORED, SHARE], [], [FROM], [SIZE])]
-        groups = (pd.concat(part).groupby(by, sort=False, dropna=False) for part, by in zip(parts, keys, strict=True))
-        curves, found, counts, rhos = groups
-        sds, sizes = curves[[*CURVED]].std().set_axis(SDS, axis=1), curves.size()  # arrays of nwise differ in length
-        whole = curves[[*CURVED]].mean().join(sds)[sizes == self.seeds].assign(seeds=self.seeds).reset_index()
-        whole[HOURS] = whole[EXPLORED] * self.minutes / 60
-        when = found[[ALL, NEARLY]].median(skipna=False).assign(**{LEAST: found[ALL].min(), MOST: found[ALL].max()})
-        means = when.join(found[[*AT, SKILL, COVERING]].mean())
-        first = counts.agg({EXPLORED: "max", COUNT: "mean"})
-        rho = rhos[[PREDICTED_RHO]].mean()
-        rho = rho.assign(rho_sd=rhos[PREDICTED_RHO].std(), constant=rhos.size() - rhos[PREDICTED_RHO].count())
-        lines = whole, *(of.assign(seeds=self.seeds).reset_index() for of in (means, first, rho))
-        return filled(self.tables, lines, asdict(self), rows["run_id"])
+        frames_of_searches = _in_processes(partial(_searched, self.images, self.at), searches)
+        frames = zip(*track(frames_of_searches, "searches", len(searches)), strict=True)
+        curves, found, counts, rhos = (pd.concat(frames_of_table) for frames_of_table in frames)
+
+        lines = [
+            self._mean_curves(curves),
+            _summary_of_found(found),
+            _by(counts, FROM).agg({EXPLORED: "max", COUNT: "mean"}),
+            _mean_rhos(rhos),
+        ]
+        frames_of_tables = [frame.assign(seeds=self.seeds).reset_index() for frame in lines]
+        return filled(self.tables, frames_of_tables, asdict(self), rows["run_id"])
+
+    def _simulated_tables(self, kind: str) -> list[SearchTable]:
+        """A drawn table for each seed."""
+        domain = Domain(self.attributes, self.rules)
+        tables: list[SearchTable] = []
+        for seed in range(self.seeds):
+            right = replays.simulated(domain, seed, kind, self.images).right
+            tables.append((f"simulated {kind}", None, domain, right, seed))
+        return tables
+
+    def _stored_tables(self, store: Store, rows: pd.DataFrame) -> list[SearchTable]:
+        """The table of each stored search, for each seed; searches of one model are named with their runs."""
+        is_repeated = rows.duplicated([DATASET, MODEL], keep=False)
+        names = rows[MODEL].where(~is_repeated, rows[MODEL] + ", " + rows["run_id"].str[:6])
+        tables: list[SearchTable] = []
+        for row in records(rows.assign(model=names)):
+            domain, right = _stored(store, row)
+            tables += [(row[DATASET], row[MODEL], domain, right, seed) for seed in range(self.seeds)]
+        return tables
+
+    def _mean_curves(self, curves: pd.DataFrame) -> pd.DataFrame:
+        """Means over searches, without points that not all of them reach: arrays of nwise differ in length."""
+        by_point = _by(curves, EXPLORED, SHARE)
+        means = by_point[[*CURVED]].mean()
+        sds = by_point[[*CURVED]].std().set_axis(SDS, axis=1)
+        has_all_searches = by_point.size() == self.seeds
+        complete = means.join(sds)[has_all_searches]
+        hours = complete.index.get_level_values(EXPLORED) * self.minutes / 60
+        return complete.assign(**{HOURS: hours})
+
+
+def _by(frame: pd.DataFrame, *columns: Column) -> Any:
+    """The lines of each data set, model, policy and value of these columns."""
+    return frame.groupby([DATASET, MODEL, POLICY, *columns], sort=False, dropna=False)
+
+
+def _summary_of_found(found: pd.DataFrame) -> pd.DataFrame:
+    """When the worst tenth was visited: medians over searches, the least and the most; means of the rest."""
+    by_policy = _by(found)
+    summary = by_policy[[ALL, NEARLY]].median(skipna=False)
+    summary = summary.assign(**{LEAST: by_policy[ALL].min(), MOST: by_policy[ALL].max()})
+    return summary.join(by_policy[[*AT, SKILL, COVERING]].mean())
+
+
+def _mean_rhos(rhos: pd.DataFrame) -> pd.DataFrame:
+    """The mean rank correlation of each training size; draws without one have constant predictions."""
+    by_size = _by(rhos, SIZE)
+    n_constant = by_size.size() - by_size[PREDICTED_RHO].count()
+    return by_size[[PREDICTED_RHO]].mean().assign(rho_sd=by_size[PREDICTED_RHO].std(), constant=n_constant)
 
 
 def _stored(store: Store, row: dict[str, Any]) -> tuple[Domain, Right]:
     """The domain of a search of all subdomains, and the accepted images of each in the order drawn."""
-    arrays = {name: store.array(row["run_id"], f"image_{name}") for name in ("visit", "accepted", "correct")}
-    found = pd.DataFrame(arrays).sort_values("visit", kind="stable")
-    found = found[found["accepted"]]
-    subdomain = store.array(row["run_id"], "visited")[found["visit"]]
-    place = found.groupby(subdomain).cumcount()
-    domain = domain_of(str(store.array(row["run_id"], "domain")[0]))
-    right = np.full((len(domain), place.max() + 1), -1, np.int8)
-    right[subdomain, place] = found["correct"]
+    run_id = row["run_id"]
+    arrays = {name: store.array(run_id, f"image_{name}") for name in ("visit", "accepted", "correct")}
+    images = pd.DataFrame(arrays).sort_values("visit", kind="stable")
+    accepted = images[images["accepted"]]
+    subdomain = store.array(run_id, "visited")[accepted["visit"]]
+    number = accepted.groupby(subdomain).cumcount()  # among the images of its subdomain
+
+    domain = domain_of(str(store.array(run_id, "domain")[0]))
+    right = np.full((len(domain), number.max() + 1), -1, np.int8)
+    right[subdomain, number] = accepted["correct"]
     return domain, right
 
 
-def _each(work: Callable[..., Frames], searches: Sequence[tuple[Drawn, str]]) -> Iterator[Frames]:
-    """The work on each, in order, in as many processes as there are cores."""
-    processes = min(threads(0), sum(len(drawn[2]) for drawn, _ in searches) // FEW)
+def _in_processes(work: Callable[..., Frames], searches: Sequence[tuple[SearchTable, str]]) -> Iterator[Frames]:
+    """The work on each search, in order, in as many processes as there are cores."""
+    n_visits = sum(len(table[2]) for table, _ in searches)
+    processes = min(threads(0), n_visits // VISITS_PER_PROCESS)
     if processes < 2:
         yield from map(work, *zip(*searches, strict=True))
         return
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes: each has one core
-    bound = signal.signal, (signal.SIGINT, signal.SIG_IGN)  # the parent stops them itself
-    with ProcessPoolExecutor(processes, get_context("spawn"), *bound) as pool:
+    ignore_interrupts = signal.signal, (signal.SIGINT, signal.SIG_IGN)  # the parent stops them itself
+    with ProcessPoolExecutor(processes, get_context("spawn"), *ignore_interrupts) as pool:
         yield from pool.map(work, *zip(*searches, strict=True))
 
 
-def _searched(images: int, at: int, drawn: Drawn, label: str) -> Frames:
-    """Lines of one search for each table."""
-    dataset, model, domain, right, seed = drawn
+def _searched(images: int, histogram_visits: int, table: SearchTable, label: str) -> Frames:
+    """Lines of one search for each table: its curves, when the worst were found, accuracies, and correlations."""
+    dataset, model, domain, right, seed = table
     name, _, strength = label.partition(" ")
     options: dict[str, Any] = {"strength": int(strength)} if strength else {}
-    policy, n = make_policy(name, domain, seed, **options), len(domain)
-    done = replays.replay(domain, right, name, seed, (images,), **options)
-    truth, end = replays.accuracies(right), min(policy.planned or n, n)
-    covered = replays.coverage(done.visited, replays.worst(truth))
+    policy = make_policy(name, domain, seed, **options)
+    search = replays.replay(domain, right, name, seed, (images,), **options)
+
+    n = len(domain)
+    n_planned = min(policy.planned or n, n)
+    truth = replays.accuracies(right)
+    covered = replays.coverage(search.visited, replays.worst(truth))
+
+    # Curves: between two points the mean accuracy of what is visited, and up to a point the mean of all
     points = np.unique(np.linspace(max(1, n / POINTS), n, POINTS).round().astype(int))
-    now = pd.Series(done.accuracy).groupby(np.searchsorted(points, np.arange(1, n + 1))).mean()
-    mean = pd.Series(done.accuracy).expanding().mean().to_numpy()
-    curve = {SHARE: points / n, ACCURACY: now, RUNNING: mean[points - 1], COVERED: covered[points - 1]}
-    line = {of: replays.visits_until(covered[:end], share) / n for of, share in ((ALL, 1.0), (NEARLY, 0.95))}
-    places = [max(1, round(share * n)) for share in SHARES]
-    line |= {of: covered[place - 1] if place <= end else np.nan for of, place in zip(AT, places, strict=True)}
-    line |= {SKILL: np.nan, COVERING: np.nan}
-    first, rhos = done.accuracy[: min(at, end)], []
+    accuracy = pd.Series(search.accuracy)
+    point_of_visit = np.searchsorted(points, np.arange(1, n + 1))
+    running_mean = accuracy.expanding().mean().to_numpy()
+    curves = pd.DataFrame(
+        {
+            EXPLORED: points,
+            SHARE: points / n,
+            ACCURACY: accuracy.groupby(point_of_visit).mean(),
+            RUNNING: running_mean[points - 1],
+            COVERED: covered[points - 1],
+        }
+    )
+
+    # When the worst tenth was visited
+    line: dict[Any, float] = {
+        ALL: replays.visits_until(covered[:n_planned], 1.0) / n,
+        NEARLY: replays.visits_until(covered[:n_planned], 0.95) / n,
+        SKILL: np.nan,
+        COVERING: np.nan,
+    }
+    for column, share in zip(AT, SHARES, strict=True):
+        visits = max(1, round(share * n))
+        line[column] = covered[visits - 1] if visits <= n_planned else np.nan
+
+    rhos: list[tuple[int, float]] = []
     if isinstance(policy, Guided):
-        line[SKILL] = np.nan if (skill := policy.skill(*done)) is None else skill
-        line[COVERING] = float(np.mean([policy.covers(*(of[: point - 1] for of in done)) for point in points]))
-        shown = np.arange(n), np.sum(right == 1, axis=1), np.sum(right >= 0, axis=1)
-        for size in [size for size in SIZES if size < n]:
-            order = np.random.default_rng([seed, size]).permutation(n)
-            predicted = policy.predict(*(of[order[:size]] for of in shown)).mean
-            others = pd.DataFrame({"predicted": predicted, "true": truth}).iloc[order[size:]].dropna()
-            rhos.append((size, others.rank().corr().loc["predicted", "true"]))  # NaN where one is constant
-    counts = {EXPLORED: len(first), FROM: BINS[:-1], COUNT: np.histogram(first[np.isfinite(first)], BINS)[0]}
-    curves = pd.DataFrame({EXPLORED: points, **curve})[points <= end]
+        skill = policy.skill(*search)
+        line[SKILL] = np.nan if skill is None else skill
+        before_points = [[values[: point - 1] for values in search] for point in points]
+        line[COVERING] = float(np.mean([policy.covers(*history) for history in before_points]))
+        rhos = _rhos_by_size(policy, right, truth, seed)
+
+    accuracies = search.accuracy[: min(histogram_visits, n_planned)]
+    counts, _ = np.histogram(accuracies[np.isfinite(accuracies)], BINS)
     frames = (
-        curves,
+        curves[points <= n_planned],
         pd.DataFrame([line]),
-        pd.DataFrame(counts),
+        pd.DataFrame({EXPLORED: len(accuracies), FROM: BINS[:-1], COUNT: counts}),
         pd.DataFrame(rhos, columns=[SIZE, PREDICTED_RHO], dtype=float),
     )
-    return tuple(of.assign(dataset=dataset, model=model, policy=label) for of in frames)
+    return tuple(frame.assign(dataset=dataset, model=model, policy=label) for frame in frames)
+
+
+def _rhos_by_size(policy: Guided, right: Right, truth: np.ndarray, seed: int) -> list[tuple[int, float]]:
+    """Rank correlation of predicted and true accuracy of the subdomains that a model was not fitted to, by size."""
+    n = len(right)
+    n_right = np.sum(right == 1, axis=1)
+    n_images = np.sum(right >= 0, axis=1)
+    rhos: list[tuple[int, float]] = []
+    for size in SIZES:
+        if size >= n:
+            continue
+        order = np.random.default_rng([seed, size]).permutation(n)
+        fitted = order[:size]
+        predicted = policy.predict(np.arange(n)[fitted], n_right[fitted], n_images[fitted]).mean
+        others = pd.DataFrame({"predicted": predicted, "true": truth}).iloc[order[size:]].dropna()
+        rho: Any = others.rank().corr().loc["predicted", "true"]  # NaN where one is constant
+        rhos.append((size, rho))
+    return rhos

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -65,9 +65,11 @@ ARRAYS = {
 }
 PARTS = ("bo", "gp_pairwise")  # policies of partial searches
 ALL = "visited"
-_ESTIMATES = {ALL: "visited subdomains"}
-_ESTIMATES |= {name: f"a part, visited by {name}" for name in PARTS}
-_ESTIMATES |= {f"{name} model": f"all, as the model of {name} then expects" for name in PARTS}
+_ESTIMATES = {
+    ALL: "visited subdomains",
+    **{name: f"a part, visited by {name}" for name in PARTS},
+    **{f"{name} model": f"all, as the model of {name} then expects" for name in PARTS},
+}
 _CAUSES = {
     "generator": "both classifiers fail and the filter's score is low: the image may not show the prompt",
     "condition": "both classifiers fail and the filter's score is not low",
@@ -79,20 +81,24 @@ _KINDS = {"failure": "not recognised", "success": "recognised", "rejected": "rej
 SEARCH = Column("search", str, "", "search", filters=True)
 LOWEST = Column("lowest", float, ".1%", "accuracy of the subdomain (chosen as low, so below its true one)")
 LOWEST_SHARED = Column("lowest_shared", int, ",.0f", "visited subdomains of this lowest accuracy")
-CONDITIONS, RULE = Column("conditions", str, "", "attribute values"), Column("rule", str, "", "condition")
+CONDITIONS = Column("conditions", str, "", "attribute values")
+RULE = Column("rule", str, "", "condition")
 SKILL_OVER_MEAN = SKILL.with_format(
     "+.2f", "variance that the policy's model explains, cross-validated; 0: as the mean"
 )
 ESTIMATE = Column("estimate", str, "", "estimated from", _ESTIMATES)
 VALUE = Column("value", str, "", "value")
-OTHER, OTHER_VALUE = Column("other", str, "", "second attribute"), Column("other_value", str, "", "its value")
+OTHER = Column("other", str, "", "second attribute")
+OTHER_VALUE = Column("other_value", str, "", "its value")
 BIAS = Column("bias", float, "+.1%", "difference from the mean of all subdomains")
-FRESH, FRESH_OUTSIDE = (Column(f"fresh{of}", float, ".1%", f"accuracy of fresh images{of}") for of in ("", "_outside"))
+FRESH = Column("fresh", float, ".1%", "accuracy of fresh images")
+FRESH_OUTSIDE = Column("fresh_outside", float, ".1%", "accuracy of fresh images outside all rules")
 _VERDICTS = ("confirmed", "not confirmed", "undecided", "not tested")
 CONFIRMED = Column("confirmed", str, "", "by fresh images", dict(zip(_VERDICTS, _VERDICTS, strict=True)))
 FRESH_IMAGES = Column("fresh_images", int, ",.0f", "fresh images")
 SECOND_ACCURACY = Column("second_accuracy", float, ".1%", "accuracy of the second classifier on the same images")
-CAUSE, KIND = Column("cause", str, "", "whose failure", _CAUSES), PICTURE_KIND.with_choices(_KINDS)
+CAUSE = Column("cause", str, "", "whose failure", _CAUSES)
+KIND = PICTURE_KIND.with_choices(_KINDS)
 AGREEMENT_RHO = RHO.with_format("+.2f", "rank correlation of the accuracies of subdomains")
 OVERLAP = Column("overlap", float, ".0%", "share of one's worst tenth that is in the other's")
 
@@ -166,8 +172,9 @@ log = logging.getLogger(__name__)
 
 
 class Search(NamedTuple):
-    """A search that ran.    visits: visited, correct, shown.    images: a line an image drawn.    of: all arrays.
+    """A search that ran.
 
+    visits: visited, correct, shown.    images: a line for each image drawn.    arrays: all that the run stored.
     first, second: results of the two classifiers by subdomain, see `by_subdomain`; the second's on accepted images.
     """
 
@@ -179,7 +186,7 @@ class Search(NamedTuple):
     first: pd.DataFrame
     second: pd.DataFrame
     images: pd.DataFrame
-    of: Arrays
+    arrays: Arrays
 
 
 @dataclass(frozen=True)
@@ -203,181 +210,294 @@ class FailureSearch:
 
     def __call__(self, store: Store) -> list[Table]:
         """Its tables. Raises FcaError without searches, and for a pair that is none of a domain's attributes."""
-        found = _searches(store, self.query)
-        lines: list[list[Any]] = [[] for _ in self.tables]
-        for one in found:
-            made = (_runs(one), _rules(one), *self._means(one), _causes(one), self._agreements(one, found), _bins(one))
-            for spec, of, part in zip(self.tables, lines, (*made, self._gallery(one)), strict=True):
-                of += [dict(zip(spec.columns, (one.name, one.row[RUN_ID], *line), strict=True)) for line in part]
-        return filled(self.tables, lines, asdict(self) | METHOD, [one.row[RUN_ID] for one in found])
+        searches = _searches(store, self.query)
+        lines_of_tables: list[list[Any]] = [[] for _ in self.tables]
+        for search in searches:
+            means_of_values, means_of_pairs = self._means(search)
+            lines_of_search = (
+                _runs(search),
+                _rules(search),
+                means_of_values,
+                means_of_pairs,
+                _causes(search),
+                self._agreements(search, searches),
+                _bins(search),
+                self._gallery(search),
+            )
+            for spec, lines, new_lines in zip(self.tables, lines_of_tables, lines_of_search, strict=True):
+                for values in new_lines:
+                    line = (search.name, search.row[RUN_ID], *values)
+                    lines.append(dict(zip(spec.columns, line, strict=True)))
+        run_ids = [search.row[RUN_ID] for search in searches]
+        return filled(self.tables, lines_of_tables, asdict(self) | METHOD, run_ids)
 
-    def _means(self, one: Search) -> tuple[list[Any], list[Any]]:
+    def _means(self, search: Search) -> tuple[list[Any], list[Any]]:
         """By value and by pair, of all visited subdomains; if that is all, also of a part, and by this part's model."""
-        full = value_means(one.domain, *one.visits), pair_means(one.domain, *one.visits)
-        pair = (
-            self.pair or full[1].sort_values("effect", ascending=False)[[ATTRIBUTE, OTHER]].head(1).to_numpy().ravel()
-        )
+        by_value = value_means(search.domain, *search.visits)
+        by_pair = pair_means(search.domain, *search.visits)
+        strongest = by_pair.sort_values("effect", ascending=False)[[ATTRIBUTE, OTHER]].head(1).to_numpy().ravel()
+        pair = self.pair or strongest
         for name in pair:
-            check_choice("analysis.pair", name, one.domain.attributes, "take two of these, or narrow query=...")
-        chosen = full[1][[ATTRIBUTE, OTHER]].isin(pair).all(axis=1)
-        found: tuple[list[Any], list[Any]] = ([], [])
-        for name, frames in self._estimates(one, full):
-            for lines, of, every, kept in zip(found, frames, full, (slice(None), chosen), strict=True):
-                of = of.assign(effect=np.nan if name == ALL else of["accuracy"] - every["accuracy"])  # now the bias
-                lines += [(name, *line) for line in of[kept].itertuples(index=False)]
-        return found
+            check_choice("analysis.pair", name, search.domain.attributes, "take two of these, or narrow query=...")
+        is_of_pair = by_pair[[ATTRIBUTE, OTHER]].isin(pair).all(axis=1)
 
-    def _estimates(self, one: Search, full: tuple[pd.DataFrame, ...]) -> Iterator[tuple[str, Sequence[pd.DataFrame]]]:
-        yield ALL, full
-        if len(np.unique(one.visits[0])) < len(one.domain) or self.partial >= len(one.domain):
+        value_lines: list[Any] = []
+        pair_lines: list[Any] = []
+        for name, values, pairs in self._estimates(search, by_value, by_pair):
+            value_bias = np.nan if name == ALL else values["accuracy"] - by_value["accuracy"]
+            pair_bias = np.nan if name == ALL else pairs["accuracy"] - by_pair["accuracy"]
+            # the last column is the effect, in whose place the bias stands
+            value_lines += [(name, *line) for line in values.assign(effect=value_bias).itertuples(index=False)]
+            with_bias = pairs.assign(effect=pair_bias)[is_of_pair]
+            pair_lines += [(name, *line) for line in with_bias.itertuples(index=False)]
+        return value_lines, pair_lines
+
+    def _estimates(
+        self, search: Search, by_value: pd.DataFrame, by_pair: pd.DataFrame
+    ) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
+        """Means by value and by pair: of all, of the parts that partial searches visit, and as their models expect."""
+        yield ALL, by_value, by_pair
+        domain = search.domain
+        is_complete = len(np.unique(search.visits[0])) == len(domain)
+        if not is_complete or self.partial >= len(domain):
             return
-        images = one.images[one.images["accepted"]]
-        place = images.groupby("subdomain").cumcount()
-        right = np.full((len(one.domain), place.max() + 1), -1, np.int8)
-        right[images["subdomain"], place] = images["correct"]
+
+        # The table of all images, on which partial searches are replayed
+        accepted = search.images[search.images["accepted"]]
+        number = accepted.groupby("subdomain").cumcount()
+        right = np.full((len(domain), number.max() + 1), -1, np.int8)
+        right[accepted["subdomain"], number] = accepted["correct"]
+
         for name in PARTS:
-            part = replay(one.domain, right, name, self.seed, (right.shape[1],), self.partial)
-            yield name, (value_means(one.domain, *part), pair_means(one.domain, *part))
-            policy: Any = make_policy(name, one.domain, self.seed)
-            mean = policy.predict(*part).mean.clip(0, 1)  # a linear model may leave the range
-            cells = ([mean @ has / has.sum(axis=0) for _, has in one.domain.indicators(n)] for n in (1, 2))
-            means = (full[at].assign(accuracy=np.concatenate(of)) for at, of in enumerate(cells))
-            yield f"{name} model", [frame.assign(low=np.nan, high=np.nan) for frame in means]
+            part = replay(domain, right, name, self.seed, (right.shape[1],), self.partial)
+            yield name, value_means(domain, *part), pair_means(domain, *part)
 
-    def _agreements(self, one: Search, found: list[Search]) -> Iterator[Any]:
+            policy: Any = make_policy(name, domain, self.seed)
+            expected = policy.predict(*part).mean.clip(0, 1)  # a linear model may leave the range
+            yield f"{name} model", _expected(domain, 1, by_value, expected), _expected(domain, 2, by_pair, expected)
+
+    def _agreements(self, search: Search, searches: list[Search]) -> Iterator[Any]:
         """With the second classifier, and with the searches after it of another model on the same domain."""
-        others = {f"{one.row.get('second')}, on the same images": one.second}
-        for other in found[found.index(one) + 1 :]:
-            if other.row["fingerprint"] == one.row["fingerprint"] and other.row[MODEL] != one.row[MODEL]:
-                others[other.name] = other.first
-        for name, of in others.items():
-            both = one.first.join(of.add_suffix("_2"), how="inner")
-            if len(both) > 1:
-                rho, overlap, chance = agreement(both["accuracy"].to_numpy(), both["accuracy_2"].to_numpy(), self.seed)
-                yield name, len(both), *rho, *overlap, chance
+        compared = {f"{search.row.get('second')}, on the same images": search.second}
+        for later in searches[searches.index(search) + 1 :]:
+            is_same_domain = later.row["fingerprint"] == search.row["fingerprint"]
+            if is_same_domain and later.row[MODEL] != search.row[MODEL]:
+                compared[later.name] = later.first
 
-    def _gallery(self, one: Search) -> Iterator[Any]:
-        images = one.images.iloc[one.of["gallery_image"]].reset_index(drop=True)
+        for name, subdomains in compared.items():
+            joined = search.first.join(subdomains.add_suffix("_2"), how="inner")
+            if len(joined) > 1:
+                accuracy = joined["accuracy"].to_numpy()
+                rho, overlap, chance = agreement(accuracy, joined["accuracy_2"].to_numpy(), self.seed)
+                yield name, len(joined), *rho, *overlap, chance
+
+    def _gallery(self, search: Search) -> Iterator[Any]:
+        """The pictures of each kind, spread over those that are stored."""
+        images = search.images.iloc[search.arrays["gallery_image"]].reset_index(drop=True)
         kinds = np.where(~images["accepted"], "rejected", np.where(images["correct"], "success", "failure"))
         for kind in _KINDS:
-            places = np.flatnonzero(kinds == kind)
-            spread = places[np.linspace(0, len(places) - 1, min(self.shown, len(places))).astype(int)]
-            for rank, (at, of) in enumerate(images.loc[spread].iterrows()):
-                place, uri = divmod(rank, ACROSS), data_uri(png_of(one.of["gallery"][at]))
-                yield kind, rank + 1, *place, uri, one.of["prompts"][of["subdomain"]], of["p"], of["score"]
+            stored = np.flatnonzero(kinds == kind)
+            n_pictures = min(self.shown, len(stored))
+            spread = stored[np.linspace(0, len(stored) - 1, n_pictures).astype(int)]
+            for rank, (picture, image) in enumerate(images.loc[spread].iterrows()):
+                row, column = divmod(rank, ACROSS)
+                uri = data_uri(png_of(search.arrays["gallery"][picture]))
+                prompt = search.arrays["prompts"][image["subdomain"]]
+                yield kind, rank + 1, row, column, uri, prompt, image["p"], image["score"]
+
+
+def _expected(domain: Domain, strength: int, means: pd.DataFrame, expected: np.ndarray) -> pd.DataFrame:
+    """The means with the accuracy that a model expects of all subdomains of each line, which has no interval."""
+    accuracies = [expected @ cells / cells.sum(axis=0) for _, cells in domain.indicators(strength)]
+    return means.assign(accuracy=np.concatenate(accuracies), low=np.nan, high=np.nan)
 
 
 def _share(correct: Any, n: Any) -> tuple[float, float, float]:
     """A share with Wilson's interval; NaN of nothing or of a missing number."""
-    return (correct / n, *wilson(int(correct), int(n))) if n > 0 else UNKNOWN
+    if not n > 0:
+        return UNKNOWN
+    return correct / n, *wilson(int(correct), int(n))
 
 
-def _words(values: Mapping[str, Any]) -> str:
+def _conditions(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in values.items())
 
 
-def _runs(one: Search) -> Iterator[Any]:
-    accepted = one.of["image_accepted"]
-    is_lowest = one.first["accuracy"] == one.first["accuracy"].min()
-    lowest = one.first[is_lowest]
+def _runs(search: Search) -> Iterator[Any]:
+    """The line of a search."""
+    is_lowest = search.first["accuracy"] == search.first["accuracy"].min()
+    lowest = search.first[is_lowest]
     first = lowest.iloc[0]
-
     lowest_share = _share(first["correct"], first["shown"])
     if (lowest["shown"] != first["shown"]).any():  # each has an interval of its own
         lowest_share = (lowest_share[0], *NO_INTERVAL)
 
-    values = *_share(accepted.sum(), len(accepted)), *lowest_share
-    line = dict(one.row) | dict(zip((*interval_columns(ACCEPTANCE), *interval_columns(LOWEST)), values, strict=True))
-    line |= {CONDITIONS: _words(one.domain.values(int(lowest.index[0]))), HOURS: one.row.get("gpu_s", np.nan) / 3600}
-    line[ACCURACY] = one.first["accuracy"].mean()
-    line[LOWEST_SHARED] = len(lowest)
+    accepted = search.arrays["image_accepted"]
+    line: dict[str, Any] = {
+        **search.row,
+        **dict(zip(interval_columns(ACCEPTANCE), _share(accepted.sum(), len(accepted)), strict=True)),
+        **dict(zip(interval_columns(LOWEST), lowest_share, strict=True)),
+        CONDITIONS: _conditions(search.domain.values(int(lowest.index[0]))),
+        HOURS: search.row.get("gpu_s", np.nan) / 3600,
+        ACCURACY: search.first["accuracy"].mean(),
+        LOWEST_SHARED: len(lowest),
+    }
     yield [line.get(name) for name in _RUN[2:]]
 
 
-def _rules(one: Search) -> Iterator[Any]:
-    of, fresh = one.first, [one.of[f"fresh_{name}"] for name in ("subdomain", "correct", "shown")]
-    has = np.array([members(one.domain, rule) for rule in one.rules])
-    free: Any = ~has.any(axis=0)
-    parts = [by_subdomain(*(counts[one.of["fresh_rule"] == at] for counts in fresh)) for at in (*range(len(has)), -1)]
-    *inside, outside = (share_with_interval(*_counts(part)) for part in parts)
-    for rule, valid, part, share in zip(one.rules, has, parts, inside, strict=False):
-        p = _p_value(part, parts[-1])
-        verdict = _VERDICTS[3 if part.empty else 2 if np.isnan(p) else int(p > CONFIRMING)]
-        means = (of["accuracy"][where[of.index]].mean() for where in (valid, free))
-        of_rule = one.row[SUBJECT], _words(rule), valid[of.index].sum(), valid.sum()
-        yield *of_rule, *means, *share, *outside, part["shown"].sum(), verdict
+def _rules(search: Search) -> Iterator[Any]:
+    """A line for each rule: accuracy inside and outside all rules, on the visits and on fresh images."""
+    subdomains = search.first
+    is_member = np.array([members(search.domain, rule) for rule in search.rules])  # rules x subdomains
+    is_outside: Any = ~is_member.any(axis=0)
+
+    fresh = [search.arrays[f"fresh_{name}"] for name in ("subdomain", "correct", "shown")]
+    fresh_rule = search.arrays["fresh_rule"]
+    fresh_outside = by_subdomain(*(counts[fresh_rule == -1] for counts in fresh))
+    share_outside = share_with_interval(*_counts(fresh_outside))
+
+    for number, (rule, is_inside) in enumerate(zip(search.rules, is_member, strict=True)):
+        fresh_inside = by_subdomain(*(counts[fresh_rule == number] for counts in fresh))
+        yield (
+            search.row[SUBJECT],
+            _conditions(rule),
+            is_inside[subdomains.index].sum(),
+            is_inside.sum(),
+            subdomains["accuracy"][is_inside[subdomains.index]].mean(),
+            subdomains["accuracy"][is_outside[subdomains.index]].mean(),
+            *share_with_interval(*_counts(fresh_inside)),
+            *share_outside,
+            fresh_inside["shown"].sum(),
+            _verdict(fresh_inside, fresh_outside),
+        )
 
 
-def _counts(part: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    return part["correct"].to_numpy(), part["shown"].to_numpy()
+def _verdict(inside: pd.DataFrame, outside: pd.DataFrame) -> str:
+    """Whether fresh images confirm a rule."""
+    if inside.empty:
+        return "not tested"
+    p = _p_value(inside, outside)
+    if np.isnan(p):
+        return "undecided"
+    return "not confirmed" if p > CONFIRMING else "confirmed"
+
+
+def _counts(subdomains: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    return subdomains["correct"].to_numpy(), subdomains["shown"].to_numpy()
 
 
 def _p_value(inside: pd.DataFrame, outside: pd.DataFrame) -> float:
-    """That accuracy is not lower inside; NaN where there is no test."""
-    correct, shown = _counts(pd.concat([inside, outside]))
-    return p_lower(correct, shown, np.arange(len(shown)) < len(inside))
+    """One-sided p-value of a lower accuracy inside; NaN where there is no test."""
+    correct, n_images = _counts(pd.concat([inside, outside]))
+    return p_lower(correct, n_images, np.arange(len(n_images)) < len(inside))
 
 
-def _causes(one: Search) -> Iterator[Any]:
-    of, second, images = one.first, one.second, one.images.groupby("subdomain")
-    drawn = images["accepted"].agg(["sum", "size"]).assign(score=images["score"].mean())
-    low, means = drawn["score"].quantile(0.25), (of["accuracy"].mean(), second["accuracy"].mean())
-    both = of[worst(of["accuracy"].to_numpy())].join(second.add_suffix("_2")).join(drawn)
-    for line in records(both.reset_index(names="subdomain")):
-        first, other = _share(line["correct"], line["shown"]), _share(line["correct_2"], line["shown_2"])
-        fails, accepted, cause = first[2] < means[0], _share(line["sum"], line["size"]), "undecided"
-        if fails and other[2] < means[1] and not np.isnan(line["score"]):
-            cause = "generator" if line["score"] < low else "condition"
-        elif fails and other[2] >= means[1] and other[1] > first[2]:
-            cause = "classifier"
-        yield _words(one.domain.values(line["subdomain"])), *first, *other, *accepted, line["score"], cause
+def _causes(search: Search) -> Iterator[Any]:
+    """Whose failure the lowest tenth of the visited subdomains are, as METHOD says."""
+    first = search.first
+    second = search.second
+    by_image = search.images.groupby("subdomain")
+    drawn = by_image["accepted"].agg(["sum", "size"]).assign(score=by_image["score"].mean())
+    low_score = drawn["score"].quantile(0.25)
+    first_mean = first["accuracy"].mean()
+    second_mean = second["accuracy"].mean()
+
+    is_worst = worst(first["accuracy"].to_numpy())
+    lowest = first[is_worst].join(second.add_suffix("_2")).join(drawn)
+    for line in records(lowest.reset_index(names="subdomain")):
+        accuracy = _share(line["correct"], line["shown"])
+        second_accuracy = _share(line["correct_2"], line["shown_2"])
+        accepted = _share(line["sum"], line["size"])
+        _, _, high = accuracy
+        _, second_low, second_high = second_accuracy
+
+        cause = "undecided"
+        if high < first_mean:
+            if second_high < second_mean and not np.isnan(line["score"]):
+                cause = "generator" if line["score"] < low_score else "condition"
+            elif second_high >= second_mean and second_low > high:
+                cause = "classifier"
+        conditions = _conditions(search.domain.values(line["subdomain"]))
+        yield conditions, *accuracy, *second_accuracy, *accepted, line["score"], cause
 
 
-def _bins(one: Search) -> Iterator[Any]:
-    counts = np.bincount(np.minimum(one.first["correct"] * 10 // one.first["shown"], 9), minlength=10)
-    yield from ((at / 10, (at + 1) / 10, n) for at, n in enumerate(counts))
+def _bins(search: Search) -> Iterator[Any]:
+    """How many visited subdomains have an accuracy in each tenth."""
+    tenth = np.minimum(search.first["correct"] * 10 // search.first["shown"], 9)
+    for i, n in enumerate(np.bincount(tenth, minlength=10)):
+        yield i / 10, (i + 1) / 10, n
 
 
 def _searches(store: Store, query: str | None) -> list[Search]:
     """Those that can be read, by name; the others are left out with a warning."""
     rows = readable_rows(store, query)
-    searches = apply_query(rows[rows["task"] == "search"], query).sort_values("run_id")
-    texts, names = searches.astype("string").fillna("?"), pd.Series(dtype="str")
-    texts = texts.assign(visits=texts.get(N_VISITED, "?") + " visited", seeded="seed " + texts["seed"])
-    fields = [SUBJECT, MODEL, POLICY, "visits", "seeded", RUN_ID]
-    for most in range(2, 7) if len(searches) else ():
-        names = texts[fields[:most]].agg(", ".join, axis="columns")
-        if names.is_unique:
-            break
-    found = []
-    for name, row in zip(names, records(searches), strict=True):
+    rows_of_searches = apply_query(rows[rows["task"] == "search"], query).sort_values("run_id")
+    names = _names(rows_of_searches) if len(rows_of_searches) else []
+    searches = []
+    for name, row in zip(names, records(rows_of_searches), strict=True):
         try:
-            found.append(_read(store, name, row))
+            searches.append(_read(store, name, row))
         except FcaError as error:
             log.warning("run %s is left out: %s", row["run_id"], error)
-    require_rows(found, "searches", len(rows), "fca run task=search domain=dog")
-    return sorted(found, key=lambda one: one.name)
+    require_rows(searches, "searches", len(rows), "fca run task=search domain=dog")
+    return sorted(searches, key=lambda search: search.name)
+
+
+def _names(searches: pd.DataFrame) -> list[str]:
+    """A name for each search: subject and model, and as many further fields as make them unique."""
+    texts = searches.astype("string").fillna("?")
+    texts = texts.assign(visits=texts.get(N_VISITED, "?") + " visited", seeded="seed " + texts["seed"])
+    fields = [SUBJECT, MODEL, POLICY, "visits", "seeded", RUN_ID]
+    names = pd.Series(dtype="str")
+    for n_fields in range(2, len(fields) + 1):
+        names = texts[fields[:n_fields]].agg(", ".join, axis="columns")
+        if names.is_unique:
+            break
+    return names.tolist()
 
 
 def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
+    """A stored search. Raises FcaError for arrays that are not those of a search."""
+
     def read(array: str, lines: int | None = None) -> np.ndarray:
         return np.asarray(store.array(row["run_id"], array, lines))
 
     domain = domain_of("".join(read("domain").ravel()))
-    of = {"prompts": read("prompts", len(domain))} | {first: read(first) for first in ARRAYS}
-    of |= {other: read(other, len(of[first])) for first, others in ARRAYS.items() for other in others}
-    ends = {"visited": len(domain), "image_visit": len(of["visited"]), "fresh_subdomain": len(domain)}
-    ends["gallery_image"] = len(of["image_visit"])
-    outside = [array for array, end in ends.items() if not ((of[array] >= 0) & (of[array] < end)).all()]
+    arrays = {"prompts": read("prompts", len(domain))}
+    for first_name, further_names in ARRAYS.items():
+        arrays[first_name] = read(first_name)
+        for further_name in further_names:
+            arrays[further_name] = read(further_name, len(arrays[first_name]))
+
+    # Positions must be inside of what they point to
+    limits = {
+        "visited": len(domain),
+        "image_visit": len(arrays["visited"]),
+        "fresh_subdomain": len(domain),
+        "gallery_image": len(arrays["image_visit"]),
+    }
+    damaged = []
+    for array, limit in limits.items():
+        is_inside = (arrays[array] >= 0) & (arrays[array] < limit)
+        if not is_inside.all():
+            damaged.append(array)
     try:
         rules = [dict(rule) for rule in json.loads("".join(read("rules").ravel()))]
     except (ValueError, TypeError):
-        outside.append("rules")
-    if outside or not of["shown"].any():
-        raise FcaError("arrays", ", ".join(outside) or "none", "those of a search", "restore the run, or remove it")
-    visits, at = (of["visited"], of["correct"], of["shown"]), of["visited"][of["image_visit"]]
-    images = pd.DataFrame({"subdomain": at} | {of_image[6:]: of[of_image] for of_image in ARRAYS["image_visit"]})
-    seen = (
-        images[images["accepted"] & (images["second"] >= 0)].assign(one=1)[["subdomain", "second", "one"]].to_numpy().T
+        damaged.append("rules")
+    if damaged or not arrays["shown"].any():
+        raise FcaError("arrays", ", ".join(damaged) or "none", "those of a search", "restore the run, or remove it")
+
+    visits = (arrays["visited"], arrays["correct"], arrays["shown"])
+    images = pd.DataFrame({"subdomain": arrays["visited"][arrays["image_visit"]]})
+    for array in ARRAYS["image_visit"]:
+        images[array.removeprefix("image_")] = arrays[array]
+
+    is_seen_by_second = images["accepted"] & (images["second"] >= 0)
+    second_visits = images[is_seen_by_second]
+    second = by_subdomain(
+        second_visits["subdomain"].to_numpy(),
+        second_visits["second"].to_numpy(),
+        np.ones(len(second_visits), dtype=np.int64),
     )
-    return Search(name, row, domain, rules, visits, by_subdomain(*visits), by_subdomain(*seen), images, of)
+    return Search(name, row, domain, rules, visits, by_subdomain(*visits), second, images, arrays)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from PIL import Image
 
 from fca.identity import fingerprint
@@ -69,13 +69,29 @@ from fca.types import (
 )
 from fca.validation import Allowed, Workers
 
-OPTIONS = {"strength": None, "acquisition": None, "reserve": None, "starts": 10, "features": "one_hot", "visits": 1}
+POLICY_DEFAULTS = {
+    "strength": None,
+    "acquisition": None,
+    "reserve": None,
+    "starts": 10,
+    "features": "one_hot",
+    "visits": 1,
+}
 BUDGETS = ("max_subdomains", "max_images", "max_hours", "max_money")
-OWN = (*BUDGETS, "images", "visits", "max_draws", "parallel", "stored_px", "confirm")  # what a search means, as it is
+IDENTITY_KEYS = (*BUDGETS, "images", "visits", "max_draws", "parallel", "stored_px", "confirm")
 # what rules are tested by, and what models expect, where an earlier version answered otherwise; part of the identity
-REVISED_RULES, REVISED_POLICIES = "null tables", {"gp_pairwise": "binomial likelihood"}
-IMAGES = {"visit": np.int32, "accepted": bool, "correct": bool, "p": np.float32, "score": np.float32, "second": np.int8}
-BARREN, SIDE = 5, 64  # visits in a row without an accepted image that end a search; pixels of a gallery's side
+REVISED_RULES = "null tables"
+REVISED_POLICIES = {"gp_pairwise": "binomial likelihood"}
+IMAGE_TYPES = {
+    "visit": np.int32,
+    "accepted": bool,
+    "correct": bool,
+    "p": np.float32,
+    "score": np.float32,
+    "second": np.int8,
+}
+MAX_BARREN_VISITS = 5  # in a row, without an accepted image: they end a search
+GALLERY_SIDE = 64  # pixels
 
 
 @dataclass(frozen=True)
@@ -150,16 +166,18 @@ class Search:
     def plan(self, context: RunContext) -> list[Run]:
         """One run; before it the predictions of test images, where these are looked at. Raises FcaError."""
         context.check_clean("search")
-        domain, drawing = self.domain, self.generator
+        domain = self.domain
+        generator = self.generator
         clean = runs_of_split(context, "test")[0]
-        data = listed(domain, drawing)
+        data = listed(domain, generator)
         self._check_models(clean.work)
         self._policy(context.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
         price = self._price()
+
         needs_reader = self.filter.texts(domain) or self.features == "words"
         reader = zero_shot_classifier(context.encoder, domain.prompts) if needs_reader else None
-        before = [] if self.clean_accuracy is None else [clean]
-        parent = clean.run_id if before else None
+        earlier_runs = [] if self.clean_accuracy is None else [clean]
+        parent = clean.run_id if earlier_runs else None
 
         options = self._options()
         meaning = {
@@ -168,32 +186,35 @@ class Search:
             "filter": self.filter.label(),
             "encoder": context.encoder.identity() if reader else None,
             "second": self.second.identity() if self.second else None,
-            "generator": [drawing.label(), drawing.version()],
+            "generator": [generator.label(), generator.version()],
             "policy": [self.policy, options],
             "revised_rules": REVISED_RULES,
             "revised_policy": REVISED_POLICIES.get(self.policy),
             "price": price,
             "seed": context.seed,
             "clean": parent,
-            **{name: getattr(self, name) for name in OWN},
+            **{name: getattr(self, name) for name in IDENTITY_KEYS},
         }
         identity = {key: value for key, value in meaning.items() if value is not None}
-        about = {
-            **{name: clean.metadata[name] for name in ("model", "weights", "snapshot")},
+        metadata = {
+            "model": clean.metadata["model"],
+            "weights": clean.metadata["weights"],
+            "snapshot": clean.metadata["snapshot"],
             "dataset": domain.name,
             FINGERPRINT: data.fingerprint,
             "seed": context.seed,
             "domain": domain.name,
             "subject": domain.subject,
             "target": domain.target,
-            "generator": drawing.label(),
+            "generator": generator.label(),
             "filter": self.filter.label() + (f", {name_of(context.encoder)}" if reader else ""),
             "policy": " ".join([self.policy, *(f"{key}={value}" for key, value in options.items())]),
             "images": ",".join(map(str, self.images)),
             "n_subdomains": len(domain.space),
             "second": name_of(self.second) if self.second else None,
         }
-        return [*before, Run("search", identity, about, parent, work=Work(data, clean.work.model, reader, clean))]
+        work = Work(data, clean.work.model, reader, clean)
+        return [*earlier_runs, Run("search", identity, metadata, parent, work=work)]
 
     def _check_models(self, clean: ForwardWork) -> None:
         """Raise FcaError for a model that cannot predict, and for a target that a stored one does not know."""
@@ -204,7 +225,7 @@ class Search:
                 self.domain.columns(keys)
 
     def _price(self) -> float | None:
-        """Of an image; None where money is no limit. Raises FcaError where there is not enough for one."""
+        """The price of an image; None where money is no limit. Raises FcaError where there is not enough for one."""
         if self.max_money is None:
             return None
         price = self.generator.price()
@@ -215,56 +236,64 @@ class Search:
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Predict the test images if they are looked at, then search."""
         yield from finish_predictions([run for run in runs if run.task == "predict"], context)
-        yield from (self._searched(run, context) for run in runs if run.task == "search")
+        for run in runs:
+            if run.task == "search":
+                yield self._searched(run, context)
 
     def _options(self) -> dict[str, Any]:
-        """Those of the policy that are not the default."""
-        return {name: getattr(self, name) for name, usual in OPTIONS.items() if getattr(self, name) != usual}
+        """The policy's options that are not the default."""
+        return {
+            name: getattr(self, name) for name, default in POLICY_DEFAULTS.items() if getattr(self, name) != default
+        }
 
     def _policy(self, seed: int, words: Float[np.ndarray, "subdomains features"] | None) -> Policy:
-        given = {name: words if name == "features" else value for name, value in self._options().items()}
-        return make_policy(self.policy, self.domain.space, seed, **given)
+        options = self._options()
+        if "features" in options:
+            options["features"] = words
+        return make_policy(self.policy, self.domain.space, seed, **options)
 
     def _searched(self, run: Run[Work], context: RunContext) -> Finished:
         from fca.training.devices import device_name
 
-        columns = self._clean(run.work, context)
+        clean_columns = self._clean(run.work, context)
         context.store.keep_items(run.work.data)
         studio = Studio(self, run, context)
         policy = self._policy(context.seed, studio.words)
         chooser = Chooser(self, SearchVisits(policy))
         try:
             studio.finish(chooser, "subdomains", self.max_subdomains)
-            done = chooser.done
-            check_kept(done)
-            rules = find_rules(self.domain.space, *history_of(done))
-            fresh = self._fresh(rules, context.seed)
-            studio.finish(Listed(fresh), "confirming", len(fresh))
+            visits = chooser.finished
+            check_kept(visits)
+            rules = find_rules(self.domain.space, *history_of(visits))
+            fresh_visits = self._fresh(rules, context.seed)
+            studio.finish(Listed(fresh_visits), "confirming", len(fresh_visits))
         finally:
             studio.pool.shutdown(cancel_futures=True)
 
-        arrays = self._arrays(studio, done) | _confirming(rules, fresh)
-        visited, correct, shown = history_of(done)
-        rates = pd.DataFrame({"at": visited, "correct": correct, "shown": shown}).groupby("at").sum()
+        arrays = self._arrays(studio, visits) | _confirming(rules, fresh_visits)
+        visited, correct, n_images = history_of(visits)
+        counts = pd.DataFrame({"subdomain": visited, "correct": correct, "images": n_images})
+        by_subdomain = counts.groupby("subdomain").sum()
         n_drawn = int(arrays["drawn"].sum())
-        n_accepted = int(rates["shown"].sum())
-        skill = policy.skill(visited, correct, shown)
+        n_accepted = int(by_subdomain["images"].sum())
+        skill = policy.skill(visited, correct, n_images)
         price = price_of(self.generator)
-        visits = [*done, *fresh]
-        columns |= {
-            "n_visited": len(rates),
+        all_visits = [*visits, *fresh_visits]
+        columns = {
+            **clean_columns,
+            "n_visited": len(by_subdomain),
             "n_drawn": n_drawn,
             "n_accepted": n_accepted,
             "acceptance": n_accepted / n_drawn,
-            ACCURACY: (rates["correct"] / rates["shown"]).mean(),
+            ACCURACY: (by_subdomain["correct"] / by_subdomain["images"]).mean(),
             "ended": chooser.ended,
             "skill": skill,
             "search_s": studio.elapsed,
-            "gpu_s": sum(visit.seconds for visit in visits),
-            "money": None if price is None else price * sum(visit.paid for visit in visits),
-            "covering": chooser.covering / len(done),
+            "gpu_s": sum(visit.seconds for visit in all_visits),
+            "money": None if price is None else price * sum(visit.n_paid for visit in all_visits),
+            "covering": chooser.covering / len(visits),
             DEVICE: device_name(context.machine.accelerator),
-            "warning": _warning(done, skill),
+            "warning": _warning(visits, skill),
         }
         return Finished(run, columns, arrays)
 
@@ -273,59 +302,90 @@ class Search:
         if self.clean_accuracy is None:
             return {}
         stored = stored_predictions(context.store, context.store.row(work.clean.run_id))
-        target, n = self.domain.columns(stored.logit_classes), len(stored.true)
-        right = int((self.domain.judged(stored.logits, target)[0] == np.isin(stored.true, target)).sum())
-        if right / n < self.clean_accuracy:
-            allowed = f"at least {self.clean_accuracy}, as task.clean_accuracy, on {context.data.name} ({right} of {n})"
-            raise FcaError("clean accuracy", f"{right / n:.4f}", allowed, "take a better model, or lower it")
-        return dict(zip(interval_columns(CLEAN_ACCURACY), (right / n, *wilson(right, n)), strict=True))
+        target = self.domain.columns(stored.logit_classes)
+        is_target, _ = self.domain.judged(stored.logits, target)
+        n = len(stored.true)
+        n_right = int((is_target == np.isin(stored.true, target)).sum())
+        accuracy = n_right / n
+        if accuracy < self.clean_accuracy:
+            images = f"on {context.data.name} ({n_right} of {n})"
+            allowed = f"at least {self.clean_accuracy}, as task.clean_accuracy, {images}"
+            raise FcaError("clean accuracy", f"{accuracy:.4f}", allowed, "take a better model, or lower it")
+        return dict(zip(interval_columns(CLEAN_ACCURACY), (accuracy, *wilson(n_right, n)), strict=True))
 
     def _fresh(self, rules: list[dict[str, Any]], seed: int) -> list[Visit]:
         """Visits with new images of subdomains of each rule, and of some outside all (-1), all drawn at random."""
-        masks, found = [members(self.domain.space, rule) for rule in rules], list[Visit]()
-        for rule, mask in [*enumerate(masks), (-1, ~np.any(masks, axis=0))] if rules else []:
-            rows = keyed_rng("confirm", seed, rule).permutation(np.flatnonzero(mask))[: self.confirm]
-            for subdomain in rows.tolist():
-                first = self.max_draws * sum(visit.subdomain == subdomain for visit in found)
-                name = f"fresh-{len(found):04d}-{subdomain}"
-                found.append(Visit(name, subdomain, self.images[0], self.max_draws, first, "fresh", rule))
-        return found
+        if not rules:
+            return []
+        masks = {number: members(self.domain.space, rule) for number, rule in enumerate(rules)}
+        masks[-1] = ~np.any(list(masks.values()), axis=0)
 
-    def _arrays(self, studio: Studio, done: list[Visit]) -> Arrays:
+        visits: list[Visit] = []
+        for rule, mask in masks.items():
+            subdomains = keyed_rng("confirm", seed, rule).permutation(np.flatnonzero(mask))[: self.confirm]
+            for subdomain in subdomains.tolist():
+                n_earlier = sum(visit.subdomain == subdomain for visit in visits)
+                visit = Visit(
+                    name=f"fresh-{len(visits):04d}-{subdomain}",
+                    subdomain=subdomain,
+                    wanted=self.images[0],
+                    max_draws=self.max_draws,
+                    first=self.max_draws * n_earlier,
+                    kind="fresh",
+                    rule=rule,
+                )
+                visits.append(visit)
+        return visits
+
+    def _arrays(self, studio: Studio, visits: list[Visit]) -> Arrays:
         """As analyses of searches read them; images are in order of visits and draws."""
-        draws = [(at, number, *draw) for at, visit in enumerate(done) for number, draw in enumerate(visit.draws)]
+        draws = []
+        for i, visit in enumerate(visits):
+            draws += [(i, number, *draw) for number, draw in enumerate(visit.draws)]
         images = pd.DataFrame(draws, columns=["visit", "number", *Draw._fields])
-        visited, correct, shown = history_of(done)
-        arrays = {"domain": np.array([self.domain.space.as_json()]), "prompts": np.array(self.domain.prompts)}
-        arrays |= {"visited": visited, "correct": correct, "shown": shown}
-        arrays |= {"drawn": np.array([len(visit.draws) for visit in done], np.int32)}
-        arrays |= {"visit_s": np.array([visit.seconds for visit in done], np.float32)}
-        arrays |= {f"image_{name}": images[name].to_numpy().astype(kind) for name, kind in IMAGES.items()}
-        accuracy_of_visit = correct / np.maximum(shown, 1)
-        return {**arrays, **_gallery(studio, done, images, accuracy_of_visit)}
+        visited, correct, n_images = history_of(visits)
+        accuracy_of_visit = correct / np.maximum(n_images, 1)
+        return {
+            "domain": np.array([self.domain.space.as_json()]),
+            "prompts": np.array(self.domain.prompts),
+            "visited": visited,
+            "correct": correct,
+            "shown": n_images,
+            "drawn": np.array([len(visit.draws) for visit in visits], np.int32),
+            "visit_s": np.array([visit.seconds for visit in visits], np.float32),
+            **{f"image_{name}": images[name].to_numpy().astype(dtype) for name, dtype in IMAGE_TYPES.items()},
+            **_gallery(studio, visits, images, accuracy_of_visit),
+        }
 
 
 def _gallery(
-    studio: Studio, done: list[Visit], images: pd.DataFrame, accuracy_of_visit: Float[np.ndarray, " visits"]
+    studio: Studio, visits: list[Visit], images: pd.DataFrame, accuracy_of_visit: Float[np.ndarray, " visits"]
 ) -> Arrays:
     """Small pictures of the visits of lowest accuracy: wrong ones, right ones, and those that the filter left out.
 
     images: a line for each draw, in order of visits.
     """
     lowest_first = images.iloc[np.argsort(accuracy_of_visit[images["visit"]], kind="stable")]
-    accepted, is_right = lowest_first["accepted"], lowest_first["correct"]
-    was_drawn = lowest_first["refused"].isna()
-    kinds = ((accepted & ~is_right, 48), (accepted & is_right, 24), (~accepted & was_drawn, 24))
-    chosen = pd.concat(
-        [lowest_first[of_kind].groupby("visit", sort=False).head(8).head(most) for of_kind, most in kinds]
+    is_accepted = lowest_first["accepted"]
+    is_right = lowest_first["correct"]
+    is_drawn = lowest_first["refused"].isna()
+    kinds = (
+        (is_accepted & ~is_right, 48),
+        (is_accepted & is_right, 24),
+        (~is_accepted & is_drawn, 24),
     )
+    images_of_kinds = []
+    for is_of_kind, max_images in kinds:
+        eight_of_each_visit = lowest_first[is_of_kind].groupby("visit", sort=False).head(8)
+        images_of_kinds.append(eight_of_each_visit.head(max_images))
+    chosen = pd.concat(images_of_kinds)
 
-    pictured = [(done[at], number) for at, number in zip(chosen["visit"], chosen["number"], strict=True)]
-    studio.draw_again(pictured)
+    visit_and_number = [(visits[i], number) for i, number in zip(chosen["visit"], chosen["number"], strict=True)]
+    studio.draw_again(visit_and_number)
     pictures = []
-    for visit, number in pictured:
+    for visit, number in visit_and_number:
         picture = Image.open(studio.file(visit, number)).convert("RGB")
-        pictures.append(np.asarray(picture.resize((SIDE, SIDE), Image.Resampling.BICUBIC)))
+        pictures.append(np.asarray(picture.resize((GALLERY_SIDE, GALLERY_SIDE), Image.Resampling.BICUBIC)))
     return {"gallery": np.array(pictures, np.uint8), "gallery_image": chosen.index.to_numpy().astype(np.int32)}
 
 
@@ -336,23 +396,24 @@ def _gallery(
 class Chooser:
     """Asks for the visits of a search until a budget is spent; see `fca.stats.ask`.
 
-    visits: chooses their subdomains.    done, pending: visits that are over, and in hand.
+    visits: chooses their subdomains.    finished, pending: visits that are over, and in hand.
     ended:  the budget that ended the search.    covering: choices that covered the domain.
     """
 
     search: Search
     visits: SearchVisits
-    done: list[Visit] = field(default_factory=list)
+    finished: list[Visit] = field(default_factory=list)
     pending: list[Visit] = field(default_factory=list)
     ended: str = ""
     covering: int = 0
 
     def ask(self) -> Visit | None:
         """The next visit; None where a budget is spent, be it on pending ones. Raises FcaError after barren visits."""
-        if len(self.done) >= BARREN:
-            check_kept(self.done[-BARREN:])
-        search, room = self.search, self._room()
-        self.ended = next((name for name, left in room.items() if left <= 0), "")
+        if len(self.finished) >= MAX_BARREN_VISITS:
+            check_kept(self.finished[-MAX_BARREN_VISITS:])
+        search = self.search
+        remaining = self._remaining()
+        self.ended = next((budget for budget, amount in remaining.items() if amount <= 0), "")
         if self.ended:
             return None
 
@@ -360,44 +421,68 @@ class Chooser:
         subdomain = self.visits.ask()
         assert subdomain is not None  # it has no end of its own
 
-        before = [visit for visit in self.done if visit.subdomain == subdomain]
-        wanted = search.images[min(len(before), len(search.images) - 1)]
-        wanted, most = min(wanted, room.get("max_images", wanted)), min(search.max_draws, room.get("max_money", 10**9))
-        number, first = len(self.done) + len(self.pending), sum(len(visit.draws) for visit in before)
-        visit = Visit(f"{number:04d}-{subdomain}", subdomain, wanted, most, first)
+        earlier_visits = [visit for visit in self.finished if visit.subdomain == subdomain]
+        size = min(len(earlier_visits), len(search.images) - 1)  # further visits have as many images as the last
+        wanted = search.images[size]
+        number = len(self.finished) + len(self.pending)
+        visit = Visit(
+            name=f"{number:04d}-{subdomain}",
+            subdomain=subdomain,
+            wanted=min(wanted, remaining.get("max_images", wanted)),
+            max_draws=min(search.max_draws, remaining.get("max_money", search.max_draws)),
+            first=sum(len(visit.draws) for visit in earlier_visits),
+        )
         self.pending.append(visit)
         return visit
 
     def tell(self, visit: Visit, counts: tuple[int, int]) -> None:
         """Record that the oldest visit in hand is over, and how many of its images were right and shown."""
-        self.done.append(self.pending.pop(0))
+        self.finished.append(self.pending.pop(0))
         self.visits.tell(visit.subdomain, counts)
 
-    def _room(self) -> dict[str, Any]:
+    def _remaining(self) -> dict[str, Any]:
         """What is left: subdomains that may be visited, and of each budget (of money: draws that it pays)."""
-        search, done, pending = self.search, self.done, self.pending
-        counts = Counter(visit.subdomain for visit in done)
-        closed = {v.subdomain for v in done if not v.accepted or counts[v.subdomain] >= search.visits}
-        room = {"all visited": len(search.domain.space) - len(closed | {v.subdomain for v in pending})}
-        used = {"max_subdomains": len(done) + len(pending), "max_hours": sum(v.seconds for v in done) / 3600}
-        used |= {"max_images": sum(v.accepted for v in done) + sum(v.wanted for v in pending)}
-        used |= {"max_money": sum(v.paid for v in done) + sum(v.most for v in pending)}
-        limits = {name: getattr(search, name) for name in used}
+        search = self.search
+        n_visits = Counter(visit.subdomain for visit in self.finished)
+        closed = set()
+        for visit in self.finished:
+            if not visit.n_accepted or n_visits[visit.subdomain] >= search.visits:
+                closed.add(visit.subdomain)
+        visited = closed | {visit.subdomain for visit in self.pending}
+
+        max_paid_draws = None
         if search.max_money is not None:
             price = search.generator.price()
-            limits["max_money"] = int(search.max_money / price + 1e-9) if price else None
-        return room | {name: most - used[name] for name, most in limits.items() if most is not None}
+            max_paid_draws = int(search.max_money / price + 1e-9) if price else None
+        limits = {
+            "max_subdomains": search.max_subdomains,
+            "max_hours": search.max_hours,
+            "max_images": search.max_images,
+            "max_money": max_paid_draws,
+        }
+        used = {
+            "max_subdomains": len(self.finished) + len(self.pending),
+            "max_hours": sum(visit.seconds for visit in self.finished) / 3600,
+            "max_images": sum(visit.n_accepted for visit in self.finished)
+            + sum(visit.wanted for visit in self.pending),
+            "max_money": sum(visit.n_paid for visit in self.finished) + sum(visit.max_draws for visit in self.pending),
+        }
+        remaining: dict[str, Any] = {"all visited": len(search.domain.space) - len(visited)}
+        for budget, limit in limits.items():
+            if limit is not None:
+                remaining[budget] = limit - used[budget]
+        return remaining
 
 
-def _confirming(rules: Sequence[dict[str, Any]], fresh: Sequence[Visit]) -> dict[str, Any]:
+def _confirming(rules: Sequence[dict[str, Any]], fresh_visits: Sequence[Visit]) -> dict[str, Any]:
     """Arrays: the rules, and the visits with new images that confirm them or do not."""
-    subdomain, correct, shown = history_of(fresh)
+    subdomain, correct, n_images = history_of(fresh_visits)
     return {
         "rules": np.array([json.dumps(rules)]),
         "fresh_subdomain": subdomain,
         "fresh_correct": correct,
-        "fresh_shown": shown,
-        "fresh_rule": np.array([visit.rule for visit in fresh], np.int32),
+        "fresh_shown": n_images,
+        "fresh_rule": np.array([visit.rule for visit in fresh_visits], np.int32),
     }
 
 
@@ -406,20 +491,23 @@ def _warning(visits: Sequence[Visit], skill: float | None) -> str | None:
     warnings = []
     if skill is not None and skill <= 0:
         warnings.append("the policy's model predicts no better than the mean")
-    short = sum(visit.accepted < visit.wanted for visit in visits)
-    if short:
-        warnings.append(f"{short} of {len(visits)} visits have fewer images than task.images asks for")
+    n_short = sum(visit.n_accepted < visit.wanted for visit in visits)
+    if n_short:
+        warnings.append(f"{n_short} of {len(visits)} visits have fewer images than task.images asks for")
     return "; ".join(warnings) or None
 
 
 def check_kept(visits: Sequence[Visit]) -> None:
     """Raise FcaError where not one image of these visits was accepted."""
     draws = [draw for visit in visits for draw in visit.draws]
-    if not any(draw.accepted for draw in draws):
-        refused = [draw.refused for draw in draws if draw.refused]
-        found = f"0 of {len(draws)} images accepted" + (f"; {len(refused)} refused: {refused[-1]}" if refused else "")
-        step = "look at the images in the run's folder; filter.rule=top_k is milder, task.max_draws allows more"
-        raise FcaError("filter", found, "a filter and a generator that leave some images", step)
+    if any(draw.accepted for draw in draws):
+        return
+    refusals = [draw.refused for draw in draws if draw.refused]
+    outcome = f"0 of {len(draws)} images accepted"
+    if refusals:
+        outcome += f"; {len(refusals)} refused: {refusals[-1]}"
+    step = "look at the images in the run's folder; filter.rule=top_k is milder, task.max_draws allows more"
+    raise FcaError("filter", outcome, "a filter and a generator that leave some images", step)
 
 
 # What a search is about.
@@ -427,11 +515,16 @@ def check_kept(visits: Sequence[Visit]) -> None:
 
 def listed(domain: EvaluationDomain, generator: Generator) -> ImageData:
     """Its subdomains as the store lists what arrays are of; the fingerprint is of all that decides a verdict."""
-    of = {} if domain.groups is None else read_groups(domain.groups, domain.group_columns).of
-    named = domain.targets.get(domain.target, [domain.target])
-    target = sorted({*named, *(key for key, group in of.items() if group in named)})
+    group_by_class = {} if domain.groups is None else read_groups(domain.groups, domain.group_columns).of
+    targets = domain.targets.get(domain.target, [domain.target])
+    classes_of_groups = [key for key, group in group_by_class.items() if group in targets]
+    target = sorted({*targets, *classes_of_groups})
     meaning = [domain.subject, domain.prompt, target, domain.decision, domain.space.as_json()]
+
     ids = [f"{number:05d} {prompt}" for number, prompt in enumerate(domain.prompts)]
     items = pd.DataFrame({"image_id": ids, "label": domain.target, "split": "test"})
-    read = lambda row: generator.draw(domain.wanted(row, 0)).image  # noqa: E731
+
+    def read(row: int) -> UInt8[np.ndarray, "height width 3"]:
+        return generator.draw(domain.wanted(row, 0)).image
+
     return ImageData(domain.name, items, (domain.target,), fingerprint(items, json.dumps(meaning)), read)

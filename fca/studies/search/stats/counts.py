@@ -29,16 +29,16 @@ Groups = Int[np.ndarray, " subdomains"]
 Rules = Bool[np.ndarray, "rules subdomains"]
 
 
-def effective_images(shown: PerSubdomain, correlation: float) -> Float[np.ndarray, " subdomains"]:
+def effective_images(n_images: PerSubdomain, correlation: float) -> Float[np.ndarray, " subdomains"]:
     """How many independent images the images of each subdomain are worth: n / (1 + (n - 1) rho).
 
     >>> effective_images(np.array([1, 10, 50]), 0.1).round(2)
     array([1.  , 5.26, 8.47])
     """
-    return shown / (1 + (shown - 1) * correlation)
+    return n_images / (1 + (n_images - 1) * correlation)
 
 
-def image_correlation(correct: PerSubdomain, shown: PerSubdomain, group: Groups) -> float:
+def image_correlation(correct: PerSubdomain, n_images: PerSubdomain, group: Groups) -> float:
     """Correlation of two images of a subdomain: the beta-binomial of highest likelihood, each group with its own p.
 
     A grid search. p of a group is its share of right images, weighted by `effective_images`.
@@ -46,18 +46,18 @@ def image_correlation(correct: PerSubdomain, shown: PerSubdomain, group: Groups)
     >>> image_correlation(np.array([10, 0, 10, 0]), np.array([10, 10, 10, 10]), np.zeros(4, int)) > 0.5
     True
     """
-    weight = shown / (1 + np.outer(CORRELATIONS, shown - 1))
+    weight = n_images / (1 + np.outer(CORRELATIONS, n_images - 1))
     in_group = np.eye(group.max() + 1)[group]
-    share = (weight * correct / shown) @ in_group / (weight @ in_group)
+    share = (weight * correct / n_images) @ in_group / (weight @ in_group)
     mean = np.clip(share, EDGE, 1 - EDGE)[:, group]
 
     concentration = (1 / CORRELATIONS - 1)[:, None]
     a, b = mean * concentration, (1 - mean) * concentration
-    likelihood = np.sum(betaln(correct + a, shown - correct + b) - betaln(a, b), axis=1)
+    likelihood = np.sum(betaln(correct + a, n_images - correct + b) - betaln(a, b), axis=1)
     return float(CORRELATIONS[likelihood.argmax()])
 
 
-def share_with_interval(correct: PerSubdomain, shown: PerSubdomain) -> Estimated:
+def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estimated:
     """Share of right images of the population that some subdomains were drawn from, with its 95 % interval.
 
     p  = sum w c / n / sum w,   w: `effective_images`,   k subdomains
@@ -76,8 +76,8 @@ def share_with_interval(correct: PerSubdomain, shown: PerSubdomain) -> Estimated
     if not len(correct):
         return UNKNOWN
     everything = np.zeros(len(correct), dtype=np.int64)
-    weight = effective_images(shown, image_correlation(correct, shown, everything))
-    accuracy = correct / shown
+    weight = effective_images(n_images, image_correlation(correct, n_images, everything))
+    accuracy = correct / n_images
     share = float(weight @ accuracy / weight.sum())
     if len(correct) < 2:
         return Estimated(share, *NO_INTERVAL)
@@ -85,7 +85,7 @@ def share_with_interval(correct: PerSubdomain, shown: PerSubdomain) -> Estimated
     freedom = max(weight.sum() ** 2 / (weight @ weight) - 1, 1.0)
     variance = weight @ (accuracy - share) ** 2 / (len(correct) - 1)
     narrower = (ndtri(0.5 + LEVEL / 2) / stdtrit(freedom, 0.5 + LEVEL / 2)) ** 2
-    independent = float(shown.sum())
+    independent = float(n_images.sum())
     if variance > EDGE:
         independent = min(independent, share * (1 - share) * weight.sum() / variance * narrower)
 
@@ -95,7 +95,7 @@ def share_with_interval(correct: PerSubdomain, shown: PerSubdomain) -> Estimated
     return Estimated(share, low, high)
 
 
-def p_lower(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
+def p_lower(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
     """One-sided p-value of a lower accuracy inside than outside; NaN with too few subdomains for a test.
 
     The largest of two or three: of Student's t of the two shares, which sees how much subdomains vary,
@@ -123,42 +123,42 @@ def p_lower(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray,
     if subdomains.min() < 2:
         return float("nan")
 
-    worth = np.bincount(side, shown) ** 2 / np.bincount(side, shown**2)
+    worth = np.bincount(side, n_images) ** 2 / np.bincount(side, n_images**2)
     even = worth.min() >= EVEN * subdomains.max()
-    deals = comb(len(shown), int(subdomains[0]))
+    deals = comb(len(n_images), int(subdomains[0]))
     if not even and 0.5 / deals > CONFIRMING:
         return float("nan")
 
-    correlation = image_correlation(correct, shown, side)
-    weight = effective_images(shown, correlation)
+    correlation = image_correlation(correct, n_images, side)
+    weight = effective_images(n_images, correlation)
     freedom = float(np.sum(np.bincount(side, weight) ** 2 / np.bincount(side, weight**2))) - 2
-    of_subdomains = float(stdtr(max(freedom, 1.0), _student_t(correct[None], shown, inside, correlation)[0]))
-    p = max(of_subdomains, _fisher_mid_p(correct, shown, inside))
-    return p if even else max(p, _dealt_mid_p(correct, shown, inside))
+    of_subdomains = float(stdtr(max(freedom, 1.0), _student_t(correct[None], n_images, inside, correlation)[0]))
+    p = max(of_subdomains, _fisher_mid_p(correct, n_images, inside))
+    return p if even else max(p, _dealt_mid_p(correct, n_images, inside))
 
 
 def _student_t(
     tables: Num[np.ndarray, "tables subdomains"],
-    shown: PerSubdomain,
+    n_images: PerSubdomain,
     inside: Bool[np.ndarray, " subdomains"],
     correlation: float,
 ) -> Float[np.ndarray, " tables"]:
     """The t of `p_lower` of each table of right images."""
-    weight = effective_images(shown, correlation)
-    accuracy = tables / shown
+    weight = effective_images(n_images, correlation)
+    accuracy = tables / n_images
     total_inside, total_outside = weight[inside].sum(), weight[~inside].sum()
     share_inside = accuracy[:, inside] @ weight[inside] / total_inside
     share_outside = accuracy[:, ~inside] @ weight[~inside] / total_outside
 
     share = np.where(inside, share_inside[:, None], share_outside[:, None])
-    variance = (accuracy - share) ** 2 @ weight / (len(shown) - 2)
+    variance = (accuracy - share) ** 2 @ weight / (len(n_images) - 2)
     return (share_inside - share_outside) / np.sqrt(np.maximum(variance, EDGE) * (1 / total_inside + 1 / total_outside))
 
 
-def _dealt_mid_p(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
+def _dealt_mid_p(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
     """Share of tables in which the side does not matter with a lower t; half of those with the same."""
-    correlation = image_correlation(correct, shown, np.zeros(len(shown), dtype=np.int64))
-    t = _student_t(_dealt_tables(correct, shown, inside, correlation), shown, inside, correlation)
+    correlation = image_correlation(correct, n_images, np.zeros(len(n_images), dtype=np.int64))
+    t = _student_t(_dealt_tables(correct, n_images, inside, correlation), n_images, inside, correlation)
 
     lower = np.sum(t < t[0] - EDGE)
     same = np.sum(np.abs(t - t[0]) <= EDGE)
@@ -166,7 +166,7 @@ def _dealt_mid_p(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.nda
 
 
 def _dealt_tables(
-    correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"], correlation: float
+    correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"], correlation: float
 ) -> Int[np.ndarray, "tables subdomains"]:
     """The table itself, and `alike_tables`: 999 at random, or each choice of subdomains inside equally often.
 
@@ -175,10 +175,10 @@ def _dealt_tables(
     and the quantile within a count's step are random.
     """
     rng = np.random.default_rng(0)  # one answer for one table
-    subdomains, chosen = len(shown), int(inside.sum())
+    subdomains, chosen = len(n_images), int(inside.sum())
     deals = comb(subdomains, chosen)
     if deals > PERMUTED:
-        return np.vstack([correct, alike_tables(correct, shown, correlation, PERMUTED, rng)])
+        return np.vstack([correct, alike_tables(correct, n_images, correlation, PERMUTED, rng)])
 
     choices = np.zeros((deals, subdomains), dtype=bool)
     np.put_along_axis(choices, np.array(list(combinations(range(subdomains), chosen))), True, axis=1)
@@ -186,18 +186,18 @@ def _dealt_tables(
     rounds = -(-PERMUTED // deals)
     others = np.tile(others, (rounds, 1))
 
-    below = _cumulative(correct, shown, correlation)
-    quantiles = _quantiles(correct, shown, below, len(others), rng)
+    below = _cumulative(correct, n_images, correlation)
+    quantiles = _quantiles(correct, n_images, below, len(others), rng)
     dealt = np.empty(quantiles.shape)
     for side, from_choice in ((inside, others), (~inside, ~others)):
         dealt[:, side] = rng.permuted(quantiles[from_choice].reshape(len(others), -1), axis=1)
-    return np.vstack([np.tile(correct, (rounds, 1)), _counts_at(dealt, shown, below)])
+    return np.vstack([np.tile(correct, (rounds, 1)), _counts_at(dealt, n_images, below)])
 
 
-def _fisher_mid_p(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
+def _fisher_mid_p(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
     """Probability of so few right images inside when all right ones are dealt out at random; half of exactly so few."""
     right, right_inside = int(correct.sum()), int(correct[inside].sum())
-    images, images_inside = int(shown.sum()), int(shown[inside].sum())
+    images, images_inside = int(n_images.sum()), int(n_images[inside].sum())
     fewest = max(0, right - (images - images_inside))
     dealt = np.arange(fewest, right_inside + 1)
 
@@ -211,7 +211,7 @@ def _log_choose(n: ArrayLike, k: ArrayLike) -> np.ndarray:
 
 
 def signed_root(
-    has: Rules, correct: Num[np.ndarray, "tables subdomains"], shown: PerSubdomain, weight: PerSubdomain
+    has: Rules, correct: Num[np.ndarray, "tables subdomains"], n_images: PerSubdomain, weight: PerSubdomain
 ) -> Float[np.ndarray, "tables rules"]:
     """How much lower (negative) or higher the accuracy is inside each rule than outside, as a normal deviate.
 
@@ -224,7 +224,7 @@ def signed_root(
     array([[-2.85],
            [ 0.  ]])
     """
-    right = correct / shown * weight
+    right = correct / n_images * weight
     right_inside, images_inside = right @ has.T, has @ weight
     right_outside, images_outside = right.sum(axis=1, keepdims=True) - right_inside, weight.sum() - images_inside
 
@@ -242,7 +242,7 @@ def _log_likelihood(right: np.ndarray, images: np.ndarray) -> np.ndarray:
 
 
 def alike_tables(
-    correct: PerSubdomain, shown: PerSubdomain, correlation: float, tables: int, rng: np.random.Generator
+    correct: PerSubdomain, n_images: PerSubdomain, correlation: float, tables: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "tables subdomains"]:
     """Counts of right images in tables where no attribute matters and subdomains vary as they do here.
 
@@ -254,38 +254,38 @@ def alike_tables(
     >>> sorted(alike_tables(np.array([1, 4, 9]), np.array([10, 10, 10]), 0.2, 1, rng)[0].tolist())
     [1, 4, 9]
     """
-    below = _cumulative(correct, shown, correlation)
-    quantiles = _quantiles(correct, shown, below, tables, rng)
-    return _counts_at(rng.permuted(quantiles, axis=1), shown, below)
+    below = _cumulative(correct, n_images, correlation)
+    quantiles = _quantiles(correct, n_images, below, tables, rng)
+    return _counts_at(rng.permuted(quantiles, axis=1), n_images, below)
 
 
 def _quantiles(
-    correct: PerSubdomain, shown: PerSubdomain, below: dict[int, np.ndarray], tables: int, rng: np.random.Generator
+    correct: PerSubdomain, n_images: PerSubdomain, below: dict[int, np.ndarray], tables: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "tables subdomains"]:
     """Of each count, drawn at random within its step.    below: `_cumulative`."""
-    low, high = np.array([below[n][right : right + 2] for right, n in zip(correct, shown, strict=True)]).T
-    return np.asarray(low + (high - low) * rng.random((tables, len(shown))))
+    low, high = np.array([below[n][right : right + 2] for right, n in zip(correct, n_images, strict=True)]).T
+    return np.asarray(low + (high - low) * rng.random((tables, len(n_images))))
 
 
 def _counts_at(
-    quantiles: Float[np.ndarray, "tables subdomains"], shown: PerSubdomain, below: dict[int, np.ndarray]
+    quantiles: Float[np.ndarray, "tables subdomains"], n_images: PerSubdomain, below: dict[int, np.ndarray]
 ) -> Int[np.ndarray, "tables subdomains"]:
     """The counts that have these quantiles.    below: `_cumulative`."""
     counts = np.empty(quantiles.shape, dtype=np.int64)
     for n, cumulative in below.items():
-        same = shown == n
+        same = n_images == n
         counts[:, same] = np.minimum(np.searchsorted(cumulative, quantiles[:, same], side="right") - 1, n)
     return counts
 
 
-def _cumulative(correct: PerSubdomain, shown: PerSubdomain, correlation: float) -> dict[int, np.ndarray]:
+def _cumulative(correct: PerSubdomain, n_images: PerSubdomain, correlation: float) -> dict[int, np.ndarray]:
     """For every number n of images: probability of fewer than 0, 1, ..., n + 1 right ones, beta-binomial."""
-    weight = effective_images(shown, correlation)
-    mean = float(np.clip(weight @ (correct / shown) / weight.sum(), EDGE, 1 - EDGE))
+    weight = effective_images(n_images, correlation)
+    mean = float(np.clip(weight @ (correct / n_images) / weight.sum(), EDGE, 1 - EDGE))
     a, b = mean * (1 / correlation - 1), (1 - mean) * (1 / correlation - 1)
 
     below = {}
-    for n in np.unique(shown).tolist():
+    for n in np.unique(n_images).tolist():
         right = np.arange(n + 1)
         probability = np.exp(_log_choose(n, right) + betaln(right + a, n - right + b) - betaln(a, b))
         below[n] = np.concatenate([[0.0], probability.cumsum() / probability.sum()])
@@ -293,7 +293,7 @@ def _cumulative(correct: PerSubdomain, shown: PerSubdomain, correlation: float) 
 
 
 def quantile_deviate(
-    has: Rules, tables: Int[np.ndarray, "tables subdomains"], shown: PerSubdomain, correlation: float
+    has: Rules, tables: Int[np.ndarray, "tables subdomains"], n_images: PerSubdomain, correlation: float
 ) -> Float[np.ndarray, "tables rules"]:
     """How low the counts inside each rule are among those of as many images, as a normal deviate over the tables.
 
@@ -302,16 +302,16 @@ def quantile_deviate(
     tables: first the one that is judged, from which the quantiles are fitted.
     """
     quantiles = np.empty(tables.shape)
-    for n, cumulative in _cumulative(tables[0], shown, correlation).items():
+    for n, cumulative in _cumulative(tables[0], n_images, correlation).items():
         middle = (cumulative[:-1] + cumulative[1:]) / 2
-        quantiles[:, shown == n] = middle[tables[:, shown == n]]
+        quantiles[:, n_images == n] = middle[tables[:, n_images == n]]
 
     inside = (quantiles - quantiles.mean(axis=1, keepdims=True)) @ has.T
     return (inside - inside.mean(axis=0)) / np.maximum(inside.std(axis=0), EDGE)
 
 
 def p_of_rules(
-    has: Rules, correct: PerSubdomain, shown: PerSubdomain, tables: int, rng: np.random.Generator
+    has: Rules, correct: PerSubdomain, n_images: PerSubdomain, tables: int, rng: np.random.Generator
 ) -> Float[np.ndarray, " rules"]:
     """One-sided p-value of each rule's low accuracy inside, adjusted for looking at all of them.
 
@@ -325,10 +325,10 @@ def p_of_rules(
     >>> p_of_rules(has, correct, np.full(12, 10), 99, np.random.default_rng(0)) <= 0.05
     array([ True, False])
     """
-    correlation = image_correlation(correct, shown, np.zeros(len(shown), dtype=np.int64))
-    judged_and_null = np.vstack([correct, alike_tables(correct, shown, correlation, tables, rng)])
-    roots = signed_root(has, judged_and_null, shown, effective_images(shown, correlation))
-    deviates = np.minimum(roots, quantile_deviate(has, judged_and_null, shown, correlation))
+    correlation = image_correlation(correct, n_images, np.zeros(len(n_images), dtype=np.int64))
+    judged_and_null = np.vstack([correct, alike_tables(correct, n_images, correlation, tables, rng)])
+    roots = signed_root(has, judged_and_null, n_images, effective_images(n_images, correlation))
+    deviates = np.minimum(roots, quantile_deviate(has, judged_and_null, n_images, correlation))
 
     lowest = np.sort(deviates[1:].min(axis=1))
     return (1 + np.searchsorted(lowest, deviates[0] + EDGE, side="right")) / (tables + 1)

@@ -11,7 +11,9 @@ from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array
 from scipy.special import expit, roots_hermitenorm
 
-FOLDS, TREES, RESAMPLES = 5, 30, 5
+FOLDS = 5  # of cross-validation
+TREES = 30  # of a forest
+RESAMPLES = 5  # bootstrap resamples, for the standard deviation of other regressors
 PRIOR_IMAGES = 4.0  # of average accuracy, added to a subdomain's own where Newton's method begins
 MOST_STEPS = 50  # of Newton's method
 LONGEST_STEP = 2.0  # in logits
@@ -24,7 +26,7 @@ Tuned = tuple[float, float, float]
 
 
 class Prediction(NamedTuple):
-    """Expected accuracy of every subdomain and its standard deviation (NaN where it was not asked for)."""
+    """Expected accuracy of every subdomain and its standard deviation (NaN if it was not requested)."""
 
     mean: PerSubdomain
     sd: PerSubdomain
@@ -33,58 +35,70 @@ class Prediction(NamedTuple):
 class Evidence(NamedTuple):
     """Visits, pooled: the subdomains that have images, how many of them were right, and how many there are."""
 
-    at: Int[np.ndarray, " visited"]
+    subdomains: Int[np.ndarray, " visited"]
     correct: Float[np.ndarray, " visited"]
-    shown: Float[np.ndarray, " visited"]
+    n_images: Float[np.ndarray, " visited"]
 
     @property
     def accuracy(self) -> Float[np.ndarray, " visited"]:
-        return self.correct / self.shown
+        return self.correct / self.n_images
 
 
-def pooled(visited: Visits, correct: Visits, shown: Visits) -> Evidence:
+def pooled(visited: Visits, correct: Visits, n_images: Visits) -> Evidence:
     """Visits of a subdomain added up, without those that have no images.
 
     >>> pooled(np.array([4, 2, 4, 3]), np.array([3, 1, 5, 0]), np.array([10, 10, 10, 0])).accuracy
     array([0.1, 0.4])
     """
-    at, place = np.unique(visited[shown > 0], return_inverse=True)
-    sums = (np.bincount(place, counts[shown > 0], len(at)) for counts in (correct, shown))
-    return Evidence(at.astype(np.int64), *sums)
+    has_images = n_images > 0
+    subdomains, position = np.unique(visited[has_images], return_inverse=True)
+    correct_sum = np.bincount(position, correct[has_images], len(subdomains))
+    images_sum = np.bincount(position, n_images[has_images], len(subdomains))
+    return Evidence(subdomains.astype(np.int64), correct_sum, images_sum)
 
 
 class Regression:
-    """A regressor of accuracy, weighted by images: `bo` (Lasso, alpha .001), `bo_linear`, `bo_forest` or `bo_svr`.
+    """A regressor of accuracy, weighted by images: `bo` (Lasso, alpha 0.001), `bo_linear`, `bo_forest` or `bo_svr`.
 
     The standard deviation is that of the forest's 30 trees, or of 5 fits to bootstrap resamples.
     """
 
     def __init__(self, kind: str, features: Float[np.ndarray, "subdomains features"], seed: int) -> None:
-        self.kind, self.features, self.seed = kind, features, seed
+        self.kind = kind
+        self.features = features
+        self.seed = seed
 
-    def fitted(self, evidence: Evidence, resampled: bool = False, **forest: Any) -> Any:
+    def fitted(self, evidence: Evidence, resampled: bool = False, **forest_options: Any) -> Any:
+        """The regressor fitted to the accuracies.    resampled: to bootstrap resamples (forests always are)."""
         from sklearn import ensemble, linear_model, svm
 
-        one: Any = {"bo": linear_model.Lasso(1e-3, max_iter=10_000), "bo_svr": svm.SVR()}.get(
-            self.kind, linear_model.LinearRegression()
-        )
+        regressor: Any
         if self.kind == "bo_forest":
-            one = ensemble.RandomForestRegressor(TREES, random_state=self.seed, **forest)
-        elif resampled:
-            one = ensemble.BaggingRegressor(one, RESAMPLES, random_state=self.seed)
-        weight = evidence.shown / evidence.shown.mean()
-        return one.fit(self.features[evidence.at], evidence.accuracy, sample_weight=weight)
+            regressor = ensemble.RandomForestRegressor(TREES, random_state=self.seed, **forest_options)
+        elif self.kind == "bo":
+            regressor = linear_model.Lasso(1e-3, max_iter=10_000)
+        elif self.kind == "bo_svr":
+            regressor = svm.SVR()
+        else:
+            regressor = linear_model.LinearRegression()
+        if resampled and self.kind != "bo_forest":
+            regressor = ensemble.BaggingRegressor(regressor, RESAMPLES, random_state=self.seed)
+
+        weight = evidence.n_images / evidence.n_images.mean()
+        return regressor.fit(self.features[evidence.subdomains], evidence.accuracy, sample_weight=weight)
 
     def tune(self, evidence: Evidence) -> Tuned:
-        return 0.0, 0.0, 0.0  # nothing is
+        return 0.0, 0.0, 0.0  # there is nothing to tune
 
     def predict(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
-        fitted = self.fitted(evidence)
-        mean = fitted.predict(self.features)
+        regressor = self.fitted(evidence)
+        mean = regressor.predict(self.features)
         if not spread:
             return Prediction(mean, np.full(len(mean), np.nan))
-        members = fitted if self.kind == "bo_forest" else self.fitted(evidence, resampled=True)
-        return Prediction(mean, np.std([one.predict(self.features) for one in members.estimators_], axis=0))
+
+        ensemble = regressor if self.kind == "bo_forest" else self.fitted(evidence, resampled=True)
+        predictions = [member.predict(self.features) for member in ensemble.estimators_]
+        return Prediction(mean, np.std(predictions, axis=0))
 
     scale = predict
 
@@ -109,8 +123,8 @@ def working_logits(evidence: Evidence, logit: Float[np.ndarray, " visited"]) -> 
     WorkingLogits(value=array([1.6]), variance=array([0.4]))
     """
     accuracy = expit(logit)
-    information = evidence.shown * accuracy * (1 - accuracy)
-    return WorkingLogits(logit + (evidence.correct - evidence.shown * accuracy) / information, 1 / information)
+    information = evidence.n_images * accuracy * (1 - accuracy)
+    return WorkingLogits(logit + (evidence.correct - evidence.n_images * accuracy) / information, 1 / information)
 
 
 class PairwiseGP:
@@ -125,19 +139,29 @@ class PairwiseGP:
     the working logits at the mode for TYPICAL (penalised quasi-likelihood: Breslow and Clayton 1993, JASA 88:9).
     """
 
-    ADDITIVE, PAIRWISE, OWN = (0.0, 0.25, 0.5, 1.0, 1.6), (0.0, 0.2, 0.4, 0.7), (0.0, 0.25, 0.5)
-    TYPICAL = (1.0, 0.4, 0.25)
+    ADDITIVE = (0.0, 0.25, 0.5, 1.0, 1.6)  # a
+    PAIRWISE = (0.0, 0.2, 0.4, 0.7)  # p
+    OWN = (0.0, 0.25, 0.5)  # o
+    TYPICAL = (1.0, 0.4, 0.25)  # a, p, o
 
-    def __init__(self, one: Float[np.ndarray, "subdomains values"], two: Float[np.ndarray, "subdomains pairs"]) -> None:
-        self.features = np.hstack([np.ones((len(one), 1)), one, two])  # indicators of values and of pairs of values
+    def __init__(
+        self, values: Float[np.ndarray, "subdomains values"], pairs: Float[np.ndarray, "subdomains pairs"]
+    ) -> None:
+        constant = np.ones((len(values), 1))
+        self.features = np.hstack([constant, values, pairs])  # indicators of values and of pairs of values
         self.sparse_features = csr_array(self.features)
-        self.part = np.repeat([0, 1, 2], [1, one.shape[1], two.shape[1]])
+        self.part = np.repeat([0, 1, 2], [1, values.shape[1], pairs.shape[1]])  # of each feature: constant, u or v
 
     def tune(self, evidence: Evidence) -> Tuned:
-        centre, logits = self._centre(evidence), self._at_mode(evidence, self.TYPICAL)
-        moments = {own: self._moments(evidence, logits, centre, own) for own in self.OWN}
-        grid = product(self.ADDITIVE, self.PAIRWISE, self.OWN)
-        return max(grid, key=lambda sds: round(self._solved(*moments[sds[2]], *sds[:2])[0], 6))
+        centre = self._centre(evidence)
+        logits = self._at_mode(evidence, self.TYPICAL)
+        moments_by_own = {own: self._moments(evidence, logits, centre, own) for own in self.OWN}
+
+        def log_likelihood(sds: Tuned) -> float:
+            additive, pairwise, own = sds
+            return round(self._solved(*moments_by_own[own], additive, pairwise)[0], 6)  # the first of equal ones wins
+
+        return max(product(self.ADDITIVE, self.PAIRWISE, self.OWN), key=log_likelihood)
 
     def scale(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
         """Mean and standard deviation of every subdomain's logit."""
@@ -154,17 +178,20 @@ class PairwiseGP:
     @staticmethod
     def _centre(evidence: Evidence) -> float:
         """Logit of the share of all images that are right, around which the constant varies."""
-        right, shown = evidence.correct.sum(), evidence.shown.sum()
-        return float(np.log((right + 0.5) / (shown - right + 0.5)))
+        correct = evidence.correct.sum()
+        n_images = evidence.n_images.sum()
+        return float(np.log((correct + 0.5) / (n_images - correct + 0.5)))
 
     def _at_mode(self, evidence: Evidence, sds: Tuned) -> WorkingLogits:
         """Working logits at the mode of the posterior, by Newton's method."""
-        overall = (evidence.correct.sum() + 0.5) / (evidence.shown.sum() + 1)
-        shrunk = (evidence.correct + PRIOR_IMAGES * overall) / (evidence.shown + PRIOR_IMAGES)
+        overall = (evidence.correct.sum() + 0.5) / (evidence.n_images.sum() + 1)
+        shrunk = (evidence.correct + PRIOR_IMAGES * overall) / (evidence.n_images + PRIOR_IMAGES)
         logit = np.log(shrunk / (1 - shrunk))
 
         for _ in range(MOST_STEPS):
-            mode = self._posterior(evidence, working_logits(evidence, logit), sds, spread=False).mean[evidence.at]
+            mode = self._posterior(evidence, working_logits(evidence, logit), sds, spread=False).mean[
+                evidence.subdomains
+            ]
             step = np.clip(mode - logit, -LONGEST_STEP, LONGEST_STEP)  # far from the mode, Newton's may overshoot
             logit = logit + step
             if np.abs(step).max() < TOLERANCE:
@@ -173,53 +200,89 @@ class PairwiseGP:
         return working_logits(evidence, logit)
 
     def _posterior(self, evidence: Evidence, logits: WorkingLogits, sds: Tuned, spread: bool) -> Prediction:
-        """Of the logit of every subdomain, given measured ones; without spread, the mean alone."""
+        """The logit of every subdomain, given measured ones; without spread, the mean alone."""
         additive, pairwise, own = sds
-        centre, at = self._centre(evidence), evidence.at
-        _, lower, half, on, scale = self._solved(*self._moments(evidence, logits, centre, own), additive, pairwise)
+        centre = self._centre(evidence)
+        subdomains = evidence.subdomains
+        moments = self._moments(evidence, logits, centre, own)
+        _, lower, half, active, scale = self._solved(*moments, additive, pairwise)
 
         weights = np.zeros(len(self.part))
-        weights[on] = scale * solve_triangular(lower, half, lower=True, trans=1)
+        weights[active] = scale * solve_triangular(lower, half, lower=True, trans=1)
         mean = centre + self.sparse_features @ weights
-        # kept: the share of a residual that is taken as the subdomain's own effect
-        kept = own**2 / (logits.variance + own**2)
-        mean[at] += kept * (logits.value - mean[at])
+        own_share = own**2 / (logits.variance + own**2)  # of a residual that is taken as the subdomain's own effect
+        mean[subdomains] += own_share * (logits.value - mean[subdomains])
         if not spread:
             return Prediction(mean, np.full(len(mean), np.nan))
 
-        across = solve_triangular(lower, (self.features[:, on] * scale).T, lower=True)
-        shared = np.sum(across**2, axis=0)
-        variance = shared + own**2
-        variance[at] = (1 - kept) ** 2 * shared[at] + kept * logits.variance
+        root = solve_triangular(lower, (self.features[:, active] * scale).T, lower=True)
+        shared_variance = np.sum(root**2, axis=0)
+        variance = shared_variance + own**2
+        variance[subdomains] = (1 - own_share) ** 2 * shared_variance[subdomains] + own_share * logits.variance
         return Prediction(mean, np.sqrt(variance))
 
     def _moments(self, evidence: Evidence, logits: WorkingLogits, centre: float, own: float) -> tuple[Any, Any, float]:
-        target, variance = logits.value - centre, logits.variance + own**2
-        known = self.sparse_features[evidence.at]
-        weighted = (known * (1 / variance)[:, None]).T
-        base = -0.5 * np.sum(np.log(variance) + target**2 / variance)
-        return (weighted @ known).toarray(), weighted @ target, base
+        """X'V⁻¹X, X'V⁻¹y and the log likelihood without features, for features X, logits y and their variances V."""
+        target = logits.value - centre
+        variance = logits.variance + own**2
+        features = self.sparse_features[evidence.subdomains]
+        weighted = (features * (1 / variance)[:, None]).T
+        log_likelihood = -0.5 * np.sum(np.log(variance) + target**2 / variance)
+        return (weighted @ features).toarray(), weighted @ target, log_likelihood
 
-    def _solved(self, gram: Any, moment: Any, base: float, additive: float, pairwise: float) -> tuple[Any, ...]:
-        scale = np.array([3.0, additive, pairwise])[self.part]  # 3: of the constant, around the share that is right
-        on = np.flatnonzero(scale)
-        lower = np.linalg.cholesky(np.eye(len(on)) + scale[on, None] * gram[np.ix_(on, on)] * scale[on])
-        half = solve_triangular(lower, scale[on] * moment[on], lower=True)
-        return base - np.log(np.diag(lower)).sum() + 0.5 * half @ half, lower, half, on, scale[on]
+    def _solved(
+        self, gram: Any, moment: Any, log_likelihood_of_noise: float, additive: float, pairwise: float
+    ) -> tuple[Any, ...]:
+        """The Bayesian linear regression of `_moments` with these standard deviations of the weights.
+
+        Returns the log likelihood, the Cholesky factor L of I + S X'V⁻¹X S, L⁻¹ S X'V⁻¹y, the positions of the
+        features with a standard deviation above 0, and these standard deviations, S.
+        """
+        sd = np.array([3.0, additive, pairwise])[self.part]  # 3: of the constant, around the share that is right
+        active = np.flatnonzero(sd)
+        scale = sd[active]
+        lower = np.linalg.cholesky(np.eye(len(active)) + scale[:, None] * gram[np.ix_(active, active)] * scale)
+        half = solve_triangular(lower, scale * moment[active], lower=True)
+        log_likelihood = log_likelihood_of_noise - np.log(np.diag(lower)).sum() + 0.5 * half @ half
+        return log_likelihood, lower, half, active, scale
 
 
-def skill(model: Regression | PairwiseGP, evidence: Evidence, tuned: Tuned) -> float:
+def cross_validated_r2(model: Regression | PairwiseGP, evidence: Evidence, tuned: Tuned) -> float:
     """Share of the variance of accuracies that a model explains over their mean, in 5 folds (forests: out of bag)."""
-    accuracy, fold = evidence.accuracy, np.random.default_rng(0).permutation(len(evidence.at)) % FOLDS
-    predicted, mean = np.empty((2, len(fold)))
-    forest = model if isinstance(model, Regression) and model.kind == "bo_forest" else None
-    for out in (fold == one for one in range(FOLDS)):
-        mean[out] = accuracy[~out].mean()
-        if forest is None:  # 5 more fits of one would take too long
-            kept = Evidence(*(of[~out] for of in evidence))
-            of_fold = model.predict(kept, tuned, spread=False).mean[evidence.at[out]]
-            predicted[out] = mean[out] if np.ptp(of_fold) < 1e-9 else of_fold  # one value for all explains nothing
-    if forest is not None:
-        predicted = forest.fitted(evidence, oob_score=True).oob_prediction_
-    error = np.sum((accuracy - mean) ** 2)
-    return float(1 - np.sum((accuracy - predicted) ** 2) / error) if error > 1e-12 else 0.0
+    accuracy = evidence.accuracy
+    fold = np.random.default_rng(0).permutation(len(accuracy)) % FOLDS
+
+    baseline = np.empty(len(accuracy))  # the mean accuracy of the other folds
+    for k in range(FOLDS):
+        is_held_out = fold == k
+        baseline[is_held_out] = accuracy[~is_held_out].mean()
+
+    predicted = _held_out_predictions(model, evidence, tuned, fold, baseline)
+    baseline_error = np.sum((accuracy - baseline) ** 2)
+    if baseline_error <= 1e-12:
+        return 0.0
+    return float(1 - np.sum((accuracy - predicted) ** 2) / baseline_error)
+
+
+def _held_out_predictions(
+    model: Regression | PairwiseGP,
+    evidence: Evidence,
+    tuned: Tuned,
+    fold: Int[np.ndarray, " visited"],
+    baseline: Float[np.ndarray, " visited"],
+) -> Float[np.ndarray, " visited"]:
+    """The prediction of each subdomain from the other folds; a forest's out of bag, as five more would take too long.
+
+    The baseline where a model predicts one value for a whole fold: it explains nothing there.
+    """
+    if isinstance(model, Regression) and model.kind == "bo_forest":
+        return np.asarray(model.fitted(evidence, oob_score=True).oob_prediction_)
+
+    predicted = np.empty(len(fold))
+    for k in range(FOLDS):
+        is_held_out = fold == k
+        others = Evidence(*(values[~is_held_out] for values in evidence))
+        prediction = model.predict(others, tuned, spread=False).mean[evidence.subdomains[is_held_out]]
+        is_constant = np.ptp(prediction) < 1e-9
+        predicted[is_held_out] = baseline[is_held_out] if is_constant else prediction
+    return predicted

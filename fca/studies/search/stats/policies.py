@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from scipy.special import ndtr
 
 from fca.studies.generate.stats.domain import Domain
@@ -22,24 +22,32 @@ from fca.studies.search.stats.models import (
     Regression,
     Tuned,
     Visits,
+    cross_validated_r2,
     pooled,
-    skill,
     working_logits,
 )
 from fca.types import FcaError, check_choice
 
 Open = Int[np.ndarray, " open"]
 History = Int[np.ndarray, "3 seen"]
-POPULATION, MUTATION, CHILDREN = 10, 0.1, 100  # of the genetic algorithm; children are drawn until one is open
-WORST, JUDGED = 0.1, 30  # share of the subdomains looked for; how many have images before a model's skill is judged
+POPULATION = 10  # of the genetic algorithm: the parents
+MUTATION = 0.1  # of the genetic algorithm: the share of values that are drawn anew
+CHILDREN = 100  # of the genetic algorithm: drawn at most, until one is open
+WORST = 0.1  # share of the subdomains that a search looks for
+JUDGED = 30  # subdomains with images from which on a model's skill is judged
 
 _STARTS = {"visits": 1, "starts": 10, "reserve": 0.0}
-_BO = _STARTS | {"acquisition": "greedy", "fallback": True, "features": None}
+_BO = {**_STARTS, "acquisition": "greedy", "fallback": True, "features": None}
 POLICIES: Mapping[str, Mapping[str, Any]] = {  # name -> its options and their defaults
-    "random": {"visits": 1}, "nwise": {"visits": 1, "strength": 3}, "genetic": _STARTS,
-    "bo": _BO, "bo_linear": _BO, "bo_forest": _BO, "bo_svr": _BO,
-    "gp_pairwise": _STARTS | {"reserve": 0.05, "acquisition": "worst_decile", "fallback": True},
-}  # fmt: skip
+    "random": {"visits": 1},
+    "nwise": {"visits": 1, "strength": 3},
+    "genetic": _STARTS,
+    "bo": _BO,
+    "bo_linear": _BO,
+    "bo_forest": _BO,
+    "bo_svr": _BO,
+    "gp_pairwise": {**_STARTS, "reserve": 0.05, "acquisition": "worst_decile", "fallback": True},
+}
 
 
 class Policy:
@@ -48,38 +56,47 @@ class Policy:
     planned: int | None = None  # visits that the policy plans itself
 
     def __init__(self, domain: Domain, seed: int, options: Mapping[str, Any]) -> None:
-        self.domain, self.seed, self.options = domain, seed, options
+        self.domain = domain
+        self.seed = seed
+        self.options = options
         self.row = {tuple(codes): row for row, codes in enumerate(domain.codes.tolist())}
 
-    def next(self, visited: Visits, correct: Visits, shown: Visits) -> int:
+    def next(self, visited: Visits, correct: Visits, n_images: Visits) -> int:
         """The subdomain to visit next, never one that is closed.
 
-        visited, correct, shown: of each visit so far its subdomain, how many of its images were right, and how many
+        visited, correct, n_images: of each visit so far its subdomain, how many of its images were right, and how many
         there were; 0 where they are not there yet or were all refused. Raises FcaError where no subdomain is open.
         """
-        closed = np.bincount(visited, minlength=len(self.domain)) >= self.options["visits"]
-        closed[visited[shown == 0]] = True
-        if closed.all():
+        is_closed = np.bincount(visited, minlength=len(self.domain)) >= self.options["visits"]
+        is_closed[visited[n_images == 0]] = True
+        if is_closed.all():
             raise FcaError("visits", len(visited), "fewer: no subdomain is open", "stop the search, or raise visits")
-        rng = np.random.default_rng([self.seed, len(visited)])
-        open_ = rng.permutation(np.flatnonzero(~closed))
-        return int(open_[0]) if self._random(visited, shown) else self._choose(open_, rng, visited, correct, shown)
 
-    def skill(self, visited: Visits, correct: Visits, shown: Visits) -> float | None:
+        rng = np.random.default_rng([self.seed, len(visited)])
+        open_ = rng.permutation(np.flatnonzero(~is_closed))
+        if self._random(visited, n_images):
+            return int(open_[0])
+        return self._choose(open_, rng, visited, correct, n_images)
+
+    def skill(self, visited: Visits, correct: Visits, n_images: Visits) -> float | None:
         """How well the policy's model predicts accuracies; None for a policy without a model, and before it has one."""
         return None
 
-    def covers(self, visited: Visits, correct: Visits, shown: Visits) -> bool:
+    def covers(self, visited: Visits, correct: Visits, n_images: Visits) -> bool:
         """Whether the next choice covers the domain because the policy's model predicts no better than the mean."""
         return False
 
-    def _random(self, visited: Visits, shown: Visits) -> bool:
+    def _random(self, visited: Visits, n_images: Visits) -> bool:
+        """Whether the next visit is at random: one of the first, or one of the reserved share of the later ones."""
         if "starts" not in self.options:
             return False
-        n, reserve = len(visited), self.options["reserve"]
-        return n < self.options["starts"] or not shown.any() or int((n + 1) * reserve) > int(n * reserve)
+        n = len(visited)
+        reserve = self.options["reserve"]
+        is_start = n < self.options["starts"] or not n_images.any()
+        is_reserved = int((n + 1) * reserve) > int(n * reserve)
+        return is_start or is_reserved
 
-    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, shown: Visits) -> int:
+    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits) -> int:
         return int(open_[0])  # they are in random order
 
 
@@ -94,35 +111,44 @@ class NWise(Policy):
         self.planned = len(self.rows)
 
     def _array(self) -> list[list[int]]:
+        """The covering array: value codes of each row."""
         from covertable import make
 
-        names, attributes = list(self.domain.attributes), [list(values) for values in self.domain.attributes.values()]
+        names = list(self.domain.attributes)
+        values_of_attributes = [list(values) for values in self.domain.attributes.values()]
         constraints = []
         for rule in self.domain.rules:
-            all_of = []
-            for at, values in ((names.index(name), values) for name, values in rule["not"].items()):
-                excluded = values if isinstance(values, list | tuple) else [values]
-                all_of.append({"operator": "in", "left": at, "values": [attributes[at].index(one) for one in excluded]})
-            constraints.append({"operator": "not", "condition": {"operator": "and", "conditions": all_of}})
-        factors = [list(range(len(values))) for values in attributes]
+            conditions = []
+            for name, excluded in rule["not"].items():
+                attribute = names.index(name)
+                excluded_values = excluded if isinstance(excluded, list | tuple) else [excluded]
+                codes = [values_of_attributes[attribute].index(value) for value in excluded_values]
+                conditions.append({"operator": "in", "left": attribute, "values": codes})
+            constraints.append({"operator": "not", "condition": {"operator": "and", "conditions": conditions}})
+
+        factors = [list(range(len(values))) for values in values_of_attributes]
         return make(factors, strength=self.options["strength"], salt=str(self.seed), constraints=constraints)
 
-    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, shown: Visits) -> int:
-        left = self.rows[~np.isin(self.rows, visited)]
-        return int(left[0] if len(left) else open_[0])
+    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits) -> int:
+        pending = self.rows[~np.isin(self.rows, visited)]
+        return int(pending[0] if len(pending) else open_[0])
 
 
 class Genetic(Policy):
     """Children of two of the ten lowest, each attribute's value from either, a tenth of the values drawn anew."""
 
-    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, shown: Visits) -> int:
-        evidence, allowed = pooled(visited, correct, shown), set(open_.tolist())
-        parents = self.domain.codes[evidence.at[np.argsort(evidence.accuracy, kind="stable")[:POPULATION]]]
+    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits) -> int:
+        evidence = pooled(visited, correct, n_images)
+        lowest = np.argsort(evidence.accuracy, kind="stable")[:POPULATION]
+        parents = self.domain.codes[evidence.subdomains[lowest]]
+
+        open_rows = set(open_.tolist())
         sizes = [len(values) for values in self.domain.attributes.values()]
         for _ in range(CHILDREN):
             child = np.where(rng.random(len(sizes)) < 0.5, *parents[rng.integers(len(parents), size=2)])
             child = np.where(rng.random(len(sizes)) < MUTATION, rng.integers(sizes), child)
-            if (row := self.row.get(tuple(child.tolist()), -1)) in allowed:
+            row = self.row.get(tuple(child.tolist()), -1)
+            if row in open_rows:
                 return row
         return int(open_[0])
 
@@ -132,71 +158,95 @@ class Guided(Policy):
 
     def __init__(self, name: str, domain: Domain, seed: int, options: Mapping[str, Any]) -> None:
         super().__init__(domain, seed, options)
-        none = np.empty((len(domain), 0))
-        one, pairs = (np.hstack([cells for _, cells in domain.indicators(n)] or [none]) for n in (1, 2))
+        values = _indicators(domain, 1)
+        pairs = _indicators(domain, 2)
         self.pace = 50 if name == "bo_forest" else 250  # visits from which on only every second is followed by a fit
-        self.cells = pairs if pairs.size else one  # what a covering choice covers
-        features = np.asarray(one if options.get("features") is None else options["features"], dtype=float)
+        self.cells = pairs if pairs.size else values  # what a covering choice covers
+
+        features = np.asarray(values if options.get("features") is None else options["features"], dtype=float)
         if features.ndim != 2 or len(features) != len(domain) or not np.isfinite(features).all():
             raise FcaError("features", f"shape {features.shape}", f"finite, ({len(domain)}, any)", "a row a subdomain")
-        self.model = PairwiseGP(one, pairs) if name == "gp_pairwise" else Regression(name, features, seed)
-        self._judged, self._scored = lru_cache(1)(self._judge), lru_cache(1)(self._score)
+        self.model = PairwiseGP(values, pairs) if name == "gp_pairwise" else Regression(name, features, seed)
+        self._cached_judgement = lru_cache(1)(self._judge)
+        self._cached_score = lru_cache(1)(self._score)
 
-    def predict(self, visited: Visits, correct: Visits, shown: Visits) -> Prediction:
+    def predict(self, visited: Visits, correct: Visits, n_images: Visits) -> Prediction:
         """Expected accuracy of every subdomain, with its standard deviation. Raises FcaError without any images."""
-        if not shown.any():
+        if not n_images.any():
             raise FcaError("visits with images", 0, "1 or more", "visit a subdomain first")
-        seen, tuned, _ = self._state(visited, correct, shown)
-        return self.model.predict(pooled(*seen), tuned)
+        history, tuned, _ = self._state(visited, correct, n_images)
+        return self.model.predict(pooled(*history), tuned)
 
-    def skill(self, visited: Visits, correct: Visits, shown: Visits) -> float | None:
+    def skill(self, visited: Visits, correct: Visits, n_images: Visits) -> float | None:
         """Cross-validated share of the variance of accuracies that the model explains; None below 30 subdomains."""
-        if len(np.unique(visited[shown > 0])) < JUDGED:
+        if len(np.unique(visited[n_images > 0])) < JUDGED:
             return None
-        seen, tuned, _ = self._state(visited, correct, shown)
-        return skill(self.model, pooled(*seen), tuned)
+        history, tuned, _ = self._state(visited, correct, n_images)
+        return cross_validated_r2(self.model, pooled(*history), tuned)
 
-    def covers(self, visited: Visits, correct: Visits, shown: Visits) -> bool:
-        may = self.options["fallback"] and not self._random(visited, shown)
-        return may and self._state(visited, correct, shown)[2] < 1e-6  # 0, but for rounding
+    def covers(self, visited: Visits, correct: Visits, n_images: Visits) -> bool:
+        if not self.options["fallback"] or self._random(visited, n_images):
+            return False
+        _, _, skill = self._state(visited, correct, n_images)
+        return skill < 1e-6  # 0, but for rounding
 
-    def _state(self, visited: Visits, correct: Visits, shown: Visits) -> tuple[History, Tuned, float]:
+    def _state(self, visited: Visits, correct: Visits, n_images: Visits) -> tuple[History, Tuned, float]:
         """Visits with images; what the model chose and its skill (1 below 30) when they had last grown by a tenth."""
-        seen = np.array((visited, correct, shown), dtype=np.int64)[:, shown > 0]
-        last = max(1, int(1.1 ** int(np.log(seen.shape[1]) / np.log(1.1))))
-        return seen, *self._judged(seen[:, :last].tobytes())
+        history = np.array((visited, correct, n_images), dtype=np.int64)[:, n_images > 0]
+        n_tenths = int(np.log(history.shape[1]) / np.log(1.1))
+        n_judged = max(1, int(1.1**n_tenths))
+        return history, *self._cached_judgement(history[:, :n_judged].tobytes())
 
-    def _judge(self, visits: bytes) -> tuple[Tuned, float]:
-        evidence = pooled(*np.frombuffer(visits, np.int64).reshape(3, -1))
+    def _judge(self, history: bytes) -> tuple[Tuned, float]:
+        """What the model chose, and its skill.    history: of `_state`, as bytes, which a cache can compare."""
+        evidence = pooled(*np.frombuffer(history, np.int64).reshape(3, -1))
         tuned = self.model.tune(evidence)
-        return tuned, skill(self.model, evidence, tuned) if len(evidence.at) >= JUDGED else 1.0
+        if len(evidence.subdomains) < JUDGED:
+            return tuned, 1.0
+        return tuned, cross_validated_r2(self.model, evidence, tuned)
 
-    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, shown: Visits) -> int:
-        if self.covers(visited, correct, shown):
-            return int(open_[np.argmax((self.cells[open_] @ (1 / (1 + self.cells[visited].sum(axis=0)))).round(9))])
-        seen, tuned, _ = self._state(visited, correct, shown)
-        fitted = (count := seen.shape[1]) - count % (1 + count // self.pace)
-        score = self._scored(seen[:, :fitted].tobytes(), tuned)[open_]
-        return int(open_[np.argmax(np.where(np.isin(open_, seen[0, fitted:]), -np.inf, score))])  # it would repeat them
+    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits) -> int:
+        if self.covers(visited, correct, n_images):
+            n_visits_of_cell = self.cells[visited].sum(axis=0)
+            rarity = self.cells[open_] @ (1 / (1 + n_visits_of_cell))
+            return int(open_[np.argmax(rarity.round(9))])
 
-    def _score(self, visits: bytes, tuned: Tuned) -> PerSubdomain:
+        history, tuned, _ = self._state(visited, correct, n_images)
+        n_visits = history.shape[1]
+        n_fitted = n_visits - n_visits % (1 + n_visits // self.pace)
+        score = self._cached_score(history[:, :n_fitted].tobytes(), tuned)[open_]
+        is_unfitted = np.isin(
+            open_, history[0, n_fitted:]
+        )  # the model does not know of these visits: it would repeat them
+        return int(open_[np.argmax(np.where(is_unfitted, -np.inf, score))])
+
+    def _score(self, history: bytes, tuned: Tuned) -> PerSubdomain:
         """What the acquisition gives every subdomain, rounded: chance decides among equal ones."""
-        evidence, acquisition = pooled(*np.frombuffer(visits, np.int64).reshape(3, -1)), self.options["acquisition"]
+        evidence = pooled(*np.frombuffer(history, np.int64).reshape(3, -1))
+        acquisition = self.options["acquisition"]
         mean, sd = self.model.scale(evidence, tuned, spread=acquisition != "greedy")
-        above, sd = mean - np.quantile(mean, WORST), np.maximum(sd, 1e-9)
+        sd = np.maximum(sd, 1e-9)
+        above_worst = mean - np.quantile(mean, WORST)
 
         if acquisition == "greedy":
             score = -mean
         elif acquisition == "expected_improvement":
+            # sd (z Φ(z) + φ(z)),   z = (lowest accuracy - mean) / sd
             z = (evidence.accuracy.min() - mean) / sd
             improvement = sd * (z * ndtr(z) + np.exp(-z * z / 2) / np.sqrt(2 * np.pi))
             score = np.log(np.maximum(improvement, 1e-300))
         elif acquisition == "straddle":
-            score = 1.96 * sd - np.abs(above)
+            score = 1.96 * sd - np.abs(above_worst)
         else:  # worst_decile: what counts is what one would measure, so the noise of a visit comes on top
-            noise = np.median(working_logits(evidence, mean[evidence.at]).variance)
-            score = -above / np.sqrt(sd**2 + noise)
+            noise = np.median(working_logits(evidence, mean[evidence.subdomains]).variance)
+            score = -above_worst / np.sqrt(sd**2 + noise)
         return score.round(9)
+
+
+def _indicators(domain: Domain, strength: int) -> Float[np.ndarray, "subdomains cells"]:
+    """Indicators of all values (strength 1) or pairs of values (2), side by side."""
+    cells = [cells for _, cells in domain.indicators(strength)]
+    return np.hstack(cells) if cells else np.empty((len(domain), 0))
 
 
 def make_policy(name: str, domain: Domain, seed: int, **options: Any) -> Policy:
@@ -217,13 +267,15 @@ def make_policy(name: str, domain: Domain, seed: int, **options: Any) -> Policy:
     check_choice("policy", name, POLICIES)
     for option in options:
         check_choice(f"option of {name}", option, POLICIES[name])
-    chosen = {**POLICIES[name], **options}
+    all_options = {**POLICIES[name], **options}
     limits = {"visits": (1, np.inf), "strength": (2, 5), "starts": (0, np.inf), "reserve": (0, 1)}
     for option, (low, high) in limits.items():
-        if not low <= chosen.get(option, low) <= high:
-            raise FcaError(option, chosen[option], f"{low} to {high}", "take one in this range")
-    if "acquisition" in chosen:
+        if not low <= all_options.get(option, low) <= high:
+            raise FcaError(option, all_options[option], f"{low} to {high}", "take one in this range")
+
+    if "acquisition" in all_options:
         acquisitions = ("worst_decile", "straddle") if name == "gp_pairwise" else ("greedy", "expected_improvement")
-        check_choice("acquisition", chosen["acquisition"], acquisitions)
-        return Guided(name, domain, seed, chosen)
-    return {"random": Policy, "nwise": NWise, "genetic": Genetic}[name](domain, seed, chosen)
+        check_choice("acquisition", all_options["acquisition"], acquisitions)
+        return Guided(name, domain, seed, all_options)
+    policy_class = {"random": Policy, "nwise": NWise, "genetic": Genetic}[name]
+    return policy_class(domain, seed, all_options)

@@ -17,11 +17,19 @@ from fca.studies.search.stats.policies import make_policy
 from fca.studies.search.stats.visits import SearchVisits
 from fca.types import FcaError, check_choice, keyed_rng
 
-INTERCEPT, HIGH, FAILING, SCATTERED = 2.2, 4.0, -1.0, 0.04  # logits; share of the subdomains that fail
+INTERCEPT = 2.2  # logit of an average subdomain
+HIGH = 4.0  # logit of the subdomains of `scattered` that do not fail
+FAILING = -1.0  # logit of those that do
+SCATTERED = 0.04  # their share
 _STRUCTURED = (0.3, 0.8, 0.35)
 # standard deviations, in logits, of the effects of single subdomains, of values, of pairs, of triples
-SPREADS = {"structured": _STRUCTURED, "harder": (0.4, 0.8, 0.5, 0.2), "none": (), "dominant": (0.3, 0.2)}
-SPREADS |= {"scattered": (0.3,)}
+SPREADS: dict[str, tuple[float, ...]] = {
+    "structured": _STRUCTURED,
+    "harder": (0.4, 0.8, 0.5, 0.2),
+    "none": (),
+    "dominant": (0.3, 0.2),
+    "scattered": (0.3,),
+}
 
 
 class Simulated(NamedTuple):
@@ -36,12 +44,12 @@ class Replay(NamedTuple):
 
     visited: Int[np.ndarray, " visits"]
     correct: Int[np.ndarray, " visits"]
-    shown: Int[np.ndarray, " visits"]
+    n_images: Int[np.ndarray, " visits"]
 
     @property
     def accuracy(self) -> Float[np.ndarray, " visits"]:
         """Of each visit; NaN without images."""
-        return np.divide(self.correct, self.shown, np.full(len(self.shown), np.nan), where=self.shown > 0)
+        return np.divide(self.correct, self.n_images, np.full(len(self.n_images), np.nan), where=self.n_images > 0)
 
 
 def simulated(domain: Domain, seed: int, kind: str = "structured", images: int = 50) -> Simulated:
@@ -56,20 +64,31 @@ def simulated(domain: Domain, seed: int, kind: str = "structured", images: int =
     (6, 20)
     """
     check_choice("kind of table", kind, SPREADS)
-    rng, size, attributes = keyed_rng(seed, "simulated", kind), len(domain), len(domain.attributes)
-    total = np.sqrt(sum(comb(attributes, n) * spread**2 if n else spread**2 for n, spread in enumerate(_STRUCTURED)))
-    single, *of_cells = SPREADS[kind] or (total,)
-    logit = rng.normal(HIGH if kind == "scattered" else INTERCEPT, single, size)
-    for strength, spread in enumerate(of_cells, 1):
+    rng = keyed_rng(seed, "simulated", kind)
+    n_subdomains = len(domain)
+    n_attributes = len(domain.attributes)
+
+    # Standard deviation of all effects of `structured` together: one of the subdomain, C(attributes, n) of n values
+    variances = [comb(n_attributes, n) * spread**2 for n, spread in enumerate(_STRUCTURED)]
+    total_spread = np.sqrt(sum(variances))
+
+    own_spread, *spreads_of_cells = SPREADS[kind] or (total_spread,)
+    mean = HIGH if kind == "scattered" else INTERCEPT
+    logit = rng.normal(mean, own_spread, n_subdomains)
+    for strength, spread in enumerate(spreads_of_cells, 1):
         for _, cells in domain.indicators(strength):
             logit += cells @ rng.normal(0, spread, cells.shape[1])
+
     if kind == "dominant":
-        _, cells = list(domain.indicators(1))[rng.integers(attributes)]
-        logit += cells @ rng.normal(0, total, cells.shape[1])
+        _, cells = list(domain.indicators(1))[rng.integers(n_attributes)]
+        logit += cells @ rng.normal(0, total_spread, cells.shape[1])
     elif kind == "scattered":
-        logit[rng.permutation(size)[: max(1, round(SCATTERED * size))]] = FAILING
+        n_failing = max(1, round(SCATTERED * n_subdomains))
+        logit[rng.permutation(n_subdomains)[:n_failing]] = FAILING
+
     probability = expit(logit)
-    return Simulated(probability, (rng.random((size, images)) < probability[:, None]).astype(np.int8))
+    right = rng.random((n_subdomains, images)) < probability[:, None]
+    return Simulated(probability, right.astype(np.int8))
 
 
 def replay(
@@ -92,8 +111,8 @@ def replay(
     sizes = [chain(batches, repeat(batches[-1])) for _ in right]
 
     def next_images(subdomain: int) -> tuple[int, int]:
-        seen = list(islice(images[subdomain], next(sizes[subdomain])))
-        return sum(seen), len(seen)
+        visit = list(islice(images[subdomain], next(sizes[subdomain])))
+        return sum(visit), len(visit)
 
     ask_until_done(visits, next_images)
     return Replay(*visits.history)
@@ -101,8 +120,8 @@ def replay(
 
 def accuracies(right: Int8[np.ndarray, "subdomains images"]) -> Float[np.ndarray, " subdomains"]:
     """Share of each subdomain's images that are right; NaN without images."""
-    shown = (right >= 0).sum(axis=1)
-    return Replay(np.arange(len(right)), (right == 1).sum(axis=1), shown).accuracy
+    n_images = (right >= 0).sum(axis=1)
+    return Replay(np.arange(len(right)), (right == 1).sum(axis=1), n_images).accuracy
 
 
 def worst(accuracy: Float[np.ndarray, " subdomains"], share: float = 0.1) -> Bool[np.ndarray, " subdomains"]:
@@ -113,10 +132,11 @@ def worst(accuracy: Float[np.ndarray, " subdomains"], share: float = 0.1) -> Boo
     >>> worst(np.array([0.5, 0.2, 0.9, 0.2]), 0.25)
     array([False,  True, False, False])
     """
-    known = int(np.isfinite(accuracy).sum())
-    if not known:
+    n_known = int(np.isfinite(accuracy).sum())
+    if not n_known:
         raise FcaError("accuracies", "none", "one subdomain with images, or more", "draw images first")
-    lowest = np.argsort(accuracy, kind="stable")[: max(1, round(share * known))]
+    n_worst = max(1, round(share * n_known))
+    lowest = np.argsort(accuracy, kind="stable")[:n_worst]
     return np.isin(np.arange(len(accuracy)), lowest)
 
 
@@ -126,8 +146,9 @@ def coverage(visited: Int[np.ndarray, " n"], lowest: Bool[np.ndarray, " subdomai
     >>> coverage(np.array([3, 1, 1, 0]), np.array([True, True, False, False]))
     array([0. , 0.5, 0.5, 1. ])
     """
-    first = np.isin(np.arange(len(visited)), np.unique(visited, return_index=True)[1])
-    return np.cumsum(first & lowest[visited]) / lowest.sum()
+    _, first_visits = np.unique(visited, return_index=True)
+    is_first_visit = np.isin(np.arange(len(visited)), first_visits)
+    return np.cumsum(is_first_visit & lowest[visited]) / lowest.sum()
 
 
 def visits_until(covered: Float[np.ndarray, " visits"], share: float = 1.0) -> float:

@@ -31,8 +31,8 @@ class SearchVisits:
         if self._asked == self._counts.shape[1]:
             self._counts = np.hstack([self._counts, np.zeros_like(self._counts)])
 
-        visited, correct, shown = self.history
-        subdomain = self.policy.next(visited, correct, shown)
+        visited, correct, n_images = self.history
+        subdomain = self.policy.next(visited, correct, n_images)
         self._counts[0, self._asked] = subdomain
         self._asked += 1
         return subdomain

@@ -27,11 +27,13 @@ def visits(probability, seed, n=None, images=50):
 
 def test_means_by_value_are_those_of_subdomains_with_their_interval():
     found = value_means(DOMAIN, *visits(0.7, seed=1, n=30)).set_index(["attribute", "value"])
-    visited, correct, shown = visits(0.7, seed=1, n=30)
+    visited, correct, n_images = visits(0.7, seed=1, n=30)
     for place, (name, values) in enumerate(DOMAIN.attributes.items()):
         for value in values:
             of = [
-                c / s for v, c, s in zip(visited, correct, shown, strict=True) if DOMAIN.subdomains[v][place] == value
+                c / s
+                for v, c, s in zip(visited, correct, n_images, strict=True)
+                if DOMAIN.subdomains[v][place] == value
             ]
             line = found.loc[(name, value)]
             assert line["visited"] == len(of)
@@ -41,12 +43,12 @@ def test_means_by_value_are_those_of_subdomains_with_their_interval():
 
 def test_means_of_pairs_are_literal_and_the_pair_that_acts_together_has_the_largest_effect():
     probability = np.where(members(DOMAIN, {"time": "night", "place": "b"}), 0.2, 0.9)
-    visited, correct, shown = visits(probability, seed=2)
-    found = pair_means(DOMAIN, visited, correct, shown)
+    visited, correct, n_images = visits(probability, seed=2)
+    found = pair_means(DOMAIN, visited, correct, n_images)
     assert set(found.nlargest(1, "effect")[["attribute", "other"]].iloc[0]) == {"time", "place"}
     line = found.query("value == 'night' and other_value == 'b'").iloc[0]
     inside = members(DOMAIN, {"time": "night", "place": "b"})[visited]
-    assert line["accuracy"] == pytest.approx((correct / shown)[inside].mean(), abs=1e-12)
+    assert line["accuracy"] == pytest.approx((correct / n_images)[inside].mean(), abs=1e-12)
     assert len(found) == sum(cells.shape[1] for _, cells in DOMAIN.indicators(2))  # no cell that the rules exclude
 
 
@@ -108,22 +110,22 @@ def test_rules_hold_their_level_whatever_the_number_of_images(accuracy, night):
     for seed in range(60):
         rng = np.random.default_rng(seed)
         visited = rng.permutation(len(DOMAIN))[:60]
-        shown = np.where(at_night[visited], night, 20)
-        found += bool(find_rules(DOMAIN, visited, rng.binomial(shown, accuracy), shown, most=1, tables=199))
+        n_images = np.where(at_night[visited], night, 20)
+        found += bool(find_rules(DOMAIN, visited, rng.binomial(n_images, accuracy), n_images, most=1, tables=199))
     assert found <= stats.binom.ppf(0.99, 60, 0.05)
 
 
 def test_of_the_significant_rules_the_worst_by_its_images_is_taken():
     rng = np.random.default_rng(5)
-    has, shown = rng.random((20, 60)) < 0.3, np.full(60, 12)
+    has, n_images = rng.random((20, 60)) < 0.3, np.full(60, 12)
     lower = 0.8 - 0.4 * has[7] - 0.5 * has[3]
     correct = rng.binomial(12, np.clip(lower, 0.05, 1))
     free = np.ones(60, bool)
-    p = p_of_rules(has, correct, shown, 999, np.random.default_rng(0))
-    lack = [((correct / shown)[one].mean() - (correct / shown).mean()) * one.sum() ** 0.5 for one in has]
+    p = p_of_rules(has, correct, n_images, 999, np.random.default_rng(0))
+    lack = [((correct / n_images)[one].mean() - (correct / n_images).mean()) * one.sum() ** 0.5 for one in has]
     significant = np.flatnonzero(p <= 0.05)
     assert len(significant) > 1
-    best = _lowest(has, np.ones(20, int), (correct, shown), free, 999, np.random.default_rng(0))
+    best = _lowest(has, np.ones(20, int), (correct, n_images), free, 999, np.random.default_rng(0))
     assert best == min(significant, key=lambda at: lack[at])
 
 

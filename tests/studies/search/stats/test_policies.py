@@ -126,8 +126,8 @@ def test_a_genetic_child_has_values_of_the_ten_lowest_but_for_mutations(dog):
     visited = rng.permutation(len(dog))[:60]
     right = table(dog, 100)[visited]
     parents = dog.codes[visited[np.argsort(right, kind="stable")[:10]]]
-    shown = np.full(60, 50)
-    children = dog.codes[[make_policy("genetic", dog, seed).next(visited, right, shown) for seed in range(300)]]
+    n_images = np.full(60, 50)
+    children = dog.codes[[make_policy("genetic", dog, seed).next(visited, right, n_images) for seed in range(300)]]
     inherited = np.mean([[code in parents[:, at] for at, code in enumerate(child)] for child in children])
     assert inherited > 0.93  # a mutation, of every tenth value, may also hit a parent's
     lows = make_policy("random", dog, 0)

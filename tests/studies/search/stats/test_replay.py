@@ -43,8 +43,8 @@ def in_order(monkeypatch):
     seen = []
 
     def make_policy(name, domain, seed, **options):
-        def next_one(visited, correct, shown):
-            seen.append((visited.tolist(), correct.tolist(), shown.tolist()))
+        def next_one(visited, correct, n_images):
+            seen.append((visited.tolist(), correct.tolist(), n_images.tolist()))
             return len(visited) % len(domain)
 
         return SimpleNamespace(next=next_one, given=(name, seed, options))
@@ -57,9 +57,9 @@ def test_each_visit_shows_the_next_images_that_there_are(in_order):
     right = np.array([[1, 0, -1, 1, 1, 1], [0, 0, 0, 1, -1, -1], [-1] * 6, [1] * 6, [0] * 6, [1] * 6], np.int8)
     done = replay(SMALL, right, "any", 0, batches=(2, 3), most=18)
     assert done.visited.tolist() == [0, 1, 2, 3, 4, 5] * 3
-    assert done.shown.reshape(3, 6).tolist() == [[2, 2, 0, 2, 2, 2], [3, 2, 0, 3, 3, 3], [0, 0, 0, 1, 1, 1]]
+    assert done.n_images.reshape(3, 6).tolist() == [[2, 2, 0, 2, 2, 2], [3, 2, 0, 3, 3, 3], [0, 0, 0, 1, 1, 1]]
     assert done.correct.reshape(3, 6).tolist() == [[1, 0, 0, 2, 0, 2], [3, 1, 0, 3, 0, 3], [0, 0, 0, 1, 0, 1]]
-    assert in_order[7] == (done.visited[:7].tolist(), done.correct[:7].tolist(), done.shown[:7].tolist())
+    assert in_order[7] == (done.visited[:7].tolist(), done.correct[:7].tolist(), done.n_images[:7].tolist())
 
 
 def test_a_replay_ends_when_every_subdomain_could_have_been_visited(in_order):
