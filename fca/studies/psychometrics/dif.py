@@ -107,113 +107,156 @@ class Dif:
         A set whose compared subjects cannot be fitted together, as without common items, is left out with a line in
         the log. Raises FcaError where no set is left.
         """
-        every = clean_with_subjects(store, self.query, self.responses)
-        grouped = [(one, *groups) for one in every if (groups := self._groups(one.responses)) is not None]
-        if not grouped:
-            names = sorted({name for one in every for name in one.responses.subjects["model"]})
+        datasets = clean_with_subjects(store, self.query, self.responses)
+        with_groups = []
+        for gathered in datasets:
+            groups = self._groups(gathered.responses)
+            if groups is not None:
+                with_groups.append((gathered, *groups))
+        if not with_groups:
+            names = sorted({name for gathered in datasets for name in gathered.responses.subjects["model"]})
             allowed = "two models or more in each group of one data set"
             step = f"name groups among {', '.join(names[:20])}: analysis.focal=[...] analysis.reference=[...]"
             raise FcaError("analysis.focal", ", ".join(self.focal), allowed, step)
 
-        compared, problems = list[tuple[DatasetResponses, Bool[np.ndarray, " kept"]]](), list[FcaError]()
-        for gathered, kept, focal in grouped:
-            part = _compared(gathered, kept)
-            if problem := unfit(part):
+        # The sets whose compared subjects can be fitted together
+        fittable: list[tuple[DatasetResponses, Bool[np.ndarray, " compared"]]] = []
+        problems: list[FcaError] = []
+        for gathered, positions, is_focal in with_groups:
+            compared = _compared(gathered, positions)
+            problem = unfit(compared)
+            if problem:
                 problems.append(problem)
             else:
-                compared.append((part, focal))
-        if not compared:
+                fittable.append((compared, is_focal))
+        if not fittable:
             raise problems[0]
         for problem in problems:
             log.warning("left out: %s", problem)
 
-        found = [_lines(part, focal, self) for part, focal in compared]
-        lines = [pd.concat(part, ignore_index=True) for part in zip(*found, strict=True)]
-        fitted_sets = {part.dataset for part, _ in compared}
-        used = [gathered for gathered, *_ in grouped if gathered.dataset in fitted_sets]
-        runs = {run for gathered in used for run in gathered.runs}
-        digests = [fits.digest_of(gathered) for gathered in used]
-        summaries = [line for summary, *_ in found for line in summary.to_dict("records")]
-        taken = {line["dataset"]: list(line["not_estimable"]) for line in summaries if line["not_estimable"]}
-        parameters = {**asdict(self), **METHOD, "answers": digests, **({"not_estimable": taken} if taken else {})}
+        frames_of_sets = [_lines(compared, is_focal, self) for compared, is_focal in fittable]
+        frames = [
+            pd.concat(frames_of_table, ignore_index=True) for frames_of_table in zip(*frames_of_sets, strict=True)
+        ]
+        fitted_sets = {compared.dataset for compared, _ in fittable}
+        used = [gathered for gathered, *_ in with_groups if gathered.dataset in fitted_sets]
+        run_ids = {run_id for gathered in used for run_id in gathered.runs}
+        parameters: dict[str, Any] = {
+            **asdict(self),
+            **METHOD,
+            "answers": [fits.digest_of(gathered) for gathered in used],
+        }
+        not_estimable = _not_estimable(frames[0])
+        if not_estimable:
+            parameters["not_estimable"] = not_estimable
         if problems:
             parameters["left_out"] = [str(problem) for problem in problems]
-        return filled(self.tables, lines, parameters, runs)
+        return filled(self.tables, frames, parameters, run_ids)
 
-    def _groups(self, responses: Responses) -> tuple[Int[np.ndarray, " kept"], Bool[np.ndarray, " kept"]] | None:
-        """Positions of the compared subjects, one a model, and which are of the focal group."""
+    def _groups(
+        self, responses: Responses
+    ) -> tuple[Int[np.ndarray, " compared"], Bool[np.ndarray, " compared"]] | None:
+        """Positions of the compared subjects, the ablest of each model, and which are of the focal group.
+
+        None if a group has fewer than two models.
+        """
         models = responses.subjects["model"]
-        focal = models.map(lambda name: _named(name, self.focal))
-        other = models.map(lambda name: _named(name, self.reference or ["*"])) & ~focal
-        order = np.argsort(-responses.accuracy, kind="stable")
-        best = models.iloc[order].drop_duplicates().index
-        kept = np.sort(best[(focal | other)[best]].to_numpy())
-        member = focal.to_numpy()[kept]
-        return (kept, member) if min(member.sum(), (~member).sum()) >= 2 else None
+        is_focal = models.map(lambda name: _matches(name, self.focal))
+        is_reference = models.map(lambda name: _matches(name, self.reference or ["*"])) & ~is_focal
+        ablest_first = np.argsort(-responses.accuracy, kind="stable")
+        ablest = models.iloc[ablest_first].drop_duplicates().index
+        is_compared = (is_focal | is_reference)[ablest]
+        positions = np.sort(ablest[is_compared].to_numpy())
+        is_focal_of_compared = is_focal.to_numpy()[positions]
+        if min(is_focal_of_compared.sum(), (~is_focal_of_compared).sum()) < 2:
+            return None
+        return positions, is_focal_of_compared
 
 
-def _named(name: str, patterns: list[str]) -> bool:
+def _not_estimable(summary: pd.DataFrame) -> dict[str, list[str]]:
+    """The parameters of each data set that are not estimable."""
+    lines = summary.to_dict("records")
+    return {line["dataset"]: list(line["not_estimable"]) for line in lines if line["not_estimable"]}
+
+
+def _matches(name: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _compared(gathered: DatasetResponses, kept: Int[np.ndarray, " kept"]) -> DatasetResponses:
+def _compared(gathered: DatasetResponses, positions: Int[np.ndarray, " compared"]) -> DatasetResponses:
     """The responses of the compared subjects, to items that any of them responded to."""
-    every = gathered.responses
-    known = ~np.isnan(every.correct[kept]).all(axis=0)
-    subjects = every.subjects.iloc[kept].reset_index(drop=True)
-    return gathered._replace(responses=Responses(every.correct[kept][:, known], subjects, every.items[known]))
+    responses = gathered.responses
+    correct = responses.correct[positions]
+    has_responses = ~np.isnan(correct).all(axis=0)
+    subjects = responses.subjects.iloc[positions].reset_index(drop=True)
+    items = responses.items[has_responses]
+    return gathered._replace(responses=Responses(correct[:, has_responses], subjects, items))
 
 
-def _lines(part: DatasetResponses, focal: Bool[np.ndarray, " kept"], how: Dif) -> tuple[pd.DataFrame, ...]:
-    found, ability, stratum, difficulty = _matched(part, focal, how.strata)
-    items = _items(part, focal, found, ability).assign(difficulty=difficulty)
-    models = part.responses.subjects["model"].to_numpy()
-    line: dict[str, Any] = {"dataset": part.dataset, "n_items": len(items)}
-    line |= {"focal": tuple(models[focal]), "reference": tuple(models[~focal]), "n_focal": int(focal.sum())}
-    line |= {"n_reference": int((~focal).sum()), "n_matched": int((stratum >= 0).sum())}
-    line["not_estimable"] = fits.fitted(part).not_estimable
-    line |= {"n_tested": int(items["p"].notna().sum())}
-    line |= {f"class_{name.lower()}": int((items["ets_class"] == name).sum()) for name in CLASSES}
-    beyond = {"beyond_bh": "p_bh", "beyond_holm": "p_holm", "uniform_bh": "p_uniform_bh"}
-    beyond |= {"non_uniform_bh": "p_non_uniform_bh"}
-    line |= {name: int((items[column] < LEVEL).sum()) for name, column in beyond.items()}
+def _lines(
+    gathered: DatasetResponses, is_focal: Bool[np.ndarray, " compared"], options: Dif
+) -> tuple[pd.DataFrame, ...]:
+    """The line of a data set, its items, and the items that are drawn."""
+    test, ability, stratum, difficulty = _matched(gathered, is_focal, options.strata)
+    items = _items(gathered, is_focal, test, ability).assign(difficulty=difficulty)
+    models = gathered.responses.subjects["model"].to_numpy()
+    line: dict[str, Any] = {
+        "dataset": gathered.dataset,
+        "n_items": len(items),
+        "focal": tuple(models[is_focal]),
+        "reference": tuple(models[~is_focal]),
+        "n_focal": int(is_focal.sum()),
+        "n_reference": int((~is_focal).sum()),
+        "n_matched": int((stratum >= 0).sum()),
+        "not_estimable": fits.fitted(gathered).not_estimable,
+        "n_tested": int(items["p"].notna().sum()),
+        **{f"class_{name.lower()}": int((items["ets_class"] == name).sum()) for name in CLASSES},
+        "beyond_bh": int((items["p_bh"] < LEVEL).sum()),
+        "beyond_holm": int((items["p_holm"] < LEVEL).sum()),
+        "uniform_bh": int((items["p_uniform_bh"] < LEVEL).sum()),
+        "non_uniform_bh": int((items["p_non_uniform_bh"] < LEVEL).sum()),
+    }
     tested = items[items["delta"].notna()]
-    drawn = np.random.default_rng(how.seed).permutation(len(tested))[:SHOWN]
-    return pd.DataFrame([line]), items, tested.iloc[np.sort(drawn)]
+    sample = np.random.default_rng(options.seed).permutation(len(tested))[:SHOWN]
+    return pd.DataFrame([line]), items, tested.iloc[np.sort(sample)]
 
 
 def _matched(
-    part: DatasetResponses, focal: Bool[np.ndarray, " kept"], strata: int
-) -> tuple[MantelHaenszel, Subjects, Int[np.ndarray, " kept"], Items]:
+    gathered: DatasetResponses, is_focal: Bool[np.ndarray, " compared"], strata: int
+) -> tuple[MantelHaenszel, Subjects, Int[np.ndarray, " compared"], Items]:
     """DIF at equal ability, found by all items and then by those that are not in class C; and their difficulties."""
-    fit, correct = fits.fitted(part), part.responses.correct
+    fit = fits.fitted(gathered)
+    correct = gathered.responses.correct
     ability = fit.ability
-    stratum = strata_of(ability, focal, strata)
-    found = mantel_haenszel(correct, focal, stratum)
-    fair = np.array([name != "C" for name in ets_class(found)])
-    if not fair.all() and not np.isnan(correct[:, fair]).all(axis=1).any():
-        bank = ItemBank(fit.model, *(values[fair] for values in fit.bank[1:]))
-        ability = score_ability(correct[:, fair], bank).ability
-        stratum = strata_of(ability, focal, strata)
-        found = mantel_haenszel(correct, focal, stratum)
-    return found, ability, stratum, fit.difficulty
+    stratum = strata_of(ability, is_focal, strata)
+    test = mantel_haenszel(correct, is_focal, stratum)
+
+    is_fair = np.array([name != "C" for name in ets_class(test)])
+    has_subject_without_fair_response = np.isnan(correct[:, is_fair]).all(axis=1).any()
+    if not is_fair.all() and not has_subject_without_fair_response:
+        fair_bank = ItemBank(fit.model, *(values[is_fair] for values in fit.bank[1:]))
+        ability = score_ability(correct[:, is_fair], fair_bank).ability
+        stratum = strata_of(ability, is_focal, strata)
+        test = mantel_haenszel(correct, is_focal, stratum)
+    return test, ability, stratum, fit.difficulty
 
 
 def _items(
-    part: DatasetResponses, focal: Bool[np.ndarray, " kept"], found: MantelHaenszel, ability: Subjects
+    gathered: DatasetResponses, is_focal: Bool[np.ndarray, " compared"], test: MantelHaenszel, ability: Subjects
 ) -> pd.DataFrame:
-    correct = part.responses.correct
-    regression = logistic_dif(correct, focal, ability)
-    return part.responses.items[["item", "label"]].assign(
-        dataset=part.dataset,
-        reference_top1=_share(correct[~focal]),
-        focal_top1=_share(correct[focal]),
-        delta=found.delta,
-        delta_se=found.delta_se,
-        ets_class=np.array(ets_class(found), dtype=object),
-        p=found.p,
-        p_bh=_corrected(found.p, false_discovery_control),
-        p_holm=_corrected(found.p, holm),
+    """Both tests of every item, with p-values corrected for the number of items."""
+    correct = gathered.responses.correct
+    regression = logistic_dif(correct, is_focal, ability)
+    return gathered.responses.items[["item", "label"]].assign(
+        dataset=gathered.dataset,
+        reference_top1=_share(correct[~is_focal]),
+        focal_top1=_share(correct[is_focal]),
+        delta=test.delta,
+        delta_se=test.delta_se,
+        ets_class=np.array(ets_class(test), dtype=object),
+        p=test.p,
+        p_bh=_corrected(test.p, false_discovery_control),
+        p_holm=_corrected(test.p, holm),
         log_odds=regression.log_odds,
         p_uniform=regression.uniform,
         p_uniform_bh=_corrected(regression.uniform, false_discovery_control),
@@ -223,13 +266,15 @@ def _items(
 
 
 def _share(correct: np.ndarray) -> np.ndarray:
-    number = (~np.isnan(correct)).sum(axis=0)
-    return np.where(number > 0, np.nansum(correct, axis=0) / np.maximum(number, 1), np.nan)
+    """Share of right responses to each item; NaN without any."""
+    n_responses = (~np.isnan(correct)).sum(axis=0)
+    return np.where(n_responses > 0, np.nansum(correct, axis=0) / np.maximum(n_responses, 1), np.nan)
 
 
-def _corrected(p: np.ndarray, how: Any) -> np.ndarray:
-    """Corrected for the number of items that were tested."""
-    known, corrected = ~np.isnan(p), np.full(len(p), np.nan)
-    if known.any():
-        corrected[known] = how(p[known])
+def _corrected(p: np.ndarray, correction: Any) -> np.ndarray:
+    """p-values corrected for the number of items that were tested."""
+    is_tested = ~np.isnan(p)
+    corrected = np.full(len(p), np.nan)
+    if is_tested.any():
+        corrected[is_tested] = correction(p[is_tested])
     return corrected

@@ -63,34 +63,39 @@ class Dimensionality:
         return filled(self.tables, [pd.concat(frames, ignore_index=True)], parameters, runs)
 
 
-def _lines(gathered: DatasetResponses, how: Dimensionality) -> pd.DataFrame:
+def _lines(gathered: DatasetResponses, options: Dimensionality) -> pd.DataFrame:
+    """The loss of each number of dimensions, and whether it is chosen: more only where they predict better."""
     correct = gathered.responses.correct
     # an item that all solve, or none, has no information on dimensions
-    varied = np.flatnonzero(np.nanmax(correct, axis=0) > np.nanmin(correct, axis=0))
-    drawn = np.sort(np.random.default_rng(how.seed).permutation(varied)[: how.items])
-    correct = correct[:, drawn]
-    subjects = ~np.isnan(correct).all(axis=1)
-    correct, models = correct[subjects], gathered.responses.subjects["model"][subjects]
-    network, names = pd.factorize(models)
-    most = min(how.most, len(correct) - 1)
-    found = held_out_dimensions(correct, network, most, how.seed)
-    total = most * (2 if len(names) > 2 else 1)
-    about: dict[str, Any] = {
-        "dataset": gathered.dataset,
-        "n_subjects": len(correct),
-        "n_models": len(names),
-        "n_items": len(drawn),
-    }
+    informative = np.flatnonzero(np.nanmax(correct, axis=0) > np.nanmin(correct, axis=0))
+    sample = np.sort(np.random.default_rng(options.seed).permutation(informative)[: options.items])
+    correct = correct[:, sample]
+    has_responses = ~np.isnan(correct).all(axis=1)
+    correct = correct[has_responses]
+    network, names = pd.factorize(gathered.responses.subjects["model"][has_responses])
+
+    max_dimensions = min(options.most, len(correct) - 1)
+    n_fits = max_dimensions * (2 if len(names) > 2 else 1)  # two networks are not held out
+    losses = held_out_dimensions(correct, network, max_dimensions, options.seed)
     lines: list[dict[str, Any]] = []
-    loss = np.zeros(0)
-    for one in track(found, "dimensions", total, long=correct.size >= 50_000):
-        line = {**about, "hold_out": one.hold_out, "dimensions": one.dimensions, "chosen": one.dimensions == 1}
-        line["held_out_nll"] = float(np.nanmean(one.loss))
-        if one.dimensions > 1:
-            gain = mean_with_interval(loss - one.loss, network)
+    loss_of_fewer = np.zeros(0)
+    for fit in track(losses, "dimensions", n_fits, long=correct.size >= 50_000):
+        line = {
+            "dataset": gathered.dataset,
+            "n_subjects": len(correct),
+            "n_models": len(names),
+            "n_items": len(sample),
+            "hold_out": fit.hold_out,
+            "dimensions": fit.dimensions,
+            "chosen": fit.dimensions == 1,
+            "held_out_nll": float(np.nanmean(fit.loss)),
+        }
+        if fit.dimensions > 1:
+            gain = mean_with_interval(loss_of_fewer - fit.loss, network)
             line |= dict(zip(map(str, interval_columns(GAIN)), gain, strict=True))
             if lines[-1]["chosen"] and gain.low > 0:
-                line["chosen"], lines[-1]["chosen"] = True, False
-        loss = one.loss
+                line["chosen"] = True
+                lines[-1]["chosen"] = False
+        loss_of_fewer = fit.loss
         lines.append(line)
     return pd.DataFrame(lines)

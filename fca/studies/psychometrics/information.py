@@ -85,20 +85,34 @@ class Information:
 
 
 def _curve(gathered: DatasetResponses, fit: IrtFit) -> pd.DataFrame:
+    """Information over a grid of abilities, and at the ability of each subject."""
     grid = np.linspace(fit.ability.min() - 1, fit.ability.max() + 1, GRID)
-    at = np.concatenate([grid, fit.ability])
-    information = total_information(fit.bank, at)
-    names = [None] * GRID + gathered.responses.subjects["subject"].tolist()
-    kind = ["curve"] * GRID + ["subject"] * len(fit.ability)
-    values = {"ability": at, "information": information, "standard_error": 1 / np.sqrt(information)}
-    return pd.DataFrame({"dataset": gathered.dataset, "kind": kind, "subject": names, **values})
+    ability = np.concatenate([grid, fit.ability])
+    information = total_information(fit.bank, ability)
+    return pd.DataFrame(
+        {
+            "dataset": gathered.dataset,
+            "kind": ["curve"] * GRID + ["subject"] * len(fit.ability),
+            "subject": [None] * GRID + gathered.responses.subjects["subject"].tolist(),
+            "ability": ability,
+            "information": information,
+            "standard_error": 1 / np.sqrt(information),
+        }
+    )
 
 
 def _line(gathered: DatasetResponses, fit: IrtFit) -> dict[str, object]:
+    """The reliability of a data set as a test, and how many of its items at random reach 0.9, 0.95 and 0.99."""
     spread = float(np.sqrt(np.mean(fit.ability**2)))  # 1 but for the 1pl, whose unit is a logit
-    needed = {f"items_{percent}": items_needed(fit.bank, percent / 100, spread) for percent in (90, 95, 99)}
-    about: dict[str, object] = {"dataset": gathered.dataset, "irt_model": fit.model}
-    about |= {"n_subjects": len(fit.ability), "n_items": len(fit.difficulty)}
-    reliability = {"marginal": marginal_reliability(fit.bank, spread=spread)}
-    reliability["empirical"] = empirical_reliability(fit.ability, fit.ability_se)
-    return {**about, **reliability, **needed, "not_estimable": fit.not_estimable}
+    return {
+        "dataset": gathered.dataset,
+        "irt_model": fit.model,
+        "n_subjects": len(fit.ability),
+        "n_items": len(fit.difficulty),
+        "marginal": marginal_reliability(fit.bank, spread=spread),
+        "empirical": empirical_reliability(fit.ability, fit.ability_se),
+        "items_90": items_needed(fit.bank, 0.90, spread),
+        "items_95": items_needed(fit.bank, 0.95, spread),
+        "items_99": items_needed(fit.bank, 0.99, spread),
+        "not_estimable": fit.not_estimable,
+    }

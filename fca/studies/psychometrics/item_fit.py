@@ -16,7 +16,7 @@ from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, IRT_MODEL,
 from fca.studies.irt.fittable import clean_with_subjects
 from fca.studies.irt.stats import IrtFit
 from fca.studies.psychometrics.stats.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
-from fca.studies.psychometrics.stats.item_fit import MeanSquares, Misfit, mean_squares, misfit, replicates
+from fca.studies.psychometrics.stats.item_fit import MeanSquares, mean_squares, misfit, replicates
 from fca.studies.psychometrics.stats.score_fit import MOST_ITEMS, score_fit
 from fca.tables.answers import DatasetResponses
 from fca.tables.keys import Query, ResponseFiles
@@ -119,103 +119,135 @@ class ItemFit:
 
     def __call__(self, store: Store) -> list[Table]:
         """One line an item, a subject, a data set; and the most dependent pairs of items."""
-        lines: list[list[pd.DataFrame]] = [[] for _ in self.tables]
-        runs, digests = set[str](), []
+        frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
+        runs: set[str] = set()
+        digests = []
         for gathered in clean_with_subjects(store, self.query, self.responses):
-            for part, found in zip(lines, _lines(gathered, self), strict=True):
-                part.append(found.assign(dataset=gathered.dataset))
+            for frames, frame in zip(frames_of_tables, _lines(gathered, self), strict=True):
+                frames.append(frame.assign(dataset=gathered.dataset))
             fitted_sets.append((gathered, fits.fitted(gathered, self.model, seed=self.seed)))
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
         parameters = {**asdict(self), **METHOD, "answers": digests, **fits.priors_taken(fitted_sets)}
-        return filled(self.tables, [pd.concat(part, ignore_index=True) for part in lines], parameters, runs)
+        whole_frames = [pd.concat(frames, ignore_index=True) for frames in frames_of_tables]
+        return filled(self.tables, whole_frames, parameters, runs)
 
 
 class _Simulated(NamedTuple):
-    """Of every replicate: mean squares of items and of subjects, and the highest z of any pair."""
+    """For each replicate: mean squares of items and of subjects, and the highest z of any pair."""
 
     items: list[MeanSquares]
     subjects: list[MeanSquares]
     highest: list[float]
 
 
-def _lines(gathered: DatasetResponses, how: ItemFit) -> tuple[pd.DataFrame, ...]:
-    responses, correct = gathered.responses, gathered.responses.correct
-    fit = fits.fitted(gathered, how.model, seed=how.seed)
-    rng = np.random.default_rng(how.seed)
-    paired = pairable(correct, fit)
-    paired = np.sort(rng.permutation(paired)[:PAIRED])
-    simulated = _simulated(correct, fit, paired, rng, how.replicates)
-    of_items, of_subjects = mean_squares(correct, fit)
+def _lines(gathered: DatasetResponses, options: ItemFit) -> tuple[pd.DataFrame, ...]:
+    """The items of a data set, those in the figure, its subjects, its line, and its most dependent pairs."""
+    responses = gathered.responses
+    correct = responses.correct
+    fit = fits.fitted(gathered, options.model, seed=options.seed)
+    rng = np.random.default_rng(options.seed)
+    paired = np.sort(rng.permutation(pairable(correct, fit))[:PAIRED])
+    simulated = _simulated(correct, fit, paired, rng, options.replicates)
+
+    item_squares, subject_squares = mean_squares(correct, fit)
     items = responses.items[["item", "label"]].assign(
         difficulty=fit.difficulty,
         discrimination=fit.discrimination,
         top1=np.nanmean(correct, axis=0),
-        **_columns(misfit(of_items, simulated.items)),
+        **misfit(item_squares, simulated.items)._asdict(),
         **_score_columns(correct, fit),
     )
     subjects = responses.subjects[["subject", "model", "snapshot"]].assign(
-        top1=responses.accuracy, ability=fit.ability, **_columns(misfit(of_subjects, simulated.subjects))
+        top1=responses.accuracy,
+        ability=fit.ability,
+        **misfit(subject_squares, simulated.subjects)._asdict(),
     )
     subjects = subjects.sort_values("ability", ascending=False, kind="stable")
-    shown = items.iloc[np.sort(np.random.default_rng(how.seed).permutation(len(items))[:SAMPLED])]
+    sample = np.random.default_rng(options.seed).permutation(len(items))[:SAMPLED]
+
     line, pairs = _dependence(gathered, fit, paired, simulated.highest)
     for name in ("infit", "outfit"):
-        known = items[f"{name}_z"].dropna()
-        line[f"misfit_{name}"] = float((known.abs() > LIMIT).mean()) if len(known) else None
-    return items, shown, subjects, pd.DataFrame([line]), pairs
+        z = items[f"{name}_z"].dropna()
+        line[f"misfit_{name}"] = float((z.abs() > LIMIT).mean()) if len(z) else None
+    return items, items.iloc[np.sort(sample)], subjects, pd.DataFrame([line]), pairs
 
 
 def _simulated(
     correct: np.ndarray, fit: IrtFit, paired: np.ndarray, rng: np.random.Generator, number: int
 ) -> _Simulated:
-    found = _Simulated([], [], [])
+    """Statistics of responses drawn from the fit and fitted again."""
+    simulated = _Simulated([], [], [])
     drawn = replicates(correct, fit, rng, number)
-    for again, of in track(drawn, "simulated responses", number, long=correct.size >= LONG):
-        for known, part in zip(found[:2], mean_squares(again, of), strict=True):
-            known.append(part)
+    for responses, refit in track(drawn, "simulated responses", number, long=correct.size >= LONG):
+        items, subjects = mean_squares(responses, refit)
+        simulated.items.append(items)
+        simulated.subjects.append(subjects)
         if len(paired) > 1:
-            found.highest.append(highest(again[:, paired], of.probability()[:, paired]))
-    return found
-
-
-def _columns(found: Misfit) -> dict[str, np.ndarray]:
-    return found._asdict()
+            z = highest(responses[:, paired], refit.probability()[:, paired])
+            simulated.highest.append(z)
+    return simulated
 
 
 def _score_columns(correct: np.ndarray, fit: IrtFit) -> dict[str, Any]:
+    """S-X² of every item; missing for too few or too many items."""
     if not FEWEST_ITEMS <= correct.shape[1] <= MOST_ITEMS:
         return {"s_x2": np.nan, "s_x2_df": np.nan, "s_x2_p": np.nan}
-    found = score_fit(correct, fit.bank)
-    return {"s_x2": found.statistic, "s_x2_df": np.where(found.df > 0, found.df, np.nan), "s_x2_p": found.p}
+    test = score_fit(correct, fit.bank)
+    return {"s_x2": test.statistic, "s_x2_df": np.where(test.df > 0, test.df, np.nan), "s_x2_p": test.p}
 
 
 def _dependence(
-    gathered: DatasetResponses, fit: IrtFit, paired: np.ndarray, chance: list[float]
+    gathered: DatasetResponses, fit: IrtFit, paired: np.ndarray, highest_by_chance: list[float]
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """The line of a data set, and its most dependent pairs."""
     responses = gathered.responses
-    subjects, n_items = responses.correct.shape
-    line = {"irt_model": fit.model, "n_subjects": subjects, "n_items": n_items, "n_paired": len(paired)}
-    line["not_estimable"] = fit.not_estimable
+    n_subjects, n_items = responses.correct.shape
+    line: dict[str, Any] = {
+        "irt_model": fit.model,
+        "n_subjects": n_subjects,
+        "n_items": n_items,
+        "n_paired": len(paired),
+        "not_estimable": fit.not_estimable,
+    }
     if len(paired) < 2:
         return line, DEPENDENT_PAIRS.frame([])
-    correct, p = responses.correct[:, paired], fit.probability()[:, paired]
+
+    correct = responses.correct[:, paired]
+    p = fit.probability()[:, paired]
     items = responses.items.iloc[paired]
     codes, _ = pd.factorize(items["label"].fillna("?"))
     means = mean_q3(scaled_residuals(correct, p), codes)
     line |= {"q3_mean": means.mean, "q3_sd": means.sd}
-    if items["label"].notna().all() and (some := means.pairs_within > 0).sum() > 1:
+
+    has_pairs = means.pairs_within > 0
+    if items["label"].notna().all() and has_pairs.sum() > 1:
         # pairs of a class stand together; every class counts by its pairs
-        weight = means.pairs_within[some] / means.pairs_within[some].mean()
-        value = mean_with_interval(means.within[some] * weight)
-        line |= dict(zip(map(str, interval_columns(WITHIN)), value, strict=True))
-    best = most_dependent(correct, p, LISTED)
-    line |= {"z_highest": float(best.z[0]), "z_by_chance": max(chance)}
-    line["pairs_beyond"] = int((best.z > max(chance)).sum())
-    frame = pd.DataFrame({"z": best.z, "q3": best.q3, "q3_adjusted": best.q3 - means.mean})
-    frame["beyond_chance"] = best.z > max(chance)
-    for name, at in (("first", best.first), ("second", best.second)):
-        frame[name], frame[f"{name}_label"] = items["item"].to_numpy()[at], items["label"].to_numpy()[at]
+        weight = means.pairs_within[has_pairs] / means.pairs_within[has_pairs].mean()
+        mean = mean_with_interval(means.within[has_pairs] * weight)
+        line |= dict(zip(map(str, interval_columns(WITHIN)), mean, strict=True))
+
+    pairs = most_dependent(correct, p, LISTED)
+    z_by_chance = max(highest_by_chance)
+    is_beyond_chance = pairs.z > z_by_chance
+    line |= {
+        "z_highest": float(pairs.z[0]),
+        "z_by_chance": z_by_chance,
+        "pairs_beyond": int(is_beyond_chance.sum()),
+    }
+    names = items["item"].to_numpy()
+    labels = items["label"].to_numpy()
+    frame = pd.DataFrame(
+        {
+            "z": pairs.z,
+            "q3": pairs.q3,
+            "q3_adjusted": pairs.q3 - means.mean,
+            "beyond_chance": is_beyond_chance,
+            "first": names[pairs.first],
+            "first_label": labels[pairs.first],
+            "second": names[pairs.second],
+            "second_label": labels[pairs.second],
+        }
+    )
     return line, frame

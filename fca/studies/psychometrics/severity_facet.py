@@ -78,93 +78,125 @@ class SeverityFacet:
 
     def __call__(self, store: Store) -> list[Table]:
         """One line a corruption, one a severity of it, and one a network. Raises FcaError without corrupted images."""
-        frames: list[list[pd.DataFrame]] = [[] for _ in self.tables]
+        frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         digests = []
         runs: set[str] = set()
         for kind, gathered in track(list(self._kinds(store)), "corruptions"):
-            for frame, part in zip(frames, _lines(kind, gathered, self), strict=True):
-                frame.append(part)
+            for frames, frame in zip(frames_of_tables, _lines(kind, gathered, self), strict=True):
+                frames.append(frame)
             digests.append(fits.digest_of(gathered))
             runs |= set(gathered.runs)
         if not digests:
             command = "fca run -m task=predict shift=clean,corruption/all"
-            seen = f"none among the {len(store.rows())} stored rows"
-            raise FcaError("corrupted images with responses", seen, "1 corruption or more", f"make some: {command}")
-        whole = [pd.concat(part, ignore_index=True) for part in frames]
-        return filled(self.tables, whole, {**asdict(self), **METHOD, "answers": digests}, runs)
+            stored = f"none among the {len(store.rows())} stored rows"
+            raise FcaError("corrupted images with responses", stored, "1 corruption or more", f"make some: {command}")
+        whole_frames = [pd.concat(frames, ignore_index=True) for frames in frames_of_tables]
+        return filled(self.tables, whole_frames, {**asdict(self), **METHOD, "answers": digests}, runs)
 
     def _kinds(self, store: Store) -> Iterator[tuple[str, DatasetResponses]]:
+        """The responses to each corruption and to clean images: of stored runs, then of files."""
         yield from shifted_responses(store, self.query)
         if not self.responses:
             return
         for gathered in clean_responses(store, self.query, self.responses):
-            items = gathered.responses.items
-            for kind in items["corruption"].unique():
-                if gathered.fingerprint is not None or kind == "clean":
+            if gathered.fingerprint is not None:  # of stored runs
+                continue
+            corruption = gathered.responses.items["corruption"]
+            for kind in corruption.unique():
+                if kind == "clean":
                     continue
-                of_kind = _only(gathered, items["corruption"].isin([kind, "clean"]).to_numpy())
+                of_kind = _only(gathered, corruption.isin([kind, "clean"]).to_numpy())
                 image, _ = pd.factorize(of_kind.responses.items["image_id"])
-                for part in linked_parts(of_kind, image):
-                    if np.ptp(part.responses.items["severity"]) > 0:
-                        yield str(kind), part
+                for linked in linked_parts(of_kind, image):
+                    if np.ptp(linked.responses.items["severity"]) > 0:
+                        yield str(kind), linked
                     else:
-                        log.warning("%s on %s is left out: its images were shown at one severity", kind, part.dataset)
+                        log.warning("%s on %s is left out: its images were shown at one severity", kind, linked.dataset)
 
 
-def _only(gathered: DatasetResponses, kept: np.ndarray) -> DatasetResponses:
+def _only(gathered: DatasetResponses, is_kept: np.ndarray) -> DatasetResponses:
     """The items that are kept, and the subjects with a response to any of them."""
-    every = gathered.responses
-    correct = every.correct[:, kept]
-    some = ~np.isnan(correct).all(axis=1)
-    about = every.subjects[some].reset_index(drop=True), every.items[kept].reset_index(drop=True)
-    return gathered._replace(responses=type(every)(correct[some], *about, None, every.classes))
+    responses = gathered.responses
+    correct = responses.correct[:, is_kept]
+    has_responses = ~np.isnan(correct).all(axis=1)
+    subjects = responses.subjects[has_responses].reset_index(drop=True)
+    items = responses.items[is_kept].reset_index(drop=True)
+    kept = type(responses)(correct[has_responses], subjects, items, None, responses.classes)
+    return gathered._replace(responses=kept)
 
 
 def _lines(
-    kind: str, gathered: DatasetResponses, how: SeverityFacet
+    kind: str, gathered: DatasetResponses, options: SeverityFacet
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    images = gathered.responses.items["image_id"].unique()
-    drawn = np.random.default_rng(how.seed).permutation(len(images))[: how.images]
-    part = _only(gathered, gathered.responses.items["image_id"].isin(images[drawn]).to_numpy())
-    known = ~np.isnan(part.responses.correct).all(axis=0)
-    part = _only(part, known)
-    items, subjects = part.responses.items, part.responses.subjects
+    """The line of a corruption, its severities, and its networks."""
+    image_ids = gathered.responses.items["image_id"].unique()
+    sample = np.random.default_rng(options.seed).permutation(len(image_ids))[: options.images]
+    gathered = _only(gathered, gathered.responses.items["image_id"].isin(image_ids[sample]).to_numpy())
+    gathered = _only(gathered, ~np.isnan(gathered.responses.correct).all(axis=0))
+    items = gathered.responses.items
+    subjects = gathered.responses.subjects
     severity = items["severity"].to_numpy()
     levels = np.unique(severity[severity > 0])
-    # the lowest severity is the origin where clean images were not shown
-    design = (severity[:, None] == (levels if (severity == 0).any() else levels[1:])).astype(float)
-    step = _fit(part, severity[:, None].astype(float))
-    about = {"dataset": gathered.dataset, "corruption": kind}
-    line: dict[str, Any] = {**about, "step": step.effect[0], "step_low": step.low[0], "step_high": step.high[0]}
-    line |= {"n_subjects": len(subjects), "n_models": subjects["model"].nunique(), "severities": len(levels)}
-    line |= {"images": items["image_id"].nunique()}
-    networks = pd.DataFrame([about | one for one in _networks(part, severity)])
-    if not len(levels) or not design.shape[1]:
+
+    keys = {"dataset": gathered.dataset, "corruption": kind}
+    step = _fit(gathered, severity[:, None].astype(float))
+    line: dict[str, Any] = {
+        **keys,
+        "step": step.effect[0],
+        "step_low": step.low[0],
+        "step_high": step.high[0],
+        "n_subjects": len(subjects),
+        "n_models": subjects["model"].nunique(),
+        "severities": len(levels),
+        "images": items["image_id"].nunique(),
+    }
+    networks = pd.DataFrame([{**keys, **network} for network in _networks(gathered, severity)])
+
+    # An effect for each severity; the lowest is the origin where clean images were not shown
+    has_clean = (severity == 0).any()
+    effect_levels = levels if has_clean else levels[1:]
+    if not len(effect_levels):
         return pd.DataFrame([line]), SEVERITY_EFFECTS.frame([]), networks
-    shown = levels[-design.shape[1] :]
-    straight = step.effect[0] * (shown - (0 if len(shown) == len(levels) else levels[0]))
-    free = _fit(part, design)
+    free = _fit(gathered, (severity[:, None] == effect_levels).astype(float))
+    origin = 0 if has_clean else levels[0]
+    straight = step.effect[0] * (effect_levels - origin)
     line["linear"] = 1 - float(((free.effect - straight) ** 2).sum() / (free.effect**2).sum())
-    values = {"severity": shown, "effect": free.effect, "effect_low": free.low, "effect_high": free.high}
-    return pd.DataFrame([line]), pd.DataFrame({**values, "line": straight}).assign(**about), networks
+    effects = pd.DataFrame(
+        {
+            "severity": effect_levels,
+            "effect": free.effect,
+            "effect_low": free.low,
+            "effect_high": free.high,
+            "line": straight,
+        }
+    )
+    return pd.DataFrame([line]), effects.assign(**keys), networks
 
 
-def _networks(part: DatasetResponses, severity: np.ndarray) -> Iterator[dict[str, Any]]:
-    """The step of each network alone, and its accuracy on the lowest severity; no step where all responses are alike,
-    or of one severity."""
-    models, correct = part.responses.subjects["model"].to_numpy(), part.responses.correct
+def _networks(gathered: DatasetResponses, severity: np.ndarray) -> Iterator[dict[str, Any]]:
+    """The step of each network alone, and its accuracy on the lowest severity.
+
+    No step where all responses are alike, or of one severity.
+    """
+    models = gathered.responses.subjects["model"].to_numpy()
     for model in dict.fromkeys(models.tolist()):
-        own = np.where((models == model)[:, None], correct, np.nan)
-        seen = np.asarray(~np.isnan(own).all(axis=0))
-        given, shown = own[~np.isnan(own)], severity[seen]
-        alone = _only(part._replace(responses=replace(part.responses, correct=own)), seen)
-        line = {"model": model, "n_subjects": int((models == model).sum())}
-        line["top1"] = float(np.nanmean(own[:, severity == shown.min()]))
-        fitted = np.ptp(given) > 0 and np.ptp(shown) > 0
-        yield line | {"step": _fit(alone, shown[:, None].astype(float)).effect[0] if fitted else np.nan}
+        is_of_model = models == model
+        correct = np.where(is_of_model[:, None], gathered.responses.correct, np.nan)
+        has_responses = np.asarray(~np.isnan(correct).all(axis=0))
+        severities = severity[has_responses]
+        step = np.nan
+        if np.ptp(correct[~np.isnan(correct)]) > 0 and np.ptp(severities) > 0:
+            alone = _only(gathered._replace(responses=replace(gathered.responses, correct=correct)), has_responses)
+            step = _fit(alone, severities[:, None].astype(float)).effect[0]
+        yield {
+            "model": model,
+            "n_subjects": int(is_of_model.sum()),
+            "top1": float(np.nanmean(correct[:, severity == severities.min()])),
+            "step": step,
+        }
 
 
-def _fit(part: DatasetResponses, design: np.ndarray) -> FacetFit:
-    image, _ = pd.factorize(part.responses.items["image_id"])
-    network, _ = pd.factorize(part.responses.subjects["model"])
-    return fit_facets(part.responses.correct, image, design, network)
+def _fit(gathered: DatasetResponses, design: np.ndarray) -> FacetFit:
+    image, _ = pd.factorize(gathered.responses.items["image_id"])
+    network, _ = pd.factorize(gathered.responses.subjects["model"])
+    return fit_facets(gathered.responses.correct, image, design, network)

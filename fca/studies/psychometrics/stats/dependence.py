@@ -73,36 +73,51 @@ def most_dependent(responses: Matrix, probability: Matrix, number: int) -> Pairs
     have Q3 = 1, although the few weakest subjects missed both: z is small there.
 
     >>> x = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
-    >>> found = most_dependent(x, np.full((4, 3), 0.5), 1)
-    >>> found.first, found.second, found.z, found.q3
+    >>> pairs = most_dependent(x, np.full((4, 3), 0.5), 1)
+    >>> pairs.first, pairs.second, pairs.z, pairs.q3
     (array([0]), array([1]), array([2.]), array([1.]))
     """
     present = ~np.isnan(responses)
     residuals = np.where(present, responses - probability, 0.0)
     noise = probability * (1 - probability) * present
-    short, short_noise = residuals.astype(np.float32), noise.astype(np.float32)
-    first, second, z = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
-    for start in range(0, short.shape[1], BLOCK):
-        part = slice(start, start + BLOCK)
-        products = short[:, part].T @ short[:, start:]
-        products /= np.sqrt(np.maximum(short_noise[:, part].T @ short_noise[:, start:], np.float32(1e-12)))
-        products[np.tril_indices_from(products)] = -np.inf  # each pair once, and none with itself
-        least = max(z.min() if len(z) >= number else -np.inf, _threshold(products, number))
-        row, column = np.nonzero((products >= least) & np.isfinite(products))
-        joined = np.append(z, products[row, column])
-        order = np.argsort(-joined, kind="stable")[:number]
-        first, second = (np.append(old, new + start)[order] for old, new in ((first, row), (second, column)))
-        z = joined[order]
-    chosen = (np.einsum("sp,sp->p", part[:, first], part[:, second]) for part in (residuals, noise))
-    covariance, variance = chosen
-    scaled = [scaled_residuals(responses[:, at], probability[:, at]) for at in (first, second)]
-    return Pairs(first, second, covariance / np.sqrt(variance), np.einsum("sp,sp->p", *scaled))
+    residuals_32 = residuals.astype(np.float32)  # single precision is fast, and enough to rank pairs
+    noise_32 = noise.astype(np.float32)
+
+    first = np.empty(0, np.int64)
+    second = np.empty(0, np.int64)
+    z = np.empty(0, np.float32)
+    for start in range(0, residuals_32.shape[1], BLOCK):
+        block = slice(start, start + BLOCK)
+        covariance_32 = residuals_32[:, block].T @ residuals_32[:, start:]
+        variance_32 = noise_32[:, block].T @ noise_32[:, start:]
+        z_of_block = covariance_32
+        z_of_block /= np.sqrt(np.maximum(variance_32, np.float32(1e-12)))
+        z_of_block[np.tril_indices_from(z_of_block)] = -np.inf  # each pair once, and none with itself
+
+        lowest_of_best = z.min() if len(z) >= number else -np.inf
+        threshold = max(lowest_of_best, _threshold(z_of_block, number))
+        row, column = np.nonzero((z_of_block >= threshold) & np.isfinite(z_of_block))
+        candidates = np.append(z, z_of_block[row, column])
+        order = np.argsort(-candidates, kind="stable")[:number]
+        first = np.append(first, row + start)[order]
+        second = np.append(second, column + start)[order]
+        z = candidates[order]
+
+    # The chosen pairs in double precision; s: subjects, p: pairs
+    covariance = np.einsum("sp,sp->p", residuals[:, first], residuals[:, second])
+    variance = np.einsum("sp,sp->p", noise[:, first], noise[:, second])
+    q3 = np.einsum(
+        "sp,sp->p",
+        scaled_residuals(responses[:, first], probability[:, first]),
+        scaled_residuals(responses[:, second], probability[:, second]),
+    )
+    return Pairs(first, second, covariance / np.sqrt(variance), q3)
 
 
-def _threshold(products: np.ndarray, number: int) -> float:
-    """A value that at least `number` of the products reach, found in their rows' maxima where there are enough."""
-    highest = products.max(axis=1)
-    return float(np.partition(highest, -number)[-number]) if len(highest) > number else -np.inf
+def _threshold(z: np.ndarray, number: int) -> float:
+    """A value that at least `number` of these z reach, taken from the maxima of their rows if there are enough rows."""
+    row_maxima = z.max(axis=1)
+    return float(np.partition(row_maxima, -number)[-number]) if len(row_maxima) > number else -np.inf
 
 
 def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
@@ -117,23 +132,32 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     """
 
     length = (scaled**2).sum(axis=0)  # 1, or 0 for an item without residuals
-    every = len(length) * (len(length) - 1) / 2
-    mean = (np.square(scaled.sum(axis=1)).sum() - length.sum()) / 2 / every
-    squares = (np.square(scaled @ scaled.T).sum() - (length**2).sum()) / 2 / every
+    n_pairs = len(length) * (len(length) - 1) / 2
+    mean = (np.square(scaled.sum(axis=1)).sum() - length.sum()) / 2 / n_pairs
+    mean_square = (np.square(scaled @ scaled.T).sum() - (length**2).sum()) / 2 / n_pairs
+    sd = np.sqrt(max(mean_square - mean**2, 0.0))
+
+    # The same sums over the items of each class
     order = np.argsort(label, kind="stable")
     classes, start = np.unique(label[order], return_index=True)
-    sums = np.zeros((len(scaled), int(label.max()) + 1))
+    sums = np.zeros((len(scaled), int(label.max()) + 1))  # subjects x classes
     sums[:, classes] = np.add.reduceat(scaled[:, order], start, axis=1)
-    count, own = np.bincount(label).astype(float), np.bincount(label, weights=length)
-    some = count * (count - 1) / 2
-    within = np.divide((sums**2).sum(axis=0) - own, 2 * some, out=np.full(len(some), np.nan), where=some > 0)
-    return MeanQ3(float(mean), float(np.sqrt(max(squares - mean**2, 0.0))), within, some)
+    n_items = np.bincount(label).astype(float)
+    length_of_class = np.bincount(label, weights=length)
+    pairs_within = n_items * (n_items - 1) / 2
+    within = np.divide(
+        (sums**2).sum(axis=0) - length_of_class,
+        2 * pairs_within,
+        out=np.full(len(pairs_within), np.nan),
+        where=pairs_within > 0,
+    )
+    return MeanQ3(float(mean), float(sd), within, pairs_within)
 
 
 def highest(responses: Matrix, probability: Matrix) -> float:
     """The highest z of any pair (see `most_dependent`).
 
-    No fixed cut such as Q3 = .2 holds for 20 to 90 subjects and millions of pairs; compare with `highest` of responses
+    No fixed cut such as Q3 = 0.2 holds for 20 to 90 subjects and millions of pairs; compare with `highest` of responses
     drawn from the fit and fitted again (`fca.studies.psychometrics.stats.item_fit.replicates`; Christensen, Makransky
     & Horton 2017).
 

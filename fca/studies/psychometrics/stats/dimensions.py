@@ -17,8 +17,8 @@ from fca.types import FcaError
 SWEEPS = 60
 TOLERANCE = 1e-3  # of the change of a logit in a sweep, root mean square
 FLOOR = 1e-3  # of a learned variance
-LONGEST = 2.0  # of a step
-SHARE = 0.1  # of cells that are hidden
+LONGEST_STEP = 2.0  # of a parameter
+HIDDEN_SHARE = 0.1  # of cells
 
 Abilities = Float[np.ndarray, "subjects dimensions"]
 Loadings = Float[np.ndarray, "items k"]
@@ -67,52 +67,66 @@ def fit_dimensions(responses: Matrix, dimensions: int) -> MultiFit:
     check_responses(responses)
     if not 1 <= dimensions < len(responses):
         raise FcaError("dimensions", dimensions, f"1 to {len(responses) - 1}, fewer than subjects", "lower it")
+    # The first dimension starts from the shares right
     present = ~np.isnan(responses)
-    right, count = np.nansum(responses, axis=1), present.sum(axis=1)
-    ability = smoothed_logit(right, count.astype(float))
-    first = (ability - ability.mean()) / max(float(ability.std()), 0.1)
+    ability_logit = smoothed_logit(np.nansum(responses, axis=1), present.sum(axis=1).astype(float))
+    first = (ability_logit - ability_logit.mean()) / max(float(ability_logit.std()), 0.1)
     easiness = smoothed_logit(np.nansum(responses, axis=0), present.sum(axis=0).astype(float))
     item = np.column_stack([np.ones_like(easiness), easiness])
-    fit = MultiFit(first[:, None], item, item.mean(axis=0), np.ones(2), np.zeros((len(item), 2, 2)))
-    fit = _settled(responses, fit)
+    start = MultiFit(first[:, None], item, item.mean(axis=0), np.ones(2), np.zeros((len(item), 2, 2)))
+    fit = _settled(responses, start)
+
+    # Each further one from the first principal component of the residuals
     while fit.ability.shape[1] < dimensions:
         residuals = np.where(present, responses - expit(_design(fit.ability) @ fit.item.T), 0.0)
         _, vectors = np.linalg.eigh(residuals @ residuals.T)
-        ability = np.column_stack([fit.ability, vectors[:, -1] * np.sqrt(len(vectors))])
-        item = np.insert(fit.item, -1, 0.0, axis=1)
-        mean, variance = np.insert(fit.mean, -1, 0.0), np.insert(fit.variance, -1, 1.0)
-        fit = _settled(responses, MultiFit(ability, item, mean, variance, fit.spread))
+        component = vectors[:, -1] * np.sqrt(len(vectors))
+        start = MultiFit(
+            ability=np.column_stack([fit.ability, component]),
+            item=np.insert(fit.item, -1, 0.0, axis=1),
+            mean=np.insert(fit.mean, -1, 0.0),
+            variance=np.insert(fit.variance, -1, 1.0),
+            spread=fit.spread,
+        )
+        fit = _settled(responses, start)
     return fit
 
 
 def _settled(responses: Matrix, fit: MultiFit) -> MultiFit:
     """Sweeps until logits hardly change."""
-    before = _design(fit.ability) @ fit.item.T
+    logits = _design(fit.ability) @ fit.item.T
     for _ in range(SWEEPS):
         fit = _sweep(responses, fit)
-        now = _design(fit.ability) @ fit.item.T
-        change = float(np.sqrt(np.mean((now - before) ** 2)))
-        before = now
+        new_logits = _design(fit.ability) @ fit.item.T
+        change = float(np.sqrt(np.mean((new_logits - logits) ** 2)))
+        logits = new_logits
         if change < TOLERANCE:
             break
     return fit
 
 
 def _sweep(responses: Matrix, fit: MultiFit) -> MultiFit:
+    """One step of all items and of all subjects, abilities of unit variance again, and the priors of the items."""
     k = len(fit.mean)
-    design = _design(fit.ability)
-    item, spread = _newton(responses.T, design, fit.item, fit.mean, fit.variance)
-    ability, doubt = fit_ability(responses, fit._replace(item=item))
+    item, spread = _newton(responses.T, _design(fit.ability), fit.item, fit.mean, fit.variance)
+    ability, ability_covariance = fit_ability(responses, fit._replace(item=item))
+
     # unit variance, as the prior has it; the first axis keeps its direction, and no probability changes
     centre = ability.mean(axis=0)
-    scale = np.linalg.cholesky(np.cov(ability.T, bias=True).reshape(k - 1, k - 1) + doubt.mean(axis=0))
+    covariance = np.cov(ability.T, bias=True).reshape(k - 1, k - 1) + ability_covariance.mean(axis=0)
+    scale = np.linalg.cholesky(covariance)
     unit = np.eye(k)
-    unit[:-1, :-1], unit[:-1, -1] = scale, centre
-    item, spread = item @ unit, unit.T @ spread @ unit
+    unit[:-1, :-1] = scale
+    unit[:-1, -1] = centre
+    item = item @ unit
+    spread = unit.T @ spread @ unit
     ability = np.linalg.solve(scale, (ability - centre).T).T
-    # only the first loading and the intercept have a mean
-    mean = np.where(np.isin(np.arange(k), [0, k - 1]), item.mean(axis=0), 0.0)
-    variance = np.maximum(((item - mean) ** 2).mean(axis=0) + np.einsum("ikk->k", spread) / len(item), FLOOR)
+
+    # only the first loading and the intercept have a mean; i: items, k: columns of `item`
+    has_mean = np.isin(np.arange(k), [0, k - 1])
+    mean = np.where(has_mean, item.mean(axis=0), 0.0)
+    posterior_variance = np.einsum("ikk->k", spread) / len(item)
+    variance = np.maximum(((item - mean) ** 2).mean(axis=0) + posterior_variance, FLOOR)
     return MultiFit(ability, item, mean, variance, spread)
 
 
@@ -124,7 +138,8 @@ def fit_ability(responses: Matrix, fit: MultiFit) -> tuple[Abilities, Float[np.n
     array([[0.4]])
     """
     d = fit.ability.shape[1]
-    loadings, intercept = fit.item[:, :-1], fit.item[:, -1]
+    loadings = fit.item[:, :-1]
+    intercept = fit.item[:, -1]
     return _newton(responses, loadings, fit.ability, np.zeros(d), np.ones(d), intercept)
 
 
@@ -144,9 +159,9 @@ def _newton(
     products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
     curvature = ((p * (1 - p) * present) @ products).reshape(-1, k, k) + np.diag(1 / variance)
     inverse = np.linalg.inv(curvature)
-    step = np.einsum("rkl,rl->rk", inverse, gradient)
-    longest = np.abs(step).max(axis=1, keepdims=True)
-    return beta + step * np.minimum(1.0, LONGEST / np.maximum(longest, CERTAIN)), inverse
+    step = np.einsum("rkl,rl->rk", inverse, gradient)  # r: rows, k, l: coefficients
+    step_length = np.abs(step).max(axis=1, keepdims=True)
+    return beta + step * np.minimum(1.0, LONGEST_STEP / np.maximum(step_length, CERTAIN)), inverse
 
 
 class Losses(NamedTuple):
@@ -165,12 +180,12 @@ def held_out_dimensions(responses: Matrix, network: Network, most: int = 3, seed
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
-    >>> [(one.dimensions, one.hold_out) for one in held_out_dimensions(responses, np.arange(20), most=1)]
+    >>> [(losses.dimensions, losses.hold_out) for losses in held_out_dimensions(responses, np.arange(20), most=1)]
     [(1, 'cells'), (1, 'subjects')]
     """
     check_responses(responses)
     rng = np.random.default_rng(seed)
-    hidden = hide(responses, SHARE, rng, network)
+    hidden = hide(responses, HIDDEN_SHARE, rng, network)
     for dimensions in range(1, most + 1):
         fit = fit_dimensions(np.where(hidden, np.nan, responses), dimensions)
         yield Losses(dimensions, "cells", _loss(responses, fit.probability(), hidden))
@@ -179,29 +194,36 @@ def held_out_dimensions(responses: Matrix, network: Network, most: int = 3, seed
     split = split_networks(responses, network, rng)
     for dimensions in range(1, most + 1):
         loss = np.full(len(responses), np.nan)
-        for test in (split.fold == at for at in range(split.folds)):
-            loss[test] = _of_new(responses, test, split.shown[test], dimensions)
+        for k in range(split.folds):
+            is_test = split.fold == k
+            loss[is_test] = _loss_of_new(responses, is_test, split.shown[is_test], dimensions)
         yield Losses(dimensions, "subjects", loss)
 
 
-def _of_new(
-    responses: Matrix, test: Bool[np.ndarray, " subjects"], half: Bool[np.ndarray, "new items"], dimensions: int
+def _loss_of_new(
+    responses: Matrix, is_test: Bool[np.ndarray, " subjects"], is_shown: Bool[np.ndarray, "new items"], dimensions: int
 ) -> Float[np.ndarray, " new"]:
-    """Loss of networks that the items were not fitted to."""
-    known = (~np.isnan(responses[~test])).any(axis=0)
-    train, new, half = responses[~test][:, known], responses[test][:, known], half[:, known]
+    """Loss of networks that the items were not fitted to, whose abilities come from their shown responses."""
+    is_known_item = (~np.isnan(responses[~is_test])).any(axis=0)
+    train = responses[~is_test][:, is_known_item]
+    new = responses[is_test][:, is_known_item]
+    is_shown = is_shown[:, is_known_item]
+
     fit = fit_dimensions(train, min(dimensions, len(train) - 1))
     fit = fit._replace(ability=np.zeros((len(new), fit.ability.shape[1])))
-    shown = np.where(half, new, np.nan)
+    shown_responses = np.where(is_shown, new, np.nan)
     for _ in range(SWEEPS):
-        ability, _ = fit_ability(shown, fit)
-        change, fit = np.abs(ability - fit.ability).max(), fit._replace(ability=ability)
+        ability, _ = fit_ability(shown_responses, fit)
+        change = np.abs(ability - fit.ability).max()
+        fit = fit._replace(ability=ability)
         if change < TOLERANCE:
             break
-    return _loss(new, fit.probability(), ~half & ~np.isnan(new))
+    return _loss(new, fit.probability(), ~is_shown & ~np.isnan(new))
 
 
 def _loss(responses: Matrix, p: Matrix, hidden: Bool[np.ndarray, "subjects items"]) -> Float[np.ndarray, " subjects"]:
-    chance = np.clip(np.where(responses == 1, p, 1 - p), CERTAIN, 1.0)
-    total, number = -(np.log(chance) * hidden).sum(axis=1), hidden.sum(axis=1)
-    return np.where(number > 0, total / np.maximum(number, 1), np.nan)
+    """Mean negative log likelihood of each subject's hidden responses."""
+    likelihood = np.clip(np.where(responses == 1, p, 1 - p), CERTAIN, 1.0)
+    total = -(np.log(likelihood) * hidden).sum(axis=1)
+    n_hidden = hidden.sum(axis=1)
+    return np.where(n_hidden > 0, total / np.maximum(n_hidden, 1), np.nan)

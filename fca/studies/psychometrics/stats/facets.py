@@ -16,7 +16,7 @@ from fca.studies.irt.stats.solve import learned_spread
 from fca.types import FcaError
 
 CENTRE_SD = 5.0  # of the mean easiness around 0, the mean ability
-STEPS = 200
+MAX_STEPS = 200  # of Newton's method
 TOLERANCE = 1e-6
 LEVEL = 0.95
 Effects = Float[np.ndarray, " effects"]
@@ -60,31 +60,62 @@ def fit_facets(
     array([0.5])
     """
     check_answered(responses)
-    for idle in np.flatnonzero(~design.any(axis=0))[:1]:
-        raise FcaError("items with an effect", f"none for effect {idle}", "1 or more", "leave out this effect")
-    subjects, effects, images = len(responses), design.shape[1], int(image.max()) + 1
-    of_image = csr_array((np.ones(len(image)), (np.arange(len(image)), image)), shape=(len(image), images))
-    shared, b, centre, spread = np.zeros(subjects + effects), np.zeros(images), 0.0, 1.0
-    for _ in range(STEPS):
-        now = _system(responses, of_image, design, shared, b, spread)
-        whole = [of.sum(axis=1, keepdims=True) for of in _scores(now.error, of_image, design, np.arange(subjects))]
-        whole[0][:subjects, 0] -= shared[:subjects]
-        whole[1][:, 0] -= (b - centre) / spread**2
-        step_shared, step_b = (step[:, 0] for step in _solved(now, *whole))
+    idle_effects = np.flatnonzero(~design.any(axis=0))
+    if len(idle_effects):
+        what = f"none for effect {idle_effects[0]}"
+        raise FcaError("items with an effect", what, "1 or more", "leave out this effect")
+
+    n_subjects = len(responses)
+    n_effects = design.shape[1]
+    n_images = int(image.max()) + 1
+    items = np.arange(len(image))
+    of_image = csr_array((np.ones(len(image)), (items, image)), shape=(len(image), n_images))
+
+    shared = np.zeros(n_subjects + n_effects)  # abilities, then effects
+    b = np.zeros(n_images)
+    centre = 0.0
+    spread = 1.0
+    for _ in range(MAX_STEPS):
+        system = _system(responses, of_image, design, shared, b, spread)
+
+        # Newton's step, shortened where it is long
+        scores_shared, scores_images = _scores(system.error, of_image, design, np.arange(n_subjects))
+        gradient_shared = scores_shared.sum(axis=1, keepdims=True)
+        gradient_images = scores_images.sum(axis=1, keepdims=True)
+        gradient_shared[:n_subjects, 0] -= shared[:n_subjects]
+        gradient_images[:, 0] -= (b - centre) / spread**2
+        solved_shared, solved_images = _solved(system, gradient_shared, gradient_images)
+        step_shared = solved_shared[:, 0]
+        step_b = solved_images[:, 0]
         length = 1 / max(1.0, np.abs(step_shared).max(), np.abs(step_b).max() / 3)
-        shared, b, before = shared + length * step_shared, b + length * step_b, (centre, spread)
-        centre = float(b.sum() / (images + spread**2 / CENTRE_SD**2))
-        spread = learned_spread(float(((b - centre) ** 2 + 1 / now.block).sum()), images)
-        moved = max(abs(centre - before[0]), abs(spread - before[1]), np.abs(step_shared).max(), np.abs(step_b).max())
-        if moved < TOLERANCE:
+        shared = shared + length * step_shared
+        b = b + length * step_b
+
+        # The prior of the images
+        last_centre = centre
+        last_spread = spread
+        centre = float(b.sum() / (n_images + spread**2 / CENTRE_SD**2))
+        spread = learned_spread(float(((b - centre) ** 2 + 1 / system.block).sum()), n_images)
+        largest_change = max(
+            abs(centre - last_centre),
+            abs(spread - last_spread),
+            np.abs(step_shared).max(),
+            np.abs(step_b).max(),
+        )
+        if largest_change < TOLERANCE:
             break
-    half = _half_widths(now, of_image, design, network, effects)
-    effect = shared[subjects:]
-    return FacetFit(effect, effect - half, effect + half, shared[:subjects], b, now.log_likelihood)
+
+    half_width = _half_widths(system, of_image, design, network, n_effects)
+    effect = shared[n_subjects:]
+    ability = shared[:n_subjects]
+    return FacetFit(effect, effect - half_width, effect + half_width, ability, b, system.log_likelihood)
 
 
 class _System(NamedTuple):
-    """Residuals and negative Hessian: of what all images share (abilities, effects), of images, between the two."""
+    """Residuals and the negative Hessian by blocks.
+
+    shared: of what all images share (abilities, effects).    block: of images, diagonal.    cross: between the two.
+    """
 
     error: Matrix
     shared: Float[np.ndarray, "shared shared"]
@@ -96,44 +127,56 @@ class _System(NamedTuple):
 def _system(
     responses: Matrix, of_image: Any, design: Design, shared: np.ndarray, b: np.ndarray, spread: float
 ) -> _System:
-    subjects, present = len(responses), ~np.isnan(responses)
-    z = shared[:subjects, None] - of_image @ b - design @ shared[subjects:]
+    """Residuals and negative Hessian at these parameters."""
+    n_subjects = len(responses)
+    present = ~np.isnan(responses)
+    ability = shared[:n_subjects]
+    effect = shared[n_subjects:]
+    z = ability[:, None] - of_image @ b - design @ effect
     p = expit(z)
-    weight = p * (1 - p) * present
-    likelihood = float(np.where(present, np.where(responses == 1, z, 0.0) - np.logaddexp(0, z), 0.0).sum())
-    by_item = weight.sum(axis=0)
-    both = -weight @ design
-    corner = design.T @ (by_item[:, None] * design)
-    of_shared = np.block([[np.diag(weight.sum(axis=1) + 1.0), both], [both.T, corner]])
-    cross = np.vstack([-(of_image.T @ weight.T).T, (of_image.T @ (by_item[:, None] * design)).T])
+    log_likelihood = np.where(present, np.where(responses == 1, z, 0.0) - np.logaddexp(0, z), 0.0).sum()
+
+    weight = p * (1 - p) * present  # subjects x items
+    weight_of_item = weight.sum(axis=0)
+    weighted_design = weight_of_item[:, None] * design
+    ability_block = np.diag(weight.sum(axis=1) + 1.0)
+    ability_effect_block = -weight @ design
+    effect_block = design.T @ weighted_design
+    shared_block = np.block([[ability_block, ability_effect_block], [ability_effect_block.T, effect_block]])
+    cross = np.vstack([-(of_image.T @ weight.T).T, (of_image.T @ weighted_design).T])
     error = np.where(present, responses - p, 0.0)
-    return _System(error, of_shared, of_image.T @ by_item + spread**-2, cross, likelihood)
+    return _System(error, shared_block, of_image.T @ weight_of_item + spread**-2, cross, float(log_likelihood))
 
 
 def _scores(
     error: Matrix, of_image: Any, design: Design, group: Integer[np.ndarray, " subjects"]
 ) -> tuple[Float[np.ndarray, "shared groups"], Float[np.ndarray, "images groups"]]:
     """Gradient of the log likelihood of each group of subjects, by what is shared and by images."""
-    member = np.eye(int(group.max()) + 1)[group]
-    summed = member.T @ error
-    return np.vstack([member * error.sum(axis=1, keepdims=True), -(summed @ design).T]), -(of_image.T @ summed.T)
+    member = np.eye(int(group.max()) + 1)[group]  # subjects x groups
+    error_of_group = member.T @ error  # groups x items
+    by_ability = member * error.sum(axis=1, keepdims=True)
+    by_effect = -(error_of_group @ design).T
+    by_image = -(of_image.T @ error_of_group.T)
+    return np.vstack([by_ability, by_effect]), by_image
 
 
-def _solved(now: _System, shared: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _solved(system: _System, shared: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The inverse Hessian times gradients, images eliminated."""
-    scaled = now.cross / now.block
-    factor = cho_factor(now.shared - scaled @ now.cross.T)
-    of_shared = cho_solve(factor, shared - scaled @ images)
-    return of_shared, (images - now.cross.T @ of_shared) / now.block[:, None]
+    scaled = system.cross / system.block
+    factor = cho_factor(system.shared - scaled @ system.cross.T)
+    solved_shared = cho_solve(factor, shared - scaled @ images)
+    solved_images = (images - system.cross.T @ solved_shared) / system.block[:, None]
+    return solved_shared, solved_images
 
 
 def _half_widths(
-    now: _System, of_image: Any, design: Design, network: Integer[np.ndarray, " subjects"], effects: int
+    system: _System, of_image: Any, design: Design, network: Integer[np.ndarray, " subjects"], n_effects: int
 ) -> Effects:
     """Half of each interval: G / (G - 1) times the sum of squares of the G networks' influences on an effect."""
-    networks = int(network.max()) + 1
-    if networks < 2:
-        return np.full(effects, np.nan)
-    influence = _solved(now, *_scores(now.error, of_image, design, network))[0][-effects:]
-    variance = networks / (networks - 1) * (influence**2).sum(axis=1)
-    return np.sqrt(variance) * t.ppf(0.5 + LEVEL / 2, networks - 1)
+    n_networks = int(network.max()) + 1
+    if n_networks < 2:
+        return np.full(n_effects, np.nan)
+    influence_shared, _ = _solved(system, *_scores(system.error, of_image, design, network))
+    influence = influence_shared[-n_effects:]  # effects x networks
+    variance = n_networks / (n_networks - 1) * (influence**2).sum(axis=1)
+    return np.sqrt(variance) * t.ppf(0.5 + LEVEL / 2, n_networks - 1)

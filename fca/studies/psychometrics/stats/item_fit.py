@@ -61,7 +61,7 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
     Var = Σ W c² - d' (2 B⁻¹ - B⁻¹ J B⁻¹) d,   d = Σ c ∂P/∂β,   J the information on the parameters β, B with the prior
 
     The second term is what fitting takes away: an item's slope follows the very residuals that are judged (without it
-    an infit's z has a standard deviation of .2 to .7 in the 2pl). β: of an item its parameters, of a subject ability.
+    an infit's z has a standard deviation of 0.2 to 0.7 in the 2pl). β: of an item its parameters, of a subject ability.
     responses: 1, 0, NaN for no response; those of the fit. Raises FcaError for others.
 
     >>> responses = (np.random.default_rng(0).random((30, 50)) < np.linspace(0.2, 0.9, 30)[:, None]).astype(float)
@@ -71,25 +71,36 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
     """
     if responses.shape != (len(fit.ability), len(fit.difficulty)):
         allowed = f"{len(fit.ability)} x {len(fit.difficulty)}, those of the fit"
-        found = " x ".join(map(str, responses.shape))
-        raise FcaError("subjects x items of responses", found, allowed, "take the responses that were fitted")
-    width = max(BLOCK // len(responses), 1)
-    of_items, of_subjects = [], np.zeros((2, 7, len(responses)))
+        shape = " x ".join(map(str, responses.shape))
+        raise FcaError("subjects x items of responses", shape, allowed, "take the responses that were fitted")
+
+    # Items are finished block by block; the sums of subjects grow over the blocks
+    n_subjects = len(responses)
+    width = max(BLOCK // n_subjects, 1)
+    blocks_of_items = []
+    sums_of_subjects = np.zeros((2, 7, n_subjects))
     for start in range(0, responses.shape[1], width):
-        part = slice(start, start + width)
-        bank = ItemBank(fit.model, *(values[part] for values in fit.bank[1:]))
-        gradient, rise = _gradient(fit, bank)
-        terms = _terms(responses[:, part], bank.probability(fit.ability), gradient, rise)
-        taken = _taken(terms.along, terms.information, _precision(fit, bank))
-        of_items.append(_finished(terms.sums.sum(axis=2), taken))
-        of_subjects += terms.sums.sum(axis=3)
-    taken = _taken(of_subjects[:, -2:-1], of_subjects[0, -1][:, None, None], np.ones((1, 1)))
-    return MeanSquares(*np.concatenate(of_items, axis=1)), MeanSquares(*_finished(of_subjects, taken))
+        block = slice(start, start + width)
+        bank = ItemBank(fit.model, *(values[block] for values in fit.bank[1:]))
+        gradient, ability_gradient = _gradient(fit, bank)
+        terms = _terms(responses[:, block], bank.probability(fit.ability), gradient, ability_gradient)
+        fitted_variance = _fitted_variance(terms.along, terms.information, _precision(fit, bank))
+        blocks_of_items.append(_finished(terms.sums.sum(axis=2), fitted_variance))
+        sums_of_subjects += terms.sums.sum(axis=3)
+
+    # The parameter of a subject is its ability: one entry of d and J, and a prior of variance 1
+    along = sums_of_subjects[:, -2:-1]
+    information = sums_of_subjects[0, -1][:, None, None]
+    fitted_variance = _fitted_variance(along, information, np.ones((1, 1)))
+    of_items = np.concatenate(blocks_of_items, axis=1)
+    of_subjects = _finished(sums_of_subjects, fitted_variance)
+    return MeanSquares(*of_items), MeanSquares(*of_subjects)
 
 
 class _Terms(NamedTuple):
-    """Of outfit and infit: numerator, its expectation, W c², expected right and wrong, c ∂P/∂θ, information on θ.
+    """Terms of outfit and infit.
 
+    sums:  (x - P)² w, its expectation, W c², expected right and wrong, c ∂P/∂θ, information on θ, for weight w.
     along: d of the items.   information: J of their parameters.
     """
 
@@ -98,55 +109,81 @@ class _Terms(NamedTuple):
     information: Float[np.ndarray, "items k k"]
 
 
-def _terms(cells: Matrix, p: Matrix, gradient: Gradient, rise: Matrix) -> _Terms:
-    present = ~np.isnan(cells)
-    noise = np.maximum(p * (1 - p), TINY)
-    weights = 1 / np.maximum(noise, SUREST), np.ones_like(p)
-    square = np.where(present, (cells - p) ** 2, 0.0)
+def _terms(responses: Matrix, p: Matrix, gradient: Gradient, ability_gradient: Matrix) -> _Terms:
+    present = ~np.isnan(responses)
+    noise = np.maximum(p * (1 - p), TINY)  # W
+    square = np.where(present, (responses - p) ** 2, 0.0)
     gradient = gradient * present
+    # k, l: parameters, s: subjects, i: items
     information = np.einsum("ksi,lsi->ikl", gradient, gradient / noise)
-    sums, along = [], []
-    for weight in weights:
+
+    outfit_weight = 1 / np.maximum(noise, SUREST)
+    infit_weight = np.ones_like(p)
+    sums = []
+    along = []
+    for weight in (outfit_weight, infit_weight):
         c = (1 - 2 * p) * weight * present
-        counted = [noise * weight * present, noise * c**2, p * present, (1 - p) * present]
-        sums.append([square * weight, *counted, c * rise, rise**2 / noise * present])
+        sums.append(
+            [
+                square * weight,
+                noise * weight * present,
+                noise * c**2,
+                p * present,
+                (1 - p) * present,
+                c * ability_gradient,
+                ability_gradient**2 / noise * present,
+            ]
+        )
         along.append(np.einsum("ksi,si->ki", gradient, c))
     return _Terms(np.array(sums), np.array(along), information)
 
 
-def _taken(along: np.ndarray, information: np.ndarray, prior: np.ndarray) -> Float[np.ndarray, "2 n"]:
-    """d' (2 B⁻¹ - B⁻¹ J B⁻¹) d of every item or subject."""
+def _fitted_variance(along: np.ndarray, information: np.ndarray, prior: np.ndarray) -> Float[np.ndarray, "2 n"]:
+    """d' (2 B⁻¹ - B⁻¹ J B⁻¹) d of every item or subject, for outfit and infit: the variance that fitting takes away."""
     inverse = np.linalg.inv(information + prior)
+    # c: outfit and infit, i: items or subjects, k, l: parameters
     return np.einsum("cki,ikl,cli->ci", along, 2 * inverse - inverse @ information @ inverse, along)
 
 
-def _finished(sums: Float[np.ndarray, "2 7 n"], taken: Float[np.ndarray, "2 n"]) -> Float[np.ndarray, "4 n"]:
-    found = []
-    for (square, expected, variance, right, wrong, *_), fitted in zip(sums, taken, strict=True):
-        expected = np.where(sums[1, 1] < NIL, np.nan, expected)  # of infit: Σ W
+def _finished(sums: Float[np.ndarray, "2 7 n"], fitted_variance: Float[np.ndarray, "2 n"]) -> Float[np.ndarray, "4 n"]:
+    """Outfit, its standard deviation, infit and its standard deviation, from the sums of `_Terms`."""
+    infit_expected = sums[1, 1]  # Σ W
+    rows = []
+    for (square, expected, variance, right, wrong, *_), fitted in zip(sums, fitted_variance, strict=True):
+        expected = np.where(infit_expected < NIL, np.nan, expected)
         sd = np.sqrt(np.maximum(variance - fitted, TINY)) / expected
-        found += [square / expected, np.where(np.minimum(right, wrong) < FEWEST, np.nan, sd)]
-    return np.stack(found)
+        is_too_few = np.minimum(right, wrong) < FEWEST
+        rows += [square / expected, np.where(is_too_few, np.nan, sd)]
+    return np.stack(rows)
 
 
 def _gradient(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
     """Derivatives of P by each learned parameter of the items, on the scale of its prior; and by ability."""
     z = bank.discrimination * (fit.ability[:, None] - bank.difficulty)
-    solved, upper, share = expit(z), bank.feasibility, bank.guess / bank.feasibility
-    steep = (upper - bank.guess) * solved * (1 - solved)
-    by = {"difficulty": -bank.discrimination * steep, "slope": z * steep}
-    by["feasibility"] = (1 - upper) * upper * (share + (1 - share) * solved)
-    by["guess"] = upper * share * (1 - share) * (1 - solved)
-    return np.stack([by[name] for name in LEARNED[fit.model]]), bank.discrimination * steep
+    upper = bank.feasibility
+    guess_share = bank.guess / bank.feasibility
+    solved = expit(z)
+    slope = (upper - bank.guess) * solved * (1 - solved)  # ∂P/∂z
+    gradients = {
+        "difficulty": -bank.discrimination * slope,
+        "slope": z * slope,
+        "feasibility": (1 - upper) * upper * (guess_share + (1 - guess_share) * solved),
+        "guess": upper * guess_share * (1 - guess_share) * (1 - solved),
+    }
+    return np.stack([gradients[name] for name in LEARNED[fit.model]]), bank.discrimination * slope
 
 
 def _precision(fit: IrtFit, bank: ItemBank) -> Float[np.ndarray, "items k k"]:
     """Curvature of the prior, with the spread of difficulties about as `fit_irt` learns it."""
-    one = np.ones(len(bank.difficulty))
-    of = {"difficulty": one / (np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)), "slope": one / LOG_SLOPE_SD**2}
-    for name, at in (("feasibility", bank.feasibility), ("guess", bank.guess / bank.feasibility)):
-        of[name] = sum(ASYMPTOTES[name]) * at * (1 - at)
-    prior = np.stack([of[name] for name in LEARNED[fit.model]], axis=1)
+    ones = np.ones(len(bank.difficulty))
+    guess_share = bank.guess / bank.feasibility
+    curvatures = {
+        "difficulty": ones / (np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)),
+        "slope": ones / LOG_SLOPE_SD**2,
+        "feasibility": sum(ASYMPTOTES["feasibility"]) * bank.feasibility * (1 - bank.feasibility),
+        "guess": sum(ASYMPTOTES["guess"]) * guess_share * (1 - guess_share),
+    }
+    prior = np.stack([curvatures[name] for name in LEARNED[fit.model]], axis=1)
     return np.eye(prior.shape[1]) * prior[:, None, :]
 
 
@@ -160,7 +197,8 @@ def replicates(
     >>> bool(mean_squares(drawn, again)[1].infit.max() < 1)
     True
     """
-    missing, p = np.isnan(responses), fit.probability()
+    missing = np.isnan(responses)
+    p = fit.probability()
     for _ in range(number):
         drawn = np.where(missing, np.nan, rng.random(p.shape) < p)
         yield drawn, fit_irt(drawn, fit.model)
@@ -180,10 +218,17 @@ def misfit(observed: MeanSquares, expected: Sequence[MeanSquares]) -> Misfit:
     >>> misfit(one, [other, other, other, other]).outfit_z.round(3)
     array([0.894])
     """
-    found = []
-    for at in (0, 2):
-        roots = np.cbrt([one[at] for one in expected])
-        spread = observed[at + 1] / 3 * np.sqrt(1 + 1 / len(roots))
-        expectation = np.mean([one[at] for one in expected], axis=0)
-        found += [observed[at], expectation, (np.cbrt(observed[at]) - roots.mean(axis=0)) / spread]
-    return Misfit(*found)
+    outfit_expected, outfit_z = _against_replicates(
+        observed.outfit, observed.outfit_sd, [replicate.outfit for replicate in expected]
+    )
+    infit_expected, infit_z = _against_replicates(
+        observed.infit, observed.infit_sd, [replicate.infit for replicate in expected]
+    )
+    return Misfit(observed.outfit, outfit_expected, outfit_z, observed.infit, infit_expected, infit_z)
+
+
+def _against_replicates(observed: Values, sd: Values, replicates: Sequence[Values]) -> tuple[Values, Values]:
+    """The mean of the replicates, and z of the observed mean squares (see `misfit`)."""
+    roots = np.cbrt(replicates)  # replicates x items or subjects
+    spread = sd / 3 * np.sqrt(1 + 1 / len(roots))
+    return np.mean(replicates, axis=0), (np.cbrt(observed) - roots.mean(axis=0)) / spread

@@ -46,38 +46,54 @@ def score_fit(responses: Matrix, bank: ItemBank) -> ScoreFit:
     >>> score_fit(responses, ItemBank("1pl", 0 * one, one, one, 0 * one)).df
     array([2., 2., 2., 2.])
     """
-    items = responses.shape[1]
-    whole = responses[~np.isnan(responses).any(axis=1)]
-    nan = np.full(items, np.nan)
-    if not 3 <= items <= MOST_ITEMS or not len(whole):
-        return ScoreFit(nan, np.zeros(items), nan)
-    at, weight = hermegauss(NODES)
-    expected = expected_share(bank.probability(at), weight / weight.sum())
-    score = whole.sum(axis=1).astype(np.int64)
-    number = np.bincount(score, minlength=items + 1)[1:-1].astype(float)
-    right = [np.bincount(score, weights=of_item, minlength=items + 1)[1:-1] for of_item in whole.T]
-    found = np.array([_grouped(number, *each) for each in zip(right, expected.T, strict=True)]).T
-    df = found[1] - len(LEARNED[bank.model])
-    enough = df >= 1
-    statistic = np.where(enough, found[0], np.nan)
-    return ScoreFit(statistic, np.where(enough, df, 0.0), chi2.sf(statistic, np.where(enough, df, 1.0)))
+    n_items = responses.shape[1]
+    is_complete = ~np.isnan(responses).any(axis=1)
+    complete = responses[is_complete]
+    if not 3 <= n_items <= MOST_ITEMS or not len(complete):
+        unknown = np.full(n_items, np.nan)
+        return ScoreFit(unknown, np.zeros(n_items), unknown)
+
+    ability, weight = hermegauss(NODES)
+    expected = expected_share(bank.probability(ability), weight / weight.sum())  # scores x items
+    score = complete.sum(axis=1).astype(np.int64)
+    n_subjects = np.bincount(score, minlength=n_items + 1)[1:-1].astype(float)
+    statistics = np.empty(n_items)
+    n_groups = np.empty(n_items)
+    for i in range(n_items):
+        n_right = np.bincount(score, weights=complete[:, i], minlength=n_items + 1)[1:-1]
+        statistics[i], n_groups[i] = _grouped(n_subjects, n_right, expected[:, i])
+
+    df = n_groups - len(LEARNED[bank.model])
+    has_freedom = df >= 1
+    statistic = np.where(has_freedom, statistics, np.nan)
+    p = chi2.sf(statistic, np.where(has_freedom, df, 1.0))
+    return ScoreFit(statistic, np.where(has_freedom, df, 0.0), p)
 
 
 def expected_share(p: PerNode, weight: Float[np.ndarray, " nodes"]) -> Float[np.ndarray, "scores items"]:
-    """Expected share right on each item among those with 1 to n - 1 right responses, over weighted abilities."""
-    nodes, items = p.shape
-    every = score_chances(p)
-    # removes each item from the whole test, from the end where rounding errors shrink: S_k = q T_k + p T_k-1
-    up, down = np.zeros((2, nodes, items, items))  # nodes, scores 0..n-1 without the item, item
-    high = p > 0.5
-    low_p, high_p = np.where(high, 0.0, p), np.where(high, p, 1.0)
-    before, after = np.zeros_like(p), np.zeros_like(p)
-    for k in range(items):
-        up[:, k] = before = (every[:, k, None] - low_p * before) / (1 - low_p)
-        down[:, items - 1 - k] = after = (every[:, items - k, None] - (1 - high_p) * after) / high_p
-    without = np.where(high[:, None], down, up)
-    joint = np.einsum("q,qi,qki->ki", weight, p, without)[:-1]  # k - 1 right elsewhere, and this one
-    return joint / (weight @ every)[1:-1, None]
+    """Expected share right on each item among those with 1 to n - 1 right responses, over weighted abilities.
+
+    Each item is removed from the whole test by S_k = (1 - P_i) T_k + P_i T_k-1, T: without item i; from k = 0 upwards
+    where P_i is at most 0.5, else from k = n downwards, which is where rounding errors shrink.
+    """
+    nodes, n_items = p.shape
+    chances = score_chances(p)
+    upwards, downwards = np.zeros((2, nodes, n_items, n_items))  # nodes, scores 0..n-1 without the item, item
+    is_high = p > 0.5
+    low_p = np.where(is_high, 0.0, p)  # used upwards
+    high_p = np.where(is_high, p, 1.0)  # used downwards
+    chance_below = np.zeros_like(p)
+    chance_above = np.zeros_like(p)
+    for k in range(n_items):
+        chance_below = (chances[:, k, None] - low_p * chance_below) / (1 - low_p)
+        upwards[:, k] = chance_below
+        chance_above = (chances[:, n_items - k, None] - (1 - high_p) * chance_above) / high_p
+        downwards[:, n_items - 1 - k] = chance_above
+
+    without_item = np.where(is_high[:, None], downwards, upwards)
+    # q: nodes, i: items, k: right responses elsewhere, and one more on this item
+    joint = np.einsum("q,qi,qki->ki", weight, p, without_item)[:-1]
+    return joint / (weight @ chances)[1:-1, None]
 
 
 def score_chances(p: PerNode) -> Scores:
@@ -88,23 +104,28 @@ def score_chances(p: PerNode) -> Scores:
     """
     chances = np.zeros((len(p), p.shape[1] + 1))
     chances[:, 0] = 1.0
-    for one in p.T[..., None]:
-        chances[:, 1:] = chances[:, 1:] * (1 - one) + chances[:, :-1] * one
-        chances[:, :1] *= 1 - one
+    for p_item in p.T[..., None]:
+        chances[:, 1:] = chances[:, 1:] * (1 - p_item) + chances[:, :-1] * p_item
+        chances[:, :1] *= 1 - p_item
     return chances
 
 
-def _grouped(number: PerScore, right: PerScore, expected: PerScore) -> tuple[float, int]:
-    """S-X² over groups of neighbouring scores, and how many there are; what is left over joins the last group."""
+def _grouped(n_subjects: PerScore, n_right: PerScore, expected: PerScore) -> tuple[float, int]:
+    """S-X² over groups of neighbouring scores, and the number of groups; what remains joins the last group.
+
+    n_subjects, n_right: at each score, all and those right on the item.    expected: share right on the item.
+    """
     groups: list[np.ndarray] = []
     open_group = np.zeros(3)  # subjects, right, expected right
-    for line in np.stack([number, right, number * expected], axis=1):
-        open_group = open_group + line
-        if min(open_group[2], open_group[0] - open_group[2]) >= FEWEST:
+    for counts in np.stack([n_subjects, n_right, n_subjects * expected], axis=1):
+        open_group = open_group + counts
+        subjects, _, expected_right = open_group
+        if min(expected_right, subjects - expected_right) >= FEWEST:
             groups.append(open_group)
             open_group = np.zeros(3)
     if not groups:
         return np.nan, 0
     groups[-1] = groups[-1] + open_group
-    n, seen, mean = np.array(groups).T
-    return float(((seen - mean) ** 2 / (mean * (1 - mean / n))).sum()), len(groups)
+    n, right, mean = np.array(groups).T
+    statistic = ((right - mean) ** 2 / (mean * (1 - mean / n))).sum()
+    return float(statistic), len(groups)
