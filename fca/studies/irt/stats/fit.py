@@ -82,15 +82,30 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
     ability_se, item_se = standard_errors(mode, data, fixed_ability)
     slope_se = state.slope * item_se[-2] if len(item_se) > 1 else np.zeros(state.item.shape[1])
     feasibility, share = state.asymptotes()
-    tied = _tied(data) if state.model == "1pl" and not fixed_ability else slice(None)
-    items = {"difficulty": state.difficulty, "difficulty_se": item_se[-1], "discrimination": state.slope}
-    items |= {"discrimination_se": slope_se, "feasibility": feasibility, "guess": feasibility * share}
-    of_items = {name: values[data.group] for name, values in items.items()}
-    ended = {name: getattr(mode, name) for name in ("log_posterior", "iterations", "converged")}
-    of_slopes = "mean discrimination" if fixed_ability else "spread of ability"
-    names = {"spread of difficulty": mode.learning.spread, of_slopes: mode.learning.slope}
-    not_estimable = tuple(name for name, learned in names.items() if not learned)
-    return IrtFit(state.model, state.ability[tied], ability_se[tied], **of_items, **ended, not_estimable=not_estimable)
+
+    not_estimable = []
+    if not mode.learning.spread:
+        not_estimable.append("spread of difficulty")
+    if not mode.learning.slope:
+        not_estimable.append("mean discrimination" if fixed_ability else "spread of ability")
+
+    subject = _tied(data) if state.model == "1pl" and not fixed_ability else slice(None)
+    group = data.group
+    return IrtFit(
+        model=state.model,
+        ability=state.ability[subject],
+        ability_se=ability_se[subject],
+        difficulty=state.difficulty[group],
+        difficulty_se=item_se[-1][group],
+        discrimination=state.slope[group],
+        discrimination_se=slope_se[group],
+        feasibility=feasibility[group],
+        guess=(feasibility * share)[group],
+        log_posterior=mode.log_posterior,
+        iterations=mode.iterations,
+        converged=mode.converged,
+        not_estimable=tuple(not_estimable),
+    )
 
 
 def _tied(data: Responses) -> Int[np.ndarray, " subjects"]:

@@ -22,7 +22,8 @@ from fca.types import FcaError, check_choice
 
 HOLD_OUTS = ("cells", "subjects")
 CANDIDATES = ("1pl", "2pl", "3pl", "3pl-upper")
-SHARE, FOLDS = 0.1, 5  # of responses that are hidden; of networks
+SHARE = 0.1  # of responses that are hidden
+FOLDS = 5  # of networks
 CERTAIN = 1e-12  # a prediction this close to 0 or 1 counts as no closer: one surprise must not weigh without bound
 
 Network = Integer[np.ndarray, " subjects"]
@@ -99,13 +100,14 @@ def held_out_fit(
     name, network = _checked(responses, model, hold_out, network)
     if hold_out == "cells":
         hidden = hide(responses, share, seed, network)
-        return _of_cells(responses, hidden, name, network)
+        return _score_cells(responses, hidden, name, network)
+
     split = split_networks(responses, network, np.random.default_rng(seed))
     p = np.full(responses.shape, np.nan)
-    for at in range(split.folds):
-        p[split.fold == at] = _of_new(responses, split, (at,), name)
-    held = _judge(responses, p, _margins_of_new(responses, split), name, hold_out, network)
-    return held._replace(unlinked=_linking(responses, split, network))
+    for k in range(split.folds):
+        p[split.fold == k] = _predict_new(responses, split, (k,), name)
+    score = _judge(responses, p, _margins_of_new(responses, split), name, hold_out, network)
+    return score._replace(unlinked=_linking(responses, split, network))
 
 
 def choose_model(
@@ -133,37 +135,46 @@ def choose_model(
     '1pl'
     """
     names = [_checked(responses, model, hold_out, network)[0] for model in models]
-    network = _checked(responses, names[0], hold_out, network)[1]
+    _, network = _checked(responses, names[0], hold_out, network)
     if hold_out == "subjects":
         return _choose_by_subjects(responses, names, seed, network, watch)
+
     rng = np.random.default_rng(seed)
     outer = hide(responses, SHARE, rng, network)
-    seen = np.where(outer, np.nan, responses)
-    inner = hide(seen, SHARE, rng, network)
-    candidates = _best_first(_of_cells(seen, inner, name, network) for name, _ in watch([(name, ()) for name in names]))
-    return Choice(candidates, _of_cells(responses, outer, candidates[0].model, network))
+    without_outer = np.where(outer, np.nan, responses)
+    inner = hide(without_outer, SHARE, rng, network)
+    fits = watch([(name, ()) for name in names])
+    candidates = _best_first(_score_cells(without_outer, inner, name, network) for name, _ in fits)
+    return Choice(candidates, _score_cells(responses, outer, candidates[0].model, network))
 
 
 def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, network: Network, watch: Watch) -> Choice:
+    """The choice by held-out networks, and its nested score (see `choose_model`)."""
     split = split_networks(responses, network, np.random.default_rng(seed))
     if split.folds < 4:  # two folds are left out together, and two subjects at least are fitted
         raise _few(split.folds, 4)
-    left_out = [*((at,) for at in range(split.folds)), *combinations(range(split.folds), 2)]
+
+    single_folds = [(k,) for k in range(split.folds)]
+    pairs_of_folds = list(combinations(range(split.folds), 2))
+    fits = [(name, folds) for folds in (*single_folds, *pairs_of_folds) for name in names]
     p = {name: np.full(responses.shape, np.nan) for name in names}
-    inner = {name: np.zeros(split.folds) for name in names}  # loss of the other folds, by the fold left out of all
-    for name, out in watch([(name, out) for out in left_out for name in names]):
-        new = np.isin(split.fold, out)
-        predicted = _of_new(responses, split, out, name)
-        if len(out) == 1:
-            p[name][new] = predicted
+    inner_loss = {name: np.zeros(split.folds) for name in names}  # of the other folds, by the fold left out of all
+    for name, left_out in watch(fits):
+        is_new = np.isin(split.fold, left_out)
+        predicted = _predict_new(responses, split, left_out, name)
+        if len(left_out) == 1:
+            p[name][is_new] = predicted
             continue
-        loss = np.nansum(_losses(responses[new], predicted), axis=1)
-        for left, scored in (out, out[::-1]):
-            inner[name][left] += loss[split.fold[new] == scored].sum()
+        loss = np.nansum(_losses(responses[is_new], predicted), axis=1)
+        fold = split.fold[is_new]
+        first, second = left_out
+        inner_loss[name][first] += loss[fold == second].sum()
+        inner_loss[name][second] += loss[fold == first].sum()
+
     margins = _margins_of_new(responses, split)
     candidates = _best_first(_judge(responses, p[name], margins, name, "subjects", network) for name in names)
-    best = np.argmin([inner[name] for name in names], axis=0)
-    nested = np.choose(best[split.fold][:, None], [p[name] for name in names])
+    best_of_fold = np.argmin([inner_loss[name] for name in names], axis=0)
+    nested = np.choose(best_of_fold[split.fold][:, None], [p[name] for name in names])
     outer = _judge(responses, nested, margins, candidates[0].model, "subjects", network)
     return Choice(candidates, outer._replace(unlinked=_linking(responses, split, network)))
 
@@ -193,10 +204,14 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
         raise FcaError("share", share, "between 0 and 1", "hide a tenth: 0.1")
     network = np.arange(len(responses)) if network is None else network
     present = ~np.isnan(responses)
-    drawn = np.random.default_rng(seed).random((int(network.max()) + 1, responses.shape[1])) < share
-    hidden = present & drawn[network]
+    n_networks = int(network.max()) + 1
+    is_drawn = np.random.default_rng(seed).random((n_networks, responses.shape[1])) < share
+    hidden = present & is_drawn[network]
+
+    # Items and networks that would keep no response keep all
     hidden &= (present & ~hidden).any(axis=0)
-    hidden &= ~np.isin(network, network[~(present & ~hidden).any(axis=1)])[:, None]
+    keeps_none = ~(present & ~hidden).any(axis=1)
+    hidden &= ~np.isin(network, network[keeps_none])[:, None]
     hidden = _kept_linked(responses, hidden, network)
     if not hidden.any():
         step = "hide a larger share, or add networks"
@@ -207,14 +222,16 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
 def _kept_linked(responses: Matrix, hidden: Cells, network: Network) -> Cells:
     """The same, without as many as are needed for the others to link all subjects, one network and item at a time."""
     hidden = hidden.copy()
-    while (part := parts_of(np.where(hidden, np.nan, responses))).max() > 0:
-        member = part == np.arange(part.max() + 1)[:, None]
-        seen_by_part = member.astype(float) @ (~np.isnan(responses) & ~hidden) > 0
-        linking = hidden & ~seen_by_part[part]
-        if not linking.any():  # without a hidden response they are not linked either
+    part = parts_of(np.where(hidden, np.nan, responses))
+    while part.max() > 0:
+        member = part == np.arange(part.max() + 1)[:, None]  # parts x subjects
+        responded_by_part = member.astype(float) @ (~np.isnan(responses) & ~hidden) > 0
+        would_link = hidden & ~responded_by_part[part]
+        if not would_link.any():  # without a hidden response they are not linked either
             break
-        subject, item = np.argwhere(linking)[0]
+        subject, item = np.argwhere(would_link)[0]
         hidden[network == network[subject], item] = False
+        part = parts_of(np.where(hidden, np.nan, responses))
     return hidden
 
 
@@ -244,70 +261,82 @@ def split_networks(responses: Matrix, network: Network, rng: np.random.Generator
     return Split(fold, shown, min(networks, FOLDS))
 
 
-def _few(networks: int, fewest: int) -> FcaError:
+def _few(n_networks: int, fewest: int) -> FcaError:
     step = "add responses of other networks, or hold out cells"
-    return FcaError("networks to hold out", networks, f"{fewest} or more", step)
+    return FcaError("networks to hold out", n_networks, f"{fewest} or more", step)
 
 
 def _checked(responses: Matrix, model: str, hold_out: str, network: Network | None) -> tuple[str, Network]:
+    """The spelling of the model, and the network of each subject. Raises FcaError for what cannot be scored."""
     check_choice("hold_out", hold_out, HOLD_OUTS)
     check_responses(responses)
     return model_name(model), np.arange(len(responses)) if network is None else network
 
 
-def _of_cells(responses: Matrix, hidden: Cells, name: str, network: Network) -> HeldOut:
-    seen = np.where(hidden, np.nan, responses)
-    p = np.where(hidden, fit_irt(seen, name).probability(), np.nan)
-    return _judge(responses, p, _margins(seen, seen), name, "cells", network)
+def _score_cells(responses: Matrix, hidden: Cells, name: str, network: Network) -> HeldOut:
+    """The score of a model on hidden responses, fitted to the others."""
+    fitted = np.where(hidden, np.nan, responses)
+    p = np.where(hidden, fit_irt(fitted, name).probability(), np.nan)
+    return _judge(responses, p, _margins(fitted, fitted), name, "cells", network)
 
 
 def _linking(responses: Matrix, split: Split, network: Network) -> tuple[int, ...]:
     """Networks of the folds without which the other subjects are of several parts (`parts_of`)."""
-    folds = [at for at in range(split.folds) if parts_of(responses[split.fold != at]).max() > 0]
+    folds = [k for k in range(split.folds) if parts_of(responses[split.fold != k]).max() > 0]
     return tuple(np.unique(network[np.isin(split.fold, folds)]).tolist())
 
 
-def _of_new(responses: Matrix, split: Split, out: tuple[int, ...], name: str) -> Float[np.ndarray, "new items"]:
-    """Responses of the folds `out` that are not shown, predicted with items that were fitted without these folds.
+def _predict_new(
+    responses: Matrix, split: Split, left_out: tuple[int, ...], name: str
+) -> Float[np.ndarray, "new items"]:
+    """Responses of the folds left out that are not shown, predicted with items that were fitted without these folds.
 
     NaN for what is shown, for items without responses of other folds or of another part than most of their subjects,
     for subjects without any shown response, and for all where no item divides the subjects of that part.
     """
-    new = np.isin(split.fold, out)
-    fitted = responses[~new]
+    is_new = np.isin(split.fold, left_out)
+    fitted = responses[~is_new]
     fitted = fitted[parts_of(fitted) == 0]
-    items = ~np.isnan(fitted).all(axis=0)
-    p = np.full((int(new.sum()), responses.shape[1]), np.nan)
+    has_responses = ~np.isnan(fitted).all(axis=0)
+    p = np.full((int(is_new.sum()), responses.shape[1]), np.nan)
     divides_subjects = (fitted == 1).any(axis=0) & (fitted == 0).any(axis=0)
     if not divides_subjects.any():
         return p
 
-    bank = fit_irt(fitted[:, items], name).bank
-    shown = np.where(split.shown, responses, np.nan)[new][:, items]
-    known = ~np.isnan(shown).all(axis=1)
-    if not known.any():
+    bank = fit_irt(fitted[:, has_responses], name).bank
+    shown = np.where(split.shown, responses, np.nan)[is_new][:, has_responses]
+    is_scorable = ~np.isnan(shown).all(axis=1)
+    if not is_scorable.any():
         return p
 
-    p[np.ix_(known, items)] = bank.probability(score_ability(shown[known], bank).ability)
-    p[split.shown[new]] = np.nan
+    ability = score_ability(shown[is_scorable], bank).ability
+    p[np.ix_(is_scorable, has_responses)] = bank.probability(ability)
+    p[split.shown[is_new]] = np.nan
     return p
 
 
 def _margins_of_new(responses: Matrix, split: Split) -> Matrix:
-    shown, margins = np.where(split.shown, responses, np.nan), np.empty_like(responses)
-    for new in (split.fold == at for at in range(split.folds)):
-        margins[new] = _margins(responses[~new], shown[new])
+    """`_margins` of each fold: items' means of the other folds, subjects' means of what they are shown."""
+    shown = np.where(split.shown, responses, np.nan)
+    margins = np.empty_like(responses)
+    for k in range(split.folds):
+        is_new = split.fold == k
+        margins[is_new] = _margins(responses[~is_new], shown[is_new])
     return margins
 
 
 def _margins(fitted: Float[np.ndarray, "fitted items"], shown: Matrix) -> Matrix:
     """Prediction without any fit: the mean of the subject and that of the item, added as logits."""
-    means = []
-    for matrix, axis in ((shown, 1), (fitted, 0), (fitted, None)):
-        right, count = (np.atleast_1d(of.sum(axis=axis)) for of in (matrix == 1, ~np.isnan(matrix)))
-        means.append(smoothed_logit(right.astype(float), count.astype(float)))
-    subjects, items, total = means
-    return expit(subjects[:, None] + items - total)
+
+    def mean_logit(responses: Matrix, axis: int | None) -> Float[np.ndarray, " means"]:
+        right = np.atleast_1d((responses == 1).sum(axis=axis)).astype(float)
+        count = np.atleast_1d((~np.isnan(responses)).sum(axis=axis)).astype(float)
+        return smoothed_logit(right, count)
+
+    subjects = mean_logit(shown, axis=1)
+    items = mean_logit(fitted, axis=0)
+    overall = mean_logit(fitted, axis=None)
+    return expit(subjects[:, None] + items - overall)
 
 
 def _judge(responses: Matrix, p: Matrix, margins: Matrix, name: str, hold_out: str, network: Network) -> HeldOut:
@@ -315,30 +344,46 @@ def _judge(responses: Matrix, p: Matrix, margins: Matrix, name: str, hold_out: s
     from sklearn.metrics import roc_auc_score  # half a second to import
 
     loss = _losses(responses, p)
-    held = ~np.isnan(loss)
-    if not held.any():
+    is_held_out = ~np.isnan(loss)
+    if not is_held_out.any():
         step = "add subjects that respond to items of several parts, or hold out cells"
         raise FcaError("held-out responses that others' items predict", 0, "1 or more", step)
-    right, chance = responses[held], p[held]
-    auc = float(roc_auc_score(right, chance)) if 0 < right.sum() < len(right) else float("nan")
-    accuracy = float(np.mean((chance >= 0.5) == (right == 1)))
-    baseline = float(_losses(responses, margins)[held].mean())
-    total, number = np.bincount(network, np.nansum(loss, axis=1)), np.bincount(network, held.sum(axis=1)).astype(int)
-    nll = _over_networks(total, number)
-    return HeldOut(name, hold_out, *nll, auc, accuracy, baseline, len(right), total, number)
+
+    right = responses[is_held_out]
+    predicted = p[is_held_out]
+    has_both = 0 < right.sum() < len(right)
+    loss_by_network = np.bincount(network, np.nansum(loss, axis=1))
+    n_by_network = np.bincount(network, is_held_out.sum(axis=1)).astype(int)
+    nll = _over_networks(loss_by_network, n_by_network)
+    return HeldOut(
+        model=name,
+        hold_out=hold_out,
+        nll=nll.value,
+        low=nll.low,
+        high=nll.high,
+        auc=float(roc_auc_score(right, predicted)) if has_both else float("nan"),
+        accuracy=float(np.mean((predicted >= 0.5) == (right == 1))),
+        baseline_nll=float(_losses(responses, margins)[is_held_out].mean()),
+        cells=len(right),
+        loss=loss_by_network,
+        number=n_by_network,
+    )
 
 
 def _losses(responses: Matrix, p: Matrix) -> Matrix:
     """Negative log likelihood of each response; NaN where it or its prediction is missing."""
-    chance = np.where(responses == 1, p, 1 - p)
-    return np.where(np.isnan(responses), np.nan, -np.log(np.clip(chance, CERTAIN, 1.0)))
+    likelihood = np.where(responses == 1, p, 1 - p)
+    return np.where(np.isnan(responses), np.nan, -np.log(np.clip(likelihood, CERTAIN, 1.0)))
 
 
 def _over_networks(loss: Float[np.ndarray, " networks"], count: Int[np.ndarray, " networks"]) -> Estimated:
     """Mean loss of a response, with its interval over networks."""
-    loss, count = loss[count > 0], count[count > 0]
-    return Estimated(float(loss.sum() / count.sum()), *ratio_interval(loss, count, within=(0.0, float("inf"))))
+    has_responses = count > 0
+    loss = loss[has_responses]
+    count = count[has_responses]
+    interval = ratio_interval(loss, count, within=(0.0, float("inf")))
+    return Estimated(float(loss.sum() / count.sum()), *interval)
 
 
 def _best_first(scores: Iterable[HeldOut]) -> list[HeldOut]:
-    return sorted(scores, key=lambda one: one.nll)
+    return sorted(scores, key=lambda score: score.nll)

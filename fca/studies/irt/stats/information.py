@@ -33,7 +33,7 @@ def total_information(bank: ItemBank, ability: Float[np.ndarray, " n"]) -> Float
     >>> total_information(ItemBank("2pl", 0 * one, 2 * one, one, 0 * one), np.array([0.0]))
     array([4.])
     """
-    return np.array([information(bank, at).sum() for at in ability.tolist()])
+    return np.array([information(bank, value).sum() for value in ability.tolist()])
 
 
 def marginal_reliability(
@@ -51,21 +51,22 @@ def marginal_reliability(
     >>> round(marginal_reliability(bank), 2), round(marginal_reliability(bank, 0.1), 2)
     (0.95, 0.66)
     """
-    at, weight = nodes()
-    known = total_information(bank, spread * at) if values is None else values
-    gain = share * known * spread**2
+    node, weight = nodes()
+    if values is None:
+        values = total_information(bank, spread * node)
+    gain = share * values * spread**2  # I s²
     return float(weight @ (gain / (gain + 1)))
 
 
 def nodes() -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Gauss and Hermite's nodes and weights for an expectation over N(0, 1).
 
-    >>> at, weight = nodes()
-    >>> round(float(weight @ at**2), 9)
+    >>> node, weight = nodes()
+    >>> round(float(weight @ node**2), 9)
     1.0
     """
-    at, weight = hermegauss(NODES)
-    return at, weight / weight.sum()
+    node, weight = hermegauss(NODES)
+    return node, weight / weight.sum()
 
 
 def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0) -> int | None:
@@ -78,10 +79,11 @@ def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0)
     >>> items_needed(ItemBank("1pl", 0 * one, one, one, 0 * one), 0.95)
     100
     """
-    known = total_information(bank, spread * nodes()[0])
+    node, _ = nodes()
+    values = total_information(bank, spread * node)
 
     def above(log_share: float) -> float:
-        return marginal_reliability(bank, float(np.exp(log_share)), spread, known) - reliability
+        return marginal_reliability(bank, float(np.exp(log_share)), spread, values) - reliability
 
     if above(30.0) < 0:
         return None
@@ -98,5 +100,8 @@ def empirical_reliability(ability: Subjects, ability_se: Subjects) -> float:
     >>> round(empirical_reliability(np.array([-1.0, 1.0]), np.array([0.5, 0.5])), 3)
     0.8
     """
-    between, error = float(np.var(ability)), float(np.mean(ability_se**2))
-    return between / (between + error) if len(ability) > 1 and between + error > 0 else float("nan")
+    variance = float(np.var(ability))
+    error = float(np.mean(ability_se**2))
+    if len(ability) < 2 or variance + error == 0:
+        return float("nan")
+    return variance / (variance + error)

@@ -13,7 +13,7 @@ from fca.studies.irt.stats.likelihood import LEARNED, LOG_SLOPE_SD, Cells, Group
 
 Blocks = Float[np.ndarray, "k k groups"]
 
-STEPS = 1000
+MAX_STEPS = 1000  # of Newton's method
 ROUGH = 1e-4  # of a step, relative to 1 + the parameter: enough to rank modes
 LONGEST = 2.0  # of one step in any parameter
 FLAT = 1e-6  # of the largest curvature of an item: the least of any direction
@@ -22,7 +22,7 @@ GUESSED = (0.01, 0.1, 0.3, 0.6)  # shares of these for the least able
 DIFFICULTIES = 11
 TINY = 1e-300
 WIDTH = 1000  # items at a time
-STILL = 0.7  # share of items that still move, below which the others are set aside
+SET_ASIDE = 0.7  # share of items that still move, below which the others are set aside
 
 
 # Many small symmetric systems at once, one for each group of items, with the group on the last axis.
@@ -35,10 +35,14 @@ def cholesky(block: Blocks) -> Blocks:
     lower = np.zeros_like(block)
     for i in range(len(block)):
         for j in range(i + 1):
-            left = block[i, j] - np.einsum("kg,kg->g", lower[i, :j], lower[j, :j])
-            if i == j and not (left > 0).all():
-                raise LinAlgError(f"{int((~(left > 0)).sum())} blocks of items are not positive")
-            lower[i, j] = np.sqrt(left) if i == j else left / lower[j, j]
+            remainder = block[i, j] - np.einsum("kg,kg->g", lower[i, :j], lower[j, :j])  # k: columns, g: groups
+            if i > j:
+                lower[i, j] = remainder / lower[j, j]
+                continue
+            is_positive = remainder > 0
+            if not is_positive.all():
+                raise LinAlgError(f"{int((~is_positive).sum())} blocks of items are not positive")
+            lower[i, i] = np.sqrt(remainder)
     return lower
 
 
@@ -69,21 +73,30 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
     observed: the Hessian itself, turned positive where it is not; else, without asymptotes, its expectation (Fisher
     information), which is positive everywhere.
     """
-    a, k, m = state.slope, len(state.item), len(cells.asymptote)
+    a = state.slope
+    k = len(state.item)  # parameters: m asymptotes, log a, b
+    m = len(cells.asymptote)
     _, gradient, curvature = state.item_prior()
     block = np.eye(k)[:, :, None] * curvature
     error, weight, *mixed = cells.by_item
+
+    # by b and log a, through z = a (θ - b): ∂z/∂b = -a, ∂z/∂log a = z
     gradient[-1] -= a * error[0]
     block[-1, -1] += a**2 * weight[0]
     if k > 1:
         gradient[-2] += error[1]
         block[-2, -2] += weight[2]
-        block[-2, -1] = block[-1, -2] = -a * weight[1]
+        block[-2, -1] = -a * weight[1]
+        block[-1, -2] = block[-2, -1]
+
     gradient[:m] += cells.asymptote
     block[:m, :m] += cells.own
     for i, sums in enumerate(mixed):
-        block[i, -1] = block[-1, i] = -a * sums[0]
-        block[i, -2] = block[-2, i] = sums[1]
+        block[i, -1] = -a * sums[0]
+        block[-1, i] = block[i, -1]
+        block[i, -2] = sums[1]
+        block[-2, i] = sums[1]
+
     if observed and k > 1:  # z has second derivatives itself, by (log a, log a) and (log a, b)
         block[-2, -2] -= error[1]
         block[[-2, -1], [-1, -2]] += a * error[0]
@@ -93,12 +106,13 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
 
 def _make_positive(block: Blocks) -> None:
     """Flip negative curvatures where an item's posterior is not concave, so that the step still ascends."""
-    values = np.linalg.eigvalsh(block.transpose(2, 0, 1))
-    bad = np.flatnonzero(values[:, 0] < FLAT * values[:, -1])
-    if len(bad):
-        value, vector = np.linalg.eigh(block[:, :, bad].transpose(2, 0, 1))
+    values = np.linalg.eigvalsh(block.transpose(2, 0, 1))  # groups x k
+    not_concave = np.flatnonzero(values[:, 0] < FLAT * values[:, -1])
+    if len(not_concave):
+        value, vector = np.linalg.eigh(block[:, :, not_concave].transpose(2, 0, 1))
         value = np.maximum(np.abs(value), FLAT * np.abs(value).max(axis=1, keepdims=True))
-        block[:, :, bad] = np.einsum("gik,gk,gjk->ijg", vector, value, vector)
+        # g: groups, k: eigenvalues, i, j: parameters
+        block[:, :, not_concave] = np.einsum("gik,gk,gjk->ijg", vector, value, vector)
 
 
 def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
@@ -108,26 +122,41 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     """
     if not len(data.count):
         return state.item, np.empty(0)
-    found, cells = state.item.copy(), Cells.empty(data, state.model, matrices=False)
+    modes = state.item.copy()
+    cells = Cells.empty(data, state.model, matrices=False)
     fill(cells, data, state)
-    reached, height = heights(state, cells), heights(state, cells)
-    step, length, at, item = _step(state, cells), np.ones(len(height)), np.arange(len(height)), state.item
-    for _ in range(STEPS):
-        moving = np.abs(length * step / (1 + np.abs(item))).max(axis=0) > ROUGH
-        if not moving.any():
+    height_of_modes = heights(state, cells)
+
+    # Of the items that still move: their groups, parameters, heights, steps, and the share of a step that is taken
+    groups = np.arange(len(height_of_modes))
+    item = state.item
+    height = heights(state, cells)
+    step = _step(state, cells)
+    length = np.ones(len(height))
+    for _ in range(MAX_STEPS):
+        is_moving = np.abs(length * step / (1 + np.abs(item))).max(axis=0) > ROUGH
+        if not is_moving.any():
             break
-        if moving.mean() < STILL:
-            at, data, item, height = at[moving], data.part(moving), item[:, moving], height[moving]
-            step, length = step[:, moving], length[moving]
+        if is_moving.mean() < SET_ASIDE:
+            data = data.part(is_moving)
+            groups = groups[is_moving]
+            item = item[:, is_moving]
+            height = height[is_moving]
+            step = step[:, is_moving]
+            length = length[is_moving]
             cells = Cells.empty(data, state.model, matrices=False)
+
         trial = replace(state, item=item + length * step)
         fill(cells, data, trial)
-        new = heights(trial, cells)
-        rose = new >= height - 1e-12 * np.abs(height)
-        item, height = np.where(rose, trial.item, item), np.where(rose, new, height)
-        step, length = np.where(rose, _step(trial, cells), step), np.where(rose, 1.0, length / 2)
-        found[:, at], reached[at] = item, height
-    return found, reached
+        trial_height = heights(trial, cells)
+        has_risen = trial_height >= height - 1e-12 * np.abs(height)
+        item = np.where(has_risen, trial.item, item)
+        height = np.where(has_risen, trial_height, height)
+        step = np.where(has_risen, _step(trial, cells), step)
+        length = np.where(has_risen, 1.0, length / 2)
+        modes[:, groups] = item
+        height_of_modes[groups] = height
+    return modes, height_of_modes
 
 
 def best_of_grid(data: Responses, state: State) -> Parameters:
@@ -135,7 +164,8 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
 
     The points are the same for all items, so that one matrix product gives all likelihoods.
     """
-    low, high = state.ability.min(), state.ability.max()
+    low = state.ability.min()
+    high = state.ability.max()
     axes = {
         "feasibility": logit(np.array(FEASIBLE)),
         "guess": logit(np.array(GUESSED)),
@@ -144,16 +174,23 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
     }
     points = np.meshgrid(*(axes[name] for name in LEARNED[state.model]), indexing="ij")
     grid = replace(state, item=np.stack([axis.ravel() for axis in points]))
+
+    # Log probability of a right and of a wrong response, subjects x points
     feasibility, share = grid.asymptotes()
     z = grid.slope * (state.ability[:, None] - grid.difficulty)
-    right = np.log(np.maximum(feasibility * (share + (1 - share) * expit(z)), TINY))
-    wrong = np.log(np.maximum((1 - feasibility) + feasibility * (1 - share) * expit(-z), TINY))
-    prior, best = grid.item_prior()[0], np.empty(data.right.shape[1], dtype=np.intp)
+    log_right = np.log(np.maximum(feasibility * (share + (1 - share) * expit(z)), TINY))
+    log_wrong = np.log(np.maximum((1 - feasibility) + feasibility * (1 - share) * expit(-z), TINY))
+
+    prior = grid.item_prior()[0]
+    best = np.empty(data.right.shape[1], dtype=np.intp)
     for start in range(0, len(best), WIDTH):
-        part = slice(start, start + WIDTH)
-        height = data.right[:, part].T @ (right - wrong) + prior
-        height += wrong.sum(axis=0) if data.present is None else data.present[:, part].T.astype(float) @ wrong
-        best[part] = height.argmax(axis=1)
+        block = slice(start, start + WIDTH)
+        height = data.right[:, block].T @ (log_right - log_wrong) + prior
+        if data.present is None:
+            height += log_wrong.sum(axis=0)
+        else:
+            height += data.present[:, block].T.astype(float) @ log_wrong
+        best[block] = height.argmax(axis=1)
     return grid.item[:, best]
 
 

@@ -39,7 +39,8 @@ def log_beta(logit: Items, shape: tuple[float, float]) -> tuple[Items, Items, It
     array([0.])
     """
     up, down = shape
-    p, q = 1 / (1 + np.exp(-logit)), 1 / (1 + np.exp(logit))
+    p = 1 / (1 + np.exp(-logit))
+    q = 1 / (1 + np.exp(logit))
     density = -up * np.logaddexp(0, -logit) - down * np.logaddexp(0, logit)
     return density, up * q - down * p, (up + down) * p * q
 
@@ -83,20 +84,26 @@ class State:
 
     def asymptotes(self) -> tuple[Groups, Groups]:
         """Feasibility, and guess as a share of it."""
-        return 1 / (1 + np.exp(-self.row("feasibility", np.inf))), 1 / (1 + np.exp(-self.row("guess", -np.inf)))
+        feasibility = 1 / (1 + np.exp(-self.row("feasibility", np.inf)))
+        guess_share = 1 / (1 + np.exp(-self.row("guess", -np.inf)))
+        return feasibility, guess_share
 
     def item_prior(self) -> tuple[Array, Array, Array]:
         """Log density of each item's parameters; by parameter, its gradient and minus its second derivative."""
-        prior, density = self.prior, np.zeros(self.item.shape[1])
-        normal = {"slope": (prior.log_slope, LOG_SLOPE_SD), "difficulty": (prior.centre, prior.spread)}
+        mean_and_sd = {
+            "slope": (self.prior.log_slope, LOG_SLOPE_SD),
+            "difficulty": (self.prior.centre, self.prior.spread),
+        }
+        density = np.zeros(self.item.shape[1])
         gradient, curvature = np.empty((2, *self.item.shape))
         for i, (name, value) in enumerate(zip(LEARNED[self.model], self.item, strict=True)):
             if name in ASYMPTOTES:
                 term, gradient[i], curvature[i] = log_beta(value, ASYMPTOTES[name])
             else:
-                mean, sd = normal[name]
+                mean, sd = mean_and_sd[name]
                 term = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
-                gradient[i], curvature[i] = -(value - mean) / sd**2, sd**-2
+                gradient[i] = -(value - mean) / sd**2
+                curvature[i] = sd**-2
             density += term
         return density, gradient, curvature
 
@@ -120,19 +127,21 @@ class Responses:
         """1 where a cell holds a response, else 0."""
         return np.ones_like(self.right) if self.present is None else self.present.astype(float)
 
-    def part(self, at: Bool[np.ndarray, " groups"] | Int[np.ndarray, " some"]) -> Responses:
+    def part(self, groups: Bool[np.ndarray, " groups"] | Int[np.ndarray, " some"]) -> Responses:
         """Some of the groups, each as an item."""
-        present = None if self.present is None else self.present[:, at]
-        count = self.count[at]
-        return Responses(self.right[:, at], present, count, np.arange(len(count)))
+        present = None if self.present is None else self.present[:, groups]
+        count = self.count[groups]
+        return Responses(self.right[:, groups], present, count, np.arange(len(count)))
 
     def sample(self, items: int) -> tuple[Responses, Int[np.ndarray, " some"]]:
         """As many items, evenly spaced by the share of right responses, and the groups that they come from."""
-        order = np.argsort(self.logits()[1], kind="stable")
-        ends = np.cumsum(self.count[order])
-        drawn = np.searchsorted(ends, (np.arange(items) + 0.5) * ends[-1] / items, side="right")
-        at, count = np.unique(order[drawn], return_counts=True)
-        return replace(self.part(at), count=count.astype(float)), at
+        _, easiness = self.logits()
+        order = np.argsort(easiness, kind="stable")
+        last_items = np.cumsum(self.count[order])  # of each group in this order
+        positions = (np.arange(items) + 0.5) * last_items[-1] / items
+        sampled = np.searchsorted(last_items, positions, side="right")
+        groups, count = np.unique(order[sampled], return_counts=True)
+        return replace(self.part(groups), count=count.astype(float)), groups
 
     def logits(self) -> tuple[Subjects, Groups]:
         """Accuracy of every subject and of every group, as smoothed logits."""
@@ -142,7 +151,7 @@ class Responses:
 
 
 def smoothed_logit(right: Float[np.ndarray, " n"], responses: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """log((right + .5) / (responses - right + .5)): finite where all or none are right.
+    """log((right + 0.5) / (responses - right + 0.5)): finite where all or none are right.
 
     >>> smoothed_logit(np.array([2.0]), np.array([4.0]))
     array([0.])
@@ -160,15 +169,21 @@ def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = Fa
     >>> prepare(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).count
     array([1., 2.])
     """
-    absent = np.isnan(responses)
-    holes = bool(absent.any())
-    right = np.where(absent, 0.0, responses) if holes else responses
-    key = right.sum(axis=0).astype("<u4").view("u1").reshape(-1, 4) if one_slope else _bits(right == 1)
-    if holes:
-        key = np.concatenate([key, _bits(absent)], axis=1)
+    is_missing = np.isnan(responses)
+    has_missing = bool(is_missing.any())
+    right = np.where(is_missing, 0.0, responses) if has_missing else responses
+
+    # Bytes that are equal for items of one group
+    if one_slope:
+        key = right.sum(axis=0).astype("<u4").view("u1").reshape(-1, 4)
+    else:
+        key = _bits(right == 1)
+    if has_missing:
+        key = np.concatenate([key, _bits(is_missing)], axis=1)
     words = np.ascontiguousarray(key).view(f"V{key.shape[1]}").ravel()
     _, first, group, count = np.unique(words, return_index=True, return_inverse=True, return_counts=True)
-    present = ~absent[:, first] if holes else None
+
+    present = ~is_missing[:, first] if has_missing else None
     if one_slope:
         order = np.argsort(group, kind="stable")
         starts = np.concatenate([[0], np.cumsum(count)[:-1]])
@@ -187,25 +202,27 @@ def first_state(data: Responses, model: str) -> State:
     ability, easiness = data.logits()
     ability -= ability.mean()
     unit = 1.0 if model == "1pl" else max(float(ability.std()), 0.1)
-    ability, difficulty = ability / unit, -easiness / unit
+    difficulty = -easiness / unit
     centre = float(np.average(difficulty, weights=data.count))
     spread = float(np.sqrt(np.average((difficulty - centre) ** 2, weights=data.count)))
     prior = Prior(centre, max(spread, 0.5), float(np.log(unit)))
-    return _state(model, ability, difficulty, np.full(len(difficulty), np.log(unit)), prior)
+    return _state(model, ability / unit, difficulty, np.full(len(difficulty), np.log(unit)), prior)
 
 
 def random_state(data: Responses, model: str, rng: np.random.Generator) -> State:
     """Normal draws, to try whether the mode depends on the start."""
-    subjects, groups = data.right.shape
-    sizes = (1, subjects), (1, groups), (LOG_SLOPE_SD, groups)
-    ability, difficulty, slope = (np.asarray(rng.normal(0.0, sd, n)) for sd, n in sizes)
-    return _state(model, ability, difficulty, slope, Prior())
+    n_subjects, n_groups = data.right.shape
+    ability = np.asarray(rng.normal(0.0, 1, n_subjects))
+    difficulty = np.asarray(rng.normal(0.0, 1, n_groups))
+    log_slope = np.asarray(rng.normal(0.0, LOG_SLOPE_SD, n_groups))
+    return _state(model, ability, difficulty, log_slope, Prior())
 
 
-def _state(model: str, ability: Subjects, difficulty: Groups, slope: Groups, prior: Prior) -> State:
+def _state(model: str, ability: Subjects, difficulty: Groups, log_slope: Groups, prior: Prior) -> State:
     """Asymptotes start at the mode of their prior."""
     rows = {name: np.full(len(difficulty), np.log(up / down)) for name, (up, down) in ASYMPTOTES.items()}
-    rows |= {"slope": slope, "difficulty": difficulty}
+    rows["slope"] = log_slope
+    rows["difficulty"] = difficulty
     return State(model, ability, np.stack([rows[name] for name in LEARNED[model]]), prior)
 
 
@@ -238,120 +255,167 @@ class Cells:
     @classmethod
     def empty(cls, data: Responses, model: str, matrices: bool = True) -> Cells:
         """Room for a pass; its values are not set yet."""
-        subjects, groups = data.right.shape
-        m, columns = max(len(LEARNED[model]) - 2, 0), groups * matrices
-        by_item = tuple(np.empty((powers, groups)) for powers in (2, 3, *[2] * m))
-        error, weight, *mixed = np.empty((2 + m, subjects, columns))
-        of_items = np.empty(groups), by_item, np.empty((m, groups)), np.empty((m, m, groups))
-        return cls(*of_items, error, weight, mixed)
+        n_subjects, n_groups = data.right.shape
+        m = max(len(LEARNED[model]) - 2, 0)
+        n_columns = n_groups if matrices else 0
+        n_powers = (2, 3, *[2] * m)  # of z, by which error, weight and mixed are summed
+        error, weight, *mixed = np.empty((2 + m, n_subjects, n_columns))
+        return cls(
+            log_likelihood=np.empty(n_groups),
+            by_item=tuple(np.empty((n, n_groups)) for n in n_powers),
+            asymptote=np.empty((m, n_groups)),
+            own=np.empty((m, m, n_groups)),
+            error=error,
+            weight=weight,
+            mixed=mixed,
+        )
 
 
 def fill(cells: Cells, data: Responses, state: State) -> None:
     """One pass over all cells at `state`, into `cells`."""
-    subjects, groups = data.right.shape
-    width = max(BLOCK // subjects, 1)
-    powers, slope, asymptotes = state.ability ** np.arange(3)[:, None], state.slope, np.stack(state.asymptotes())
-    for start in range(0, groups, width):
-        part = slice(start, start + width)
-        z = state.ability[:, None] - state.difficulty[part]
-        z *= slope[part]
-        present = None if data.present is None else data.present[:, part]
+    n_subjects, n_groups = data.right.shape
+    width = max(BLOCK // n_subjects, 1)
+    powers = state.ability ** np.arange(3)[:, None]  # 1, θ, θ²
+    slope = state.slope
+    asymptotes = np.stack(state.asymptotes())
+    for start in range(0, n_groups, width):
+        block = slice(start, start + width)
+        z = state.ability[:, None] - state.difficulty[block]
+        z *= slope[block]
+        right = data.right[:, block]
+        present = None if data.present is None else data.present[:, block]
         if len(cells.asymptote):
-            found = _bounded(cells, part, z, data.right[:, part], present, state, asymptotes[:, part])
+            matrices = _bounded(cells, block, z, right, present, state, asymptotes[:, block])
         else:
-            found = _logistic(cells, part, z, data.right[:, part], present)
-        for sums, one in zip(cells.by_item, found, strict=True):
-            sums[:, part] = powers[: len(sums)] @ one
+            matrices = _logistic(cells, block, z, right, present)
+
+        for sums, matrix in zip(cells.by_item, matrices, strict=True):
+            sums[:, block] = powers[: len(sums)] @ matrix
         if cells.error.size:
-            for matrix, one in zip((cells.error, cells.weight, *cells.mixed), found, strict=True):
-                matrix[:, part] = one
-    for sums in cells.by_item:  # so far times 1, θ, θ²
+            for whole_matrix, matrix in zip((cells.error, cells.weight, *cells.mixed), matrices, strict=True):
+                whole_matrix[:, block] = matrix
+
+    # The sums are so far times 1, θ, θ²: from θ to z = a (θ - b)
+    for sums in cells.by_item:
         by_difficulty = state.difficulty * sums[0]
         if len(sums) > 2:
             sums[2] = slope**2 * (sums[2] - state.difficulty * (2 * sums[1] - by_difficulty))
         sums[1] = slope * (sums[1] - by_difficulty)
 
 
-def _logistic(cells: Cells, part: slice, z: Matrix, right: Matrix, present: Array | None) -> tuple[Matrix, Matrix]:
-    """Log likelihood Σ right z - log(1 + exp z), which shares its exponential with both derivatives."""
+def _logistic(cells: Cells, block: slice, z: Matrix, right: Matrix, present: Array | None) -> tuple[Matrix, Matrix]:
+    """Log likelihood Σ right z - log(1 + exp z), which shares its exponential with both derivatives.
+
+    Returns error and weight. Works in place: it takes most of the time of a fit.
+    """
     if present is not None:
         z *= present
     small = np.exp(-np.abs(z))  # never overflows
     if present is not None:
         small *= present
-    whole = 1.0 + small
-    chosen = np.einsum("sg,sg->g", right, z) - np.maximum(z, 0.0).sum(axis=0)
-    cells.log_likelihood[part] = chosen - _log_product(whole)
-    solved = np.where(z > 0, 1.0, small)
-    solved /= whole
-    small /= whole
-    small /= whole
-    return right - solved, small
+    normaliser = 1.0 + small
+    linear = np.einsum("sg,sg->g", right, z) - np.maximum(z, 0.0).sum(axis=0)  # s: subjects, g: groups
+    cells.log_likelihood[block] = linear - _log_product(normaliser)
+
+    p = np.where(z > 0, 1.0, small)
+    p /= normaliser
+    weight = small  # p (1 - p)
+    weight /= normaliser
+    weight /= normaliser
+    return right - p, weight
 
 
-def _log_product(whole: Matrix) -> Groups:
+def _log_product(factors: Matrix) -> Groups:
     """Σ log over subjects of factors in [1, 2]: one logarithm for 1,000 of them, since 2^1000 is still a float64."""
-    starts = range(0, len(whole), 1000)
-    return sum(np.log(np.multiply.reduce(whole[start : start + 1000], axis=0)) for start in starts)
+    starts = range(0, len(factors), 1000)
+    return sum(np.log(np.multiply.reduce(factors[start : start + 1000], axis=0)) for start in starts)
 
 
 def _bounded(
-    cells: Cells, part: slice, z: Matrix, right: Matrix, present: Array | None, state: State, asymptotes: Array
+    cells: Cells, block: slice, z: Matrix, right: Matrix, present: Array | None, state: State, asymptotes: Array
 ) -> tuple[Matrix, ...]:
     """With asymptotes: p = feasibility (share + (1 - share) / (1 + exp -z)), share = guess / feasibility.
 
     In terms of what was observed, right or wrong, its chance c is p or 1 - p, of which 1 / (1 + exp ∓z) is what z
     moves. Derivatives by the logits of asymptotes are those of (1 - feasibility) / c where wrong ("lost", 0 where
-    right) and feasibility / c where right ("won", 0 where wrong).
+    right) and feasibility / c where right ("won", 0 where wrong). Works in place, as `_logistic` does.
     """
     feasibility, share = asymptotes
-    missed, span, ones = 1 - feasibility, feasibility * (1 - share), np.ones(len(right))
+    infeasible = 1 - feasibility
+    span = feasibility * (1 - share)
+    ones = np.ones(len(right))
     wrong = 1.0 - right
     sign = right - wrong
+
+    # likely and unlikely: 1 / (1 + exp ∓z) and the rest, for what was observed
     z *= sign
     odds = np.exp(np.clip(z, -LARGEST, LARGEST, out=z), out=z)
     unlikely = 1.0 / (1.0 + odds)
     likely = np.multiply(odds, unlikely, out=odds)
-    chance = right * (feasibility * share - missed)
-    chance += missed
+    chance = right * (feasibility * share - infeasible)
+    chance += infeasible
     chance += likely * span
-    log, inverse, number = np.log(chance), np.divide(1.0, chance, out=chance), float(len(right))
+
+    log_chance = np.log(chance)
+    inverse = np.divide(1.0, chance, out=chance)
+    n_responses: Array | float = float(len(right))
     if present is not None:
-        log *= present
+        log_chance *= present
         inverse *= present
-        number = ones @ present
-    cells.log_likelihood[part] = ones @ log
-    rise = likely * unlikely
-    rise *= span
-    rise *= inverse
+        n_responses = ones @ present
+    cells.log_likelihood[block] = ones @ log_chance
+
+    # error = ± r, weight = r (likely - unlikely + r), r = likely unlikely span / c
+    r = likely * unlikely
+    r *= span
+    r *= inverse
     likely -= unlikely
-    likely += rise
-    error, weight = np.multiply(sign, rise, out=sign), np.multiply(likely, rise, out=likely)
-    return error, weight, *_by_asymptotes(cells, part, state, asymptotes, (right, wrong, inverse, error), number)
+    likely += r
+    error = np.multiply(sign, r, out=sign)
+    weight = np.multiply(likely, r, out=likely)
+    mixed = _by_asymptotes(cells, block, state, asymptotes, (right, wrong, inverse, error), n_responses)
+    return error, weight, *mixed
 
 
 def _by_asymptotes(
-    cells: Cells, part: slice, state: State, asymptotes: Array, of_cells: tuple[Matrix, ...], number: Array | float
+    cells: Cells,
+    block: slice,
+    state: State,
+    asymptotes: Array,
+    of_cells: tuple[Matrix, ...],
+    n_responses: Array | float,
 ) -> list[Matrix]:
-    """Sets the derivatives by asymptotes; returns those with z. number: of responses to each item."""
-    (feasibility, share), (right, wrong, inverse, error) = asymptotes, of_cells
-    gradient, own, ones, mixed = cells.asymptote[:, part], cells.own[:, :, part], np.ones(len(right)), list[Matrix]()
-    missed = 1 - feasibility
+    """Sets the derivatives by asymptotes; returns those with z.
+
+    of_cells: right, wrong, 1 / chance and error.    n_responses: to each item.
+    """
+    feasibility, share = asymptotes
+    right, wrong, inverse, error = of_cells
+    gradient = cells.asymptote[:, block]
+    own = cells.own[:, :, block]
+    ones = np.ones(len(right))
+    mixed: list[Matrix] = []
+
+    infeasible = 1 - feasibility
     lost = wrong * inverse
-    lost *= missed
-    total, squares = ones @ lost, np.einsum("sg,sg->g", lost, lost)
+    lost *= infeasible
+    sum_lost = ones @ lost
+    squares_lost = np.einsum("sg,sg->g", lost, lost)  # s: subjects, g: groups
     if "feasibility" in LEARNED[state.model]:
-        gradient[0] = number * missed - total
-        own[0, 0] = number * missed * feasibility - total + squares
+        gradient[0] = n_responses * infeasible - sum_lost
+        own[0, 0] = n_responses * infeasible * feasibility - sum_lost + squares_lost
         mixed.append(-error * lost)
+
     if "guess" in LEARNED[state.model]:
-        own[0, -1] = own[-1, 0] = share * (total - squares)
-        won = np.multiply(right, inverse, out=inverse)
-        won *= feasibility
-        won += lost
-        total, squares = ones @ won, np.einsum("sg,sg->g", won, won)
-        gradient[-1] = share * (total - number)
-        own[-1, -1] = share * (share * squares - total + number * (1 - share))
-        won *= error
-        mixed.append(np.multiply(won, share, out=won))
+        own[0, -1] = share * (sum_lost - squares_lost)
+        own[-1, 0] = own[0, -1]
+        won_or_lost = np.multiply(right, inverse, out=inverse)
+        won_or_lost *= feasibility
+        won_or_lost += lost
+        total = ones @ won_or_lost
+        squares = np.einsum("sg,sg->g", won_or_lost, won_or_lost)
+        gradient[-1] = share * (total - n_responses)
+        own[-1, -1] = share * (share * squares - total + n_responses * (1 - share))
+        won_or_lost *= error
+        mixed.append(np.multiply(won_or_lost, share, out=won_or_lost))
     return mixed

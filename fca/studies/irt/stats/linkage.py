@@ -87,18 +87,22 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
         return Link(_members(len(responses), subjects[part == part.max()]), 0, shift_se=float("inf"), kept=0.0)
 
     weight = np.where(np.isnan(linking), 0.0, _information(fit, subjects, items))
-    by_subject, by_item = weight.sum(axis=1), weight.sum(axis=0)
-    common = weight / by_item @ weight.T
-    scale = np.sqrt(by_subject)
-    order = np.argsort(np.linalg.eigh(common / np.outer(scale, scale))[1][:, -2] / scale, kind="stable")
+    by_subject = weight.sum(axis=1)
+    by_item = weight.sum(axis=0)
+    common = weight / by_item @ weight.T  # subjects x subjects
 
-    first = np.cumsum(weight[order], axis=0)[:-1]  # information of the first subjects, on each item
-    crossing = (first * (by_item - first) / by_item).sum(axis=1)
-    own = first.sum(axis=1)
-    is_group = crossing < APART * np.minimum(own, by_item.sum() - own)
+    # The order of the normalised cut, and the information that crosses each cut of it
+    scale = np.sqrt(by_subject)
+    _, eigenvectors = np.linalg.eigh(common / np.outer(scale, scale))
+    order = np.argsort(eigenvectors[:, -2] / scale, kind="stable")
+    by_item_of_first = np.cumsum(weight[order], axis=0)[:-1]  # of the first subjects
+    crossing = (by_item_of_first * (by_item - by_item_of_first) / by_item).sum(axis=1)
+    of_first = by_item_of_first.sum(axis=1)
+    is_group = crossing < APART * np.minimum(of_first, by_item.sum() - of_first)
     if not is_group.any():
         return None
 
+    # The difference of the two groups' mean abilities
     cut = 1 + int(np.where(is_group, crossing, np.inf).argmin())
     in_first = np.isin(np.arange(len(subjects)), order[:cut])
     smaller = in_first if 2 * in_first.sum() <= len(subjects) else ~in_first
@@ -122,15 +126,18 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
 
 def _dividing(responses: Matrix) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]:
     """Subjects and items that are neither always right nor always wrong, among each other."""
-    subjects, items = np.arange(responses.shape[0]), np.arange(responses.shape[1])
+    subjects = np.arange(responses.shape[0])
+    items = np.arange(responses.shape[1])
     while True:
-        left = responses[np.ix_(subjects, items)]
-        right, wrong = left == 1, left == 0
-        divided = right.any(axis=1) & wrong.any(axis=1)
-        dividing = right.any(axis=0) & wrong.any(axis=0)
-        if divided.all() and dividing.all():
+        remaining = responses[np.ix_(subjects, items)]
+        is_right = remaining == 1
+        is_wrong = remaining == 0
+        divides_items = is_right.any(axis=1) & is_wrong.any(axis=1)
+        divides_subjects = is_right.any(axis=0) & is_wrong.any(axis=0)
+        if divides_items.all() and divides_subjects.all():
             return subjects, items
-        subjects, items = subjects[divided], items[dividing]
+        subjects = subjects[divides_items]
+        items = items[divides_subjects]
 
 
 def _information(
@@ -153,6 +160,7 @@ def _members(number: int, subjects: Int[np.ndarray, " some"]) -> Bool[np.ndarray
 def _shared(responses: Matrix, group: Bool[np.ndarray, " some"]) -> int:
     """Responses to items of both groups, in the group with fewer of them."""
     present = ~np.isnan(responses)
-    of_group, of_others = present[group].sum(axis=0), present[~group].sum(axis=0)
-    is_common = (of_group > 0) & (of_others > 0)
-    return int(min(of_group[is_common].sum(), of_others[is_common].sum()))
+    n_group = present[group].sum(axis=0)
+    n_others = present[~group].sum(axis=0)
+    is_common = (n_group > 0) & (n_others > 0)
+    return int(min(n_group[is_common].sum(), n_others[is_common].sum()))

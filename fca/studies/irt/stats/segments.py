@@ -192,26 +192,38 @@ def class_robustness(
     Raises FcaError for fewer than two severities.
 
     >>> solved = np.array([[0.9, 0.7], [0.8, 0.6]])
-    >>> found = class_robustness(solved[..., None], solved, np.array([0, 0]), np.array([1.0, 2.0]))
-    >>> found.instability.round(6), found.trend.round(6)
+    >>> robustness = class_robustness(solved[..., None], solved, np.array([0, 0]), np.array([1.0, 2.0]))
+    >>> robustness.instability.round(6), robustness.trend.round(6)
     (array([0.1]), array([-0.2]))
     """
     if len(severity) < 2:
         raise FcaError("severities of a corruption", len(severity), "2 or more", "predict more of them")
     change = np.full(len(value), np.nan) if clean is None else value.mean(axis=1) - clean
-    linear = np.stack([slopes(value, severity), change], axis=1)  # of each image; a class's is the mean
+    trend = slopes(value, severity)
     rng = np.random.default_rng(seed)
-    estimates, resampled = [], []
+    estimates = []
+    resampled = []
     for c in range(int(label.max()) + 1):
-        own = np.flatnonzero(label == c)
-        weights = _draws(len(own), rng, resamples)
-        drawn = (weights @ parts[own].reshape(len(own), -1)).reshape(resamples, *parts.shape[1:])
-        net = np.sqrt(np.clip(drawn.var(axis=1) - 2 * _noise(parts[own]), 0, None)).mean(axis=1)
-        row = [instability(parts[own].mean(axis=0)), *percentile_interval(net, len(own))]
-        for values in linear[own].T:
-            row += [values.mean(), *mean_interval(values, np.arange(len(own)))]
-        estimates.append(row)
-        resampled.append(instability(drawn))
+        images = np.flatnonzero(label == c)
+        n_images = len(images)
+        parts_of_class = parts[images]
+        weights = _draws(n_images, rng, resamples)
+        means = (weights @ parts_of_class.reshape(n_images, -1)).reshape(resamples, *parts.shape[1:])
+
+        net_variance = np.clip(means.var(axis=1) - 2 * _noise(parts_of_class), 0, None)
+        net_instability = np.sqrt(net_variance).mean(axis=1)
+        cluster = np.arange(n_images)
+        estimates.append(
+            [
+                instability(parts_of_class.mean(axis=0)),
+                *percentile_interval(net_instability, n_images),
+                trend[images].mean(),
+                *mean_interval(trend[images], cluster),
+                change[images].mean(),
+                *mean_interval(change[images], cluster),
+            ]
+        )
+        resampled.append(instability(means))
     return Robustness._make([*np.array(estimates).T, np.stack(resampled, axis=1)])
 
 
@@ -226,8 +238,8 @@ def _noise(parts: Parts) -> Float[np.ndarray, " parts"]:
     images = len(parts)
     if images < 2:
         return np.full(parts.shape[-1], np.nan)
-    moved = parts - parts.mean(axis=1, keepdims=True)  # an image's mean over severities adds no variance
-    return moved.var(axis=0, ddof=1).mean(axis=0) / images
+    centred = parts - parts.mean(axis=1, keepdims=True)  # an image's mean over severities adds no variance
+    return centred.var(axis=0, ddof=1).mean(axis=0) / images
 
 
 def ranks(score: PerClass) -> Integer[np.ndarray, " classes"]:
@@ -245,9 +257,16 @@ def verdicts(score: PerClass) -> list[str | None]:
     >>> verdicts(np.array([-0.1, -0.5, -0.2, -0.4, -0.3]))
     ['robust', 'susceptible', 'robust', 'susceptible', None]
     """
-    rank, ends = ranks(score), min(NAMED, len(score) // 2)
-    below = len(score) - ends
-    return [ROBUST if r <= ends else SUSCEPTIBLE if r > below else None for r in rank.tolist()]
+    n_ends = min(NAMED, len(score) // 2)
+    names: list[str | None] = []
+    for rank in ranks(score).tolist():
+        if rank <= n_ends:
+            names.append(ROBUST)
+        elif rank > len(score) - n_ends:
+            names.append(SUSCEPTIBLE)
+        else:
+            names.append(None)
+    return names
 
 
 def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
@@ -256,6 +275,14 @@ def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
     >>> verdict_kept(np.array([-0.1, -0.3]), np.array([[-0.1, -0.3], [-0.2, -0.1]]))
     array([0.5, 0.5])
     """
-    ends, rank = min(NAMED, len(score) // 2), rankdata(-resampled, method="ordinal", axis=1)
-    again = {ROBUST: (rank <= ends).mean(axis=0), SUSCEPTIBLE: (rank > len(score) - ends).mean(axis=0)}
-    return np.array([np.nan if v is None else again[v][c] for c, v in enumerate(verdicts(score))])
+    n_ends = min(NAMED, len(score) // 2)
+    rank = rankdata(-resampled, method="ordinal", axis=1)  # resamples x classes
+    share_robust = (rank <= n_ends).mean(axis=0)
+    share_susceptible = (rank > len(score) - n_ends).mean(axis=0)
+    shares = []
+    for c, verdict in enumerate(verdicts(score)):
+        if verdict is None:
+            shares.append(np.nan)
+        else:
+            shares.append(share_robust[c] if verdict == ROBUST else share_susceptible[c])
+    return np.array(shares)

@@ -67,23 +67,37 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
 
     observed: the Hessian itself, with the items' own blocks turned positive; else, without asymptotes, its expectation.
     """
-    theta, a, b, prior = state.ability, state.slope, state.difficulty, state.prior
+    theta = state.ability
+    a = state.slope
+    b = state.difficulty
+    prior = state.prior
     k = len(state.item)
     gradient, block = own_derivatives(state, cells, observed)
+
+    # Between items' parameters and abilities, then the prior's centre
     cross = np.empty((k, len(theta) + 1, len(b)))
-    cross[:-1, -1], cross[-1, -1] = 0.0, -(prior.spread**-2)
+    cross[:-1, -1] = 0.0
+    cross[-1, -1] = -(prior.spread**-2)
     np.multiply(cells.weight, -(a**2), out=cross[-1, :-1])
     if k > 1:
         np.subtract(b, theta[:, None], out=cross[-2, :-1])
         cross[-2, :-1] *= cross[-1, :-1]
         if observed:  # z has a second derivative itself, by (log a, θ)
             cross[-2, :-1] -= a * cells.error
-    for mixed, of_asymptote in zip(cells.mixed, cross, strict=False):
-        np.multiply(mixed, a, out=of_asymptote[:-1])
-    centre = count @ (b - prior.centre) / prior.spread**2 - prior.centre / CENTRE_SD**2
-    shared = np.append(cells.error @ (count * a) - theta, centre)
-    diagonal = np.append(cells.weight @ (count * a**2) + 1.0, count.sum() / prior.spread**2 + CENTRE_SD**-2)
-    return System(gradient, block, shared, diagonal, cross)
+    for mixed, cross_of_asymptote in zip(cells.mixed, cross, strict=False):
+        np.multiply(mixed, a, out=cross_of_asymptote[:-1])
+
+    ability_gradient = cells.error @ (count * a) - theta
+    centre_gradient = count @ (b - prior.centre) / prior.spread**2 - prior.centre / CENTRE_SD**2
+    ability_diagonal = cells.weight @ (count * a**2) + 1.0
+    centre_diagonal = count.sum() / prior.spread**2 + CENTRE_SD**-2
+    return System(
+        item=gradient,
+        block=block,
+        shared=np.append(ability_gradient, centre_gradient),
+        diagonal=np.append(ability_diagonal, centre_diagonal),
+        cross=cross,
+    )
 
 
 @dataclass(frozen=True)
@@ -100,13 +114,16 @@ class Eliminated:
     half_cross: Crosses
 
 
-def eliminate(now: System, count: Groups) -> Eliminated:
-    """Schur complement of all items; uses up `now.cross`. Raises LinAlgError if a block is not positive."""
-    lower = cholesky(now.block)
-    half_item, half_cross = now.item.copy(), now.cross
+def eliminate(system: System, count: Groups) -> Eliminated:
+    """Schur complement of all items; uses up `system.cross`. Raises LinAlgError if a block is not positive."""
+    lower = cholesky(system.block)
+    half_item = system.item.copy()
+    half_cross = system.cross
     forward(lower, half_item)
     forward(lower, half_cross)
-    complement, pushed = np.diag(now.diagonal), now.shared.copy()
+
+    complement = np.diag(system.diagonal)
+    pushed = system.shared.copy()
     for cross, item in zip(half_cross, half_item, strict=True):
         weighted = cross * np.sqrt(count)
         complement -= weighted @ weighted.T
@@ -114,23 +131,23 @@ def eliminate(now: System, count: Groups) -> Eliminated:
     return Eliminated(complement, pushed, lower, half_item, half_cross)
 
 
-def step(small: Eliminated, free: slice) -> tuple[Shared, Parameters]:
+def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
     """Newton's step of the shared parameters in `free`, and of all items.
 
     Where the posterior is not concave in the shared ones, negative curvatures are flipped, so that the step ascends.
     """
-    shared = np.zeros(len(small.pushed))
+    shared = np.zeros(len(eliminated.pushed))
     if len(shared[free]):
-        value, vector = np.linalg.eigh(small.complement[free, free])
+        value, vector = np.linalg.eigh(eliminated.complement[free, free])
         value = np.maximum(np.abs(value), FLAT * np.abs(value).max())
-        shared[free] = vector @ ((vector.T @ small.pushed[free]) / value)
+        shared[free] = vector @ ((vector.T @ eliminated.pushed[free]) / value)
         shared /= max(np.abs(shared).max() / LONGEST, 1.0)
-    item = small.half_item - np.stack([shared @ cross for cross in small.half_cross])
-    backward(small.lower, item)
+    item = eliminated.half_item - np.stack([shared @ cross for cross in eliminated.half_cross])
+    backward(eliminated.lower, item)
     return shared, item
 
 
-STEPS = 1000
+MAX_STEPS = 1000  # of Newton's method
 TOLERANCE = 1e-8  # of a step, relative to 1 + the parameter
 CAREFUL = 3  # first steps without asymptotes, by expected information, which is positive wherever they start
 SETTLED = 0.3  # a step, relative to the last change of the prior's scales, after which these are learned again
@@ -174,28 +191,42 @@ def find_mode(
 
     No step lowers the log posterior. Converged when steps and changes of the prior are below the tolerance.
     """
-    careful = CAREFUL if len(state.item) <= 2 else 0
-    cells, trial = Cells.empty(data, state.model), Cells.empty(data, state.model)
-    fill(cells, data, state)
+    careful_steps = CAREFUL if len(state.item) <= 2 else 0
     free = slice(len(state.ability) if fixed_ability else 0, None)
-    iteration, moved, learned = 0, np.inf, list[Learned]()
-    while max(moved, _size(learned)) > tolerance and iteration < STEPS:
+    cells = Cells.empty(data, state.model)
+    trial = Cells.empty(data, state.model)
+    fill(cells, data, state)
+
+    iteration = 0
+    largest_step = np.inf
+    learned: list[Learned] = []
+    while max(largest_step, _last_change(learned)) > tolerance and iteration < MAX_STEPS:
         iteration += 1
-        shared, item, difficulty_variance, ability_variance = _ascent(state, cells, data, iteration > careful, free)
-        state, moved = _climb(data, state, cells, trial, shared, item)
+        observed = iteration > careful_steps
+        shared, item, difficulty_variance, ability_variance = _ascent(state, cells, data, observed, free)
+        state, largest_step = _climb(data, state, cells, trial, shared, item)
         cells, trial = trial, cells
-        if iteration < PATIENCE and tolerance < moved > SETTLED * (size := _size(learned)) and size < NEAR:
+
+        # Steps settle first where the scales hardly change
+        last_change = _last_change(learned)
+        is_unsettled = largest_step > tolerance and largest_step > SETTLED * last_change
+        if iteration < PATIENCE and is_unsettled and last_change < NEAR:
             continue
-        here = _scales(state.prior)
+
+        # Learn the scales, and extrapolate where that leads
+        scales = _scales(state.prior)
         state = _relearned(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
-        new = Learned(here, _scales(state.prior) - here)
-        learned = _kept(learned, new) if iteration < PATIENCE else [*learned[-2:], new]
-        if careful < iteration and _size(learned) > tolerance:
-            if iteration < PATIENCE:
-                state = replace(state, prior=_further(state.prior, _secant(learned)))
-            elif len(learned) == 3:
-                state, learned = replace(state, prior=_further(state.prior, _limit(learned))), learned[:0]
-    converged = max(moved, _size(learned)) <= tolerance
+        latest = Learned(scales, _scales(state.prior) - scales)
+        learned = _usable(learned, latest) if iteration < PATIENCE else [*learned[-2:], latest]
+        if iteration <= careful_steps or _last_change(learned) <= tolerance:
+            continue
+        if iteration < PATIENCE:
+            state = replace(state, prior=_further(state.prior, _secant(learned)))
+        elif len(learned) == 3:
+            state = replace(state, prior=_further(state.prior, _limit(learned)))
+            learned = []
+
+    converged = max(largest_step, _last_change(learned)) <= tolerance
     return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(converged), learning)
 
 
@@ -210,14 +241,15 @@ def _scales(prior: Prior) -> Scales:
     return np.array([np.log(prior.spread), prior.log_slope])
 
 
-def _size(learned: Sequence[Learned]) -> float:
-    """Of the last change."""
+def _last_change(learned: Sequence[Learned]) -> float:
+    """The larger of the last changes of the scales; infinite before they were learned."""
     return float(np.abs(learned[-1].change).max()) if learned else np.inf
 
 
-def _kept(learned: list[Learned], new: Learned) -> list[Learned]:
-    """The last three, or the new one alone where changes grow: items changed modes, and the earlier ones mislead."""
-    return [*learned[-2:], new] if np.abs(new.change).max() < _size(learned) else [new]
+def _usable(learned: list[Learned], latest: Learned) -> list[Learned]:
+    """The last three, or the latest alone where changes grow: items changed modes, and the earlier ones mislead."""
+    has_shrunk = np.abs(latest.change).max() < _last_change(learned)
+    return [*learned[-2:], latest] if has_shrunk else [latest]
 
 
 def _secant(learned: Sequence[Learned]) -> Scales:
@@ -231,7 +263,8 @@ def _secant(learned: Sequence[Learned]) -> Scales:
 
 def _limit(learned: Sequence[Learned]) -> Scales:
     """How far it is to where scales end that approach it by a steady ratio (Aitken's extrapolation)."""
-    earlier, later = (one.change for one in learned[-2:])
+    earlier = learned[-2].change
+    later = learned[-1].change
     ratio = float(earlier @ later) / max(float(earlier @ earlier), 1e-300)
     return later * ratio / (1 - ratio) if 0 < ratio < 1 else np.zeros(2)
 
@@ -250,32 +283,37 @@ def _climb(
     Items that the step would carry far climb on their own instead, at the abilities reached; so do all items if the
     whole step fails.
     """
-    before = log_posterior(state, cells, data.count)
-    size, length = np.abs(item / (1 + np.abs(state.item))).max(axis=0), 1.0
-    alone = size > FAR
+    height = log_posterior(state, cells, data.count)
+    size_of_items = np.abs(item / (1 + np.abs(state.item))).max(axis=0)
+    climbs_alone = size_of_items > FAR
+    length = 1.0
     while True:
         prior = replace(state.prior, centre=state.prior.centre + length * float(shared[-1]))
         reached = State(state.model, state.ability + length * shared[:-1], state.item + length * item, prior)
-        if alone.any():
-            reached.item[:, alone] = climb(data.part(alone), replace(reached, item=state.item[:, alone]))[0]
+        if climbs_alone.any():
+            start = replace(reached, item=state.item[:, climbs_alone])
+            reached.item[:, climbs_alone] = climb(data.part(climbs_alone), start)[0]
         fill(trial, data, reached)
-        if log_posterior(reached, trial, data.count) >= before - 1e-12 * abs(before) or length < 1e-9:
+        has_risen = log_posterior(reached, trial, data.count) >= height - 1e-12 * abs(height)
+        if has_risen or length < 1e-9:
             break
-        length, alone = length / 2, np.ones_like(alone)
-    return reached, float(max(np.abs(shared).max(), size.max()))
+        length = length / 2
+        climbs_alone = np.ones_like(climbs_alone)
+    return reached, float(max(np.abs(shared).max(), size_of_items.max()))
 
 
 def _ascent(
     state: State, cells: Cells, data: Responses, observed: bool, free: slice
 ) -> tuple[np.ndarray, np.ndarray, Groups, Subjects]:
     """A step, with the variance of each difficulty (abilities known) and of each ability (items known)."""
-    now = derivatives(state, cells, data.count, observed)
-    small = eliminate(now, data.count)
-    shared, item = step(small, free)
+    system = derivatives(state, cells, data.count, observed)
+    eliminated = eliminate(system, data.count)
+    shared, item = step(eliminated, free)
     # before the mode, asymptotes can make the curvature of an ability negative: the prior's variance stands for it
-    precision = now.diagonal[:-1]
+    precision = system.diagonal[:-1]
     ability_variance = 1 / np.where(precision > 0, precision, 1.0)
-    return shared, item, small.lower[-1, -1] ** -2, ability_variance
+    difficulty_variance = eliminated.lower[-1, -1] ** -2
+    return shared, item, difficulty_variance, ability_variance
 
 
 def learned_spread(squares: float, items: int) -> float:
@@ -304,7 +342,9 @@ def _relearned(
     Where slopes are learned the unit of ability is free; E[θ²] = 1, as in the prior, fixes it. Abilities, difficulties
     and slopes then change their unit together, and no probability changes.
     """
-    prior, item, unit = state.prior, state.item, 1.0
+    prior = state.prior
+    item = state.item
+    unit = 1.0
     if len(item) > 1 and fixed_ability and learning.slope:
         prior = replace(prior, log_slope=float(np.average(item[-2], weights=data.count)))
     elif len(item) > 1 and learning.slope:
@@ -341,9 +381,10 @@ def find_best_mode(
     if len(start.item) <= 2:
         return find_mode(data, start, fixed_ability, learning=learning)
     if len(data.count) > 2 * SAMPLE:
-        few, at = data.sample(SAMPLE)
-        known = _best_roughly(few, replace(start, item=start.item[:, at]), fixed_ability, learning).state
-        start = replace(start, ability=known.ability, prior=known.prior)
+        sample, groups = data.sample(SAMPLE)
+        sample_start = replace(start, item=start.item[:, groups])
+        state = _best_roughly(sample, sample_start, fixed_ability, learning).state
+        start = replace(start, ability=state.ability, prior=state.prior)
     rough = _best_roughly(data, start, fixed_ability, learning)
     mode = find_mode(data, rough.state, fixed_ability, learning=learning)
     return replace(mode, iterations=mode.iterations + rough.iterations)
@@ -353,56 +394,62 @@ def _best_roughly(data: Responses, start: State, fixed_ability: bool, learning: 
     """With abilities and prior held, items do not depend on each other, so each takes its highest mode; then all move
     together again. Ends when no item changes; items that had one mode are not tried again.
     """
-    item = climb(data, replace(start, item=best_of_grid(data, start)))[0]
+    item, _ = climb(data, replace(start, item=best_of_grid(data, start)))
     mode = find_mode(data, replace(start, item=item), fixed_ability, ROUGH, learning)
-    several = np.arange(len(data.count))
+    with_several_modes = np.arange(len(data.count))
     for _ in range(ROUNDS):
-        item, several, changed = _highest(data, mode, several)
-        if not changed:
+        item, with_several_modes, n_changed = _highest(data, mode, with_several_modes)
+        if not n_changed:
             break
-        again = find_mode(data, replace(mode.state, item=item), fixed_ability, ROUGH, learning)
-        mode = replace(again, iterations=mode.iterations + again.iterations)
+        new_mode = find_mode(data, replace(mode.state, item=item), fixed_ability, ROUGH, learning)
+        mode = replace(new_mode, iterations=mode.iterations + new_mode.iterations)
     return mode
 
 
 def _highest(
-    data: Responses, mode: Mode, tried: Int[np.ndarray, " tried"]
+    data: Responses, mode: Mode, groups: Int[np.ndarray, " tried"]
 ) -> tuple[Parameters, Int[np.ndarray, " several"], int]:
     """The highest known mode of every item at the abilities of `mode`.
 
-    tried: items to start again. Also returns which of them have several modes, and how many items changed theirs.
+    groups: those to start again. Also returns which of them have several modes, and how many changed theirs.
     """
-    data, item = data.part(tried), mode.state.item.copy()
-    state = replace(mode.state, item=item[:, tried])
-    first = heights(mode.state, mode.cells)[tried]
-    height, several, cells = (
-        first.copy(),
-        np.zeros(len(tried), dtype=bool),
-        Cells.empty(data, state.model, matrices=False),
-    )
-    for other in (best_of_grid(data, state), *_other_starts(data, state)):
-        start = replace(state, item=other)
+    data = data.part(groups)
+    item = mode.state.item.copy()
+    state = replace(mode.state, item=item[:, groups])
+    present_height = heights(mode.state, mode.cells)[groups]
+    height = present_height.copy()
+    has_several = np.zeros(len(groups), dtype=bool)
+    cells = Cells.empty(data, state.model, matrices=False)
+    for start_item in (best_of_grid(data, state), *_other_starts(data, state)):
+        start = replace(state, item=start_item)
         fill(cells, data, start)
-        at = np.flatnonzero(heights(start, cells) > height - DEEP)
-        found, reached = climb(data.part(at), replace(start, item=other[:, at]))
-        several[at] |= np.abs(reached - first[at]) > BETTER
-        better = reached > height[at] + BETTER
-        at = at[better]
-        item[:, tried[at]], height[at] = found[:, better], reached[better]
-    return item, tried[several], int((height > first).sum())
+        promising = np.flatnonzero(heights(start, cells) > height - DEEP)
+        modes, height_of_modes = climb(data.part(promising), replace(start, item=start_item[:, promising]))
+        has_several[promising] |= np.abs(height_of_modes - present_height[promising]) > BETTER
+        is_better = height_of_modes > height[promising] + BETTER
+        better = promising[is_better]
+        item[:, groups[better]] = modes[:, is_better]
+        height[better] = height_of_modes[is_better]
+    return item, groups[has_several], int((height > present_height).sum())
 
 
 def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
     """Easy but rarely feasible: solved in as many cases as it can be. And always feasible, but hard."""
     if "feasibility" not in LEARNED[state.model]:
         return ()
-    logit = data.logits()[1]
-    rarely, hard = state.item.copy(), state.item.copy()
+    _, easiness = data.logits()
     upper = LEARNED[state.model].index("feasibility")
-    rarely[upper], rarely[-1] = logit, state.prior.centre - state.prior.spread
-    hard[upper], hard[-1] = 3.0, np.maximum(-logit / np.exp(state.prior.log_slope), state.prior.centre)
-    rarely[-2] = hard[-2] = state.prior.log_slope
-    return rarely, hard
+
+    rarely_feasible = state.item.copy()
+    rarely_feasible[upper] = easiness
+    rarely_feasible[-2] = state.prior.log_slope
+    rarely_feasible[-1] = state.prior.centre - state.prior.spread
+
+    hard = state.item.copy()
+    hard[upper] = 3.0
+    hard[-2] = state.prior.log_slope
+    hard[-1] = np.maximum(-easiness / np.exp(state.prior.log_slope), state.prior.centre)
+    return rarely_feasible, hard
 
 
 # Scales that few responses leave open: learned all the same, they fall to 0, and everything looks known exactly.
@@ -421,9 +468,9 @@ def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = Fal
 
         spread = start.prior.spread if estimable.spread else PRIOR_SPREAD
         log_slope = start.prior.log_slope if estimable.slope else PRIOR_LOG_SLOPE
-        held = replace(start, prior=replace(start.prior, spread=spread, log_slope=log_slope))
-        again = find_best_mode(data, held, fixed_ability, estimable)
-        mode = replace(again, iterations=mode.iterations + again.iterations)
+        held_start = replace(start, prior=replace(start.prior, spread=spread, log_slope=log_slope))
+        new_mode = find_best_mode(data, held_start, fixed_ability, estimable)
+        mode = replace(new_mode, iterations=mode.iterations + new_mode.iterations)
 
     return mode
 
@@ -445,12 +492,12 @@ def _estimable(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
     if not doubts_spread and not doubts_slope:
         return learning
 
-    now = derivatives(mode.state, mode.cells, data.count, observed=True)
-    items = int(data.count.sum())
-    item_precision = cholesky(now.block)[-1, -1] ** 2
-    item_information = float(data.count @ item_precision) / items - prior.spread**-2
-    ability_information = float(np.mean(now.diagonal[:-1])) - 1.0  # less that of the prior
-    stands_out = _stands_out(prior.spread**2, item_information, items) and prior.spread > SPREAD_FLOOR
+    system = derivatives(mode.state, mode.cells, data.count, observed=True)
+    n_items = int(data.count.sum())
+    item_precision = cholesky(system.block)[-1, -1] ** 2
+    item_information = float(data.count @ item_precision) / n_items - prior.spread**-2
+    ability_information = float(np.mean(system.diagonal[:-1])) - 1.0  # less that of the prior
+    stands_out = _stands_out(prior.spread**2, item_information, n_items) and prior.spread > SPREAD_FLOOR
     unit_stands_out = _stands_out(1.0, ability_information, len(mode.state.ability))
     if doubts_slope and not unit_stands_out:
         return learning._replace(slope=False)  # first the unit, in which the spread of difficulty is learned anew
@@ -472,21 +519,25 @@ def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[S
     With S the Schur complement of the items, S⁻¹ is the covariance of abilities and B⁻¹ + B⁻¹ C S⁻¹ Cᵀ B⁻¹ that of an
     item with block B and crosses C.
     """
-    small = eliminate(derivatives(mode.state, mode.cells, data.count, observed=True), data.count)
-    subjects, k = len(mode.state.ability), len(small.half_item)
-    inverse = np.repeat(np.eye(k)[:, :, None], small.half_item.shape[1], axis=2)
-    backward(small.lower, inverse)  # L⁻ᵀ
-    own = np.einsum("klg,klg->kg", inverse, inverse)
+    eliminated = eliminate(derivatives(mode.state, mode.cells, data.count, observed=True), data.count)
+    k, n_groups = eliminated.half_item.shape
+    inverse = np.repeat(np.eye(k)[:, :, None], n_groups, axis=2)
+    backward(eliminated.lower, inverse)  # L⁻ᵀ
+    own_variance = np.einsum("klg,klg->kg", inverse, inverse)  # of B⁻¹; k, l: parameters, g: groups
     if fixed_ability:
-        return np.zeros(subjects), np.sqrt(own)
-    own_covariance = _inverse(small.complement[:-1, :-1])
+        return np.zeros(len(mode.state.ability)), np.sqrt(own_variance)
+
+    ability_covariance = _inverse(eliminated.complement[:-1, :-1])
     with_centre = not all(mode.learning)
-    covariance = _inverse(small.complement) if with_centre else own_covariance
-    half = np.linalg.cholesky(covariance).T
-    backward(small.lower, small.half_cross)
-    spreads = [half @ cross[: len(half)] for cross in small.half_cross]
-    shared = [np.einsum("sg,sg->g", spread, spread) for spread in spreads]
-    return np.sqrt(np.diag(own_covariance)), np.sqrt(own + np.stack(shared))
+    covariance = _inverse(eliminated.complement) if with_centre else ability_covariance  # S⁻¹
+    root = np.linalg.cholesky(covariance).T
+    backward(eliminated.lower, eliminated.half_cross)  # B⁻¹ C
+    shared_variance = []
+    for cross in eliminated.half_cross:
+        spread = root @ cross[: len(root)]
+        shared_variance.append(np.einsum("sg,sg->g", spread, spread))  # s: shared parameters, g: groups
+    item_se = np.sqrt(own_variance + np.stack(shared_variance))
+    return np.sqrt(np.diag(ability_covariance)), item_se
 
 
 def _inverse(matrix: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:

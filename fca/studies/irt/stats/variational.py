@@ -58,14 +58,18 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
     q(τ) = Gamma(1 + n/2, 1 + Σ E(z - μ)² / 2), q(μ) = N(E τ Σ E z / t, 1/t), t = n E τ + 10⁻⁶; each in turn. `evidence`
     is E log p(z, μ, τ) - E log q(μ, τ), less that of a normal density of z with E μ and E τ for its parameters.
 
-    >>> found = population(np.array([0.0, 2.0]), np.zeros(2), np.ones(2))
-    >>> round(found.centre, 3), round(found.precision, 3)
+    >>> fitted = population(np.array([0.0, 2.0]), np.zeros(2), np.ones(2))
+    >>> round(fitted.centre, 3), round(fitted.precision, 3)
     (1.0, 0.75)
     """
-    n, total = float(count.sum()), float(count @ mean)
-    shape, centre, variance_of_centre, before = 1 + n / 2, total / n, 0.0, -1.0
-    while abs(variance_of_centre - before) > 1e-12 * variance_of_centre:
-        before = variance_of_centre
+    n = float(count.sum())
+    total = float(count @ mean)
+    shape = 1 + n / 2
+    centre = total / n
+    variance_of_centre = 0.0
+    last_variance = -1.0
+    while abs(variance_of_centre - last_variance) > 1e-12 * variance_of_centre:
+        last_variance = variance_of_centre
         rate = 1 + float(count @ ((mean - centre) ** 2 + variance + variance_of_centre)) / 2
         precision = shape / rate
         variance_of_centre = 1 / (n * precision + 1 / MEAN_VARIANCE)
@@ -104,16 +108,23 @@ def grid(model: str, subjects: int) -> Grid:
     >>> grid("1pl", 10).difficulty.shape, grid("3pl-upper", 10).difficulty.shape, grid("3pl-upper", 10).cap.shape
     ((31,), (341,), (11,))
     """
-    b = np.linspace(-REACH[0], REACH[0], DIFFICULTIES[subjects > 100])
-    a = np.zeros(1) if model == "1pl" else np.linspace(-REACH[1], REACH[1], SLOPES)
-    slope, difficulty = (part.ravel() for part in np.meshgrid(a, b, indexing="ij"))
+    b_reach, slope_reach = REACH
+    b = np.linspace(-b_reach, b_reach, DIFFICULTIES[subjects > 100])
+    log_a = np.zeros(1) if model == "1pl" else np.linspace(-slope_reach, slope_reach, SLOPES)
+    slope_grid, difficulty_grid = np.meshgrid(log_a, b, indexing="ij")
+    slope = slope_grid.ravel()
+    difficulty = difficulty_grid.ravel()
     weight = -(slope**2 + difficulty**2) / 2
     weight -= np.log(np.exp(weight).sum())
-    feasibility, cap = np.ones(1), np.zeros(1)
+
+    feasibility = np.ones(1)
+    cap = np.zeros(1)
     if model == "3pl-upper":
         point, share = np.polynomial.legendre.leggauss(CAPS)
-        feasibility, cap = np.append((point + 1) / 2, 1.0), np.append(share / 2, 0.0)
-    return Grid(difficulty, slope, weight, feasibility, cap, (b[1] - b[0], a[1] - a[0] if len(a) > 1 else 0.0))
+        feasibility = np.append((point + 1) / 2, 1.0)
+        cap = np.append(share / 2, 0.0)
+    slope_width = log_a[1] - log_a[0] if len(log_a) > 1 else 0.0
+    return Grid(difficulty, slope, weight, feasibility, cap, (b[1] - b[0], slope_width))
 
 
 @dataclass(frozen=True)
@@ -142,15 +153,22 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
     >>> first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0)).scale.uncapped
     1.0
     """
-    (ability, easiness), one_slope = data.logits(), model == "1pl"
+    ability, easiness = data.logits()
     ability = ability - ability.mean()
+    one_slope = model == "1pl"
     unit = 1.0 if one_slope else max(float(ability.std()), 0.1)
-    levels, which = np.unique(ability, return_inverse=True)  # equal accuracies start equal
-    start = ability / unit + START_SD * rng.standard_normal(len(levels))[which]
+    levels, level = np.unique(ability, return_inverse=True)  # equal accuracies start equal
+    start = ability / unit + START_SD * rng.standard_normal(len(levels))[level]
+
     centre = -float(np.average(easiness, weights=data.count)) / unit
     spread = float(np.sqrt(np.average((easiness / unit + centre) ** 2, weights=data.count)))
-    uncapped = 0.5 if model == "3pl-upper" else 1.0
-    scale = Scale(centre, max(spread, 0.5), float(np.log(unit)), 0.0 if one_slope else 0.5, uncapped)
+    scale = Scale(
+        centre=centre,
+        spread=max(spread, 0.5),
+        log_slope=float(np.log(unit)),
+        slope_spread=0.0 if one_slope else 0.5,
+        uncapped=0.5 if model == "3pl-upper" else 1.0,
+    )
     return State(start, np.full(len(start), 0.01), scale)
 
 
@@ -165,7 +183,7 @@ class Logs(NamedTuple):
     second: tuple[Table, Table]
 
 
-def logs(state: State, at: Grid) -> Logs:
+def logs(state: State, points: Grid) -> Logs:
     """The only place where the model's formula stands.
 
     >>> state = first_state(prepare(np.eye(3)), "1pl", np.random.default_rng(0))
@@ -173,21 +191,33 @@ def logs(state: State, at: Grid) -> Logs:
     >>> bool((np.exp(right) + np.exp(wrong) <= 1).all())
     True
     """
-    scale, shape = state.scale, (len(state.ability), len(at.feasibility), len(at.slope))
-    slope = np.exp(scale.log_slope + scale.slope_spread * at.slope).astype(at.kind)
-    difficulty, cap = scale.centre + scale.spread * at.difficulty, at.feasibility.astype(at.kind)[:, None]
-    sums = np.zeros((6, *shape), at.kind)
+    scale = state.scale
+    slope = np.exp(scale.log_slope + scale.slope_spread * points.slope).astype(points.kind)
+    difficulty = scale.centre + scale.spread * points.difficulty
+    cap = points.feasibility.astype(points.kind)[:, None]
+
+    # Value, first and second derivative, each right and wrong: subjects x caps x pairs
+    n_subjects = len(state.ability)
+    sums = np.zeros((6, n_subjects, len(points.feasibility), len(points.slope)), points.kind)
     for side in (-1.0, 1.0):
-        apart = (state.ability + side * np.sqrt(state.variance))[:, None] - difficulty
-        z = np.clip(slope * apart, -CERTAIN, CERTAIN).astype(at.kind)[:, None]
-        solved, missed = 1 / (1 + np.exp(-z)), 1 / (1 + np.exp(z))
+        distance = (state.ability + side * np.sqrt(state.variance))[:, None] - difficulty
+        z = np.clip(slope * distance, -CERTAIN, CERTAIN).astype(points.kind)[:, None]
+        solved = 1 / (1 + np.exp(-z))
+        missed = 1 / (1 + np.exp(z))
         wrong = (1 - cap) + cap * missed
-        fall = cap * (-slope * solved * missed) / wrong
-        values, falls = (np.log(cap) + np.log(solved), np.log(wrong)), (slope * missed, fall)
-        curves = -(slope**2) * solved * missed, fall * (slope * (missed - solved) - fall)
-        for total, part in zip(sums, (*values, *falls, *curves), strict=True):
-            total += part / 2
-    flat = sums.reshape(6, shape[0], -1)
+        wrong_slope = cap * (-slope * solved * missed) / wrong
+        terms = (
+            np.log(cap) + np.log(solved),
+            np.log(wrong),
+            slope * missed,
+            wrong_slope,
+            -(slope**2) * solved * missed,
+            wrong_slope * (slope * (missed - solved) - wrong_slope),
+        )
+        for total, term in zip(sums, terms, strict=True):
+            total += term / 2
+
+    flat = sums.reshape(6, n_subjects, -1)
     return Logs((flat[0], flat[1]), (flat[2], flat[3]), (flat[4], flat[5]))
 
 
@@ -206,45 +236,61 @@ class Items(NamedTuple):
     evidence: float
 
 
-def items_step(known: Logs, data: Responses, scale: Scale, at: Grid) -> Items:
+def items_step(logs_at_points: Logs, data: Responses, scale: Scale, points: Grid) -> Items:
     """The posterior of every item given q(θ), by Bayes' rule at every point.
 
     >>> data = prepare(np.eye(3))
-    >>> state, at = first_state(data, "2pl", np.random.default_rng(0)), grid("2pl", 3)
-    >>> found = items_step(logs(state, at), data, state.scale, at)
-    >>> round(float(found.right.sum()), 3), round(float(found.wrong.sum()), 3)
+    >>> state, points = first_state(data, "2pl", np.random.default_rng(0)), grid("2pl", 3)
+    >>> items = items_step(logs(state, points), data, state.scale, points)
+    >>> round(float(items.right.sum()), 3), round(float(items.wrong.sum()), 3)
     (3.0, 6.0)
     """
-    levels, whole = len(at.feasibility), at.feasibility == 1
+    n_groups = len(data.count)
+    n_caps = len(points.feasibility)
+    is_uncapped = points.feasibility == 1
     with np.errstate(divide="ignore"):
-        caps = np.log((1 - scale.uncapped) * at.cap + scale.uncapped * whole)
-    prior = (caps[:, None] + at.weight).ravel().astype(at.kind)
-    right, wrong = known.value
-    pairs = np.stack([at.difficulty, at.difficulty**2, at.slope, at.slope**2])
-    of_caps = np.repeat(np.stack([at.feasibility, whole]), len(at.slope), axis=1)
-    weights = np.concatenate([np.tile(pairs, levels), of_caps]).T.astype(at.kind)
-    gain, missed = right - wrong, wrong.sum(axis=0) + prior
-    moments, evidence = np.empty((weights.shape[1], len(data.count))), 0.0
-    correct, present = data.right.astype(at.kind), data.indicator.astype(at.kind)
-    all_right, all_seen = np.zeros((2, *right.shape), at.kind)
-    width = max(BLOCK // len(prior), 1)
-    for start in range(0, len(data.count), width):
-        part = slice(start, start + width)
-        density = correct[:, part].T @ gain
-        density += missed if data.present is None else present[:, part].T @ wrong + prior
-        top = density.max(axis=1, keepdims=True)
-        np.exp(density - top, out=density)
+        log_caps = np.log((1 - scale.uncapped) * points.cap + scale.uncapped * is_uncapped)
+    log_prior = (log_caps[:, None] + points.weight).ravel().astype(points.kind)
+    log_right, log_wrong = logs_at_points.value
+    log_odds = log_right - log_wrong
+    log_all_wrong = log_wrong.sum(axis=0) + log_prior
+
+    # Whose means are the moments: b, b², log a, (log a)², λ, and whether λ is 1
+    of_pairs = np.stack([points.difficulty, points.difficulty**2, points.slope, points.slope**2])
+    of_caps = np.repeat(np.stack([points.feasibility, is_uncapped]), len(points.slope), axis=1)
+    values = np.concatenate([np.tile(of_pairs, n_caps), of_caps]).T.astype(points.kind)
+
+    right = data.right.astype(points.kind)
+    present = data.indicator.astype(points.kind)
+    moments = np.empty((values.shape[1], n_groups))
+    expected_right, expected_responses = np.zeros((2, *log_right.shape), points.kind)
+    evidence = 0.0
+    width = max(BLOCK // len(log_prior), 1)
+    for start in range(0, n_groups, width):
+        block = slice(start, start + width)
+        density = right[:, block].T @ log_odds  # groups x points
+        density += log_all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
+        highest = density.max(axis=1, keepdims=True)
+        np.exp(density - highest, out=density)
         total = density.sum(axis=1, keepdims=True)
         density /= total
-        evidence += float(data.count[part] @ (np.log(total[:, 0]) + top[:, 0]))
-        moments[:, part] = (density @ weights).T
-        density *= data.count[part, None].astype(at.kind)
-        all_right += correct[:, part] @ density
-        all_seen += density.sum(axis=0) if data.present is None else present[:, part] @ density
-    b = _unscaled(moments[:2], scale.centre, scale.spread, at.width[0])
-    a = _unscaled(moments[2:4], scale.log_slope, scale.slope_spread, at.width[1])
-    feasibility = moments[4] if levels > 1 else np.ones(len(data.count))
-    return Items(b, a, feasibility, moments[5], all_right, np.maximum(all_seen - all_right, 0), evidence)
+        evidence += float(data.count[block] @ (np.log(total[:, 0]) + highest[:, 0]))
+        moments[:, block] = (density @ values).T
+
+        density *= data.count[block, None].astype(points.kind)
+        expected_right += right[:, block] @ density
+        expected_responses += density.sum(axis=0) if data.present is None else present[:, block] @ density
+
+    b_width, slope_width = points.width
+    return Items(
+        difficulty=_unscaled(moments[:2], scale.centre, scale.spread, b_width),
+        slope=_unscaled(moments[2:4], scale.log_slope, scale.slope_spread, slope_width),
+        feasibility=moments[4] if n_caps > 1 else np.ones(n_groups),
+        uncapped=moments[5],
+        right=expected_right,
+        wrong=np.maximum(expected_responses - expected_right, 0),
+        evidence=evidence,
+    )
 
 
 def _unscaled(
@@ -255,14 +301,14 @@ def _unscaled(
     return np.stack([centre + spread * mean, spread**2 * (np.maximum(square - mean**2, 0) + width**2 / 12)])
 
 
-def subjects_step(state: State, known: Logs, items: Items, prior: Population) -> tuple[Vector, Vector]:
+def subjects_step(state: State, logs_at_points: Logs, items: Items, prior: Population) -> tuple[Vector, Vector]:
     """Means and variances of q(θ) given the posterior of the items: a Newton step, and the inverse of its curvature.
 
     Where a cap makes the curvature small or negative, a quarter of the information that responses give stands for it.
     """
-    counts = items.right, items.wrong
     slope, curvature, floor = np.zeros((3, len(state.ability)))
-    for count, first, second in zip(counts, known.first, known.second, strict=True):
+    right_and_wrong = zip((items.right, items.wrong), logs_at_points.first, logs_at_points.second, strict=True)
+    for count, first, second in right_and_wrong:  # s: subjects, p: points
         slope += np.einsum("sp,sp->s", count, first)
         curvature -= np.einsum("sp,sp->s", count, second)
         floor += np.einsum("sp,sp,sp->s", count, first, first) / 4
@@ -271,33 +317,47 @@ def subjects_step(state: State, known: Logs, items: Items, prior: Population) ->
     return state.ability + np.clip(step, -LONGEST, LONGEST), 1 / precision
 
 
-def sweep(state: State, data: Responses, at: Grid) -> tuple[State, Items, float]:
+def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, float]:
     """Items given subjects, subjects given items, then priors given both; with the evidence before it.
 
     What no response determines is set: mean ability 0 and, where discrimination is learned, mean of E θ² 1.
     """
-    known, one_slope = logs(state, at), at.width[1] == 0
-    items = items_step(known, data, state.scale, at)
-    ones, theta = np.ones(len(state.ability)), state.ability
-    able = population(theta, state.variance, ones)
-    apart = (theta - able.centre) ** 2 + state.variance
-    evidence = items.evidence + able.evidence
-    evidence += 0.5 * float((np.log(able.precision * state.variance) + 1 - able.precision * apart).sum())
-    hard = population(items.difficulty[0], items.difficulty[1], data.count)
-    evidence += hard.evidence
-    log_slope, slope_spread = 0.0, 0.0
+    logs_at_points = logs(state, points)
+    one_slope = points.width[1] == 0
+    items = items_step(logs_at_points, data, state.scale, points)
+
+    # The priors, and the evidence
+    abilities = population(state.ability, state.variance, np.ones(len(state.ability)))
+    difficulties = population(items.difficulty[0], items.difficulty[1], data.count)
+    expected_square = (state.ability - abilities.centre) ** 2 + state.variance
+    log_ratio = np.log(abilities.precision * state.variance) + 1 - abilities.precision * expected_square
+    evidence = items.evidence + abilities.evidence
+    evidence += 0.5 * float(log_ratio.sum())
+    evidence += difficulties.evidence
+    log_slope = 0.0
+    slope_spread = 0.0
     if not one_slope:
-        steep = population(items.slope[0], items.slope[1], data.count)
-        evidence, log_slope, slope_spread = evidence + steep.evidence, steep.centre, steep.spread
+        log_slopes = population(items.slope[0], items.slope[1], data.count)
+        evidence += log_slopes.evidence
+        log_slope = log_slopes.centre
+        slope_spread = log_slopes.spread
     uncapped = state.scale.uncapped
-    if at.cap.any():  # under a prior Beta(2, 2), which keeps a share of a few items off 0 and 1
+    if points.cap.any():  # under a prior Beta(2, 2), which keeps a share of a few items off 0 and 1
         evidence += float(np.log(uncapped) + np.log1p(-uncapped))
         uncapped = (float(data.count @ items.uncapped) + 1) / (float(data.count.sum()) + 2)
-    theta, variance = subjects_step(state, known, items, able)
-    shift = float(theta.mean())
-    unit = 1.0 if one_slope else float(np.sqrt(np.mean((theta - shift) ** 2 + variance)))
-    scale = Scale((hard.centre - shift) / unit, hard.spread / unit, log_slope + np.log(unit), slope_spread, uncapped)
-    return State((theta - shift) / unit, variance / unit**2, scale), items, evidence
+
+    # Subjects, in the unit that the result has
+    ability, variance = subjects_step(state, logs_at_points, items, abilities)
+    shift = float(ability.mean())
+    unit = 1.0 if one_slope else float(np.sqrt(np.mean((ability - shift) ** 2 + variance)))
+    scale = Scale(
+        centre=(difficulties.centre - shift) / unit,
+        spread=difficulties.spread / unit,
+        log_slope=log_slope + np.log(unit),
+        slope_spread=slope_spread,
+        uncapped=uncapped,
+    )
+    return State((ability - shift) / unit, variance / unit**2, scale), items, evidence
 
 
 def change(before: State, after: State) -> float:
@@ -307,9 +367,10 @@ def change(before: State, after: State) -> float:
     >>> change(state, state)
     0.0
     """
-    moved = [np.abs(after.ability - before.ability).max(), np.abs(np.log(after.variance / before.variance)).max()]
-    moved += np.abs(np.subtract(astuple(after.scale), astuple(before.scale))).tolist()
-    return float(max(moved))
+    ability_change = np.abs(after.ability - before.ability).max()
+    variance_change = np.abs(np.log(after.variance / before.variance)).max()
+    scale_changes = np.abs(np.subtract(astuple(after.scale), astuple(before.scale)))
+    return float(max(ability_change, variance_change, *scale_changes.tolist()))
 
 
 def fit_variational(
@@ -337,17 +398,30 @@ def fit_variational(
     if epochs < 1:
         raise FcaError("epochs", epochs, "1 or more", "raise it")
     check_responses(responses)
-    data, at = prepare(responses, one_slope=name == "1pl"), grid(name, len(responses))
-    state, moved, sweeps = first_state(data, name, np.random.default_rng(seed)), np.inf, 0
-    while moved > TOLERANCE and sweeps < epochs:
-        sweeps, before = sweeps + 1, state
-        state, items, evidence = sweep(before, data, at)
-        moved = change(before, state)
+    data = prepare(responses, one_slope=name == "1pl")
+    points = grid(name, len(responses))
+    state = first_state(data, name, np.random.default_rng(seed))
+    largest_change = np.inf
+    sweeps = 0
+    while largest_change > TOLERANCE and sweeps < epochs:
+        sweeps += 1
+        before = state
+        state, items, evidence = sweep(before, data, points)
+        largest_change = change(before, state)
+
     slope = np.exp(items.slope[0])
-    values = {"difficulty": items.difficulty[0], "difficulty_se": np.sqrt(items.difficulty[1]), "discrimination": slope}
-    values |= {"discrimination_se": slope * np.sqrt(items.slope[1]), "feasibility": items.feasibility}
-    of_items = {parameter: value[data.group] for parameter, value in (values | {"guess": 0 * slope}).items()}
-    ability_se, converged = np.sqrt(before.variance), moved <= TOLERANCE
+    group = data.group
     return IrtFit(
-        name, before.ability, ability_se, **of_items, log_posterior=evidence, iterations=sweeps, converged=converged
+        model=name,
+        ability=before.ability,
+        ability_se=np.sqrt(before.variance),
+        difficulty=items.difficulty[0][group],
+        difficulty_se=np.sqrt(items.difficulty[1])[group],
+        discrimination=slope[group],
+        discrimination_se=(slope * np.sqrt(items.slope[1]))[group],
+        feasibility=items.feasibility[group],
+        guess=(0 * slope)[group],
+        log_posterior=evidence,
+        iterations=sweeps,
+        converged=largest_change <= TOLERANCE,
     )
