@@ -13,7 +13,7 @@ from fca.report.small import interval
 from fca.studies.reliance import object_statistics as objects
 from fca.studies.reliance.columns import GEOMETRY
 from fca.studies.reliance.object_statistics import IOU, KIND, QUANTITY, RAW, REMOVED, SHARE
-from fca.studies.reliance.spurious_rank import BOTTOM, END, EVERY, GAP, RANK, SUBJECT, TOP
+from fca.studies.reliance.spurious_rank import ALL_CLASSES, BOTTOM, END, GAP, RANK, SUBJECT, TOP
 from fca.tables.table import DATASET, LABEL, MEASURE, MODEL, PLACE, SPLIT
 from fca.types import Column, Table, with_interval
 
@@ -125,8 +125,8 @@ def gap_figure(gap: Table) -> alt.FacetChart:
     if gap.frame.empty:
         raise style.NothingToDraw("no model predicted the ranked images; next: fca run task=predict")
     frame = gap.frame.assign(panel=style.panels(gap.frame, DATASET, SPLIT))
-    order = frame[frame[LABEL] != EVERY].groupby(LABEL)[GAP].mean().sort_values(ascending=False).index.tolist()
-    rows = kinds.category(alt.Y, LABEL, [*order, EVERY], domain=False, labelPadding=12)
+    order = frame[frame[LABEL] != ALL_CLASSES].groupby(LABEL)[GAP].mean().sort_values(ascending=False).index.tolist()
+    rows = kinds.category(alt.Y, LABEL, [*order, ALL_CLASSES], domain=False, labelPadding=12)
     coloured = kinds.hue(SUBJECT, frame, columns=2)
     chart = kinds.points_with_intervals(GAP, rows, gap.columns, coloured, dodge=SUBJECT, line=kinds.ZERO)
     chosen = "annotated features" if gap.parameters["features"] else "the features that matter most for the class"
@@ -163,7 +163,8 @@ def ends_figure(pictures: Table) -> alt.FacetChart:
 def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
     """How much models gain from strong cues: first the one that gains most, of those that gain significantly.
 
-    >>> line = {"dataset": "zoo", "label": EVERY, "subject": "net", "gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
+    >>> line = {"dataset": "zoo", "label": ALL_CLASSES, "subject": "net"}
+    >>> line |= {"gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
     >>> [statement] = gap_statements(pd.DataFrame([line]))
     >>> print(statement.sentence)
     Where the cues of a class of zoo are strong, net is +12 points [+3, +21] more accurate than where they are weak.
@@ -187,7 +188,7 @@ def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
 def encoder_statements(gap: pd.DataFrame) -> Iterator[Statement]:
     """How much a model gains whose own features rank the images.
 
-    >>> line = {"dataset": "zoo", "label": EVERY, "gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
+    >>> line = {"dataset": "zoo", "label": ALL_CLASSES, "gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
     >>> [statement] = encoder_statements(pd.DataFrame([line | {"subject": "net, the encoder"}]))
     >>> print(statement.sentence)
     Where the cues of a class of zoo are strong, net, the encoder is +12 points [+3, +21] more accurate than where \
@@ -200,7 +201,7 @@ they are weak, by construction: its own features rank the images.
 
 
 def _mean_gaps(gap: pd.DataFrame) -> pd.DataFrame:
-    return gap[gap[LABEL] == EVERY].dropna(subset=LEAD)
+    return gap[gap[LABEL] == ALL_CLASSES].dropna(subset=LEAD)
 
 
 def _is_encoder(means: pd.DataFrame) -> pd.Series:
