@@ -11,13 +11,13 @@ import pandas as pd
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import interval
-from fca.studies.reliance import reliance as made
+from fca.studies.reliance import reliance as analysis
 from fca.studies.reliance.columns import MODEL_CHANCE
 from fca.studies.reliance.metric_truth import UNCONFIRMED
 from fca.tables.table import DATASET, LABEL, MODEL, NOTE, TOP1, all_at_chance
 from fca.types import Column, Table, with_interval
 
-FILTERS = (DATASET, MODEL, made.ALLOWED_CLASSES)
+FILTERS = (DATASET, MODEL, analysis.ALLOWED_CLASSES)
 ENDS = 15  # classes at each end of a long ranking
 FEW = 4  # models with a statement each; of more, those with the highest and the lowest value
 STEP = kinds.SIDE + 36  # pixels from the top of one picture to the next, with two lines of text between
@@ -34,16 +34,16 @@ ALTHOUGH = {
     "ablate/tile": "the box around the object is tiled over",
 }
 WITHOUT_OBJECT = TOP1.with_format(".0%", "accuracy without the object")
-KEPT = made.KEPT.with_format(".0%", "accuracy kept")
-BIAS = made.BIAS.with_format(".0%", "decisions for shape")
+KEPT = analysis.KEPT_SHARE.with_format(".0%", "accuracy kept")
+BIAS = analysis.SHAPE_BIAS.with_format(".0%", "decisions for shape")
 
 
 def accuracy_figure(shown: Table) -> alt.FacetChart:
     """Accuracy clean and without the object, one panel a data set and protocol."""
-    frame = shown.frame[~shown.frame[made.CONDITION].str.startswith("noise/")]
-    frame = frame.assign(panel=style.panels(frame, DATASET, made.ALLOWED_CLASSES))
-    frame["change"] = _marked(frame[made.CONDITION].replace(WORDS), frame)
-    first = frame.sort_values(made.CONDITION, key=lambda of: of != made.CLEAN, kind="stable")
+    frame = shown.frame[~shown.frame[analysis.CONDITION].str.startswith("noise/")]
+    frame = frame.assign(panel=style.panels(frame, DATASET, analysis.ALLOWED_CLASSES))
+    frame["change"] = _marked(frame[analysis.CONDITION].replace(WORDS), frame)
+    first = frame.sort_values(analysis.CONDITION, key=lambda of: of != analysis.CLEAN, kind="stable")
     rows = kinds.category(alt.Y, "change", list(dict.fromkeys(first["change"])))
     across = kinds.quantity(alt.X, TOP1, "accuracy, mean over classes", grid=True, domain=[0, 1], padding=0)
     look: dict[str, Any] = {"dodge": MODEL, "line": str(MODEL_CHANCE), "scale": across}
@@ -59,14 +59,14 @@ def accuracy_figure(shown: Table) -> alt.FacetChart:
 
 def sensitivity_figure(shown: Table) -> alt.FacetChart:
     """Relative foreground sensitivity by level of noise; plain beside area-matched."""
-    order = [DATASET, made.ALLOWED_CLASSES, made.KIND, made.MATCHED, made.LEVEL]
-    frame = shown.frame.dropna(subset=made.RFS).sort_values(order)
-    noise = frame[made.KIND] + frame[made.MATCHED].map({True: ", equal areas", False: ", whole regions"})
+    order = [DATASET, analysis.ALLOWED_CLASSES, analysis.KIND, analysis.AREA_MATCHED, analysis.LEVEL]
+    frame = shown.frame.dropna(subset=analysis.RFS).sort_values(order)
+    noise = frame[analysis.KIND] + frame[analysis.AREA_MATCHED].map({True: ", equal areas", False: ", whole regions"})
     frame = frame.assign(noise=_marked(noise, frame, f"pale: {UNCONFIRMED}"))
-    frame["panel"] = style.panels(frame, DATASET, made.ALLOWED_CLASSES, "noise")
-    levels = kinds.category(alt.X, made.LEVEL, title=made.LEVEL.meaning, labelAngle=0, bands=True)
-    look: dict[str, Any] = {"dodge": MODEL, "line": kinds.ZERO, "scale": kinds.quantity(alt.Y, made.RFS, grid=True)}
-    chart = kinds.points_with_intervals(made.RFS, levels, shown.columns, kinds.hue(MODEL, frame, columns=2), **look)
+    frame["panel"] = style.panels(frame, DATASET, analysis.ALLOWED_CLASSES, "noise")
+    levels = kinds.category(alt.X, analysis.LEVEL, title=analysis.LEVEL.meaning, labelAngle=0, bands=True)
+    look: dict[str, Any] = {"dodge": MODEL, "line": kinds.ZERO, "scale": kinds.quantity(alt.Y, analysis.RFS, grid=True)}
+    chart = kinds.points_with_intervals(analysis.RFS, levels, shown.columns, kinds.hue(MODEL, frame, columns=2), **look)
     title = style.title(
         "Does noise in the object cost more accuracy than noise around it?",
         "Above 0 noise in the object costs more, below 0 noise around it, which is larger unless areas are equal.",
@@ -79,15 +79,15 @@ def sensitivity_figure(shown: Table) -> alt.FacetChart:
 
 def alignment_figure(shown: Table) -> alt.FacetChart:
     """Overlap of saliency and object, by model and data set."""
-    frame = shown.frame[shown.frame[made.SALIENCY_METRIC] == "iou"].reset_index(drop=True)
-    frame = frame.assign(word=_marked(frame[made.SALIENCY_METRIC].map(made.SALIENCY_METRIC.choices), frame))
+    frame = shown.frame[shown.frame[analysis.SALIENCY_METRIC] == "iou"].reset_index(drop=True)
+    frame = frame.assign(word=_marked(frame[analysis.SALIENCY_METRIC].map(analysis.SALIENCY_METRIC.choices), frame))
     frame["panel"] = style.panels(frame, "word")
     across = kinds.quantity(
-        alt.X, made.SALIENCY_VALUE, "mean over classes of the overlap", grid=True, domainMin=0, padding=0
+        alt.X, analysis.SALIENCY_VALUE, "mean over classes of the overlap", grid=True, domainMin=0, padding=0
     )
     look: dict[str, Any] = {"dodge": DATASET, "scale": across}
     rows, coloured = kinds.category(alt.Y, MODEL), kinds.hue(DATASET, frame)
-    chart = kinds.points_with_intervals(made.SALIENCY_VALUE, rows, shown.columns, coloured, **look)
+    chart = kinds.points_with_intervals(analysis.SALIENCY_VALUE, rows, shown.columns, coloured, **look)
     title = style.title(
         "Is what decides the prediction on the object?",
         "Each mark is measured on GradCAM maps of the class; bars are 95 % intervals.",
@@ -98,19 +98,25 @@ def alignment_figure(shown: Table) -> alt.FacetChart:
 
 def classes_figure(shown: Table) -> alt.FacetChart:
     """The share of its accuracy that each class keeps, those that lean most on their surroundings first."""
-    frame = shown.frame.dropna(subset=made.KEPT).reset_index(drop=True)
-    frame = frame.assign(panel=style.panels(frame, DATASET, made.ALLOWED_CLASSES), leads=frame[MODEL] == made.MEAN)
+    frame = shown.frame.dropna(subset=analysis.KEPT_SHARE).reset_index(drop=True)
+    frame = frame.assign(
+        panel=style.panels(frame, DATASET, analysis.ALLOWED_CLASSES), leads=frame[MODEL] == analysis.MEAN_MODEL
+    )
     frame["leads"] |= ~frame.groupby("panel")["leads"].transform("any")  # the only model
     frame["place"] = (
-        frame[made.CLASS_RANK].where(frame["leads"]).groupby([frame["panel"], frame[LABEL]]).transform("first")
+        frame[analysis.CLASS_RANK].where(frame["leads"]).groupby([frame["panel"], frame[LABEL]]).transform("first")
     )
     last = frame.groupby("panel")["place"].transform("max") - ENDS
     frame = frame[(frame["place"] <= ENDS) | (frame["place"] > last)].sort_values("place", kind="stable")
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField("place", op="min"))
-    across = kinds.quantity(alt.X, made.KEPT, "share of clean accuracy kept", grid=True, domainMin=0, padding=0)
+    across = kinds.quantity(
+        alt.X, analysis.KEPT_SHARE, "share of clean accuracy kept", grid=True, domainMin=0, padding=0
+    )
     coloured = kinds.hue(MODEL, frame, columns=2)
     others = kinds.scatter(across, rows, shown.columns, coloured, size=30).transform_filter("!datum.leads")
-    chart = kinds.points_with_intervals(made.KEPT, rows, shown.columns, coloured, where="datum.leads", scale=across)
+    chart = kinds.points_with_intervals(
+        analysis.KEPT_SHARE, rows, shown.columns, coloured, where="datum.leads", scale=across
+    )
     measure = shown.parameters["measure"]
     title = style.title(
         "Which classes lean on their surroundings?",
@@ -123,15 +129,15 @@ def classes_figure(shown: Table) -> alt.FacetChart:
 
 def stability_figure(shown: Table) -> alt.FacetChart:
     """How alike every two models order the classes."""
-    frame = shown.frame.dropna(subset=made.RHO)
-    frame = frame.assign(panel=style.panels(frame, DATASET, made.ALLOWED_CLASSES))
+    frame = shown.frame.dropna(subset=analysis.RHO)
+    frame = frame.assign(panel=style.panels(frame, DATASET, analysis.ALLOWED_CLASSES))
     across = alt.X(f"{MODEL}:N", title=None, axis=alt.Axis(labelAngle=-40))
-    rows = style.names_axis(made.OTHER, "ascending")
-    chart = kinds.heat_map(made.RHO, across, rows, shown.columns, (-1.0, 1.0))
+    rows = style.names_axis(analysis.OTHER_MODEL, "ascending")
+    chart = kinds.heat_map(analysis.RHO, across, rows, shown.columns, (-1.0, 1.0))
     line = f"Spearman's correlation of the classes' kept accuracy{_mark(frame)}; hover for 95 % intervals over classes."
     title = style.title("Do models agree which classes lean on their surroundings?", line)
-    height = max(60, 30 * frame[made.OTHER].nunique())
-    figure = style.faceted(chart, frame, title, (DATASET, made.ALLOWED_CLASSES), height=height, columns=2)
+    height = max(60, 30 * frame[analysis.OTHER_MODEL].nunique())
+    figure = style.faceted(chart, frame, title, (DATASET, analysis.ALLOWED_CLASSES), height=height, columns=2)
     figure.spec.width = max(160, 44 * frame[MODEL].nunique())
     return figure.resolve_axis(x="independent")
 
@@ -139,10 +145,10 @@ def stability_figure(shown: Table) -> alt.FacetChart:
 def examples_figure(shown: Table) -> alt.FacetChart:
     """The first images of a data set under every change."""
     frame = shown.frame.dropna(subset="thumbnail").reset_index(drop=True)
-    frame = frame.assign(panel=style.panels(frame, DATASET), change=frame[made.CONDITION].map(_change))
+    frame = frame.assign(panel=style.panels(frame, DATASET), change=frame[analysis.CONDITION].map(_change))
     frame["column"] = frame["column"].rank(method="dense").astype(int) - 1  # without clean images the first is empty
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
-    chart = kinds.pictures(frame, (DATASET, made.CONDITION, LABEL), "change", LABEL)
+    chart = kinds.pictures(frame, (DATASET, analysis.CONDITION, LABEL), "change", LABEL)
     title = style.title(
         "What do the changed images look like?",
         "These are the first images of the first classes, at input size. Equal: on and around the object, noise covers "
@@ -155,16 +161,16 @@ def examples_figure(shown: Table) -> alt.FacetChart:
 
 def shape_figure(shown: Table) -> alt.FacetChart:
     """Decisions for shape among all images and, where those for texture are known, among decisions for either."""
-    either = shown.frame.dropna(subset=made.BIAS).assign(**{made.WHO: "either"})
-    either[list(with_interval(made.SHAPE))] = either[list(with_interval(made.BIAS))]
+    either = shown.frame.dropna(subset=analysis.SHAPE_BIAS).assign(**{analysis.SUBJECT: "either"})
+    either[list(with_interval(analysis.SHAPE_SHARE))] = either[list(with_interval(analysis.SHAPE_BIAS))]
     frame = pd.concat([shown.frame, either], ignore_index=True)
     frame["panel"] = style.panels(frame, DATASET)
-    rows = kinds.category(alt.Y, MODEL, alt.EncodingSortField(made.SHAPE, op="min", order="descending"))
-    words = dict(made.WHO.choices) | {"either": "stored predictions, among those for shape or texture"}
-    coloured = kinds.hue(Column(made.WHO, choices=words), frame, (*kinds.CONTRAST, "#0072b2"), columns=2)
-    across = kinds.quantity(alt.X, made.SHAPE, "decisions for shape", grid=True, domain=[0, 1], padding=0)
-    hover = (DATASET, MODEL, *with_interval(made.SHAPE), NOTE)
-    chart = kinds.points_with_intervals(made.SHAPE, rows, hover, coloured, scale=across)
+    rows = kinds.category(alt.Y, MODEL, alt.EncodingSortField(analysis.SHAPE_SHARE, op="min", order="descending"))
+    words = dict(analysis.SUBJECT.choices) | {"either": "stored predictions, among those for shape or texture"}
+    coloured = kinds.hue(Column(analysis.SUBJECT, choices=words), frame, (*kinds.CONTRAST, "#0072b2"), columns=2)
+    across = kinds.quantity(alt.X, analysis.SHAPE_SHARE, "decisions for shape", grid=True, domain=[0, 1], padding=0)
+    hover = (DATASET, MODEL, *with_interval(analysis.SHAPE_SHARE), NOTE)
+    chart = kinds.points_with_intervals(analysis.SHAPE_SHARE, rows, hover, coloured, scale=across)
     title = style.title(
         "Shape or texture?", "Shape and texture of these images are of different classes; bars are 95 % intervals."
     )
@@ -172,18 +178,18 @@ def shape_figure(shown: Table) -> alt.FacetChart:
 
 
 def _mark(frame: pd.DataFrame) -> str:
-    return f" ({UNCONFIRMED})" if frame[made.TRUST].astype(str).str.startswith(UNCONFIRMED).any() else ""
+    return f" ({UNCONFIRMED})" if frame[analysis.TRUST].astype(str).str.startswith(UNCONFIRMED).any() else ""
 
 
 def _marked(words: pd.Series, frame: pd.DataFrame, mark: str = UNCONFIRMED) -> pd.Series:
     unconfirmed = {
-        word for word, trust in zip(words, frame[made.TRUST], strict=True) if str(trust).startswith(UNCONFIRMED)
+        word for word, trust in zip(words, frame[analysis.TRUST], strict=True) if str(trust).startswith(UNCONFIRMED)
     }
     return words + words.isin(unconfirmed).map({True: f" ({mark})", False: ""})
 
 
 def _pale(chart: Any) -> Any:
-    unconfirmed = f"indexof(datum.{made.TRUST} || '', '{UNCONFIRMED}') == 0"
+    unconfirmed = f"indexof(datum.{analysis.TRUST} || '', '{UNCONFIRMED}') == 0"
     chart.layer[-1] = chart.layer[-1].encode(fillOpacity=alt.condition(unconfirmed, alt.value(0.25), alt.value(1.0)))
     return chart
 
@@ -197,7 +203,7 @@ def _change(name: str) -> str:
 
 def _left_out(frame: pd.DataFrame) -> Iterator[str]:
     for dataset, part in frame.groupby(DATASET, sort=False):
-        images, classes = int(part[made.LEFT_OUT].max()), int(part[made.CLASSES_OUT].max())
+        images, classes = int(part[analysis.LEFT_OUT].max()), int(part[analysis.CLASSES_LEFT_OUT].max())
         if images or classes:
             whole = f"{classes} {'class' if classes == 1 else 'classes'} whose objects nearly fill their images"
             others = f"{images} image{'' if images == 1 else 's'} of the others"
@@ -213,13 +219,13 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
     >>> print(statement.sentence)
     Although the object is gray, vit is still right on 62 % [55, 69] of the images of zoo (15 classes, chance 0.1 %).
     """
-    open_lines = accuracy[accuracy[made.ALLOWED_CLASSES] == "open"]
-    change = next((change for change in ALTHOUGH if change in set(open_lines[made.CONDITION])), None)
+    open_lines = accuracy[accuracy[analysis.ALLOWED_CLASSES] == "open"]
+    change = next((change for change in ALTHOUGH if change in set(open_lines[analysis.CONDITION])), None)
     if change is None:
         return
 
-    clean = open_lines[open_lines[made.CONDITION] == made.CLEAN]
-    changed = open_lines[open_lines[made.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
+    clean = open_lines[open_lines[analysis.CONDITION] == analysis.CLEAN]
+    changed = open_lines[open_lines[analysis.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
     chance = float(changed[MODEL_CHANCE].iloc[0])
     chart = small.dots(changed, MODEL, WITHOUT_OBJECT, (MODEL, *with_interval(WITHOUT_OBJECT)), line=chance)
     if all_at_chance(clean):
@@ -255,7 +261,7 @@ def _right_without_object(models: pd.DataFrame, although: str) -> str:
 def _share_of_images(models: pd.DataFrame) -> str:
     """The accuracy that these models have in common, beside chance, and whether the metric is to be believed."""
     line = small.shared_line(models, WITHOUT_OBJECT)
-    n_classes = line[made.N_CLASSES]
+    n_classes = line[analysis.N_CLASSES]
     classes = f"{n_classes} class{'' if n_classes == 1 else 'es'}"
     details = "; ".join([f"{classes}, chance {100 * line[MODEL_CHANCE]:.2g} %", *_doubts(line)])
     return f"{interval(line, WITHOUT_OBJECT)} of the images of {line[DATASET]} ({details})"
@@ -263,13 +269,13 @@ def _share_of_images(models: pd.DataFrame) -> str:
 
 def _doubts(line: Mapping[Any, Any]) -> list[str]:
     """That the metric of this line is not confirmed, if it is not."""
-    is_unconfirmed = str(line[made.TRUST]).startswith(UNCONFIRMED)
+    is_unconfirmed = str(line[analysis.TRUST]).startswith(UNCONFIRMED)
     return [f"with known cues this metric is {UNCONFIRMED}"] if is_unconfirmed else []
 
 
 def left_out_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
     """How many images and classes are left out."""
-    for sentence in _left_out(accuracy[accuracy[made.ALLOWED_CLASSES] == "open"]):
+    for sentence in _left_out(accuracy[accuracy[analysis.ALLOWED_CLASSES] == "open"]):
         yield Statement(sentence)
 
 
@@ -284,19 +290,19 @@ def classes_statements(classes: pd.DataFrame, accuracy: pd.DataFrame) -> Iterato
     Of the classes of zoo, fish leans most on its surroundings: it keeps 60 % [50, 70] of its accuracy when its object \
 is gone (vit).
     """
-    open_lines = classes[classes[made.ALLOWED_CLASSES] == "open"].dropna(subset=KEPT)
+    open_lines = classes[classes[analysis.ALLOWED_CLASSES] == "open"].dropna(subset=KEPT)
     if open_lines.empty:
         return
 
     ordered = open_lines.sort_values(KEPT, ascending=False, kind="stable")
-    leading_model = made.MEAN if made.MEAN in set(ordered[MODEL]) else ordered[MODEL].iloc[0]
-    ranked = ordered[ordered[MODEL] == leading_model].sort_values(made.CLASS_RANK, kind="stable")
+    leading_model = analysis.MEAN_MODEL if analysis.MEAN_MODEL in set(ordered[MODEL]) else ordered[MODEL].iloc[0]
+    ranked = ordered[ordered[MODEL] == leading_model].sort_values(analysis.CLASS_RANK, kind="stable")
     best = small.best_of(ranked, KEPT)
     line = small.shared_line(best, KEPT)
     chart = small.dots(ranked, LABEL, KEPT, (LABEL, MODEL, *with_interval(KEPT)))
 
     dataset = line[DATASET]
-    clean = accuracy[(accuracy[made.ALLOWED_CLASSES] == "open") & (accuracy[made.CONDITION] == made.CLEAN)]
+    clean = accuracy[(accuracy[analysis.ALLOWED_CLASSES] == "open") & (accuracy[analysis.CONDITION] == analysis.CLEAN)]
     if all_at_chance(clean):
         yield Statement(f"Not known: models are at the level of chance on clean images of {dataset}.", chart)
         return
@@ -317,20 +323,20 @@ is gone (vit).
 
 def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
     """The two models that agree least about which classes lean on their surroundings."""
-    known_pairs = stability.dropna(subset=made.RHO)
+    known_pairs = stability.dropna(subset=analysis.RHO)
     if known_pairs.empty:
         return
 
-    lowest = small.best_of(known_pairs, made.RHO, largest=False)
-    line = small.shared_line(lowest, made.RHO)
-    pair = f"{line[MODEL]} and {line[made.OTHER]}"
+    lowest = small.best_of(known_pairs, analysis.RHO, largest=False)
+    line = small.shared_line(lowest, analysis.RHO)
+    pair = f"{line[MODEL]} and {line[analysis.OTHER_MODEL]}"
     if len(lowest) == len(known_pairs) > 1:
         pair = small.all_of(len(known_pairs), "pairs of models")
     elif len(lowest) > 1:
         pair = f"{len(lowest)} of {len(known_pairs)} pairs of models, {pair} among them,"
 
-    correlation = interval(line, made.RHO)
-    lower_ends = lowest[made.RHO.low]
+    correlation = interval(line, analysis.RHO)
+    lower_ends = lowest[analysis.RHO.low]
     if lower_ends.isna().any():
         agree = "may or may not agree"
         correlation += " without interval"
@@ -369,7 +375,7 @@ def _decisions(models: pd.DataFrame) -> str:
     """How often these models, which do so equally often, decide for shape."""
     line = small.shared_line(models, BIAS)
     verb = "decides" if len(models) == 1 else "each decide"
-    decisions = small.listed([f"{number:,.0f}" for number in models[made.DECISIONS].unique()])
+    decisions = small.listed([f"{number:,.0f}" for number in models[analysis.DECISIONS].unique()])
     cases = f"{interval(line, BIAS)} of {decisions} case{'' if decisions == '1' else 's'}"
     if line[BIAS.low] <= 0.5 <= line[BIAS.high]:
         cases += ", no significant preference"
