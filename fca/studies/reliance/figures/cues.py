@@ -12,14 +12,16 @@ from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import interval
 from fca.studies.reliance.metric_truth import (
+    ALL_CUES,
     CUE,
     FAILS,
     FOLLOWS,
     METRIC,
     METRIC_VALUE,
-    NETS,
-    RHOS,
-    TRUTHS,
+    N_NETWORKS,
+    RELIANCE,
+    RHO_RELIANCE,
+    TRUTH_BY_RHO,
     UNCONFIRMED,
     UNDECIDED,
     VERDICT,
@@ -34,14 +36,14 @@ AGREES = Column("agrees", float, "+.1f", "rank correlation, 1: as the metric cla
 def correlation_figure(truth: Table) -> alt.FacetChart:
     """Correlation of every metric with both truths, a dot a cue; above 0 the metric follows."""
     parts = []
-    for rho, of in zip(RHOS, TRUTHS, strict=True):
+    for rho, truth_column in TRUTH_BY_RHO.items():
         signed = truth.frame[[*with_interval(rho)]].mul(truth.frame["sign"], axis=0)
-        parts.append(truth.frame.assign(panel=of.meaning, **signed.set_axis(with_interval(AGREES), axis=1)))
+        parts.append(truth.frame.assign(panel=truth_column.meaning, **signed.set_axis(with_interval(AGREES), axis=1)))
     frame = pd.concat(parts, ignore_index=True)
     frame["named"] = frame[METRIC] + ": " + frame[VERDICT]
     along = kinds.category(alt.Y, "named", frame["named"].drop_duplicates().tolist(), labelLimit=360, bands=True)
     axis, coloured = kinds.quantity(alt.X, AGREES, domain=[-1, 1], padding=0), kinds.hue(CUE, frame, _COLOURS)
-    hover = (METRIC, CUE, NETS, *with_interval(AGREES), VERDICT, FAILS)
+    hover = (METRIC, CUE, N_NETWORKS, *with_interval(AGREES), VERDICT, FAILS)
     chart = kinds.points_with_intervals(AGREES, along, hover, coloured, dodge=CUE, line=kinds.ZERO, scale=axis, size=50)
     title = style.title(
         "Which metrics follow the truth?",
@@ -57,7 +59,7 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
     verdict = dict(zip(truth.frame[METRIC], truth.frame[VERDICT], strict=True))
     frame = networks.frame.dropna(subset=METRIC_VALUE).reset_index(drop=True)
     frame["panel"] = [f"{metric}\n{verdict[metric]}" for metric in frame[METRIC]]
-    x, y = kinds.quantity(alt.X, TRUTHS[1], "accuracy lost by exact exchange"), kinds.quantity(alt.Y, METRIC_VALUE, "")
+    x, y = kinds.quantity(alt.X, RELIANCE, "accuracy lost by exact exchange"), kinds.quantity(alt.Y, METRIC_VALUE, "")
     points = kinds.scatter(x, y, networks.columns, kinds.hue(CUE, frame, _COLOURS), size=50)
     title = style.title(
         "What does each metric show of networks that rely more and more on the background?",
@@ -78,7 +80,7 @@ def truth_statements(truth: pd.DataFrame) -> Iterator[Statement]:
     rfs/l2/60 is not confirmed: it should fall as reliance rises; rank correlation for colour +0.31 [-0.20, +0.70] \
 (not defined for 2 of 18 networks).
     """
-    of_cue = truth[truth[CUE] != "all"]
+    of_cue = truth[truth[CUE] != ALL_CUES]
     follows = of_cue[of_cue[VERDICT] == FOLLOWS]
     if len(follows):
         names = ", ".join(follows[METRIC].unique())
@@ -100,7 +102,7 @@ def truth_statements(truth: pd.DataFrame) -> Iterator[Statement]:
 def _weakest(follows: pd.DataFrame) -> str:
     """The metrics that follow least closely for a cue, with their correlation there."""
     strength = Column("strength")
-    weakest = small.best_of(follows.assign(strength=follows["sign"] * follows[RHOS[1]]), strength, largest=False)
+    weakest = small.best_of(follows.assign(strength=follows["sign"] * follows[RHO_RELIANCE]), strength, largest=False)
     correlation = f"rank correlation for {_correlation(weakest.iloc[0].to_dict())}"
     names = small.listed(weakest[METRIC].unique().tolist())
     if len(follows[METRIC].unique()) == 1:
@@ -112,6 +114,6 @@ def _weakest(follows: pd.DataFrame) -> str:
 
 def _correlation(line: Mapping[Any, Any]) -> str:
     """The correlation of a metric with reliance for one cue, and of how many networks it lacks the metric."""
-    undefined = f" (not defined for {line['undefined']} of {line[NETS]} networks)" if line["undefined"] else ""
-    rho = "none" if pd.isna(line[RHOS[1]]) else interval(line, RHOS[1])
+    undefined = f" (not defined for {line['undefined']} of {line[N_NETWORKS]} networks)" if line["undefined"] else ""
+    rho = "none" if pd.isna(line[RHO_RELIANCE]) else interval(line, RHO_RELIANCE)
     return f"{CUE.choices[line[CUE]]} {rho}{undefined}"

@@ -60,14 +60,14 @@ def _measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
 def distribution_figure(shown: Table) -> alt.FacetChart:
     """The histogram of every quantity over images, one panel a quantity and data set."""
     frame = shown.frame.sort_values(QUANTITY, key=lambda names: names.map([*NAMES].index), kind="stable")
-    frame = frame.assign(what=frame[QUANTITY].map(NAMES), to=frame[objects.FROM] + objects.WIDTH)
+    frame = frame.assign(what=frame[QUANTITY].map(NAMES), to=frame[objects.BIN_START] + objects.BIN_WIDTH)
     frame["panel"] = style.panels(frame, "what", DATASET)
     sets = frame[DATASET].nunique()
     title = style.title(
         "How are sizes, shares left by the crop and agreement distributed?",
-        f"Each bar is the share of the images in a bin of {objects.WIDTH:.0%}.",
+        f"Each bar is the share of the images in a bin of {objects.BIN_WIDTH:.0%}.",
     )
-    across = kinds.quantity(alt.X, objects.FROM.with_format(".0%"), "", domain=[0, 1], padding=0)
+    across = kinds.quantity(alt.X, objects.BIN_START.with_format(".0%"), "", domain=[0, 1], padding=0)
     up = kinds.quantity(alt.Y, SHARE, zero=True, padding=0)
     chart = kinds.bars(across, up, shown.columns, x2="to:Q", y2=alt.datum(0))
     figure = style.faceted(chart, frame, title, (DATASET,), height=120, columns=sets if 1 < sets < 5 else 2)
