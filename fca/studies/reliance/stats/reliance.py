@@ -182,7 +182,8 @@ def mask_iou(
     """
     intersection = (salient & mask).sum(axis=(1, 2))
     union = (salient | mask).sum(axis=(1, 2))
-    return _ratio(intersection, union, where=mask.any(axis=(1, 2)))
+    has_object = mask.sum(axis=(1, 2)) > 0
+    return _ratio(intersection, union, where=has_object)
 
 
 def mass_inside(
@@ -196,8 +197,9 @@ def mass_inside(
     array([0.75])
     """
     on_object = (saliency * mask).sum(axis=(1, 2), dtype=np.float64)
-    total: np.ndarray = saliency.sum(axis=(1, 2), dtype=np.float64)
-    return _ratio(on_object, total, where=mask.any(axis=(1, 2)) & (total > 0))
+    total = saliency.sum(axis=(1, 2), dtype=np.float64)
+    has_object = mask.sum(axis=(1, 2)) > 0
+    return _ratio(on_object, total, where=has_object & (total > 0))
 
 
 def density_gap(
