@@ -254,7 +254,10 @@ class ModelResults(NamedTuple):
 
 
 class Estimand(NamedTuple):
-    """A function of the means over classes under these conditions, such as the ratio of two accuracies."""
+    """What a column estimates: a function of the means over classes under some conditions.
+
+    function: np.positive for a mean itself, np.divide for the ratio of two accuracies.
+    """
 
     function: Callable[..., Any]
     conditions: tuple[str, ...]
@@ -280,7 +283,7 @@ class Reliance:
     max_mask_area: Annotated[
         float,
         Allowed(above=0, most=1),
-        "a class whose masks cover more of its images, in the mean, is left out, and counted",
+        "a class whose masks cover more of its images, on average, is left out and counted",
     ] = 0.9
     compat: Annotated[
         str | None,
@@ -293,7 +296,7 @@ class Reliance:
     unconfirmed: Annotated[
         list[str],
         "metrics that the test on rendered images did not confirm, e.g. rfs/l2/30; a test in the store "
-        "itself counts before",
+        "takes precedence",
     ] = field(default_factory=lambda: list(UNCONFIRMED_ON_RENDERED))
 
     def __call__(self, store: Store) -> list[Table]:
@@ -318,6 +321,10 @@ class Reliance:
             allowed = "groups of classes of a model whose logits are stored"
             raise FcaError("analysis.groups", self.groups, allowed, "name another file, or run with task.keep=logits")
 
+        example_lines: list[dict[str, Any]] = []
+        for _, rows_of_dataset in parts(predict_rows, ["dataset"]):
+            example_lines += _example_lines(store, rows_of_dataset)
+
         classes = self._ranked_classes([*results, *_means_over_models(results)])
         lines_by_table: tuple[Any, ...] = (
             [line for result in results for line in self._accuracy_lines(result)],
@@ -325,11 +332,7 @@ class Reliance:
             [line for row in records(map_rows) for line in self._alignment_lines(store, row)],
             classes,
             self._stability_lines(classes),
-            [
-                line
-                for _, dataset_rows in parts(predict_rows, ["dataset"])
-                for line in _example_lines(store, dataset_rows)
-            ],
+            example_lines,
             shape_lines,
         )
         frames = [spec.frame(lines) for spec, lines in zip(self.tables, lines_by_table, strict=True)]
@@ -355,14 +358,14 @@ class Reliance:
         if not masked_runs:
             return
 
+        # all runs are about the same images
+        all_predicted = [predictions(store, row) for row in records(rows)]
+        labels = np.array(all_predicted[0].classes)[all_predicted[0].labels]
+
         draws_by_protocol: dict[tuple[str, float], list[Any]] = defaultdict(list)
-        labels_of_images: Any = None
-        for row in records(rows):
-            predicted = predictions(store, row)
-            if labels_of_images is None:
-                labels_of_images = np.array(predicted.classes)[predicted.labels]
+        for condition, predicted in zip(rows["condition"], all_predicted, strict=True):
             for protocol, chance, is_right in _right_by_protocol(predicted, groups):
-                draw = pd.Series(is_right, name=row["condition"], dtype=float)
+                draw = pd.Series(is_right, name=condition, dtype=float)
                 draws_by_protocol[protocol, chance].append(draw)
 
         for (protocol, chance), draws in draws_by_protocol.items():
@@ -371,7 +374,7 @@ class Reliance:
                 continue
             mask_area = store.array(masked_runs[0], "mask_area", lines=len(right_share))
             columns = {**model_columns, "protocol": protocol, "chance": chance}
-            yield self._usable_images(columns, right_share, mask_area, labels_of_images)
+            yield self._usable_images(columns, right_share, mask_area, labels)
 
     def _usable_images(
         self, columns: dict[str, Any], frame: pd.DataFrame, mask_area: np.ndarray, labels: np.ndarray
@@ -414,7 +417,8 @@ class Reliance:
 
     def _accuracy_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
         """Accuracy under each condition, clean first, and what is kept and lost of that on clean images."""
-        for condition in sorted(map(str, results.frame), key=lambda name: (name != CLEAN, name)):
+        conditions = sorted(map(str, results.frame), key=lambda name: (name != CLEAN, name))
+        for condition in conditions:
             estimands = {"top1": Estimand(np.positive, (condition,))}
             if condition != CLEAN and CLEAN in results.frame:
                 estimands["kept"] = Estimand(np.divide, (condition, CLEAN))
@@ -444,20 +448,22 @@ class Reliance:
 
     def _alignment_lines(self, store: Store, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Each metric of the saliency maps of a run."""
-        keys, labels = labels_of(store, row)
+        class_keys, labels = labels_of(store, row)
         labels = labels[np.isin(labels, list(row["classes"]))]
 
-        def array(name: str) -> np.ndarray:
-            return store.array(row["run_id"], name, lines=len(labels)).astype(float)
-
-        frame = pd.DataFrame({name: array(name) for name in (*SALIENCY_METRIC.choices, "zero")})
+        frame = pd.DataFrame()
+        for name in (*SALIENCY_METRIC.choices, "zero", "mask_area"):
+            frame[name] = store.array(row["run_id"], name, lines=len(labels)).astype(float)
+        mask_area = frame.pop("mask_area").to_numpy()
         model_columns = {name: row[name] for name in ("dataset", "model", "adaptation")}
-        results = self._usable_images(model_columns, frame, array("mask_area"), np.array(keys)[labels])
+        results = self._usable_images(model_columns, frame, mask_area, np.array(class_keys)[labels])
 
         for metric in SALIENCY_METRIC.choices:
-            if results.frame[metric].notna().any():
-                line = self._line(results, f"saliency/{metric}", {"value": Estimand(np.positive, (metric,))})
-                yield {**line, "metric": metric, "zero": results.frame["zero"].mean()}
+            if results.frame[metric].isna().all():
+                continue
+            estimands = {"value": Estimand(np.positive, (metric,))}
+            line = self._line(results, f"saliency/{metric}", estimands)
+            yield {**line, "metric": metric, "zero": results.frame["zero"].mean()}
 
     def _ranked_classes(self, results: Sequence[ModelResults]) -> pd.DataFrame:
         """Accuracies of every class with and without its object; rank 1 keeps the largest share."""
@@ -513,7 +519,7 @@ def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
     """Predictions of full models, clean or changed by masks, and saliency maps; one row for each.
 
     Column `condition` is the shift without the number of its draw; `shift` of saliency maps is SALIENCY. Where several
-    networks have one name, `model` also has what distinguishes them: adaptation, weights and so on (_NAME_SUFFIXES).
+    networks have one name, `model` also has what distinguishes them: adaptation, weights and so on.
     """
     rows = every_row(store, query)
     is_map = (rows["task"] == SALIENCY) & (rows["split"] == "test")
@@ -526,17 +532,21 @@ def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
     rows = _with_columns_of_training(rows).assign(shift=shift, condition=condition)
     [rows, _] = by_version(store, [rows.loc[index]], rows[:0])
 
-    # distinct names for distinct networks
+    return _with_distinct_names(rows).sort_values("shift")
+
+
+def _with_distinct_names(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with what distinguishes networks of one name behind it, in column `model`."""
     for column, word in _NAME_SUFFIXES.items():
         keys = [MODEL, DATASET] if column == "run" else [MODEL]
         is_ambiguous = rows.groupby(keys)[column].transform("nunique", dropna=False) > 1
         suffix = ", " + word + rows[column].astype("string")
         rows[MODEL] += suffix.where(is_ambiguous).fillna("")
 
-    # and for several runs of one network, such as maps of two layers
+    # several runs of one network, such as maps of two layers
     is_repeated = rows.duplicated([DATASET, MODEL, "shift"], keep=False)
     run_suffix = (", run " + rows["run_id"]).where(is_repeated, "")
-    return rows.assign(model=rows[MODEL] + run_suffix).sort_values("shift")
+    return rows.assign(model=rows[MODEL] + run_suffix)
 
 
 def _with_columns_of_training(rows: pd.DataFrame) -> pd.DataFrame:
@@ -573,23 +583,24 @@ def _right_by_protocol(predicted: Predictions, groups: Groups | None) -> Iterato
 
 
 def _means_over_models(results: Sequence[ModelResults]) -> Iterator[ModelResults]:
-    """For each data set and protocol, the mean over models of what they did on the images and conditions of all."""
+    """For each data set and protocol, the mean over models, on the images and conditions that all of them have."""
 
     def key(result: ModelResults) -> tuple[str, str]:
         return result.columns["dataset"], result.columns["protocol"]
 
     for _, group in groupby(sorted(results, key=key), key):
         models = list(group)
-        if len(models) > 1:
-            mean: Any = sum(result.frame for result in models) / len(models)
-            columns = {**models[0].columns, "model": MEAN_MODEL}
-            yield ModelResults(columns, mean.dropna(axis=1, how="all").dropna())
+        if len(models) == 1:
+            continue
+        mean: Any = sum(result.frame for result in models) / len(models)  # missing where one model has no value
+        shared = mean.dropna(axis=1, how="all").dropna()
+        yield ModelResults({**models[0].columns, "model": MEAN_MODEL}, shared)
 
 
 def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """The first image of each of the first classes, as it is and under ablations, swaps and one level of noise.
 
-    Of the model with the most runs.    rows: of one data set.
+    rows: of one data set; the examples are those of the model with the most rows.
     """
     rows = rows[rows["model"] == rows["model"].mode()[0]]
     row_by_condition = {row["condition"]: row for row in records(rows) if store.has_array(row["run_id"], "examples")}
@@ -597,22 +608,24 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
     if not changes:
         return
 
-    # every run has the examples of the same images
+    # which images they are: the same in every run
     row = row_by_condition[changes[0]]
     predicted = predictions(store, row)
-    first_of_class = np.unique(predicted.labels, return_index=True)[1][:N_EXAMPLES]
+    _, first_of_class = np.unique(predicted.labels, return_index=True)
+    first_of_class = first_of_class[:N_EXAMPLES]
     labels = predicted.labels[first_of_class]
     items = store.items(row["fingerprint"])
-    image_ids = items.loc[items["split"] == row["split"], "image_id"].iloc[predicted.images[first_of_class]].tolist()
+    ids_of_split = items.loc[items["split"] == row["split"], "image_id"]
+    image_ids = ids_of_split.iloc[predicted.images[first_of_class]].tolist()
 
     clean_thumbnails = pictures(store, image_ids, row["fingerprint"]).thumbnails
-    columns: list[tuple[str, Sequence[str | None]]] = [(CLEAN, clean_thumbnails)]
+    picture_columns: list[tuple[str, Sequence[str | None]]] = [(CLEAN, clean_thumbnails)]
     for condition in changes:
         examples = store.array(row_by_condition[condition]["run_id"], "examples")
         changed_thumbnails = [data_uri(png_of(np.array(pixels))) for pixels in examples]
-        columns.append((condition, changed_thumbnails or clean_thumbnails))
+        picture_columns.append((condition, changed_thumbnails or clean_thumbnails))
 
-    for column, (condition, thumbnails) in enumerate(columns):
+    for column, (condition, thumbnails) in enumerate(picture_columns):
         for picture_row, (label, thumbnail) in enumerate(zip(labels, thumbnails, strict=False)):
             yield {
                 "dataset": row["dataset"],
@@ -658,7 +671,7 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
         items = items[items["split"] == row["split"]].iloc[predicted.images]
         shape = predicted.labels
         texture = pd.Categorical(items["texture_label"], categories=list(predicted.classes)).codes
-        is_conflict = (texture >= 0) & (texture != shape)
+        is_conflict = (texture >= 0) & (texture != shape)  # texture is -1 for none of the classes
         for image_id in items["image_id"][is_conflict]:
             dataset_by_image[PurePath(image_id).stem] = row["dataset"]
 
@@ -678,7 +691,7 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
     for file in files:
         responses = read_responses(file)
         image_names = [PurePath(item.partition("|")[0]).stem for item in responses.items["item"]]
-        datasets = pd.Series([dataset_by_image.get(name) for name in image_names], dtype="object")
+        datasets = pd.Series([dataset_by_image.get(name) for name in image_names], dtype="object")  # of every item
         is_stored = datasets.notna()
         if not is_stored.any():
             allowed = "decisions about images of a stored data set with a column texture_label"
