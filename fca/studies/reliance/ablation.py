@@ -343,11 +343,12 @@ def tiles(mask: Mask) -> Sources:
 def _outward(array: np.ndarray, box: Box) -> list[np.ndarray]:
     """Four views of what is right of a box, left, below and above; column 0 touches it, the last is the farthest."""
     rows, columns = box
-    right = array[rows, columns.stop :]
-    left = array[rows, : columns.start][:, ::-1]
-    below = array[rows.stop :, columns].T
-    above = array[: rows.start, columns][::-1].T
-    return [right, left, below, above]
+    return [
+        array[rows, columns.stop :],
+        array[rows, : columns.start][:, ::-1],
+        array[rows.stop :, columns].T,
+        array[: rows.start, columns][::-1].T,
+    ]
 
 
 def _inward(array: np.ndarray, box: Box) -> list[np.ndarray]:
@@ -424,9 +425,10 @@ def matched_regions(mask: Mask, rng: np.random.Generator) -> tuple[Mask, Mask]:
     # pixels that mask and mask + t share, for every t: the autocorrelation
     spectrum = fft.rfft2(mask.astype(np.float64))
     overlap = np.rint(fft.irfft2(spectrum * spectrum.conj(), mask.shape))
-    least_overlap = np.flatnonzero(overlap.ravel() == overlap.min())
-    down, across = np.unravel_index(least_overlap[rng.integers(len(least_overlap))], mask.shape)
+    candidates = np.flatnonzero(overlap == overlap.min())
+    chosen = candidates[rng.integers(len(candidates))]
+    down, across = np.unravel_index(chosen, mask.shape)
 
-    moved_forward = np.roll(mask, (down, across), (0, 1))
+    moved_forth = np.roll(mask, (down, across), (0, 1))
     moved_back = np.roll(mask, (-down, -across), (0, 1))
-    return mask & ~moved_back, moved_forward & ~mask
+    return mask & ~moved_back, moved_forth & ~mask

@@ -171,23 +171,30 @@ def logistic_head(
 ) -> tuple[Any, Any, float]:
     """Weight, bias and C of the last layer of arXiv:2204.02937: the mean over SUBSAMPLES balanced subsamples.
 
-    Of each, one logistic regression a class with l1 penalty on standardised features; it has as many images of every
-    group (label = group // 2) as the smallest has, so that equal groups have a single one. C: of STRENGTHS that which
-    is most accurate on the worst group of val, then on all groups, then the smallest; on the first subsample.
+    On each subsample there is one logistic regression a class, with an l1 penalty on standardised features. A subsample
+    has as many images of every group (label = group // 2) as the smallest group has, so that equal groups have a single
+    subsample. C is the one of STRENGTHS that is most accurate on the worst group of val, then on all groups, then the
+    smallest; it is chosen on the first subsample.
     """
     subsamples = _balanced_subsamples(groups, seed)
 
     def quality(strength: float) -> tuple[float, float, float]:
         weight, bias = _logistic_layer(x, groups, subsamples[0], strength, seed)
         is_right = (val @ weight.T + bias).argmax(axis=1) == val_groups // 2
-        group_accuracies = [float(is_right[val_groups == group].mean()) for group in np.unique(val_groups)]
+        group_accuracies: list[float] = []
+        for group in np.unique(val_groups):
+            group_accuracies.append(float(is_right[val_groups == group].mean()))
         return min(group_accuracies), float(np.mean(group_accuracies)), -strength
 
     strength = max(track(STRENGTHS, "choosing C"), key=quality)
-    layers = [_logistic_layer(x, groups, rows, strength, seed) for rows in track(subsamples, "solving")]
-    mean_weight = np.mean([weight for weight, _ in layers], axis=0)
-    mean_bias = np.mean([bias for _, bias in layers], axis=0)
-    return mean_weight, mean_bias, strength
+
+    weights: list[Any] = []
+    biases: list[Any] = []
+    for rows in track(subsamples, "solving"):
+        weight, bias = _logistic_layer(x, groups, rows, strength, seed)
+        weights.append(weight)
+        biases.append(bias)
+    return np.mean(weights, axis=0), np.mean(biases, axis=0), strength
 
 
 def _balanced_subsamples(groups: Ints, seed: int) -> list[Rows]:

@@ -107,10 +107,11 @@ def images_of(store: Store, run: Row) -> pd.DataFrame:
     is_of_run = items[LABEL].cat.codes.isin(list(run["classes"])) & (items["split"] == run["split"])
     images = items[is_of_run].reset_index(drop=True)
 
-    measures: dict[str, np.ndarray] = {}
+    images[LABEL] = images[LABEL].astype(str)
     for column in (*MEANS, IOU):
-        measures[str(column)] = store.array(run["run_id"], str(column), lines=len(images)).astype(float)
-    return images.assign(**measures, label=images[LABEL].astype(str))
+        name = str(column)
+        images[name] = store.array(run["run_id"], name, lines=len(images)).astype(float)
+    return images
 
 
 def _statistics(images: pd.DataFrame) -> Iterator[Row]:
@@ -167,13 +168,14 @@ def _pictures(store: Store, rows: pd.DataFrame, images: pd.DataFrame) -> Iterato
 
     rows: saliency runs; the objects are those of the first.    images: of the first run.
     """
-    runs = records(rows)
-    yield from _stored_pictures(store, runs[0], "object", "first", "examples")
-    yield from _average_masks(store, runs[0], images)
+    first_run = records(rows)[0]
+    yield from _stored_pictures(store, first_run, "object", "first", "examples")
+    yield from _average_masks(store, first_run, images)
 
     is_ambiguous = rows[MODEL].duplicated(keep=False)
-    names = rows[MODEL] + (", run " + rows["run_id"]).where(is_ambiguous, "")
-    for name, run in sorted(zip(names, runs, strict=True), key=lambda named_run: named_run[0]):
+    run_suffix = (", run " + rows["run_id"]).where(is_ambiguous, "")
+    by_name = rows.assign(name=rows[MODEL] + run_suffix).sort_values("name", kind="stable")
+    for name, run in zip(by_name["name"], records(by_name), strict=True):
         for line in _stored_pictures(store, run, "lowest", "lowest", "overlays"):
             yield {MODEL: name, **line}
 
@@ -198,11 +200,14 @@ def _average_masks(store: Store, run: Row, images: pd.DataFrame) -> Iterator[Row
     masks = store.array(run["run_id"], "mask")  # images x packed bits
     side = int(run["input_size"])
     for number, (label, images_of_class) in enumerate(images.groupby(LABEL, sort=False)):
-        unpacked = np.unpackbits(masks[images_of_class.index], axis=1, count=side**2)
+        unpacked = np.unpackbits(masks[images_of_class.index], axis=1, count=side**2)  # images x pixels
         mean = unpacked.mean(axis=0, dtype=np.float32).reshape(side, side)
-        small = Image.fromarray(mean).resize((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
-        pixels = LIGHT - np.asarray(small)[..., None] * (LIGHT - np.array(DARK))
-        yield {KIND: "average", LABEL: label, **_picture_columns(number, pixels.astype(np.uint8))}
+        resized = Image.fromarray(mean).resize((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
+
+        share = np.asarray(resized)[..., None]  # of the images that have the object there
+        pixels = LIGHT - share * (LIGHT - np.array(DARK))
+        columns = _picture_columns(number, pixels.astype(np.uint8))
+        yield {KIND: "average", LABEL: label, **columns}
 
 
 def _picture_columns(number: int, pixels: np.ndarray) -> Row:

@@ -189,11 +189,16 @@ class Saliency:
             maps = camera(inputs.images(rows[positions]), true[positions])
             masks = inputs.masks(rows[positions]).cpu().numpy()
             masks_of_others = inputs.masks(rows_of_others[positions]).cpu().numpy()
-            metrics = self._metrics(enlarged(maps, size).cpu().numpy(), masks, masks_of_others)
-            arrays_of_batches.append({"map": maps.cpu().numpy().astype(np.float16), **metrics})
 
-        names = arrays_of_batches[0]
-        return {name: np.concatenate([arrays[name] for arrays in arrays_of_batches]) for name in names}
+            large_maps = enlarged(maps, size).cpu().numpy()
+            metrics = self._metrics(large_maps, masks, masks_of_others)
+            stored_maps = maps.cpu().numpy().astype(np.float16)
+            arrays_of_batches.append({"map": stored_maps, **metrics})
+
+        joined: Arrays = {}
+        for name in arrays_of_batches[0]:
+            joined[name] = np.concatenate([arrays[name] for arrays in arrays_of_batches])
+        return joined
 
     def _metrics(self, maps: Maps, masks: Masks, masks_of_others: Masks) -> Arrays:
         """Metrics of a batch of maps at input size, and the packed masks.
@@ -261,9 +266,8 @@ class Camera:
         Maps shrink from layer to layer, so an output larger than an earlier map is no map (attention; 1 x 1 pooled to
         7 x 7).
         """
-        prefix_counts = [
-            layer.num_prefix_tokens for layer in self.network.modules() if hasattr(layer, "num_prefix_tokens")
-        ]
+        layers = self.network.modules()
+        prefix_counts = [layer.num_prefix_tokens for layer in layers if hasattr(layer, "num_prefix_tokens")]
         side = image.shape[-1]  # of the input, then of the smallest map so far
         prefix_by_layer: dict[str, int] = {}
         chosen: str | None = None
@@ -394,22 +398,30 @@ def _pictures(
 ) -> UInt8[np.ndarray, "chosen side side 3"]:
     """The picture of each of these images; see `picture`."""
     rows = inputs.rows[positions]
-    images = (255 * inputs.images(rows)).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+    images = (255 * inputs.images(rows)).round().byte()
+    images_last_channel = images.permute(0, 2, 3, 1).cpu().numpy()
     masks = inputs.masks(rows).cpu().numpy()
-    pictures = [picture(image, mask, heat) for image, mask, heat in zip(images, masks, maps, strict=True)]
+
+    pictures = []
+    for image, mask, heat in zip(images_last_channel, masks, maps, strict=True):
+        pictures.append(picture(image, mask, heat))
     return np.array(pictures, np.uint8).reshape(-1, SIDE, SIDE, 3)
 
 
 def _headline_columns(arrays: Arrays, labels: Int[np.ndarray, " images"]) -> dict[str, Any]:
     """Means over classes with their intervals, and counts; a mean that no image has is left out."""
-    columns: dict[str, Any] = {"n_zero": arrays["zero"].sum(), "n_empty": (arrays["mask_area"] == 0).sum()}
-
-    class_means = pd.DataFrame({name: arrays[name] for name in (*HEADLINES, "iou_others")}).groupby(labels).mean()
+    metrics = pd.DataFrame({name: arrays[name] for name in (*HEADLINES, "iou_others")})
+    class_means = metrics.groupby(labels).mean()
     means: dict[str, Any] = {IOU_OTHERS: class_means["iou_others"].mean()}
     for name, (column, within) in HEADLINES.items():
-        means |= zip(with_interval(column), mean_with_interval(class_means[name], within=within), strict=True)
-    columns |= {column: value for column, value in means.items() if not np.isnan(value)}
-    return columns
+        estimate = mean_with_interval(class_means[name], within=within)
+        means |= zip(with_interval(column), estimate, strict=True)
+
+    return {
+        "n_zero": arrays["zero"].sum(),
+        "n_empty": (arrays["mask_area"] == 0).sum(),
+        **{column: value for column, value in means.items() if not np.isnan(value)},
+    }
 
 
 def picture(

@@ -126,6 +126,8 @@ class SpuriousRank:
         picture_frames: list[pd.DataFrame] = []
         runs_read: list[str] = []
         for embed_row, layer_runs in self._encoders(rows):
+            dataset = embed_row["dataset"]
+            encoder = embed_row["encoder"]
             items = store.items(embed_row["fingerprint"])
             features = store.array(embed_row["run_id"], "features", lines=len(items)).astype(np.float32)
             runs_read.append(embed_row["run_id"])
@@ -140,25 +142,25 @@ class SpuriousRank:
             else:
                 chosen = read_features(self.features, embed_row, items, features.shape[1])
                 importances = pd.DataFrame()
-            ranked = _ranked_images(items, features, chosen, self.by).assign(dataset=embed_row["dataset"])
+            ranked = _ranked_images(items, features, chosen, self.by).assign(dataset=dataset)
 
-            tested = _tested_models(predict_rows, embed_row["dataset"], ranked)
-            gaps = _gaps(store, tested, embed_row["encoder"], ranked, self.k)
+            tested = _tested_models(predict_rows, dataset, ranked)
+            gaps = _gaps(store, tested, encoder, ranked, self.k)
             runs_read += tested["run_id"].tolist()
 
             rank_frames.append(ranked)
-            importance_frames.append(importances.assign(dataset=embed_row["dataset"], encoder=embed_row["encoder"]))
+            importance_frames.append(importances.assign(dataset=dataset, encoder=encoder))
             gap_frames.append(gaps)
             picture_frames.append(_pictures(store, embed_row["fingerprint"], ranked, gaps, self.shown))
 
         frames_by_table = (rank_frames, importance_frames, gap_frames, picture_frames)
-        frames = [pd.concat(frames, ignore_index=True) for frames in frames_by_table]
+        tables = [pd.concat(frames, ignore_index=True) for frames in frames_by_table]
         parameters = {
             **asdict(self),
             "sha256": self.features and file_sha256(self.features),
             "gap": "Newcombe's interval; of the mean, Student's t over classes, corrected for skewness",
         }
-        return filled(SPECS, frames, parameters, runs_read)
+        return filled(SPECS, tables, parameters, runs_read)
 
     def _encoders(self, rows: pd.DataFrame) -> Iterator[tuple[Row, list[str]]]:
         """The `embed` row to rank by, one for each data set, and the runs of linear layers on its features.
@@ -223,13 +225,17 @@ def read_features(file: str, embed_row: Row, items: pd.DataFrame, n_features: in
     if frame.empty or not {"class", "feature"} <= set(frame):
         raise FcaError("analysis.features", file, "a CSV file with columns class and feature", "correct it")
 
-    known_values = {"class": set(items["label"]), "feature": {str(feature) for feature in range(n_features)}}
-    allowed_values = {"class": f"classes of {embed_row['dataset']}", "feature": f"0 to {n_features - 1}"}
-    for column, allowed in allowed_values.items():
-        unknown = frame[column][~frame[column].isin(known_values[column])]
+    dataset = embed_row["dataset"]
+    encoder = embed_row["encoder"]
+
+    def check(column: str, known_values: set[str], allowed: str) -> None:
+        unknown = frame[column][~frame[column].isin(known_values)]
         if len(unknown):
-            check_meant(f"{column} in {file}", unknown, known_values[column], f"the data set {embed_row['dataset']}")
-            raise FcaError(f"{column} in {file}", unknown.iloc[0], allowed, f"features are of {embed_row['encoder']}")
+            check_meant(f"{column} in {file}", unknown, known_values, f"the data set {dataset}")
+            raise FcaError(f"{column} in {file}", unknown.iloc[0], allowed, f"features are of {encoder}")
+
+    check("class", set(items["label"]), f"classes of {dataset}")
+    check("feature", {str(feature) for feature in range(n_features)}, f"0 to {n_features - 1}")
     return frame.rename(columns={"class": "label"}).astype({"feature": int})
 
 
@@ -254,11 +260,12 @@ def cue_ranks(features: Float[np.ndarray, "images chosen"], by: str) -> tuple[An
 def _ranked_images(items: pd.DataFrame, features: np.ndarray, chosen: pd.DataFrame, by: str) -> pd.DataFrame:
     """The images of the classes with chosen features, ranked within class and split, strongest cues first."""
     images = items[["label", "image_id", "split"]].astype({"label": str})
-    for label, chosen_features in chosen.groupby("label")["feature"]:
+    for label, chosen_of_class in chosen.groupby("label")["feature"]:
+        columns = chosen_of_class.tolist()
         images_of_class = images[images["label"] == label]
         rows_by_split: Any = images_of_class.groupby("split").groups
         for rows in rows_by_split.values():
-            score, rank = cue_ranks(features[rows][:, chosen_features.tolist()], by)
+            score, rank = cue_ranks(features[rows][:, columns], by)
             images.loc[rows, ["score", "rank"]] = np.stack([score, rank], axis=1)
 
     ranked = images.dropna(subset="rank")
@@ -296,8 +303,8 @@ def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame
 
         predicted = predictions(store, row)
         items = store.items(row["fingerprint"])
-        image_ids = items["image_id"][items["split"] == row[SPLIT]].to_numpy()[predicted.images]
-        right_by_image = pd.Series(predicted.right, image_ids)
+        ids_of_split = items["image_id"][items["split"] == row[SPLIT]].to_numpy()
+        right_by_image = pd.Series(predicted.right, ids_of_split[predicted.images])
 
         class_lines: list[dict[Any, Any]] = []
         for label, ranked_of_class in ranked[ranked["split"] == row[SPLIT]].groupby("label"):
