@@ -424,11 +424,12 @@ def matched_regions(mask: Mask, rng: np.random.Generator) -> tuple[Mask, Mask]:
     """
     # pixels that mask and mask + t share, for every t: the autocorrelation
     spectrum = fft.rfft2(mask.astype(np.float64))
-    overlap = np.rint(fft.irfft2(spectrum * spectrum.conj(), mask.shape))
-    candidates = np.flatnonzero(overlap == overlap.min())
-    chosen = candidates[rng.integers(len(candidates))]
-    down, across = np.unravel_index(chosen, mask.shape)
+    power = spectrum * spectrum.conj()
+    overlap = np.rint(fft.irfft2(power, mask.shape))
 
+    least_overlap = np.flatnonzero(overlap == overlap.min())
+    chosen = least_overlap[rng.integers(len(least_overlap))]
+    down, across = np.unravel_index(chosen, mask.shape)
     moved_forth = np.roll(mask, (down, across), (0, 1))
     moved_back = np.roll(mask, (-down, -across), (0, 1))
     return mask & ~moved_back, moved_forth & ~mask

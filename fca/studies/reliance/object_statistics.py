@@ -197,11 +197,13 @@ def _stored_pictures(store: Store, run: Row, kind: str, positions_array: str, pi
 
 def _average_masks(store: Store, run: Row, images: pd.DataFrame) -> Iterator[Row]:
     """The mean of the masks of each class: light where no image has the object, dark where all have it."""
-    masks = store.array(run["run_id"], "mask")  # images x packed bits
+    packed_masks = store.array(run["run_id"], "mask")  # images x bytes
     side = int(run["input_size"])
-    for number, (label, images_of_class) in enumerate(images.groupby(LABEL, sort=False)):
-        unpacked = np.unpackbits(masks[images_of_class.index], axis=1, count=side**2)  # images x pixels
-        mean = unpacked.mean(axis=0, dtype=np.float32).reshape(side, side)
+    by_class = images.groupby(LABEL, sort=False)
+    for number, (label, images_of_class) in enumerate(by_class):
+        packed = packed_masks[images_of_class.index]
+        masks = np.unpackbits(packed, axis=1, count=side**2)  # images x pixels
+        mean = masks.mean(axis=0, dtype=np.float32).reshape(side, side)
         resized = Image.fromarray(mean).resize((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
 
         share = np.asarray(resized)[..., None]  # of the images that have the object there

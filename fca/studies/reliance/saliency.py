@@ -99,7 +99,11 @@ class Saliency:
     threshold: Annotated[float, Allowed(above=0, most=1)]
 
     def plan(self, setup: Setup) -> list[Run]:
-        """The run of the maps, after those beside it; layer and threshold are of its identity unless the defaults."""
+        """The runs of the model, trained or not, then the run of the maps.
+
+        Layer and threshold are part of its identity only if they are not the defaults. Raises FcaError for data without
+        masks, classes that the model does not know, and another split than test where a model is trained.
+        """
         clean_setup = replace(setup, shifts=[CLEAN])
         check_masks_of("task=saliency", setup.data, self.split)
         if setup.model.weights_label() is None or type(setup.adaptation) is not Network:
@@ -125,9 +129,12 @@ class Saliency:
         return [*other_runs, Run("saliency", identity, clean_run.about, clean_run.parent, work=clean_run.work)]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Arrays, a line an image: map (as large as the layer's), mask (at input size, packed bits), zero, iou, mass,
-        density_gap, mask_area (share of the input that is object), and MASK_FACTS. `lowest`: positions of the lowest
-        IoUs, with `overlays`; `first`: those of the first image of each class, with `examples`, whose object is tinted.
+        """Train or predict first, then map.
+
+        Arrays with a line an image: map (as large as the layer's), mask (at input size, packed bits), zero, iou,
+        iou_others, mass, density_gap, mask_area (share of the input that is object), and MASK_FACTS. `lowest`:
+        positions of the lowest IoUs, with `overlays`; `first`: those of the first image of each class, with `examples`,
+        whose object is tinted.
 
         Headlines are means over classes of the means of their images, with intervals over classes.
         """
@@ -142,6 +149,7 @@ class Saliency:
                 yield Finished(run, *self._columns_and_arrays(run.work, setup))
 
     def _columns_and_arrays(self, work: Forward, setup: Setup) -> tuple[dict[str, Any], Arrays]:
+        """The row's columns and the arrays of the maps of a split; see `run`."""
         from fca.tasks.at_input import AtInput
 
         data = work.data

@@ -263,8 +263,8 @@ def _ranked_images(items: pd.DataFrame, features: np.ndarray, chosen: pd.DataFra
     for label, chosen_of_class in chosen.groupby("label")["feature"]:
         columns = chosen_of_class.tolist()
         images_of_class = images[images["label"] == label]
-        rows_by_split: Any = images_of_class.groupby("split").groups
-        for rows in rows_by_split.values():
+        for _, images_of_split in images_of_class.groupby("split"):
+            rows = images_of_split.index
             score, rank = cue_ranks(features[rows][:, columns], by)
             images.loc[rows, ["score", "rank"]] = np.stack([score, rank], axis=1)
 

@@ -57,7 +57,7 @@ def correlation_figure(truth: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Which metrics follow the truth?",
-        "Each mark is the rank correlation over networks of a metric with the truth, with its 95 % interval: +1 if it",
+        "Each mark is the rank correlation over networks of a metric with the truth, with its 95 % interval: +1 if it "
         "ranks them as it claims. The right panel decides. Whether the zero of a metric means anything is not tested.",
         "Metrics: accuracy without the object, rfs (relative foreground sensitivity to noise), saliency on the object.",
     )

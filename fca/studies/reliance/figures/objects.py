@@ -31,8 +31,14 @@ MEASURE_NAMES = {
 QUANTITY_NAMES = {**MEASURE_NAMES, objects.AGREEMENT: "agreement of people"}
 PICTURES = {  # kind -> question, caption
     "object": ("What do the objects look like?", "The first image of each class at input size, its object tinted."),
-    "average": ("Where are the objects on average?", "Share of the images with the object there: light 0, dark 1."),
-    "lowest": ("Where do networks look instead?", "Heat: GradCAM of the image's class; outline: the object."),
+    "average": (
+        "Where are the objects on average?",
+        "The darker a place, the larger the share of the images with the object there.",
+    ),
+    "lowest": (
+        "Where do networks look instead?",
+        "The heat is GradCAM of the image's class; the outline is the object.",
+    ),
 }
 AREA = RAW.with_format(".0%", "share of the image that is object")
 LEAD = GAP.with_format("+.0%", "lead of images with strong cues")
@@ -161,8 +167,9 @@ def gap_figure(gap: Table) -> alt.FacetChart:
     cues = "annotated features" if gap.parameters["features"] else "the features that matter most for the class"
     title = style.title(
         gap.question,
-        f"Cues: {cues}, which may lie on the object. Accuracy on the top k minus on the bottom k images, 95 %.",
-        "A model ranked by its own features (the encoder) has a gap by construction: it predicts from what ranks.",
+        f"The cues are {cues}, which may be on the object.",
+        "Each mark is the accuracy on the top k images minus that on the bottom k, with its 95 % interval. A model "
+        "ranked by its own features (the encoder) has a gap by construction: it predicts from the same features.",
     )
     height = (18 + 12 * frame[SUBJECT].nunique()) * (len(classes) + 1)
     return style.faceted(chart, frame, title, (DATASET, SUBJECT), height=height, columns=1)
@@ -187,7 +194,7 @@ def ends_figure(pictures: Table) -> alt.FacetChart:
 
     title = style.title(
         pictures.question,
-        "Above stand the strongest cues, below the weakest, with the share of the top and bottom k that is right.",
+        "The upper row has the strongest cues, the lower row the weakest, with the accuracy on the top and bottom k.",
     )
     hover = [column for column in pictures.columns if column != "thumbnail"]
     chart = kinds.pictures(frame, hover, "place", "words")

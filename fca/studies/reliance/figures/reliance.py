@@ -62,7 +62,7 @@ def accuracy_figure(accuracy: Table) -> alt.FacetChart:
 
     title = style.title(
         "Is the class still predicted when its object is gone?",
-        "Bars are 95 % intervals over classes; the dashed line is guessing one of the classes that may be predicted.",
+        "Bars are 95 % intervals over classes; the dashed line is the accuracy of guessing among the allowed classes.",
         *_left_out_sentences(frame),
     )
     height = frame["change"].nunique() * (14 + 12 * frame[MODEL].nunique())
@@ -90,8 +90,9 @@ def sensitivity_figure(sensitivity: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Does noise in the object cost more accuracy than noise around it?",
-        "Above 0 noise in the object costs more, below 0 noise around it, which is larger unless areas are equal.",
-        "0 is no proof: 18 rendered networks that use no cue had -0.70 to -0.33 (gaussian 0.25, whole regions).",
+        "Above 0, noise in the object costs more; below 0, noise around it, which is larger unless areas are equal.",
+        "A value of 0 proves nothing: 18 rendered networks that use no cue had -0.70 to -0.33 (gaussian 0.25, whole "
+        "regions).",
         *_left_out_sentences(frame),
     )
     figure = style.faceted(_paled(chart), frame, title, FILTERS, height=200)
@@ -158,8 +159,9 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     title = style.title(
         "Which classes lean on their surroundings?",
         f"Share of each class's accuracy that is kept with {CHANGE_WORDS.get(measure, measure)}{_mark(frame)}.",
-        "95 % intervals over its images; first: most kept, by the surroundings or as the guess for any gray image.",
-        f"Classes with too few right clean images are missing; of many, the {CLASSES_AT_END} at each end are shown.",
+        "Bars are 95 % intervals over images. The first classes keep most: by their surroundings, or as the guess for "
+        "any gray image.",
+        f"Classes with too few clean images right are missing; of many, the {CLASSES_AT_END} at each end are shown.",
     )
     return style.faceted(kinds.layers(_paled(leader), other_models), frame, title, FILTERS, row=18)
 
@@ -191,8 +193,8 @@ def examples_figure(examples: Table) -> alt.FacetChart:
     chart = kinds.pictures(frame, (DATASET, analysis.CONDITION, LABEL), "change", LABEL)
     title = style.title(
         "What do the changed images look like?",
-        "These are the first images of the first classes, at input size. Equal: on and around the object, noise covers "
-        "areas of the same size.",
+        "These are the first images of the first classes, at input size. Equal means that noise covers areas of the "
+        "same size on and around the object.",
     )
     n_rows = int(frame["row"].max()) + 1
     n_columns = int(frame["column"].max()) + 1
