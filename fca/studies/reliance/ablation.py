@@ -6,7 +6,7 @@ Moayeri et al. 2022, section 4; RIVAL10, arXiv:2201.10766). Formulas: docs/adr/0
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -159,9 +159,12 @@ class Ablation(InputStage):
 
 @dataclass(frozen=True)
 class Noise(InputStage):
-    """clamp(x + level R n, 0, 1), n standard normal and R the region; of kind l2 with R n divided by its norm.
+    """Noise in a region R (1 inside, 0 outside), with n standard normal.
 
-    area_matched: R is `matched_regions`.
+    gaussian: clamp(x + level R n, 0, 1)
+    l2:       clamp(x + level (size / 224) R n / norm(R n), 0, 1)
+
+    area_matched: R is one of `matched_regions`.
     """
 
     region: str
@@ -203,16 +206,21 @@ class Noise(InputStage):
         if self.kind == "l2":
             norm = noise.flatten(1).norm(dim=1).clamp(min=1e-12)  # an empty region has norm 0: it stays without noise
             scale = 1.0 if self.compat else images.shape[-1] / L2_SIDE
-            return (images + noise * (self.level * scale / norm)[:, None, None, None]).clamp(0, 1)
+            level_by_image = self.level * scale / norm
+            return (images + noise * level_by_image[:, None, None, None]).clamp(0, 1)
         return (images + self.level * noise).clamp(0, 1)
 
     def _matched_regions(self, shown: Shown, rows: Rows) -> Bool[Tensor, "rows 2 size size"]:
         """`matched_regions` of each image, in the order of REGIONS; the same at every level."""
 
         def draw() -> Tensor:
-            image_ids = shown.data.items["image_id"].iloc[rows]
-            rngs = iter([generator(self.seed, image_id, "area_matched") for image_id in image_ids.tolist()])
-            return _for_each_mask(shown.masks(rows), lambda mask: np.stack(matched_regions(mask, next(rngs))))
+            masks = shown.masks(rows)
+            image_ids = shown.data.items["image_id"].iloc[rows].tolist()
+            regions = []
+            for mask, image_id in zip(masks.cpu().numpy(), image_ids, strict=True):
+                rng = generator(self.seed, image_id, "area_matched")
+                regions.append(np.stack(matched_regions(mask, rng)))
+            return _stacked(regions, masks)
 
         return shown.once("matched", (rows.tobytes(), self.seed), draw)
 
@@ -238,7 +246,7 @@ class Swap(InputStage):
         return {"swap": "background", "pasted": self.pasted, "seed": self.seed, "drawing": DRAWING}
 
     def at_input(self, shown: Shown, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        """Raises FcaError where all images are of one class."""
+        """The objects before other backgrounds. Raises FcaError where all images are of one class."""
         donors = self._donors(shown, rows)
         backgrounds = None if self.pasted else shown.backgrounds(donors)
         if backgrounds is None:
@@ -262,10 +270,14 @@ class Swap(InputStage):
 
 def _for_each_mask(masks: Bool[Tensor, "rows size size"], function: Callable[[Mask], np.ndarray]) -> Tensor:
     """The function's results for each mask by itself, stacked, on the masks' device."""
+    return _stacked([function(mask) for mask in masks.cpu().numpy()], masks)
+
+
+def _stacked(arrays: Sequence[np.ndarray], masks: Tensor) -> Tensor:
+    """The arrays as one tensor on the masks' device."""
     import torch
 
-    results = [function(mask) for mask in masks.cpu().numpy()]
-    return torch.from_numpy(np.stack(results)).to(masks.device)
+    return torch.from_numpy(np.stack(arrays)).to(masks.device)
 
 
 def _with_moved_pixels(
@@ -320,7 +332,7 @@ def tiles(mask: Mask) -> Sources:
     pixels = np.arange(mask.size).reshape(mask.shape)
     sources = pixels.copy()
     for box in instances(mask):
-        # the largest tile, and the view of the box whose column 0 touches it
+        # the largest tile, and the view of the box whose first column touches it
         tile = np.empty((0, 0), int)
         target = sources[box]
         sides = zip(_outward(mask, box), _outward(pixels, box), _inward(sources, box), strict=True)
