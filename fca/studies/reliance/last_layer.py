@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
@@ -108,9 +109,18 @@ def stored_features(features: Features, accelerator: str) -> FeatureSource:
 
 
 def train_head(
-    train: FeatureSource, labels: Ints, val: FeatureSource, val_labels: Int[np.ndarray, " val"],
-    saliency_weights: Sequence[float], *, epochs: int, lr: float, weight_decay: float, batch_size: int, seed: int,
-) -> Head | None:  # fmt: skip
+    train: FeatureSource,
+    labels: Ints,
+    val: FeatureSource,
+    val_labels: Int[np.ndarray, " val"],
+    saliency_weights: Sequence[float],
+    *,
+    epochs: int,
+    lr: float,
+    weight_decay: float,
+    batch_size: int,
+    seed: int,
+) -> Head | None:
     """Adam on mean cross-entropy + weight * mean `background_saliency`, for all weights on the same batches.
 
     Of all weights and epochs the one with the highest accuracy on val is kept, of equal ones that with the smaller
@@ -119,7 +129,7 @@ def train_head(
     seed:       of the first weights and the order of the images.
     """
     with torch.no_grad():
-        val_batches = np.array_split(np.arange(len(val_labels)), -(-len(val_labels) // batch_size))
+        val_batches = np.array_split(np.arange(len(val_labels)), math.ceil(len(val_labels) / batch_size))
         val_features = torch.cat([val(positions, 0).features for positions in val_batches])
     device = val_features.device
     true = torch.from_numpy(labels).to(device)
@@ -132,27 +142,25 @@ def train_head(
     heads = nn.ModuleList(deepcopy(first_head) for _ in saliency_weights)
     optimizer = torch.optim.Adam(heads.parameters(), lr, weight_decay=weight_decay)
 
+    n_batches = math.ceil(len(labels) / batch_size)
     best_score = (-1.0, 0.0)  # accuracy, minus cross-entropy
     best_head: Head | None = None
     for epoch in track(range(1, epochs + 1), "training the last layer"):
         order = keyed(seed, epoch).permutation(len(labels))
-        for positions in np.array_split(order, -(-len(labels) // batch_size)):
+        for positions in np.array_split(order, n_batches):
             batch = train(positions, epoch)
             optimizer.zero_grad()
             for head, saliency_weight in zip(heads, saliency_weights, strict=True):
-                losses = cross_entropy(head(batch.features), true[positions], reduction="none")
-                loss = losses.mean()
-                if batch.images is not None:
-                    saliency = background_saliency(losses, batch.images, batch.background)
-                    loss = loss + saliency_weight * saliency.mean()
+                loss = _loss(head, batch, true[positions], saliency_weight)
                 torch.autograd.backward(loss, inputs=list(head.parameters()), retain_graph=True)
             try:
                 optimizer.step()
             except RuntimeError as error:
-                if OVERFLOW in str(error):
+                if OVERFLOW in str(error):  # diverged
                     return best_head
                 raise
 
+        # the best head on validation images so far
         for head, saliency_weight in zip(heads, saliency_weights, strict=True):
             logits = head(val_features).detach()
             if not logits.isfinite().all():
@@ -164,6 +172,17 @@ def train_head(
                 best_score = score
                 best_head = Head(weight, bias, val_top1, saliency_weight, epoch)
     return best_head
+
+
+def _loss(head: nn.Module, batch: FeatureBatch, true: Tensor, saliency_weight: float) -> Tensor:
+    """Mean cross-entropy of a batch, and with its images also saliency_weight * mean `background_saliency`."""
+    losses = cross_entropy(head(batch.features), true, reduction="none")
+    mean_loss = losses.mean()
+    if batch.images is None:
+        return mean_loss
+
+    saliency = background_saliency(losses, batch.images, batch.background)
+    return mean_loss + saliency_weight * saliency.mean()
 
 
 def logistic_head(
