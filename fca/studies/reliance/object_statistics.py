@@ -89,9 +89,10 @@ class ObjectStatistics:
         for dataset, rows_of_dataset in largest_first.groupby(DATASET):
             largest_run = records(rows_of_dataset)[0]
             images = images_of(store, largest_run)
-            geometry = largest_run["geometry"]
-            statistics += ({DATASET: dataset, GEOMETRY: geometry, **line} for line in _statistics(images))
-            distributions += ({DATASET: dataset, **line} for line in _distributions(images))
+            for line in _statistics(images):
+                statistics.append({DATASET: dataset, GEOMETRY: largest_run["geometry"], **line})
+            for line in _distributions(images):
+                distributions.append({DATASET: dataset, **line})
             for line in _pictures(store, rows_of_dataset, images):
                 place = line["row"] * ACROSS + line["column"]
                 if place < self.shown:
@@ -131,7 +132,8 @@ def _statistics_columns(averaged: pd.DataFrame, images: pd.DataFrame) -> Row:
     """
     columns: Row = {N_TEST: len(images)}
     for column in MEANS:
-        columns |= zip(with_interval(column), mean_with_interval(averaged[column], within=FRACTION), strict=True)
+        mean = mean_with_interval(averaged[column], within=FRACTION)
+        columns |= zip(with_interval(column), mean, strict=True)
 
     n_known = int(images[RETAINED].count())
     if n_known:

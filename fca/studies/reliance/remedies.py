@@ -59,9 +59,9 @@ class Remedy:
 
     epochs, lr, weight_decay, batch_size: of Adam; val chooses the epoch.
     sigma, probability: of the noise that corm adds to the background of a training image.
-    saliency_weight:    candidates, of which val images with noise on all backgrounds choose.
+    saliency_weight:    candidates; the accuracy on val images, all with noise on their backgrounds, chooses among them.
     ranks:    id of a saved table spurious_ranks, which a sweep may set for all four; null: the images' column `rank`.
-    balanced: images of either end of a class's ranking; of a smaller class either half, without an odd one between.
+    balanced: images at either end of a class's ranking; of a smaller class either half, without an odd image between.
     solver:   of dfr: adam, or logistic (fca.studies.reliance.last_layer.logistic_head), which also reads ranks of val
               images.
     """
@@ -193,22 +193,24 @@ class Remedy:
                 yield Finished(run, columns, prediction_arrays(logits, true, class_keys))
 
     def _chosen_images(self, setup: Setup, data: ImageData) -> ChosenImages:
-        """The images of train and val: all, or those at both ends of each class's ranking."""
+        """The images of train and val: all, or those at both ends of each class's ranking.
+
+        Raises FcaError for ranks that do not fit the images.
+        """
         is_balanced = {"train": self.dfr, "val": self.solver == "logistic"}
         rows: dict[str, Int[np.ndarray, " images"]] = {}
         groups: dict[str, Int[np.ndarray, " images"]] = {}
         digest = hashlib.sha256()
         for split in ("train", "val"):
-            rows[split] = data.rows(split, setup.subset.classes)
-            if not is_balanced[split]:
-                continue
-
-            ranks = ranks_of(setup.store, self.ranks, data, rows[split])
-            digest.update(ranks.astype("<f8").tobytes())
-            labels = setup.subset.new_labels(data.labels[rows[split]])
-            n_at_end = self.balanced if split == "train" else len(ranks)  # of val all are kept
-            chosen, groups[split] = balanced_images(labels, ranks, n_at_end)
-            rows[split] = rows[split][chosen]
+            split_rows = data.rows(split, setup.subset.classes)
+            if is_balanced[split]:
+                ranks = ranks_of(setup.store, self.ranks, data, split_rows)
+                digest.update(ranks.astype("<f8").tobytes())
+                labels = setup.subset.new_labels(data.labels[split_rows])
+                n_at_end = self.balanced if split == "train" else len(ranks)  # of val as many as possible
+                chosen, groups[split] = balanced_images(labels, ranks, n_at_end)
+                split_rows = split_rows[chosen]
+            rows[split] = split_rows
 
         ranks_source = self.ranks or digest.hexdigest()[:12]
         return ChosenImages(rows, groups, ranks_source if self.dfr else None)
@@ -233,6 +235,7 @@ class Remedy:
             columns |= {VAL_TOP1: float(is_right.mean()), STRENGTH: strength}
             return TrainedLayer(weight, bias, columns)
 
+        # features of the images, for corm with noise on their backgrounds
         train: Any
         val: Any
         if self.corm:
@@ -246,6 +249,7 @@ class Remedy:
             saliency_weights = [0.0]
             train = stored_features(train_features, setup.machine.accelerator)
             val = stored_features(val_features, setup.machine.accelerator)
+
         adam: dict[str, Any] = {field: getattr(self, field) for field in ADAM_FIELDS}
         head = train_head(train, train_labels, val, val_labels, saliency_weights, seed=setup.seed, **adam)
         if head is None:
