@@ -168,8 +168,8 @@ def gap_figure(gap: Table) -> alt.FacetChart:
     title = style.title(
         gap.question,
         f"The cues are {cues}, which may be on the object.",
-        "Each mark is the accuracy on the top k images minus that on the bottom k, with its 95 % interval. A model whose "
-        "own features rank the images (the encoder) has a gap by construction: it predicts from the same features.",
+        "Each mark is the accuracy on the top k images minus that on the bottom k, with its 95 % interval.",
+        "A model whose own features rank the images (the encoder) has a gap by construction: it predicts from them.",
     )
     height = (18 + 12 * frame[SUBJECT].nunique()) * (len(classes) + 1)
     return style.faceted(chart, frame, title, (DATASET, SUBJECT), height=height, columns=1)

@@ -25,6 +25,9 @@ RELEASED = "released"
 Share = Num[np.ndarray, "*values"] | float | int
 Values = Num[np.ndarray, "conditions images"]
 Labels = Integer[np.ndarray, " images"]
+PerImage = Float[np.ndarray, " images"]
+Maps = Float[np.ndarray, "images height width"]
+Masks = Bool[np.ndarray, "images height width"]
 
 
 def relative_foreground_sensitivity(acc_foreground: Share, acc_background: Share, compat: str | None = None) -> Any:
@@ -85,7 +88,10 @@ class ClassMeans:
     def estimate(
         self, function: Callable[..., Any], *conditions: int, within: tuple[float, float] = EVERYWHERE
     ) -> Estimated:
-        """A function of the means of these conditions, with its interval; within: the range of the function."""
+        """A function of the means of these conditions, with its interval.
+
+        conditions: their positions, in the order of the function's arguments.    within: the range of the function.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):  # a ratio to an accuracy of 0
             value = float(function(*self.mean[list(conditions)]))
             left_out = [np.asarray(function(*means[list(conditions)]), dtype=float) for means in self.left_out]
@@ -97,6 +103,12 @@ class ClassMeans:
 
 def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMeans:
     """Class means of values in every condition, averaged over the classes that have images.
+
+    With the means a_k of K classes, class k having n_k images of values v_i:
+
+        mean                         a = sum_k a_k / K
+        without class k              (sum_j a_j - a_k) / (K - 1)
+        without image i of class k   a + (a_k - v_i) / ((n_k - 1) K)
 
     over: classes = intervals are about other classes of this kind: each is left out with all of its images;
           images = about these classes alone: images are left out within their class; also below FEWEST_DRAWS classes.
@@ -117,10 +129,12 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
     by_class = class_accuracy(values, class_of_image, n_classes)  # conditions x classes
     mean = by_class.mean(axis=1)
 
+    # each class is left out
     if over == CLASSES and n_classes >= FEWEST_DRAWS:
         without_class = (by_class.sum(axis=1, keepdims=True) - by_class) / (n_classes - 1)
         return ClassMeans(mean, (without_class,))
 
+    # each image is left out, class by class
     without_image = []
     for index, n in enumerate(counts.tolist()):
         values_of_class = values[:, class_of_image == index].astype(float)  # conditions x images of the class
@@ -132,7 +146,7 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
 
 def grouped_right(
     logits: Float[np.ndarray, "images logits"], group: Integer[np.ndarray, " logits"], true: Labels
-) -> Float[np.ndarray, " images"]:
+) -> PerImage:
     """Whether the group with the largest summed probability is that of the image's class; NaN: its class has none.
 
     As `fca.stats.protocols.grouped_top1`, image by image.    group: of every column, -1 for none.    true: columns.
@@ -170,9 +184,7 @@ def rank_stability(first: Float[np.ndarray, " classes"], second: Float[np.ndarra
 # Saliency
 
 
-def mask_iou(
-    salient: Bool[np.ndarray, "images height width"], mask: Bool[np.ndarray, "images height width"]
-) -> Float[np.ndarray, " images"]:
+def mask_iou(salient: Masks, mask: Masks) -> PerImage:
     """Intersection over union of the salient pixels and the object; NaN where the object's mask is empty.
 
     An image without a salient pixel has 0 (Hard ImageNet, Moayeri et al. 2022, section 4.3).
@@ -186,9 +198,7 @@ def mask_iou(
     return _ratio(intersection, union, where=has_object)
 
 
-def mass_inside(
-    saliency: Float[np.ndarray, "images height width"], mask: Bool[np.ndarray, "images height width"]
-) -> Float[np.ndarray, " images"]:
+def mass_inside(saliency: Maps, mask: Masks) -> PerImage:
     """Share of a non-negative map's sum inside the object; NaN for an empty mask and for a map of zeros.
 
     A map that ignores the object has the object's share of the image.
@@ -202,9 +212,7 @@ def mass_inside(
     return _ratio(on_object, total, where=has_object & (total > 0))
 
 
-def density_gap(
-    saliency: Float[np.ndarray, "images height width"], mask: Bool[np.ndarray, "images height width"]
-) -> Float[np.ndarray, " images"]:
+def density_gap(saliency: Maps, mask: Masks) -> PerImage:
     """Mean of a map on the object minus its mean off it; NaN where either region is empty.
 
     >>> density_gap(np.array([[[0.75, 0.25, 0.0]]]), np.array([[[True, False, False]]]))
@@ -220,8 +228,10 @@ def density_gap(
 
 
 def _ratio(
-    numerator: Num[np.ndarray, " images"], denominator: Num[np.ndarray, " images"], where: Bool[np.ndarray, " images"]
-) -> Float[np.ndarray, " images"]:
+    numerator: Num[np.ndarray, " images"],
+    denominator: Num[np.ndarray, " images"],
+    where: Bool[np.ndarray, " images"],
+) -> PerImage:
     """numerator / denominator, NaN elsewhere."""
     return np.divide(numerator, denominator, out=np.full(len(where), np.nan), where=where)
 
