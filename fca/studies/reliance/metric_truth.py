@@ -134,7 +134,8 @@ def _is_testable(columns: Mapping[Any, Any]) -> bool:
 
 def _has_claimed_sign(columns: Mapping[Any, Any]) -> bool:
     """Whether the whole interval of the correlation with reliance has the sign that the metric claims."""
-    return all(columns[SIGN] * columns[end] > 0 for end in (RHO_RELIANCE.low, RHO_RELIANCE.high))
+    sign = columns[SIGN]
+    return bool(sign * columns[RHO_RELIANCE.low] > 0 and sign * columns[RHO_RELIANCE.high] > 0)
 
 
 def _correlation_columns(networks: pd.DataFrame, sign: int) -> dict[Any, Any]:

@@ -468,7 +468,8 @@ class Reliance:
     def _ranked_classes(self, results: Sequence[ModelResults]) -> pd.DataFrame:
         """Accuracies of every class with and without its object; rank 1 keeps the largest share."""
         lines = [line for result in results for line in self._class_lines(result)]
-        classes = pd.DataFrame(lines, columns=list(map(str, BY_CLASS.columns))).astype({KEPT_SHARE: float})
+        names = [str(column) for column in BY_CLASS.columns]
+        classes = pd.DataFrame(lines, columns=names).astype({KEPT_SHARE: float})
         kept_shares = classes.groupby([DATASET, ALLOWED_CLASSES, MODEL])[KEPT_SHARE]
         classes[CLASS_RANK] = kept_shares.rank(ascending=False, method="min")
         return classes
@@ -554,9 +555,10 @@ def _with_columns_of_training(rows: pd.DataFrame) -> pd.DataFrame:
 
     A later run of trained weights names them `RUN/...` in column `weights`.
     """
-    later_of = rows["weights"].astype("string").str.extract("^([0-9a-f]{12})/")[0]
-    run = rows["run_id"].where(rows["task"] == "train", rows["parent"].fillna(later_of))
-    rows = rows.assign(run=run, weights=rows["weights"].where(later_of.isna()))
+    run_of_weights = rows["weights"].astype("string").str.extract("^([0-9a-f]{12})/")[0]
+    parent = rows["parent"].fillna(run_of_weights)
+    run = rows["run_id"].where(rows["task"] == "train", parent)
+    rows = rows.assign(run=run, weights=rows["weights"].where(run_of_weights.isna()))
     for name in ("adaptation", "weights", "seed"):
         rows[name] = rows[name].fillna(rows.groupby("run")[name].transform("first"))
     return rows

@@ -342,21 +342,24 @@ def scaled(maps: Float[Tensor, "images height width"]) -> Float[Tensor, "images 
     """Every map by its own minimum and maximum to [0, 1]; a constant one becomes zeros."""
     low = maps.amin((1, 2), keepdim=True)
     high = maps.amax((1, 2), keepdim=True)
-    return (maps - low) / (high - low).where(high > low, 1.0)
+    extent = (high - low).where(high > low, 1.0)
+    return (maps - low) / extent
 
 
 def enlarged(maps: Float[Tensor, "images cells cells"], size: int) -> Float[Tensor, "images size size"]:
     """Maps at input size, bilinear and scaled again, as the library that the paper used (grad-cam) has them."""
     from torch.nn.functional import interpolate
 
-    return scaled(interpolate(maps[:, None], (size, size), mode="bilinear")[:, 0])
+    large = interpolate(maps[:, None], (size, size), mode="bilinear")[:, 0]
+    return scaled(large)
 
 
 def mask_facts(mask: Bool[np.ndarray, "height width"], geometry: Geometry) -> tuple[float, float, float]:
     """Of a stored image: the share that is object; the share of the object that the crop leaves; `centre_distance`."""
     retained = float("nan")
     if isinstance(geometry, ResizeCrop) and mask.any():
-        retained = float(mask[_cropped_places(mask.shape, geometry)].sum() / mask.sum())
+        cropped_mask = mask[_cropped_places(mask.shape, geometry)]
+        retained = float(cropped_mask.sum() / mask.sum())
     return float(mask.mean()), retained, centre_distance(mask)
 
 
@@ -377,9 +380,11 @@ def _facts_of_masks(data: ImageData, rows: Int[np.ndarray, " images"], geometry:
     """MASK_FACTS of the mask of each of these images, as it is stored."""
 
     def facts_at(position: int) -> tuple[float, float, float]:
-        return mask_facts(np.asarray(data.mask(int(rows[position]))), geometry)
+        mask = np.asarray(data.mask(int(rows[position])))
+        return mask_facts(mask, geometry)
 
-    facts = np.array(list(in_order(facts_at, len(rows), workers, "reading masks")), np.float32)  # images x facts
+    facts_by_image = list(in_order(facts_at, len(rows), workers, "reading masks"))
+    facts = np.array(facts_by_image, np.float32)  # images x facts
     return dict(zip(MASK_FACTS, facts.T, strict=True))
 
 

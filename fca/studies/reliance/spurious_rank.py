@@ -332,7 +332,14 @@ def _gap(top_right: np.ndarray, bottom_right: np.ndarray) -> dict[Any, float]:
     n = len(top_right)
     p = float(top_right.mean())
     q = float(bottom_right.mean())
-    gap_interval = paired_interval(n * p * q, n * p * (1 - q), n * (1 - p) * q, n * (1 - p) * (1 - q))
+
+    # expected numbers of pairs
+    n_both_right = n * p * q
+    n_only_top = n * p * (1 - q)
+    n_only_bottom = n * (1 - p) * q
+    n_neither = n * (1 - p) * (1 - q)
+    gap_interval = paired_interval(n_both_right, n_only_top, n_only_bottom, n_neither)
+
     values = (
         p,
         *wilson(int(top_right.sum()), n),
