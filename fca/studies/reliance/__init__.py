@@ -1,4 +1,4 @@
-"""Right for the right reasons: does a model rely on the object or on spurious cues around it?"""
+"""Object or surroundings: does a model rely on the object or on spurious cues around it?"""
 
 from __future__ import annotations
 

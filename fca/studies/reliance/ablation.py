@@ -6,7 +6,7 @@ Moayeri et al. 2022, section 4; RIVAL10, arXiv:2201.10766). Formulas: docs/adr/0
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -23,16 +23,19 @@ if TYPE_CHECKING:
 
 DRAWING = 1  # raised whenever any shifted pixels change
 GRAY = 0.5
-ABLATIONS, REGIONS, AREAS = ("gray", "gray_box", "tile"), ("foreground", "background"), ("plain", "area_matched")
+ABLATIONS = ("gray", "gray_box", "tile")
+REGIONS = ("foreground", "background")
+AREAS = ("plain", "area_matched")
 L2_SIDE = 224  # pixels a side of the images that levels of l2 noise are stated for
-EVERYWHERE = np.ones((3, 3), int)  # pixels that touch at a corner are of one instance
-ALL = (slice(None), slice(None))
+NEIGHBOURS = np.ones((3, 3), int)  # pixels that touch at a corner are of one instance
+WHOLE_ARRAY = (slice(None), slice(None))
+RIGHT, LEFT, BELOW, ABOVE = range(4)  # sides of a box, in the order of `_outward` and `_inward`
 RELEASED = "released"
 Compat = Annotated[str | None, Allowed(choices=(RELEASED,))]
 
 Mask = Bool[np.ndarray, "height width"]
 Box = tuple[slice, slice]  # rows, columns
-Sources = Int[np.ndarray, "height width"]  # which pixel is shown at each place: its number row by row, or -1 for gray
+Sources = Int[np.ndarray, "height width"]  # which pixel each place takes: its number row by row, or -1 for gray
 
 
 # What a configuration names
@@ -40,7 +43,7 @@ Sources = Int[np.ndarray, "height width"]  # which pixel is shown at each place:
 
 @dataclass(frozen=True)
 class Ablations:
-    """`shift=ablate/...`: the object is removed; who still predicts its class relies on something else.
+    """`shift=ablate/...`: the object is removed; a model that still predicts its class relies on something else.
 
     kinds:  gray (the object's pixels), gray_box (the box of each instance), tile (what is beside each box, repeated).
     compat: released = boxes and tiles as the authors' code has them, with its defects.
@@ -50,7 +53,9 @@ class Ablations:
     compat: Compat = None
 
     def shifts(self) -> list[Shift]:
-        return [Ablation(kind, None if kind == "gray" else self.compat) for kind in dict.fromkeys(self.kinds)]
+        """One shift for each kind."""
+        kinds = dict.fromkeys(self.kinds)
+        return [Ablation(kind, None if kind == "gray" else self.compat) for kind in kinds]
 
 
 @dataclass(frozen=True)
@@ -73,17 +78,20 @@ class Noises:
     compat: Compat = None
 
     def shifts(self) -> list[Shift]:
-        """All of a draw together, so that its noise is drawn once. Raises FcaError without any level."""
+        """All shifts of a draw together, so that its noise is drawn once. Raises FcaError without any level."""
         levels = [("gaussian", level) for level in self.gaussian] + [("l2", level) for level in self.l2]
         if not levels:
             raise FcaError("shift.gaussian and shift.l2", "[]", "at least one level", "e.g. shift.gaussian=[0.25]")
-        return [
-            Noise(region, kind, level, area == "area_matched", draw, self.seed, self.compat if kind == "l2" else None)
-            for draw in range(1, self.draws + 1)
-            for area in dict.fromkeys(self.areas)
-            for kind, level in levels
-            for region in dict.fromkeys(self.regions)
-        ]
+
+        shifts: list[Shift] = []
+        for draw in range(1, self.draws + 1):
+            for area in dict.fromkeys(self.areas):
+                is_matched = area == "area_matched"
+                for kind, level in levels:
+                    compat = self.compat if kind == "l2" else None
+                    for region in dict.fromkeys(self.regions):
+                        shifts.append(Noise(region, kind, level, is_matched, draw, self.seed, compat))
+        return shifts
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,7 @@ class Reliance:
     swaps: Any
 
     def shifts(self) -> list[Shift]:
+        """Clean images first, then every change."""
         return [Clean(), *self.ablations.shifts(), *self.swaps.shifts(), *self.noises.shifts()]
 
 
@@ -128,23 +137,34 @@ class Ablation(InputStage):
         return f"ablate/{self.kind}" + (f"/{self.compat}" if self.compat else "")
 
     def identity(self) -> dict[str, Any]:
-        return {"ablate": self.kind, "drawing": DRAWING, **({"compat": self.compat} if self.compat else {})}
+        identity: dict[str, Any] = {"ablate": self.kind, "drawing": DRAWING}
+        if self.compat:
+            identity["compat"] = self.compat
+        return identity
 
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        images, masks = shown.images(rows), shown.masks(rows)
+        """The images with their objects painted gray, boxed in gray or covered by tiles."""
+        images = shown.images(rows)
+        masks = shown.masks(rows)
         if self.kind == "gray":
             return images.masked_fill(masks[:, None], GRAY)
         if self.kind == "gray_box":
-            boxes = one_box if self.compat else instances
-            return images.masked_fill(_each(masks, lambda mask: _filled(mask, boxes(mask)))[:, None], GRAY)
-        return _moved(images, _each(masks, released_tiles if self.compat else tiles))
+            boxes_of = one_box if self.compat else instances
+            in_boxes = _for_each_mask(masks, lambda mask: _filled(mask, boxes_of(mask)))
+            return images.masked_fill(in_boxes[:, None], GRAY)
+
+        sources = _for_each_mask(masks, released_tiles if self.compat else tiles)
+        return _with_moved_pixels(images, sources)
 
 
 @dataclass(frozen=True)
 class Noise(InputStage):
-    """clamp(x + level R n, 0, 1), n standard normal and R the region; of kind l2 with R n divided by its norm.
+    """Noise in a region R (1 inside, 0 outside), with n standard normal.
 
-    area_matched: R is `matched_regions`.
+    gaussian: clamp(x + level R n, 0, 1)
+    l2:       clamp(x + level (size / 224) R n / norm(R n), 0, 1)
+
+    area_matched: R is one of `matched_regions`.
     """
 
     region: str
@@ -161,36 +181,48 @@ class Noise(InputStage):
         >>> Noise("background", "l2", 60.0).label(), Noise("foreground", "gaussian", 0.25, True, 2).label()
         ('noise/background/l2/60', 'noise/foreground/gaussian/0.25/area_matched/draw2')
         """
-        parts = ["noise", self.region, self.kind, f"{self.level:g}"]
-        parts += ["area_matched"] if self.area_matched else []
-        parts += [f"draw{self.draw}"] if self.draw > 1 else []
-        return "/".join(parts + ([self.compat] if self.compat else []))
+        words = ["noise", self.region, self.kind, f"{self.level:g}"]
+        if self.area_matched:
+            words.append("area_matched")
+        if self.draw > 1:
+            words.append(f"draw{self.draw}")
+        if self.compat:
+            words.append(self.compat)
+        return "/".join(words)
 
     def identity(self) -> dict[str, Any]:
         return {"noise": self.label(), "seed": self.seed, "drawing": DRAWING}
 
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        images, masks = shown.images(rows), shown.masks(rows)
+        """The images with noise in the region."""
+        images = shown.images(rows)
+        masks = shown.masks(rows)
         if self.area_matched:
-            where = self._matched(shown, rows)[:, REGIONS.index(self.region)]
+            region = self._matched_regions(shown, rows)[:, REGIONS.index(self.region)]
         else:
-            where = masks if self.region == "foreground" else ~masks
-        noise = shown.noise(rows, self.seed, self.draw) * where[:, None]
+            region = masks if self.region == "foreground" else ~masks
+
+        noise = shown.noise(rows, self.seed, self.draw) * region[:, None]
         if self.kind == "l2":
-            norm = noise.flatten(1).norm(dim=1).clamp(min=1e-12)  # of an empty region: it stays without noise
+            norm = noise.flatten(1).norm(dim=1).clamp(min=1e-12)  # an empty region has norm 0: it stays without noise
             scale = 1.0 if self.compat else images.shape[-1] / L2_SIDE
-            return (images + noise * (self.level * scale / norm)[:, None, None, None]).clamp(0, 1)
+            level_by_image = self.level * scale / norm
+            return (images + noise * level_by_image[:, None, None, None]).clamp(0, 1)
         return (images + self.level * noise).clamp(0, 1)
 
-    def _matched(self, shown: InputImages, rows: Rows) -> Bool[Tensor, "rows 2 size size"]:
-        """Both regions of each image, the same at every level."""
-        ids = shown.data.items["image_id"].iloc[rows].tolist()
+    def _matched_regions(self, shown: InputImages, rows: Rows) -> Bool[Tensor, "rows 2 size size"]:
+        """`matched_regions` of each image, in the order of REGIONS; the same at every level."""
 
-        def made() -> Tensor:
-            seeds = iter(keyed_rng(self.seed, image_id, "area_matched") for image_id in ids)
-            return _each(shown.masks(rows), lambda mask: np.stack(matched_regions(mask, next(seeds))))
+        def draw() -> Tensor:
+            masks = shown.masks(rows)
+            image_ids = shown.data.items["image_id"].iloc[rows].tolist()
+            regions = []
+            for mask, image_id in zip(masks.cpu().numpy(), image_ids, strict=True):
+                rng = keyed_rng(self.seed, image_id, "area_matched")
+                regions.append(np.stack(matched_regions(mask, rng)))
+            return _stacked(regions, masks)
 
-        return shown.once("matched", (rows.tobytes(), self.seed), made)
+        return shown.once("matched", (rows.tobytes(), self.seed), draw)
 
 
 @dataclass(frozen=True)
@@ -214,36 +246,46 @@ class Swap(InputStage):
         return {"swap": "background", "pasted": self.pasted, "seed": self.seed, "drawing": DRAWING}
 
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        """Raises FcaError where all images are of one class."""
+        """The objects before other backgrounds. Raises FcaError where all images are of one class."""
         donors = self._donors(shown, rows)
-        behind = None if self.pasted else shown.backgrounds(donors)
-        if behind is None:
-            behind = _moved(shown.images(donors), _each(shown.masks(donors), tiles))
-        return shown.images(rows).where(shown.masks(rows)[:, None], behind)
+        backgrounds = None if self.pasted else shown.backgrounds(donors)
+        if backgrounds is None:
+            sources = _for_each_mask(shown.masks(donors), tiles)
+            backgrounds = _with_moved_pixels(shown.images(donors), sources)
+        return shown.images(rows).where(shown.masks(rows)[:, None], backgrounds)
 
     def _donors(self, shown: InputImages, rows: Rows) -> Rows:
-        """For each image one of another class, by a draw of its own."""
-        labels, ids = shown.data.labels, shown.data.items["image_id"]
-        found = []
+        """For each image a random one of another class; the draw depends on the image alone."""
+        labels = shown.data.labels
+        image_ids = shown.data.items["image_id"]
+        donors: list[int] = []
         for row in rows.tolist():
-            others = shown.rows[labels[shown.rows] != labels[row]]
-            if not len(others):
+            candidates = shown.rows[labels[shown.rows] != labels[row]]
+            if not len(candidates):
                 raise FcaError("classes of the shown images", 1, "two or more", "swap backgrounds between classes")
-            found.append(others[keyed_rng(self.seed, ids.iloc[row], "swap").integers(len(others))])
-        return np.array(found, dtype=np.int64)
+            rng = keyed_rng(self.seed, image_ids.iloc[row], "swap")
+            donors.append(candidates[rng.integers(len(candidates))])
+        return np.array(donors, dtype=np.int64)
 
 
-def _each(masks: Bool[Tensor, "rows size size"], work: Callable[[Mask], np.ndarray]) -> Tensor:
-    """What follows from each mask by itself, back on the masks' device."""
+def _for_each_mask(masks: Bool[Tensor, "rows size size"], function: Callable[[Mask], np.ndarray]) -> Tensor:
+    """The function's results for each mask by itself, stacked, on the masks' device."""
+    return _stacked([function(mask) for mask in masks.cpu().numpy()], masks)
+
+
+def _stacked(arrays: Sequence[np.ndarray], masks: Tensor) -> Tensor:
+    """The arrays as one tensor on the masks' device."""
     import torch
 
-    return torch.from_numpy(np.stack([work(mask) for mask in masks.cpu().numpy()])).to(masks.device)
+    return torch.from_numpy(np.stack(arrays)).to(masks.device)
 
 
-def _moved(images: Float[Tensor, "rows 3 s s"], sources: Int[Tensor, "rows s s"]) -> Float[Tensor, "rows 3 s s"]:
-    """Images whose pixels come from these places."""
-    where = sources.flatten(1)[:, None].expand(-1, 3, -1)
-    moved = images.flatten(2).gather(2, where.clamp(min=0)).view(images.shape)
+def _with_moved_pixels(
+    images: Float[Tensor, "rows 3 s s"], sources: Int[Tensor, "rows s s"]
+) -> Float[Tensor, "rows 3 s s"]:
+    """Images in which each place takes the pixel of its source (see Sources)."""
+    index = sources.flatten(1)[:, None].expand(-1, 3, -1)  # rows x channels x places
+    moved = images.flatten(2).gather(2, index.clamp(min=0)).view(images.shape)
     return moved.masked_fill((sources < 0)[:, None], GRAY)
 
 
@@ -256,18 +298,21 @@ def instances(mask: Mask) -> list[Box]:
     >>> [(b[0].start, b[0].stop, b[1].start, b[1].stop) for b in instances(np.eye(3, dtype=bool))]
     [(0, 3, 0, 3)]
     """
-    return list(ndimage.find_objects(ndimage.label(mask, EVERYWHERE)[0]))
+    numbered, _ = ndimage.label(mask, NEIGHBOURS)
+    return list(ndimage.find_objects(numbered))
 
 
 def one_box(mask: Mask) -> list[Box]:
     """As released: one box around all instances, without its last row and column."""
     if not mask.any():
         return []
-    ends = [np.flatnonzero(mask.any(axis=axis))[[0, -1]] for axis in (1, 0)]
-    return [(slice(*ends[0]), slice(*ends[1]))]
+    rows = np.flatnonzero(mask.any(axis=1))
+    columns = np.flatnonzero(mask.any(axis=0))
+    return [(slice(rows[0], rows[-1]), slice(columns[0], columns[-1]))]
 
 
 def _filled(mask: Mask, boxes: list[Box]) -> Mask:
+    """A mask of these boxes, as large as `mask`."""
     filled = np.zeros_like(mask)
     for box in boxes:
         filled[box] = True
@@ -285,23 +330,37 @@ def tiles(mask: Mask) -> Sources:
     array([[0, 2, 2, 3]])
     """
     pixels = np.arange(mask.size).reshape(mask.shape)
-    shown = pixels.copy()
+    sources = pixels.copy()
     for box in instances(mask):
-        best, place = np.empty((0, 0), int), shown[box]
-        for free, strip, inside in zip(_outward(mask, box), _outward(pixels, box), _inward(shown, box), strict=True):
-            within = ~np.logical_or.accumulate(free[:, : inside.shape[1]].any(axis=0))
-            if within.sum() * len(strip) > best.size:
-                best, place = strip[:, : within.sum()], inside
-        wide = best.shape[1]
-        place[...] = best[:, wide - 1 - np.arange(place.shape[1]) % wide] if wide else -1
-    return shown
+        # the largest tile, and the view of the box whose first column touches it
+        tile = np.empty((0, 0), int)
+        target = sources[box]
+        sides = zip(_outward(mask, box), _outward(pixels, box), _inward(sources, box), strict=True)
+        for objects, strip, view in sides:
+            has_object = objects[:, : view.shape[1]].any(axis=0)
+            width = (~np.logical_or.accumulate(has_object)).sum()  # columns before the next object
+            if width * len(strip) > tile.size:
+                tile = strip[:, :width]
+                target = view
+
+        width = tile.shape[1]
+        if width:
+            tile_columns = width - 1 - np.arange(target.shape[1]) % width
+            target[...] = tile[:, tile_columns]
+        else:
+            target[...] = -1
+    return sources
 
 
 def _outward(array: np.ndarray, box: Box) -> list[np.ndarray]:
-    """What is right of a box, left, below and above; column 0 touches it, and the next lie farther away."""
-    down, across = box
-    beside = (array[down, across.stop :], array[down, : across.start][:, ::-1])
-    return [*beside, array[down.stop :, across].T, array[: down.start, across][::-1].T]
+    """Four views of what is right of a box, left, below and above; column 0 touches it, the last is the farthest."""
+    rows, columns = box
+    return [
+        array[rows, columns.stop :],
+        array[rows, : columns.start][:, ::-1],
+        array[rows.stop :, columns].T,
+        array[: rows.start, columns][::-1].T,
+    ]
 
 
 def _inward(array: np.ndarray, box: Box) -> list[np.ndarray]:
@@ -313,40 +372,57 @@ def _inward(array: np.ndarray, box: Box) -> list[np.ndarray]:
 def released_tiles(mask: Mask) -> Sources:
     """The same with the defects of the authors' code (square images).
 
-    Parts that touch at corners are two; boxes lack their last two rows and columns; the tiles lie beside the box's
+    Parts that touch at corners are two; boxes lack their last two rows and columns; the tiles are beside the box's
     mirror image across the diagonal, are cut wrongly where there are other objects, and an earlier box's tile may be
     copied again. Where that code stops with an error (no tile), the box stays as it is.
     """
-    shown = np.arange(mask.size).reshape(mask.shape)
-    for rows, columns in ndimage.find_objects(ndimage.label(mask)[0]):
+    sources = np.arange(mask.size).reshape(mask.shape)
+    numbered, _ = ndimage.label(mask)
+    for rows, columns in ndimage.find_objects(numbered):
         box = slice(rows.start, rows.stop - 2), slice(columns.start, columns.stop - 2)
-        mirrored = box[1], box[0]
-        if min(part.stop - part.start for part in box) < 1:
+        if any(extent.stop - extent.start < 1 for extent in box):
             continue
-        found = []
-        ways = zip(_outward(mask, mirrored), _outward(shown, mirrored), _inward(shown[box].T, ALL), strict=True)
-        for way, (objects, strip, inside) in enumerate(ways):
-            there = objects[:, : inside.shape[1]]
-            wide, size = _released_cut(there, way)
-            found.append((size, strip[:, :wide], inside))
-        _, best, place = max(found, key=lambda one: one[0])
-        if wide := best.shape[1]:
-            place[...] = best[:, np.arange(place.shape[1])[::-1] % wide].copy()
-    return shown
+
+        mirrored_box = box[1], box[0]
+        masks_beside = _outward(mask, mirrored_box)
+        strips = _outward(sources, mirrored_box)
+        views = _inward(sources[box].T, WHOLE_ARRAY)
+        best_size = -1
+        for side in (RIGHT, LEFT, BELOW, ABOVE):
+            objects = masks_beside[side][:, : views[side].shape[1]]
+            width, size = _released_cut(objects, side)
+            if size > best_size:
+                best_size = size
+                tile = strips[side][:, :width]
+                target = views[side]
+
+        width = tile.shape[1]
+        if width:
+            tile_columns = np.arange(target.shape[1])[::-1] % width
+            target[...] = tile[:, tile_columns].copy()
+    return sources
 
 
-def _released_cut(there: Mask, way: int) -> tuple[int, int]:
-    """Columns of a tile that the authors' code takes, and the size by which it chooses.    way: as in `_outward`."""
-    long, wide = there.shape
-    if not there.any():
-        return wide, long * wide
-    # sums over the wrong axis to the left and below; what is outward in the strip runs the other way to the left, above
-    along = np.atleast_1d(there.any(axis=1 if way in (1, 2) else 0))[:: -1 if way == 3 else 1]
-    if way in (0, 2):
-        cut = next((cut for cut in range(wide) if not along[: wide - cut].any()), 0)
-        return cut, cut * long
-    cut = next((cut for cut in range(wide) if not along[cut:].any()), 0)
-    return wide - cut, cut * long
+def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
+    """Columns of a tile that the authors' code takes, and the size by which it chooses.
+
+    objects: mask of what is beside the box, as in `_outward`.
+    """
+    height, width = objects.shape
+    if not objects.any():
+        return width, height * width
+
+    # left and below it sums over the wrong axis; above, its columns run the other way than ours
+    axis = 1 if side in (LEFT, BELOW) else 0
+    has_object = np.atleast_1d(objects.any(axis=axis))
+    if side == ABOVE:
+        has_object = has_object[::-1]
+
+    if side in (RIGHT, BELOW):
+        cut = next((cut for cut in range(width) if not has_object[: width - cut].any()), 0)
+        return cut, cut * height
+    cut = next((cut for cut in range(width) if not has_object[cut:].any()), 0)
+    return width - cut, cut * height
 
 
 def matched_regions(mask: Mask, rng: np.random.Generator) -> tuple[Mask, Mask]:
@@ -358,9 +434,14 @@ def matched_regions(mask: Mask, rng: np.random.Generator) -> tuple[Mask, Mask]:
     >>> [part.tolist() for part in matched_regions(np.array([[True, True, False]]), np.random.default_rng(0))]
     [[[True, False, False]], [[False, False, True]]]
     """
+    # pixels that mask and mask + t share, for every t: the autocorrelation
     spectrum = fft.rfft2(mask.astype(np.float64))
-    overlap = np.rint(fft.irfft2(spectrum * spectrum.conj(), mask.shape))
-    best = np.flatnonzero(overlap.ravel() == overlap.min())
-    t = np.unravel_index(best[rng.integers(len(best))], mask.shape)
-    moved = np.roll(mask, t, (0, 1))
-    return mask & ~np.roll(mask, (-t[0], -t[1]), (0, 1)), moved & ~mask
+    power = spectrum * spectrum.conj()
+    overlap = np.rint(fft.irfft2(power, mask.shape))
+
+    least_overlap = np.flatnonzero(overlap == overlap.min())
+    chosen = least_overlap[rng.integers(len(least_overlap))]
+    down, across = np.unravel_index(chosen, mask.shape)
+    moved_forth = np.roll(mask, (down, across), (0, 1))
+    moved_back = np.roll(mask, (-down, -across), (0, 1))
+    return mask & ~moved_back, moved_forth & ~mask

@@ -1,4 +1,4 @@
-"""Columns of saliency runs that analyses of reliance have too."""
+"""Columns that the rows of saliency runs share with the analyses."""
 
 from fca.tables.table import CHANCE
 from fca.types import Column

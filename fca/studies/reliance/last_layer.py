@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
@@ -21,8 +22,10 @@ from fca.training.batches import epoch_rng
 from fca.training.devices import device_of
 from fca.types import Classifier
 
-STRENGTHS, SUBSAMPLES = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01), 10  # C, as in arXiv:2204.02937
+STRENGTHS = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)  # C, as in arXiv:2204.02937
+SUBSAMPLES = 10
 Ints = Int[np.ndarray, " images"]
+Rows = Int[np.ndarray, " chosen"]  # positions of some of the images
 Features = Float[np.ndarray, "images features"]
 
 
@@ -36,7 +39,7 @@ class Head(NamedTuple):
     epoch: int
 
 
-class Seen(NamedTuple):
+class FeatureBatch(NamedTuple):
     """The features of a batch; for CoRM also the images that they are of, in [0, 1], and their background."""
 
     features: Float[Tensor, "images features"]
@@ -44,33 +47,43 @@ class Seen(NamedTuple):
     background: Any = None
 
 
-See = Callable[[np.ndarray, int], Seen]
+FeatureSource = Callable[[np.ndarray, int], FeatureBatch]  # positions of images, epoch -> their features
 
 
-class Noised(NamedTuple):
-    """Images with noise on the background, seen by a frozen network: clamp(x + sigma (1 - mask) n, 0, 1).
+class NoisyFeatures(NamedTuple):
+    """Features, by a frozen network, of images with noise on the background: clamp(x + sigma (1 - mask) n, 0, 1).
 
-    shown: the images (fca.shifts.InputImages).    probability: that an image has noise, each by itself.    seed: of it.
+    input_images: the images (fca.shifts.InputImages).
+    probability:  that an image has noise, each image by itself.
+    seed:         of the noise.
     """
 
     classifier: Classifier
-    shown: Any
+    input_images: Any
     sigma: float
     probability: float
     seed: int
 
-    def __call__(self, part: Ints, draw: int) -> Seen:
-        """part: which of the shown images.    draw: which noise, e.g. the number of the epoch."""
-        rows = self.shown.rows[part]
-        images, background = self.shown.images(rows).clone(), ~self.shown.masks(rows)[:, None]
-        chances = epoch_rng(self.seed, draw, 1).random(len(self.shown.data.items))[rows]
-        if len(noisy := np.flatnonzero(chances < self.probability)):
-            noise = self.shown.noise(rows[noisy], self.seed, draw)
+    def __call__(self, positions: Ints, draw: int) -> FeatureBatch:
+        """The features of a batch.
+
+        positions: which of the images.    draw: which noise, e.g. the number of the epoch.
+        """
+        rows = self.input_images.rows[positions]
+        images = self.input_images.images(rows).clone()
+        background = ~self.input_images.masks(rows)[:, None]
+
+        chances = epoch_rng(self.seed, draw, 1).random(len(self.input_images.data.items))[rows]
+        noisy = np.flatnonzero(chances < self.probability)
+        if len(noisy):
+            noise = self.input_images.noise(rows[noisy], self.seed, draw)
             images[noisy] = (images[noisy] + self.sigma * background[noisy] * noise).clamp(0, 1)
+
         self.classifier.module.eval().requires_grad_(False).to(images.device)
         images.requires_grad_(torch.is_grad_enabled())
         with sdpa_kernel(SDPBackend.MATH):  # fused attention cannot be differentiated twice
-            return Seen(self.classifier.embed(self.classifier.normalise(images)), images, background)
+            features = self.classifier.embed(self.classifier.normalise(images))
+        return FeatureBatch(features, images, background)
 
 
 def background_saliency(
@@ -89,58 +102,87 @@ def background_saliency(
     return (gradient * background).square().flatten(1).sum(1)
 
 
-def stored(features: Features, accelerator: str) -> See:
-    """Features that were computed before, on the device."""
-    held = torch.from_numpy(features).to(device_of(accelerator))
-    return lambda part, _: Seen(held[part])
+def stored_features(features: Features, accelerator: str) -> FeatureSource:
+    """Features that were computed earlier, on the device."""
+    on_device = torch.from_numpy(features).to(device_of(accelerator))
+    return lambda positions, _: FeatureBatch(on_device[positions])
 
 
-def trained_head(
-    see: See, labels: Ints, see_val: See, val_labels: Int[np.ndarray, " val"],
-    weights: Sequence[float], *, epochs: int, lr: float, weight_decay: float, batch_size: int, seed: int,
-) -> Head | None:  # fmt: skip
-    """Adam on mean cross-entropy + weight * mean `background_saliency`, for all `weights` on the same batches.
+def train_head(
+    train: FeatureSource,
+    labels: Ints,
+    val: FeatureSource,
+    val_labels: Int[np.ndarray, " val"],
+    saliency_weights: Sequence[float],
+    *,
+    epochs: int,
+    lr: float,
+    weight_decay: float,
+    batch_size: int,
+    seed: int,
+) -> Head | None:
+    """Adam on mean cross-entropy + weight * mean `background_saliency`, for all weights on the same batches.
 
-    Of all weights and epochs the most accurate on val is kept, of equal ones that of the smaller cross-entropy. None
-    where no epoch left finite logits.
-    see: positions in `labels` and epoch (of val: 0) -> what is seen.    seed: of the first weights and the order.
+    Of all weights and epochs the one with the highest accuracy on val is kept, of equal ones that with the smaller
+    cross-entropy. None if no epoch left finite logits.
+    train, val: features of the images with these labels; those of val are read as of epoch 0.
+    seed:       of the first weights and the order of the images.
     """
     with torch.no_grad():
-        parts = np.array_split(np.arange(len(val_labels)), -(-len(val_labels) // batch_size))
-        val = torch.cat([see_val(part, 0).features for part in parts])
-    truth, val_truth = (torch.from_numpy(each).to(val.device) for each in (labels, val_labels))
+        val_batches = np.array_split(np.arange(len(val_labels)), math.ceil(len(val_labels) / batch_size))
+        val_features = torch.cat([val(positions, 0).features for positions in val_batches])
+    device = val_features.device
+    true = torch.from_numpy(labels).to(device)
+    val_true = torch.from_numpy(val_labels).to(device)
+
+    # one head for each saliency weight, all with the same first weights
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        first = nn.Linear(val.shape[1], int(labels.max()) + 1).to(val.device)
-    heads = nn.ModuleList(deepcopy(first) for _ in weights)
-    adam = torch.optim.Adam(heads.parameters(), lr, weight_decay=weight_decay)
-    best = (-1.0, 0.0)
+        first_head = nn.Linear(val_features.shape[1], int(labels.max()) + 1).to(device)
+    heads = nn.ModuleList(deepcopy(first_head) for _ in saliency_weights)
+    optimizer = torch.optim.Adam(heads.parameters(), lr, weight_decay=weight_decay)
+
+    n_batches = math.ceil(len(labels) / batch_size)
+    best_score = (-1.0, 0.0)  # accuracy, minus cross-entropy
     best_head: Head | None = None
     for epoch in track(range(1, epochs + 1), "training the last layer"):
-        for part in np.array_split(epoch_rng(seed, epoch).permutation(len(labels)), -(-len(labels) // batch_size)):
-            seen = see(part, epoch)
-            adam.zero_grad()
-            for head, weight in zip(heads, weights, strict=True):
-                losses = cross_entropy(head(seen.features), truth[part], reduction="none")
-                loss = losses.mean()
-                if seen.images is not None:
-                    loss = loss + weight * background_saliency(losses, seen.images, seen.background).mean()
+        order = epoch_rng(seed, epoch).permutation(len(labels))
+        for positions in np.array_split(order, n_batches):
+            batch = train(positions, epoch)
+            optimizer.zero_grad()
+            for head, saliency_weight in zip(heads, saliency_weights, strict=True):
+                loss = _loss(head, batch, true[positions], saliency_weight)
                 torch.autograd.backward(loss, inputs=list(head.parameters()), retain_graph=True)
             try:
-                adam.step()
+                optimizer.step()
             except RuntimeError as error:
-                if OVERFLOW in str(error):
+                if OVERFLOW in str(error):  # diverged
                     return best_head
                 raise
-        for head, weight in zip(heads, weights, strict=True):
-            logits = head(val).detach()
+
+        # the best head on validation images so far
+        for head, saliency_weight in zip(heads, saliency_weights, strict=True):
+            logits = head(val_features).detach()
             if not logits.isfinite().all():
                 continue
-            right = float((logits.argmax(1) == val_truth).double().mean())
-            if (score := (right, -float(cross_entropy(logits, val_truth)))) > best:
-                layer = [each.detach().cpu().numpy().copy() for each in head.parameters()]
-                best, best_head = score, Head(layer[0], layer[1], right, weight, epoch)
+            val_top1 = float((logits.argmax(1) == val_true).double().mean())
+            score = (val_top1, -float(cross_entropy(logits, val_true)))
+            if score > best_score:
+                weight, bias = (parameter.detach().cpu().numpy().copy() for parameter in head.parameters())
+                best_score = score
+                best_head = Head(weight, bias, val_top1, saliency_weight, epoch)
     return best_head
+
+
+def _loss(head: nn.Module, batch: FeatureBatch, true: Tensor, saliency_weight: float) -> Tensor:
+    """Mean cross-entropy of a batch, and with its images also saliency_weight * mean `background_saliency`."""
+    losses = cross_entropy(head(batch.features), true, reduction="none")
+    mean_loss = losses.mean()
+    if batch.images is None:
+        return mean_loss
+
+    saliency = background_saliency(losses, batch.images, batch.background)
+    return mean_loss + saliency_weight * saliency.mean()
 
 
 def logistic_head(
@@ -148,29 +190,59 @@ def logistic_head(
 ) -> tuple[Any, Any, float]:
     """Weight, bias and C of the last layer of arXiv:2204.02937: the mean over SUBSAMPLES balanced subsamples.
 
-    Of each, one logistic regression a class with l1 penalty on standardised features; it has as many images of every
-    group (label = group // 2) as the smallest has, so that equal groups have a single one. C: of STRENGTHS that which
-    is most accurate on the worst group of val, then on all groups, then the smallest; on the first subsample.
+    On each subsample there is one logistic regression a class, with an l1 penalty on standardised features. A subsample
+    has as many images of every group (label = group // 2) as the smallest group has, so that equal groups have a single
+    subsample. C is the one of STRENGTHS that is most accurate on the worst group of val, then on all groups, then the
+    smallest; it is chosen on the first subsample.
     """
-    members = [np.flatnonzero(groups == group) for group in range(groups.max() + 1)]
-    size, lots = min(map(len, members)), [epoch_rng(seed, number) for number in range(SUBSAMPLES)]
-    drawn = [np.sort(np.concatenate([lot.permutation(its)[:size] for its in members])) for lot in lots]
-    drawn = list({rows.tobytes(): rows for rows in drawn}.values())
-
-    def solved(rows: Ints, strength: float) -> tuple[Any, Any]:
-        scaler, fixed = StandardScaler().fit(x[rows]), {"solver": "liblinear", "max_iter": 1000, "random_state": seed}
-        z, own = scaler.transform(x[rows]), groups[rows] // 2
-        fits = [LogisticRegression(C=strength, l1_ratio=1, **fixed).fit(z, own == c) for c in range(own.max() + 1)]
-        weight = np.concatenate([fit.coef_ for fit in fits]) / scaler.scale_
-        return weight, np.concatenate([fit.intercept_ for fit in fits]) - weight @ scaler.mean_
+    subsamples = _balanced_subsamples(groups, seed)
 
     def quality(strength: float) -> tuple[float, float, float]:
-        weight, bias = solved(drawn[0], strength)
-        right = (val @ weight.T + bias).argmax(axis=1) == val_groups // 2
-        each = [float(right[val_groups == group].mean()) for group in np.unique(val_groups)]
-        return min(each), float(np.mean(each)), -strength
+        weight, bias = _logistic_layer(x, groups, subsamples[0], strength, seed)
+        is_right = (val @ weight.T + bias).argmax(axis=1) == val_groups // 2
+        group_accuracies: list[float] = []
+        for group in np.unique(val_groups):
+            group_accuracies.append(float(is_right[val_groups == group].mean()))
+        return min(group_accuracies), float(np.mean(group_accuracies)), -strength
 
-    strength = -max(quality(each) for each in track(STRENGTHS, "choosing C"))[2]
-    layers = [solved(rows, strength) for rows in track(drawn, "solving")]
-    weight, bias = (np.mean(parts, axis=0) for parts in zip(*layers, strict=True))
-    return weight, bias, strength
+    strength = max(track(STRENGTHS, "choosing C"), key=quality)
+
+    weights: list[Any] = []
+    biases: list[Any] = []
+    for rows in track(subsamples, "solving"):
+        weight, bias = _logistic_layer(x, groups, rows, strength, seed)
+        weights.append(weight)
+        biases.append(bias)
+    return np.mean(weights, axis=0), np.mean(biases, axis=0), strength
+
+
+def _balanced_subsamples(groups: Ints, seed: int) -> list[Rows]:
+    """Distinct random subsamples, as sorted positions, with as many images of every group as the smallest group has."""
+    images_by_group = [np.flatnonzero(groups == group) for group in range(groups.max() + 1)]
+    smallest = min(map(len, images_by_group))
+
+    subsamples: dict[bytes, Rows] = {}
+    for number in range(SUBSAMPLES):
+        rng = epoch_rng(seed, number)
+        images = np.concatenate([rng.permutation(members)[:smallest] for members in images_by_group])
+        rows = np.sort(images)
+        subsamples[rows.tobytes()] = rows
+    return list(subsamples.values())
+
+
+def _logistic_layer(x: Features, groups: Ints, rows: Rows, strength: float, seed: int) -> tuple[Any, Any]:
+    """Weight and bias of one l1-penalised logistic regression for each class, on these rows.
+
+    The regressions are on z = (x - mean) / scale, so that for features x: weight = w / scale, bias = b - weight mean.
+    """
+    scaler = StandardScaler().fit(x[rows])
+    z = scaler.transform(x[rows])
+    labels = groups[rows] // 2
+
+    fits = []
+    for label in range(labels.max() + 1):
+        regression = LogisticRegression(C=strength, l1_ratio=1, solver="liblinear", max_iter=1000, random_state=seed)
+        fits.append(regression.fit(z, labels == label))
+    weight = np.concatenate([fit.coef_ for fit in fits]) / scaler.scale_
+    bias = np.concatenate([fit.intercept_ for fit in fits]) - weight @ scaler.mean_
+    return weight, bias

@@ -27,14 +27,18 @@ RETAINED = Column("retained", float, ".1%", "share of the object that the crop l
 CENTRE = Column("centre", float, ".0%", "distance of the object from the image's centre, share of the half diagonal")
 REMOVED = Column("removed", float, ".1%", "share of the images whose object the crop removes completely")
 AGREEMENT = Column("agreement", float, ".2f", "IoU of one person's mask with the mask that all agreed on")
-MEANS, SPREAD = (RAW, SIZE, RETAINED, CENTRE), (RAW, SIZE, RETAINED, AGREEMENT)
-QUANTITY = Column("quantity", str, "", "what is counted", {str(column): column.meaning for column in SPREAD})
-FROM, WIDTH = Column("from", float, ".2f", "lower end of the bin"), 0.05
+MEANS = (RAW, SIZE, RETAINED, CENTRE)  # their mean over images is in the table of statistics
+HISTOGRAMS = (RAW, SIZE, RETAINED, AGREEMENT)
+QUANTITY = Column("quantity", str, "", "what is counted", {str(column): column.meaning for column in HISTOGRAMS})
+BIN_START = Column("from", float, ".2f", "lower end of the bin")
+BIN_WIDTH = 0.05
 SHARE = Column("share", float, ".1%", "share of the images")
 KINDS = {"object": "objects", "average": "average masks", "lowest": "lowest overlap of saliency and object"}
 KIND = PICTURE_KIND.with_choices(KINDS)
 IOU = Column("iou", float, ".2f", "overlap (IoU) of the salient region and the object")
-ALL, LIGHT, DARK = "all classes", 242, (72, 20, 120)
+ALL = "all classes"
+LIGHT = 242  # of an average mask, where no image has the object; gray
+DARK = (72, 20, 120)  # where all images have it
 
 PAPER = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet),"
 OBJECT_STATISTICS = TableSpec(
@@ -47,7 +51,7 @@ OBJECT_DISTRIBUTION = TableSpec(
     "object_distribution",
     "How are sizes of objects, their retained shares and the agreement of people about them distributed?",
     f"{PAPER} figures 2, 8 and 9",
-    (DATASET, QUANTITY, FROM, SHARE, N_TEST),
+    (DATASET, QUANTITY, BIN_START, SHARE, N_TEST),
 )
 OBJECT_PICTURES = TableSpec(
     "object_pictures",
@@ -77,75 +81,140 @@ class ObjectStatistics:
         rows = apply_query(rows[rows["task"] == "saliency"], self.query)
         require_rows(rows, "saliency runs", len(store.rows()), "fca run task=saliency dataset=rendered model=...")
         [rows, _] = by_version(store, [rows], rows[:0])
-        found: tuple[list[Row], ...] = ([], [], [])
-        for dataset, part in rows.sort_values([N_TEST, "run_id"], ascending=[False, True]).groupby(DATASET):
-            runs = records(part)
-            images = images_of(store, runs[0])
-            pictures = [*_pictures(store, runs[0], "object", "first", "examples"), *_average(store, runs[0], images)]
-            names = part[MODEL] + (", run " + part["run_id"]).where(part[MODEL].duplicated(keep=False), "")
-            for name, run in sorted(zip(names, runs, strict=True), key=lambda pair: pair[0]):
-                pictures += ({MODEL: name, **line} for line in _pictures(store, run, "lowest", "lowest", "overlays"))
-            pictures = [line for line in pictures if line["row"] * ACROSS + line["column"] < self.shown]
-            statistics = [{GEOMETRY: runs[0]["geometry"], **line} for line in _statistics(images)]
-            for lines, more in zip(found, (statistics, _distribution(images), pictures), strict=True):
-                lines += [{DATASET: dataset, **line} for line in more]
-        return filled(self.tables, found, asdict(self) | METHOD, rows["run_id"])
+
+        statistics: list[Row] = []
+        distributions: list[Row] = []
+        pictures: list[Row] = []
+        largest_first = rows.sort_values([N_TEST, "run_id"], ascending=[False, True])
+        for dataset, rows_of_dataset in largest_first.groupby(DATASET):
+            largest_run = records(rows_of_dataset)[0]
+            images = images_of(store, largest_run)
+            for line in _statistics(images):
+                statistics.append({DATASET: dataset, GEOMETRY: largest_run["geometry"], **line})
+            for line in _distributions(images):
+                distributions.append({DATASET: dataset, **line})
+            for line in _pictures(store, rows_of_dataset, images):
+                place = line["row"] * ACROSS + line["column"]
+                if place < self.shown:
+                    pictures.append({DATASET: dataset, **line})
+
+        lines_by_table = (statistics, distributions, pictures)
+        return filled(self.tables, lines_by_table, asdict(self) | METHOD, rows["run_id"])
 
 
 def images_of(store: Store, run: Row) -> pd.DataFrame:
     """The images behind the arrays of a saliency run, in their order, with their measures (NaN: no object is there)."""
     items = store.items(run["fingerprint"])
-    known = items[LABEL].cat.codes.isin(list(run["classes"])) & (items["split"] == run["split"])
-    images = items[known].reset_index(drop=True)
-    read = {str(name): store.array(run["run_id"], name, lines=len(images)).astype(float) for name in (*MEANS, IOU)}
-    return images.assign(**read, label=images[LABEL].astype(str))
+    is_of_run = items[LABEL].cat.codes.isin(list(run["classes"])) & (items["split"] == run["split"])
+    images = items[is_of_run].reset_index(drop=True)
+
+    images[LABEL] = images[LABEL].astype(str)
+    for column in (*MEANS, IOU):
+        name = str(column)
+        images[name] = store.array(run["run_id"], name, lines=len(images)).astype(float)
+    return images
 
 
 def _statistics(images: pd.DataFrame) -> Iterator[Row]:
     """A line a class, then one of the means over classes."""
-    classes = images.groupby(LABEL, sort=False)
-    means = classes[[str(column) for column in MEANS]].mean()
-    for label, part, of in (*((key, part, part) for key, part in classes), (ALL, means, images)):
-        line: Row = {LABEL: label, N_TEST: len(of)}
-        for column in MEANS:
-            line |= zip(interval_columns(column), mean_with_interval(part[column], within=FRACTION), strict=True)
-        if n := int(of[RETAINED].count()):
-            gone = int((of[RETAINED] == 0).sum())
-            line |= zip(interval_columns(REMOVED), (gone / n, *wilson(gone, n)), strict=True)
-        yield line
+    by_class = images.groupby(LABEL, sort=False)
+    for label, images_of_class in by_class:
+        yield {LABEL: label, **_statistics_columns(images_of_class, images_of_class)}
+
+    class_means = by_class[[str(column) for column in MEANS]].mean()
+    yield {LABEL: ALL, **_statistics_columns(class_means, images)}
 
 
-def _distribution(images: pd.DataFrame) -> Iterator[Row]:
-    """Histograms of the quantities that there are."""
-    people = images.filter(regex=r"^iou_\d+$")  # each person's mask; of some sets only their mean is known
-    for quantity in SPREAD:
-        found = people if quantity == AGREEMENT and len(people.columns) else images.filter(items=[str(quantity)])
-        values = found.to_numpy(float).ravel()
-        n = int((~np.isnan(values)).sum())
-        for bin_, count in enumerate(np.histogram(values, round(1 / WIDTH), (0, 1))[0] if n else ()):
-            yield {QUANTITY: str(quantity), FROM: bin_ * WIDTH, SHARE: count / n, N_TEST: n}
+def _statistics_columns(averaged: pd.DataFrame, images: pd.DataFrame) -> Row:
+    """Means with their intervals, and the share of the images whose object the crop removes.
+
+    averaged: what the means are over, images or classes.
+    """
+    columns: Row = {N_TEST: len(images)}
+    for column in MEANS:
+        mean = mean_with_interval(averaged[column], within=FRACTION)
+        columns |= zip(interval_columns(column), mean, strict=True)
+
+    n_known = int(images[RETAINED].count())
+    if n_known:
+        n_removed = int((images[RETAINED] == 0).sum())
+        share = (n_removed / n_known, *wilson(n_removed, n_known))
+        columns |= zip(interval_columns(REMOVED), share, strict=True)
+    return columns
 
 
-def _pictures(store: Store, run: Row, kind: str, where: str, pictures: str) -> Iterator[Row]:
-    """Pictures that a saliency run kept, at its images of those positions."""
+def _distributions(images: pd.DataFrame) -> Iterator[Row]:
+    """Histograms over images of the quantities that are stored."""
+    agreement_by_person = images.filter(regex=r"^iou_\d+$")  # of some sets only the mean over people is known
+    for quantity in HISTOGRAMS:
+        measured = images.filter(items=[str(quantity)])
+        if quantity == AGREEMENT and len(agreement_by_person.columns):
+            measured = agreement_by_person
+
+        values = measured.to_numpy(float).ravel()
+        n_known = int((~np.isnan(values)).sum())
+        if not n_known:
+            continue
+        counts, _ = np.histogram(values, round(1 / BIN_WIDTH), (0, 1))
+        for number, count in enumerate(counts):
+            yield {
+                QUANTITY: str(quantity),
+                BIN_START: number * BIN_WIDTH,
+                SHARE: count / n_known,
+                N_TEST: n_known,
+            }
+
+
+def _pictures(store: Store, rows: pd.DataFrame, images: pd.DataFrame) -> Iterator[Row]:
+    """Pictures of a data set: objects and average masks, then for each model where it looks instead of at the object.
+
+    rows: saliency runs; the objects are those of the first.    images: of the first run.
+    """
+    first_run = records(rows)[0]
+    yield from _stored_pictures(store, first_run, "object", "first", "examples")
+    yield from _average_masks(store, first_run, images)
+
+    is_ambiguous = rows[MODEL].duplicated(keep=False)
+    run_suffix = (", run " + rows["run_id"]).where(is_ambiguous, "")
+    by_name = rows.assign(name=rows[MODEL] + run_suffix).sort_values("name", kind="stable")
+    for name, run in zip(by_name["name"], records(by_name), strict=True):
+        for line in _stored_pictures(store, run, "lowest", "lowest", "overlays"):
+            yield {MODEL: name, **line}
+
+
+def _stored_pictures(store: Store, run: Row, kind: str, positions_array: str, pictures_array: str) -> Iterator[Row]:
+    """Pictures that a saliency run stored, with the images that they are of.
+
+    positions_array, pictures_array: names of the arrays with the images' positions and with their pictures.
+    """
     images = images_of(store, run)
-    for number, at in enumerate(store.array(run["run_id"], where).tolist()):
-        about = {LABEL: images[LABEL][at], IMAGE_ID: images[IMAGE_ID][at]}
-        about |= {IOU: images[IOU][at]} if kind == "lowest" else {}
-        yield {KIND: kind, **about} | _placed(number, store.array(run["run_id"], pictures)[number])
+    positions = store.array(run["run_id"], positions_array).tolist()
+    for number, position in enumerate(positions):
+        pixels = store.array(run["run_id"], pictures_array)[number]
+        line: Row = {KIND: kind, LABEL: images[LABEL][position], IMAGE_ID: images[IMAGE_ID][position]}
+        if kind == "lowest":
+            line[IOU] = images[IOU][position]
+        yield {**line, **_picture_columns(number, pixels)}
 
 
-def _average(store: Store, run: Row, images: pd.DataFrame) -> Iterator[Row]:
+def _average_masks(store: Store, run: Row, images: pd.DataFrame) -> Iterator[Row]:
     """The mean of the masks of each class: light where no image has the object, dark where all have it."""
-    masks, side = store.array(run["run_id"], "mask"), int(run["input_size"])
-    for number, (label, part) in enumerate(images.groupby(LABEL, sort=False)):
-        mean = np.unpackbits(masks[part.index], axis=1, count=side**2).mean(axis=0, dtype=np.float32)
-        small = Image.fromarray(mean.reshape(side, side)).resize((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
-        pixels = LIGHT - np.asarray(small)[..., None] * (LIGHT - np.array(DARK))
-        yield {KIND: "average", LABEL: label} | _placed(number, pixels.astype(np.uint8))
+    packed_masks = store.array(run["run_id"], "mask")  # images x bytes
+    side = int(run["input_size"])
+    by_class = images.groupby(LABEL, sort=False)
+    for number, (label, images_of_class) in enumerate(by_class):
+        packed = packed_masks[images_of_class.index]
+        masks = np.unpackbits(packed, axis=1, count=side**2)  # images x pixels
+        mean = masks.mean(axis=0, dtype=np.float32).reshape(side, side)
+        resized = Image.fromarray(mean).resize((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
+
+        share = np.asarray(resized)[..., None]  # of the images that have the object there
+        pixels = LIGHT - share * (LIGHT - np.array(DARK))
+        columns = _picture_columns(number, pixels.astype(np.uint8))
+        yield {KIND: "average", LABEL: label, **columns}
 
 
-def _placed(number: int, pixels: np.ndarray) -> Row:
+def _picture_columns(number: int, pixels: np.ndarray) -> Row:
     """A picture and its place in a grid."""
     row, column = divmod(number, ACROSS)
     return {"thumbnail": data_uri(png_of(np.asarray(pixels))), "row": row, "column": column}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import combinations, groupby
@@ -55,88 +55,176 @@ from fca.tables.table import (
 from fca.types import Column, FcaError, Table, interval_columns
 from fca.validation import Allowed
 
-PAPER, RIVAL10 = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet)", "Moayeri et al., 2022 (RIVAL10, arXiv:2201.10766)"
-CLEAN, SALIENCY, MEAN = "clean", "saliency", "mean over models"
-EXAMPLES = 4  # images that are shown under every change
-_ONLY_SHAPE = "the file has only whether shape was chosen: not whether else texture or neither"
-_WAYS = {"adaptation": "", "weights": "", "snapshot": "", "seed": "seed ", "input_size": "input ", "run": "run "}
+PAPER = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet)"
+RIVAL10 = "Moayeri et al., 2022 (RIVAL10, arXiv:2201.10766)"
+CLEAN = "clean"
+SALIENCY = "saliency"
+MEAN_MODEL = "mean over models"
+N_EXAMPLES = 4  # images that are shown under every change
+_SHAPE_NOTE = "the file has only whether shape was chosen: not whether else texture or neither"
+_NAME_SUFFIXES = {  # column that may distinguish networks of one name -> word before its value
+    "adaptation": "",
+    "weights": "",
+    "snapshot": "",
+    "seed": "seed ",
+    "input_size": "input ",
+    "run": "run ",
+}
 
 _PROTOCOLS = {"open": "all classes of the model", "masked": "the data set's classes", "grouped": "groups of classes"}
 ALLOWED_CLASSES = PROTOCOL.with_choices(_PROTOCOLS, filters=True)
 CONDITION = Column("condition", str, "", "change of the images")
-KEPT = Column("kept", float, ".1%", "share of the accuracy on clean images that is kept")
-LOST = DROP.with_format("+.1%", "accuracy on clean images minus that on changed ones")
+KEPT_SHARE = Column("kept", float, ".1%", "share of the accuracy on clean images that is kept")
+ACCURACY_LOST = DROP.with_format("+.1%", "accuracy on clean images minus that on changed ones")
 N_IMAGES = IMAGES.with_format(",")
 N_CLASSES = Column("n_classes", int, ".0f", "classes that the mean is over")
 LEFT_OUT = Column("left_out", int, ",", "images left out: no object, or nothing else, at input size")
-CLASSES_OUT = Column("classes_left_out", int, ".0f", "classes left out: their objects nearly fill the images")
+CLASSES_LEFT_OUT = Column("classes_left_out", int, ".0f", "classes left out: their objects nearly fill the images")
 TRUST = Column("trust", str, "", "verdict on this metric where the cue is known (missing: not tested)")
-RANGES = dict.fromkeys(("top1", "acc_foreground", "acc_background", "top1_clean", "ablated"), FRACTION) | {
+COUNT_COLUMNS = (N_IMAGES, N_CLASSES, LEFT_OUT, CLASSES_LEFT_OUT, TRUST)
+
+KIND = Column("kind", str, "", "noise: gaussian (standard deviation) or l2 (norm at 224 pixels)")
+LEVEL = Column("level", float, ".3~f", "level of the noise")
+AREA_MATCHED = Column("area_matched", bool, "", "whether noise covers equal areas of object and surroundings")
+ACC_FOREGROUND = Column("acc_foreground", float, ".1%", "accuracy with noise in the object")
+ACC_BACKGROUND = Column("acc_background", float, ".1%", "accuracy with noise in the surroundings")
+RFS = Column("rfs", float, "+.2f", "relative foreground sensitivity")
+
+_SALIENCY_METRICS = {
+    "iou": "overlap (IoU) of map and object",
+    "mass": "share of the map on the object",
+    "density_gap": "mean of the map on minus off it",
+}
+SALIENCY_METRIC = METRIC.with_format("", "metric of saliency").with_choices(_SALIENCY_METRICS)
+SALIENCY_VALUE = VALUE.with_format(".3f", "mean over classes")
+ZERO = Column("zero", float, ".1%", "share of maps that are zero everywhere")
+
+ABLATED = Column("ablated", float, ".1%", "accuracy without the object")
+CLASS_RANK = RANK.with_format(".0f", "rank of the class, 1 leans most on its surroundings")
+OTHER_MODEL = Column("other", str, "", "other model")
+RHO = Column("spearman", float, "+.2f", "rank correlation of the classes' kept accuracy")
+
+_SUBJECTS = {"stored": "stored predictions", "network": "network, from a file", "person": "person, from a file"}
+SUBJECT = Column("who", str, "", "who decided", _SUBJECTS)
+SHAPE_BIAS = Column("shape_bias", float, ".1%", "shape among the decisions for shape or texture")
+DECISIONS = Column("decisions", int, ",", "decisions for shape or texture")
+SHAPE_SHARE = Column("shape_share", float, ".1%", "decisions for shape among all images")
+
+WITH_INTERVAL = (
+    TOP1,
+    KEPT_SHARE,
+    ACCURACY_LOST,
+    ACC_FOREGROUND,
+    ACC_BACKGROUND,
+    RFS,
+    SALIENCY_VALUE,
+    TOP1_CLEAN,
+    ABLATED,
+    RHO,
+    SHAPE_BIAS,
+    SHAPE_SHARE,
+)
+RANGES = {  # column -> the values that it can have
+    "top1": FRACTION,
+    "acc_foreground": FRACTION,
+    "acc_background": FRACTION,
+    "top1_clean": FRACTION,
+    "ablated": FRACTION,
     "drop": SIGNED_FRACTION,
     "rfs": SIGNED_FRACTION,
     "kept": (0.0, float("inf")),
 }
-COUNTED = (N_IMAGES, N_CLASSES, LEFT_OUT, CLASSES_OUT, TRUST)
-KIND = Column("kind", str, "", "noise: gaussian (standard deviation) or l2 (norm at 224 pixels)")
-LEVEL = Column("level", float, ".3~f", "level of the noise")
-MATCHED = Column("area_matched", bool, "", "whether noise covers equal areas of object and surroundings")
-ACC_FG = Column("acc_foreground", float, ".1%", "accuracy with noise in the object")
-ACC_BG = Column("acc_background", float, ".1%", "accuracy with noise in the surroundings")
-RFS = Column("rfs", float, "+.2f", "relative foreground sensitivity")
-_METRICS = {"iou": "overlap (IoU) of map and object", "mass": "share of the map on the object"}
-SALIENCY_METRIC = METRIC.with_format("", "metric of saliency").with_choices(
-    _METRICS | {"density_gap": "mean of the map on minus off it"}
-)
-SALIENCY_VALUE = VALUE.with_format(".3f", "mean over classes")
-ZERO = Column("zero", float, ".1%", "share of maps that are zero everywhere")
-ABLATED = Column("ablated", float, ".1%", "accuracy without the object")
-CLASS_RANK = RANK.with_format(".0f", "rank of the class, 1 leans most on its surroundings")
-OTHER = Column("other", str, "", "other model")
-RHO = Column("spearman", float, "+.2f", "rank correlation of the classes' kept accuracy")
-_SUBJECTS = {"stored": "stored predictions", "network": "network, from a file", "person": "person, from a file"}
-WHO = Column("who", str, "", "who decided", _SUBJECTS)
-BIAS = Column("shape_bias", float, ".1%", "shape among the decisions for shape or texture")
-DECISIONS = Column("decisions", int, ",", "decisions for shape or texture")
-SHAPE = Column("shape_share", float, ".1%", "decisions for shape among all images")
-ENDED = (TOP1, KEPT, LOST, ACC_FG, ACC_BG, RFS, SALIENCY_VALUE, TOP1_CLEAN, ABLATED, RHO, BIAS, SHAPE)
 
 
-def _spec(about: tuple[str, str, str], *columns: Column) -> TableSpec:
-    """A table (name, question, source) with these columns after data set and model; those of ENDED with intervals."""
-    ended = (end for column in columns for end in (interval_columns(column) if column in ENDED else (column,)))
-    return TableSpec(*about, (DATASET, MODEL, *ended))
+def _table(name: str, question: str, source: str, *columns: Column) -> TableSpec:
+    """A table with these columns after data set and model; those of WITH_INTERVAL have their interval behind them."""
+    all_columns = [DATASET, MODEL]
+    for column in columns:
+        all_columns += interval_columns(column) if column in WITH_INTERVAL else [column]
+    return TableSpec(name, question, source, tuple(all_columns))
 
 
-ACCURACY = _spec(
-    ("reliance_accuracy", "How often is the class predicted without its object?", f"{PAPER}, section 4.1, Figure 3"),
-    *(ADAPTATION, ALLOWED_CLASSES, CONDITION, TOP1, KEPT, LOST, MODEL_CHANCE, AT_CHANCE, *COUNTED),
+ACCURACY = _table(
+    "reliance_accuracy",
+    "How often is the class predicted without its object?",
+    f"{PAPER}, section 4.1, Figure 3",
+    ADAPTATION,
+    ALLOWED_CLASSES,
+    CONDITION,
+    TOP1,
+    KEPT_SHARE,
+    ACCURACY_LOST,
+    MODEL_CHANCE,
+    AT_CHANCE,
+    *COUNT_COLUMNS,
 )
-SENSITIVITY = _spec(
-    ("reliance_rfs", "Does noise in the object cost more than noise around it?", f"{RIVAL10}; {PAPER}, section 4.2"),
-    *(ADAPTATION, ALLOWED_CLASSES, KIND, LEVEL, MATCHED, ACC_FG, ACC_BG, RFS, MODEL_CHANCE, *COUNTED),
+SENSITIVITY = _table(
+    "reliance_rfs",
+    "Does noise in the object cost more than noise around it?",
+    f"{RIVAL10}; {PAPER}, section 4.2",
+    ADAPTATION,
+    ALLOWED_CLASSES,
+    KIND,
+    LEVEL,
+    AREA_MATCHED,
+    ACC_FOREGROUND,
+    ACC_BACKGROUND,
+    RFS,
+    MODEL_CHANCE,
+    *COUNT_COLUMNS,
 )
-ALIGNMENT = _spec(
-    ("reliance_saliency", "Is what decides the prediction on the object?", f"{PAPER}, section 4.3, Figure 6"),
-    *(ADAPTATION, SALIENCY_METRIC, SALIENCY_VALUE, ZERO, *COUNTED),
+ALIGNMENT = _table(
+    "reliance_saliency",
+    "Is what decides the prediction on the object?",
+    f"{PAPER}, section 4.3, Figure 6",
+    ADAPTATION,
+    SALIENCY_METRIC,
+    SALIENCY_VALUE,
+    ZERO,
+    *COUNT_COLUMNS,
 )
-BY_CLASS = _spec(
-    ("reliance_classes", "Which classes lean on their surroundings?", f"{PAPER}, section 4.1, class by class"),
-    *(ALLOWED_CLASSES, LABEL, TOP1_CLEAN, ABLATED, KEPT, CLASS_RANK, N_IMAGES, TRUST, NOTE),
+BY_CLASS = _table(
+    "reliance_classes",
+    "Which classes lean on their surroundings?",
+    f"{PAPER}, section 4.1, class by class",
+    ALLOWED_CLASSES,
+    LABEL,
+    TOP1_CLEAN,
+    ABLATED,
+    KEPT_SHARE,
+    CLASS_RANK,
+    N_IMAGES,
+    TRUST,
+    NOTE,
 )
-STABILITY = _spec(
-    (
-        "class_stability",
-        "Do models agree which classes lean on their surroundings?",
-        "Spearman, 1904, rank correlation",
-    ),
-    *(ALLOWED_CLASSES, OTHER, RHO, N_CLASSES, TRUST),
+STABILITY = _table(
+    "class_stability",
+    "Do models agree which classes lean on their surroundings?",
+    "Spearman, 1904, rank correlation",
+    ALLOWED_CLASSES,
+    OTHER_MODEL,
+    RHO,
+    N_CLASSES,
+    TRUST,
 )
-SHOWN = _spec(
-    ("reliance_examples", "What do the changed images look like?", f"{PAPER}, Figure 3"), CONDITION, LABEL, *PLACE
+EXAMPLES = _table(
+    "reliance_examples",
+    "What do the changed images look like?",
+    f"{PAPER}, Figure 3",
+    CONDITION,
+    LABEL,
+    *PLACE,
 )
-SHAPES = _spec(
-    ("shape_bias", "Shape or texture: which is predicted in a conflict?", "Geirhos et al. 2019, arXiv:1811.12231"),
-    *(WHO, BIAS, DECISIONS, SHAPE, N_IMAGES, NOTE),
+SHAPES = _table(
+    "shape_bias",
+    "Shape or texture: which is predicted in a conflict?",
+    "Geirhos et al. 2019, arXiv:1811.12231",
+    SUBJECT,
+    SHAPE_BIAS,
+    DECISIONS,
+    SHAPE_SHARE,
+    N_IMAGES,
+    NOTE,
 )
 # by experiments/hard_imagenet/rendered_study.sh, 54 networks at 48 pixels; saliency at layers of 6 x 6 places
 UNCONFIRMED_ON_RENDERED = (
@@ -161,18 +249,33 @@ METHOD = {
 }
 
 
-class Seen(NamedTuple):
-    """One model's results: columns of all its lines; by label and image, a column a condition or metric of saliency."""
+class ModelResults(NamedTuple):
+    """Results of one model for one data set by one protocol.
 
-    about: dict[str, Any]
-    right: pd.DataFrame  # the share of a condition's draws that are right
+    columns: those that all lines about them have.
+    frame:   a line for each image, with its label in the index; a column for each condition (the share of its draws of
+             noise that are predicted right) or metric of saliency.
+    """
+
+    columns: dict[str, Any]
+    frame: pd.DataFrame
+
+
+class Estimand(NamedTuple):
+    """What a column estimates: a function of the means over classes under some conditions.
+
+    function: np.positive for a mean itself, np.divide for the ratio of two accuracies.
+    """
+
+    function: Callable[..., Any]
+    conditions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Reliance:
     """`analysis=reliance`; reads full models' predictions of test images, clean and changed, and saliency maps."""
 
-    tables: ClassVar = (ACCURACY, SENSITIVITY, ALIGNMENT, BY_CLASS, STABILITY, SHOWN, SHAPES)
+    tables: ClassVar = (ACCURACY, SENSITIVITY, ALIGNMENT, BY_CLASS, STABILITY, EXAMPLES, SHAPES)
 
     query: Query = None
     groups: Annotated[
@@ -188,7 +291,7 @@ class Reliance:
     max_mask_area: Annotated[
         float,
         Allowed(above=0, most=1),
-        "a class whose masks cover more of its images, in the mean, is left out, and counted",
+        "a class whose masks cover more of its images, on average, is left out and counted",
     ] = 0.9
     compat: Annotated[
         str | None,
@@ -201,231 +304,425 @@ class Reliance:
     unconfirmed: Annotated[
         list[str],
         "metrics that the test on rendered images did not confirm, e.g. rfs/l2/30; a test in the store "
-        "itself counts before",
+        "takes precedence",
     ] = field(default_factory=lambda: list(UNCONFIRMED_ON_RENDERED))
 
     def __call__(self, store: Store) -> list[Table]:
         """All seven tables, some of which may have no lines. Raises FcaError where all would be empty."""
-        rows, groups = _rows(store, self.query), read_groups(self.groups) if self.groups else None
-        shapes = list(_shapes(store, rows[rows["shift"] == CLEAN], self.responses))
-        read = {*rows.loc[rows["shift"] != CLEAN, "dataset"], *(line["dataset"] for line in shapes)}
-        rows = rows[rows["dataset"].isin(read)]
+        rows = _condition_rows(store, self.query)
+        groups = read_groups(self.groups) if self.groups else None
+
+        # only data sets with changed images, saliency maps or decisions for shape
+        shape_lines = list(_shape_lines(store, rows[rows["shift"] == CLEAN], self.responses))
+        changed_datasets = rows.loc[rows["shift"] != CLEAN, "dataset"]
+        datasets = {*changed_datasets, *(line["dataset"] for line in shape_lines)}
+        rows = rows[rows["dataset"].isin(datasets)]
         command = "fca run task=predict shift=reliance dataset=... model=..."
         require_rows(rows, "predictions of changed images", len(store.rows()), command)
-        maps, changed = rows[rows["shift"] == SALIENCY], rows[rows["shift"] != SALIENCY]
-        models = groups_by_columns(changed, [DATASET, MODEL, ADAPTATION])
-        seen = [one for about, of in models for one in self._predicted(store, about, of, groups)]
-        if groups and not any(one.about["protocol"] == "grouped" for one in seen):
+
+        map_rows = rows[rows["shift"] == SALIENCY]
+        predict_rows = rows[rows["shift"] != SALIENCY]
+        results: list[ModelResults] = []
+        for model_columns, rows_of_model in groups_by_columns(predict_rows, [DATASET, MODEL, ADAPTATION]):
+            results += self._model_results(store, model_columns, rows_of_model, groups)
+        if groups and not any(result.columns["protocol"] == "grouped" for result in results):
             allowed = "groups of classes of a model whose logits are stored"
             raise FcaError("analysis.groups", self.groups, allowed, "name another file, or run with task.keep=logits")
-        of_class = [line for one in (*seen, *_means(seen)) for line in self._by_class(one)]
-        classes = pd.DataFrame(of_class, columns=list(map(str, BY_CLASS.columns))).astype({KEPT: float})
-        classes[CLASS_RANK] = classes.groupby([DATASET, ALLOWED_CLASSES, MODEL])[KEPT].rank(
-            ascending=False, method="min"
+
+        example_lines: list[dict[str, Any]] = []
+        for _, rows_of_dataset in groups_by_columns(predict_rows, ["dataset"]):
+            example_lines += _example_lines(store, rows_of_dataset)
+
+        classes = self._ranked_classes([*results, *_means_over_models(results)])
+        lines_by_table: tuple[Any, ...] = (
+            [line for result in results for line in self._accuracy_lines(result)],
+            [line for result in results for line in self._sensitivity_lines(result)],
+            [line for row in records(map_rows) for line in self._alignment_lines(store, row)],
+            classes,
+            self._stability_lines(classes),
+            example_lines,
+            shape_lines,
         )
-        lines: Any = (
-            [line for one in seen for line in self._accuracy(one)],
-            [line for one in seen for line in self._sensitivity(one)],
-            [line for row in records(maps) for line in self._alignment(store, row)],
-            *(classes, self._stability(classes)),
-            [line for _, of in groups_by_columns(changed, ["dataset"]) for line in _examples(store, of)],
-            shapes,
-        )
-        found = verdicts(store).items()
-        trust = {metric: f"{verdict} ({', '.join(cues)})" if cues else verdict for metric, (verdict, cues) in found}
-        trust = trust or dict.fromkeys(self.unconfirmed, UNCONFIRMED)
-        frames = [spec.frame(of) for spec, of in zip(self.tables, lines, strict=True)]
-        for frame in (of for of in frames if TRUST in of):  # where lines name the metric
-            frame[TRUST] = [trust.get(metric) for metric in frame[TRUST]]
+        frames = [spec.frame(lines) for spec, lines in zip(self.tables, lines_by_table, strict=True)]
+
+        verdict_by_metric = self._verdict_by_metric(store)
+        for frame in frames:
+            if TRUST in frame:  # so far the name of the metric
+                frame[TRUST] = [verdict_by_metric.get(metric) for metric in frame[TRUST]]
         return filled(self.tables, frames, {**asdict(self), **METHOD}, rows["run_id"])
 
-    def _predicted(self, store: Store, about: Any, rows: pd.DataFrame, groups: Groups | None) -> Iterator[Seen]:
-        """The predictions of one model for one data set, by every protocol that its stored arrays allow."""
-        masked = [run for run in rows["run_id"] if store.has_array(run, "mask_area")]
-        found = [predictions(store, row) for row in records(rows) if masked]
-        draws = defaultdict[Any, list[Any]](list)
-        for condition, one in zip(rows["condition"], found, strict=False):
-            for protocol, chance, right in _right(one, groups):
-                draws[protocol, chance].append(pd.Series(right, name=condition, dtype=float))
-        for (protocol, chance), of in draws.items():
-            right = pd.DataFrame(of).groupby(level=0).mean().T
-            if set(right) - {CLEAN}:
-                right["mask_area"] = store.array(masked[0], "mask_area", lines=len(right))
-                own = about | {"protocol": protocol, "chance": chance}
-                yield self._usable(own, right, np.array(found[0].classes)[found[0].labels])
+    def _verdict_by_metric(self, store: Store) -> dict[str, str]:
+        """Metric -> verdict, with the cues for which it fails: of a test in the store, else as configured."""
+        verdict_by_metric: dict[str, str] = {}
+        for metric, (verdict, cues) in verdicts(store).items():
+            verdict_by_metric[metric] = f"{verdict} ({', '.join(cues)})" if cues else verdict
+        return verdict_by_metric or dict.fromkeys(self.unconfirmed, UNCONFIRMED)
 
-    def _usable(self, about: dict[str, Any], images: pd.DataFrame, labels: Any) -> Seen:
-        """The images with an object and surroundings at input size, of classes whose objects do not fill them."""
-        area = images.pop("mask_area").to_numpy()
-        mean = pd.Series(area[area > 0]).groupby(labels[area > 0]).mean()
-        large = mean.index[mean > self.max_mask_area]
-        inside, both = ~np.isin(labels, large), (area > 0) & (area < 1)
-        images.index = pd.MultiIndex.from_arrays([labels, images.index], names=["label", "image"])
-        about |= {"left_out": int((inside & ~both).sum()), "classes_left_out": len(large)}
-        return Seen(about, images[inside & both].dropna(how="all"))  # none: the class is in no group
+    def _model_results(
+        self, store: Store, model_columns: dict[str, Any], rows: pd.DataFrame, groups: Groups | None
+    ) -> Iterator[ModelResults]:
+        """Results of one model for one data set, by every protocol that its stored arrays allow."""
+        masked_runs = [run for run in rows["run_id"] if store.has_array(run, "mask_area")]
+        if not masked_runs:
+            return
 
-    def _line(self, seen: Seen, metric: str, **of: tuple[Any, ...]) -> dict[str, Any]:
-        """Columns, each a function of the means over classes under some conditions, with its interval."""
-        right = seen.right[list({name: None for _, *used in of.values() for name in used})].dropna()
-        code, labels = pd.factorize(right.index.get_level_values("label"))
-        means = reliance.class_means(right.to_numpy().T, code, self.over)
-        line = seen.about | {"images": len(right), "n_classes": len(labels), "trust": metric}
-        for column, (function, *used) in of.items():
-            conditions = map(list(right).index, used)
-            line |= _ended(column, means.estimate(function, *conditions, within=RANGES.get(column, EVERYWHERE)))
+        # all runs are about the same images
+        all_predicted = [predictions(store, row) for row in records(rows)]
+        labels = np.array(all_predicted[0].classes)[all_predicted[0].labels]
+
+        draws_by_protocol: dict[tuple[str, float], list[Any]] = defaultdict(list)
+        for condition, predicted in zip(rows["condition"], all_predicted, strict=True):
+            for protocol, chance, is_right in _right_by_protocol(predicted, groups):
+                draw = pd.Series(is_right, name=condition, dtype=float)
+                draws_by_protocol[protocol, chance].append(draw)
+
+        for (protocol, chance), draws in draws_by_protocol.items():
+            right_share = pd.DataFrame(draws).groupby(level=0).mean().T  # images x conditions
+            if set(right_share) <= {CLEAN}:
+                continue
+            mask_area = store.array(masked_runs[0], "mask_area", lines=len(right_share))
+            columns = {**model_columns, "protocol": protocol, "chance": chance}
+            yield self._usable_images(columns, right_share, mask_area, labels)
+
+    def _usable_images(
+        self, columns: dict[str, Any], frame: pd.DataFrame, mask_area: np.ndarray, labels: np.ndarray
+    ) -> ModelResults:
+        """Results for images with an object and surroundings at input size, of classes whose objects do not fill them.
+
+        frame: a line for each image.    mask_area: share of each image that is object.    labels: class keys.
+        """
+        has_object = mask_area > 0
+        has_surroundings = mask_area < 1
+        is_usable = has_object & has_surroundings
+
+        mean_area = pd.Series(mask_area[has_object]).groupby(labels[has_object]).mean()
+        large_classes = mean_area.index[mean_area > self.max_mask_area]
+        is_of_kept_class = ~np.isin(labels, large_classes)
+
+        frame = frame.set_axis(pd.MultiIndex.from_arrays([labels, frame.index], names=["label", "image"]))
+        frame = frame[is_of_kept_class & is_usable].dropna(how="all")  # all missing: the class is in no group
+        left_out = {
+            "left_out": int((is_of_kept_class & ~is_usable).sum()),
+            "classes_left_out": len(large_classes),
+        }
+        return ModelResults({**columns, **left_out}, frame)
+
+    def _line(self, results: ModelResults, metric: str, estimands: Mapping[str, Estimand]) -> dict[str, Any]:
+        """A line with these estimands, by column, and their intervals; on the images that have all their conditions."""
+        conditions: list[str] = []
+        for estimand in estimands.values():
+            conditions += [condition for condition in estimand.conditions if condition not in conditions]
+        frame = results.frame[conditions].dropna()
+        codes, classes = pd.factorize(frame.index.get_level_values("label"))
+        means = reliance.class_means(frame.to_numpy().T, codes, self.over)
+
+        line = {**results.columns, "images": len(frame), "n_classes": len(classes), "trust": metric}
+        for column, estimand in estimands.items():
+            positions = [conditions.index(condition) for condition in estimand.conditions]
+            estimate = means.estimate(estimand.function, *positions, within=RANGES.get(column, EVERYWHERE))
+            line |= _interval_columns(column, estimate)
         return line
 
-    def _accuracy(self, seen: Seen) -> Iterator[dict[str, Any]]:
-        for name in sorted(seen.right, key=lambda name: (name != CLEAN, name)):
-            of: dict[str, Any] = {"top1": (np.positive, name)}
-            if name != CLEAN and CLEAN in seen.right:
-                of |= {"kept": (np.divide, name, CLEAN), "drop": (np.subtract, CLEAN, name)}
-            line = self._line(seen, f"accuracy/{name}", **of) | {"condition": name}
-            yield line | {"at_chance": at_chance(line["top1_low"], line["chance"])}
+    def _accuracy_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
+        """Accuracy under each condition, clean first, and what is kept and lost of that on clean images."""
+        conditions = sorted(map(str, results.frame), key=lambda name: (name != CLEAN, name))
+        for condition in conditions:
+            estimands = {"top1": Estimand(np.positive, (condition,))}
+            if condition != CLEAN and CLEAN in results.frame:
+                estimands["kept"] = Estimand(np.divide, (condition, CLEAN))
+                estimands["drop"] = Estimand(np.subtract, (CLEAN, condition))
 
-    def _sensitivity(self, seen: Seen) -> Iterator[dict[str, Any]]:
-        rfs = partial(reliance.relative_foreground_sensitivity, compat=self.compat)
-        for inside in (name for name in map(str, seen.right) if "/foreground/" in name):
-            around, noise = inside.replace("/foreground/", "/background/"), inside.removeprefix("noise/foreground/")
-            if around in seen.right:
-                of = {"acc_foreground": (np.positive, inside), "acc_background": (np.positive, around)}
-                kind, level, *matched = noise.split("/")
-                about = {"kind": kind, "level": float(level), "area_matched": bool(matched)}
-                yield self._line(seen, f"rfs/{noise}", **of, rfs=(rfs, inside, around)) | about
+            line = self._line(results, f"accuracy/{condition}", estimands)
+            is_at_chance = at_chance(line["top1_low"], line["chance"])
+            yield {**line, "condition": condition, "at_chance": is_at_chance}
 
-    def _alignment(self, store: Store, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        keys, labels = labels_of(store, row)
+    def _sensitivity_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
+        """Relative foreground sensitivity to each noise that was put both in the object and around it."""
+        sensitivity = partial(reliance.relative_foreground_sensitivity, compat=self.compat)
+        for foreground in map(str, results.frame):
+            background = foreground.replace("/foreground/", "/background/")
+            if "/foreground/" not in foreground or background not in results.frame:
+                continue
+
+            noise = foreground.removeprefix("noise/foreground/")
+            kind, level, *matched = noise.split("/")
+            estimands = {
+                "acc_foreground": Estimand(np.positive, (foreground,)),
+                "acc_background": Estimand(np.positive, (background,)),
+                "rfs": Estimand(sensitivity, (foreground, background)),
+            }
+            line = self._line(results, f"rfs/{noise}", estimands)
+            yield {**line, "kind": kind, "level": float(level), "area_matched": bool(matched)}
+
+    def _alignment_lines(self, store: Store, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Each metric of the saliency maps of a run."""
+        class_keys, labels = labels_of(store, row)
         labels = labels[np.isin(labels, list(row["classes"]))]
-        names = (*SALIENCY_METRIC.choices, "zero", "mask_area")
-        of = {name: store.array(row["run_id"], name, lines=len(labels)).astype(float) for name in names}
-        about = {name: row[name] for name in ("dataset", "model", "adaptation")}
-        seen = self._usable(about, pd.DataFrame(of), np.array(keys)[labels])
-        for metric in (name for name in SALIENCY_METRIC.choices if seen.right[name].notna().any()):
-            line = self._line(seen, f"saliency/{metric}", value=(np.positive, metric))
-            yield line | {"metric": metric, "zero": seen.right["zero"].mean()}
 
-    def _by_class(self, seen: Seen) -> Iterator[dict[str, Any]]:
-        of = {"top1_clean": (np.positive, CLEAN), "ablated": (np.positive, self.measure)}
-        for label, right in seen.right.groupby(level="label") if {CLEAN, self.measure} <= set(seen.right) else ():
-            many = right[CLEAN].sum() >= FEWEST_DRAWS
-            kept: Any = {"kept": (np.divide, self.measure, CLEAN)} if many else {}
-            note = None if many else f"{right[CLEAN].sum():g} clean images right, {FEWEST_DRAWS} needed"
-            line = self._line(seen._replace(right=right), f"accuracy/{self.measure}", **of, **kept)
-            yield line | {"label": label, "note": note}
+        frame = pd.DataFrame()
+        for name in (*SALIENCY_METRIC.choices, "zero", "mask_area"):
+            frame[name] = store.array(row["run_id"], name, lines=len(labels)).astype(float)
+        mask_area = frame.pop("mask_area").to_numpy()
+        model_columns = {name: row[name] for name in ("dataset", "model", "adaptation")}
+        results = self._usable_images(model_columns, frame, mask_area, np.array(class_keys)[labels])
 
-    def _stability(self, classes: pd.DataFrame) -> Iterator[dict[str, Any]]:
-        """Every two models of a data set, by how alike they order its classes."""
-        for about, part in groups_by_columns(classes[classes["model"] != MEAN], ["dataset", "protocol"]):
-            wide = part.pivot_table(index="label", columns="model", values="kept", dropna=False)
-            for first, second in combinations(wide, 2):
-                about |= {"model": first, "other": second, "n_classes": len(wide[[first, second]].dropna())}
-                rho = reliance.rank_stability(wide[first].to_numpy(), wide[second].to_numpy())
-                yield about | _ended("spearman", rho) | {"trust": f"accuracy/{self.measure}"}
+        for metric in SALIENCY_METRIC.choices:
+            if results.frame[metric].isna().all():
+                continue
+            estimands = {"value": Estimand(np.positive, (metric,))}
+            line = self._line(results, f"saliency/{metric}", estimands)
+            yield {**line, "metric": metric, "zero": results.frame["zero"].mean()}
+
+    def _ranked_classes(self, results: Sequence[ModelResults]) -> pd.DataFrame:
+        """Accuracies of every class with and without its object; rank 1 keeps the largest share."""
+        lines = [line for result in results for line in self._class_lines(result)]
+        names = [str(column) for column in BY_CLASS.columns]
+        classes = pd.DataFrame(lines, columns=names).astype({KEPT_SHARE: float})
+        kept_shares = classes.groupby([DATASET, ALLOWED_CLASSES, MODEL])[KEPT_SHARE]
+        classes[CLASS_RANK] = kept_shares.rank(ascending=False, method="min")
+        return classes
+
+    def _class_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
+        """Accuracy of each class, clean and without its object, and the share that it keeps."""
+        if not {CLEAN, self.measure} <= set(results.frame):
+            return
+
+        for label, frame in results.frame.groupby(level="label"):
+            estimands = {
+                "top1_clean": Estimand(np.positive, (CLEAN,)),
+                "ablated": Estimand(np.positive, (self.measure,)),
+            }
+            note = None
+            n_right = frame[CLEAN].sum()
+            if n_right >= FEWEST_DRAWS:
+                estimands["kept"] = Estimand(np.divide, (self.measure, CLEAN))
+            else:
+                note = f"{n_right:g} clean images right, {FEWEST_DRAWS} needed"
+
+            line = self._line(results._replace(frame=frame), f"accuracy/{self.measure}", estimands)
+            yield {**line, "label": label, "note": note}
+
+    def _stability_lines(self, classes: pd.DataFrame) -> Iterator[dict[str, Any]]:
+        """For every two models of a data set, the rank correlation of the shares that its classes keep."""
+        of_models = classes[classes["model"] != MEAN_MODEL]
+        for shared_columns, lines in groups_by_columns(of_models, ["dataset", "protocol"]):
+            kept_shares = lines.pivot_table(index="label", columns="model", values="kept", dropna=False)
+            for first, second in combinations(kept_shares, 2):
+                correlation = reliance.rank_stability(kept_shares[first].to_numpy(), kept_shares[second].to_numpy())
+                yield {
+                    **shared_columns,
+                    "model": first,
+                    "other": second,
+                    "n_classes": len(kept_shares[[first, second]].dropna()),
+                    **_interval_columns("spearman", correlation),
+                    "trust": f"accuracy/{self.measure}",
+                }
 
 
-def _ended(name: str, found: Sequence[float]) -> dict[str, Any]:
-    """A number and the ends of its interval, as a line has them."""
-    return dict(zip(interval_columns(Column(name)), found, strict=True))
+def _interval_columns(name: str, estimate: Sequence[float]) -> dict[str, Any]:
+    """Columns of an estimate and both ends of its interval."""
+    return dict(zip(interval_columns(Column(name)), estimate, strict=True))
 
 
-def _rows(store: Store, query: str | None) -> pd.DataFrame:
-    """Predictions of full models that are clean or changed by masks, and saliency maps; without draws in `condition`.
+def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
+    """Predictions of full models, clean or changed by masks, and saliency maps; one row for each.
 
-    Where several networks have one name, `model` is with what differs: adaptation, weights and so on, see _WAYS.
+    Column `condition` is the shift without the number of its draw; `shift` of saliency maps is SALIENCY. Where several
+    networks have one name, `model` also has what distinguishes them: adaptation, weights and so on.
     """
     rows = readable_rows(store, query)
-    maps = (rows["task"] == SALIENCY) & (rows["split"] == "test")
-    shift = rows["shift"].fillna("").where(~maps, SALIENCY)  # a map is one more condition of the same model
-    wanted = maps | (by_full_models(rows) & shift.str.startswith((CLEAN, "ablate/", "noise/", "swap/")))
-    kept = apply_query(rows[wanted], query)  # by what is stored
-    rows = _of_training(rows).assign(shift=shift, condition=shift.str.replace(r"/draw\d+$", "", regex=True))
-    [rows, _] = by_version(store, [rows.loc[kept.index]], rows[:0])
-    for way, word in _WAYS.items():
-        differ = rows.groupby([MODEL, DATASET] if way == "run" else MODEL)[way].transform("nunique", dropna=False) > 1
-        rows[MODEL] += (", " + word + rows[way].astype("string")).where(differ).fillna("")
-    twice = rows.duplicated([DATASET, MODEL, "shift"], keep=False)  # as maps of two layers
-    return rows.assign(model=rows[MODEL] + (", run " + rows["run_id"]).where(twice, "")).sort_values("shift")
+    is_map = (rows["task"] == SALIENCY) & (rows["split"] == "test")
+    shift = rows["shift"].fillna("").where(~is_map, SALIENCY)  # a map is one more condition of the same model
+    is_condition = shift.str.startswith((CLEAN, "ablate/", "noise/", "swap/"))
+    is_read = is_map | (by_full_models(rows) & is_condition)
+    index = apply_query(rows[is_read], query).index  # the query is about columns as they are stored
+
+    condition = shift.str.replace(r"/draw\d+$", "", regex=True)
+    rows = _with_columns_of_training(rows).assign(shift=shift, condition=condition)
+    [rows, _] = by_version(store, [rows.loc[index]], rows[:0])
+
+    return _with_distinct_names(rows).sort_values("shift")
 
 
-def _of_training(rows: pd.DataFrame) -> pd.DataFrame:
-    """Column `run`, the training; a later run of its weights, which names it there, has its columns from it."""
-    later = rows["weights"].astype("string").str.extract("^([0-9a-f]{12})/")[0]
-    run = rows["run_id"].where(rows["task"] == "train", rows["parent"].fillna(later))
-    rows = rows.assign(run=run, weights=rows["weights"].where(later.isna()))
+def _with_distinct_names(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with what distinguishes networks of one name behind it, in column `model`."""
+    for column, word in _NAME_SUFFIXES.items():
+        keys = [MODEL, DATASET] if column == "run" else [MODEL]
+        is_ambiguous = rows.groupby(keys)[column].transform("nunique", dropna=False) > 1
+        suffix = ", " + word + rows[column].astype("string")
+        rows[MODEL] += suffix.where(is_ambiguous).fillna("")
+
+    # several runs of one network, such as maps of two layers
+    is_repeated = rows.duplicated([DATASET, MODEL, "shift"], keep=False)
+    run_suffix = (", run " + rows["run_id"]).where(is_repeated, "")
+    return rows.assign(model=rows[MODEL] + run_suffix)
+
+
+def _with_columns_of_training(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the training that they belong to in column `run`, and its adaptation, weights and seed.
+
+    A later run of trained weights names them `RUN/...` in column `weights`.
+    """
+    run_of_weights = rows["weights"].astype("string").str.extract("^([0-9a-f]{12})/")[0]
+    parent = rows["parent"].fillna(run_of_weights)
+    run = rows["run_id"].where(rows["task"] == "train", parent)
+    rows = rows.assign(run=run, weights=rows["weights"].where(run_of_weights.isna()))
     for name in ("adaptation", "weights", "seed"):
         rows[name] = rows[name].fillna(rows.groupby("run")[name].transform("first"))
     return rows
 
 
-def _right(found: Predictions, groups: Groups | None) -> Iterator[tuple[str, float, Any]]:
-    """Protocol, chance and which images are predicted right (NaN: their class is in no group)."""
-    known, every = found.columns[found.columns >= 0], len(found.logit_classes)
-    yield "open", 1 / every, found.right
-    if found.store.has_array(found.run_id, "logits"):
-        if len(known) < every:
-            yield "masked", 1 / len(known), masked_answers(found.logits, known) == found.true
-        code = groups.codes(found.logit_classes) if groups else np.array([-1])
-        if n := len(set(code) - {-1}):
-            yield "grouped", 1 / n, reliance.grouped_right(found.logits, code, found.true)
+def _right_by_protocol(predicted: Predictions, groups: Groups | None) -> Iterator[tuple[str, float, Any]]:
+    """Protocol, chance, and which images are predicted right (NaN: their class is in no group)."""
+    n_logits = len(predicted.logit_classes)
+    yield "open", 1 / n_logits, predicted.right
+    if not predicted.store.has_array(predicted.run_id, "logits"):
+        return
+
+    columns_of_dataset = predicted.columns[predicted.columns >= 0]
+    if len(columns_of_dataset) < n_logits:
+        masked_columns = masked_answers(predicted.logits, columns_of_dataset)
+        yield "masked", 1 / len(columns_of_dataset), masked_columns == predicted.true
+
+    if groups is None:
+        return
+    group_of_column = groups.codes(predicted.logit_classes)
+    n_groups = len(set(group_of_column) - {-1})
+    if n_groups:
+        yield "grouped", 1 / n_groups, reliance.grouped_right(predicted.logits, group_of_column, predicted.true)
 
 
-def _means(seen: Sequence[Seen]) -> Iterator[Seen]:
-    """By data set and protocol, the mean over models of their results for the images and conditions that all share."""
-    key = lambda one: (one.about["dataset"], one.about["protocol"])  # noqa: E731
-    for _, alike in groupby(sorted(seen, key=key), key):
-        of = list(alike)
-        if len(of) > 1:
-            mean: Any = sum(one.right for one in of) / len(of)
-            yield Seen(of[0].about | {"model": MEAN}, mean.dropna(axis=1, how="all").dropna())
+def _means_over_models(results: Sequence[ModelResults]) -> Iterator[ModelResults]:
+    """For each data set and protocol, the mean over models, on the images and conditions that all of them have."""
+
+    def key(result: ModelResults) -> tuple[str, str]:
+        return result.columns["dataset"], result.columns["protocol"]
+
+    for _, group in groupby(sorted(results, key=key), key):
+        models = list(group)
+        if len(models) == 1:
+            continue
+        mean: Any = sum(result.frame for result in models) / len(models)  # missing where one model has no value
+        shared = mean.dropna(axis=1, how="all").dropna()
+        yield ModelResults({**models[0].columns, "model": MEAN_MODEL}, shared)
 
 
-def _examples(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The first image of each of the first classes, as it is and under ablations, swaps and a middle noise."""
-    rows = rows[rows["model"] == rows["model"].mode()[0]]  # who has most of them
-    kept = {row["condition"]: row for row in records(rows) if store.has_array(row["run_id"], "examples")}
-    levels = sorted({float(name.split("/")[3]) for name in kept if "/gaussian/" in name}) or [0.0]
-    middle = ["gaussian", f"{levels[len(levels) // 2]:g}"]
-    shown = sorted(name for name in kept if not name.startswith("noise/") or name.split("/")[2:4] == middle)
-    for row in [kept[name] for name in shown[:1]]:
-        found, items = predictions(store, row), store.items(row["fingerprint"])
-        first = np.unique(found.labels, return_index=True)[1][:EXAMPLES]
-        ids = items.loc[items["split"] == row["split"], "image_id"].iloc[found.images[first]].tolist()
-        about, clean = {"dataset": row["dataset"], "model": row["model"]}, pictures(store, ids, row["fingerprint"])
-        for across, name in enumerate([CLEAN, *shown]):
-            arrays = store.array(kept[name]["run_id"], "examples") if across else ()
-            thumbnails = [data_uri(png_of(np.array(one))) for one in arrays] or clean.thumbnails
-            for down, (at, thumbnail) in enumerate(zip(found.labels[first], thumbnails, strict=False)):
-                place = {"condition": name, "label": found.classes[at], "row": down, "column": across}
-                yield about | place | {"thumbnail": thumbnail}
+def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The first image of each of the first classes, as it is and under ablations, swaps and one level of noise.
+
+    rows: of one data set; the examples are those of the model with the most rows.
+    """
+    rows = rows[rows["model"] == rows["model"].mode()[0]]
+    row_by_condition = {row["condition"]: row for row in records(rows) if store.has_array(row["run_id"], "examples")}
+    changes = _example_changes(row_by_condition)
+    if not changes:
+        return
+
+    # which images they are: the same in every run
+    row = row_by_condition[changes[0]]
+    predicted = predictions(store, row)
+    _, first_of_class = np.unique(predicted.labels, return_index=True)
+    first_of_class = first_of_class[:N_EXAMPLES]
+    labels = predicted.labels[first_of_class]
+    items = store.items(row["fingerprint"])
+    ids_of_split = items.loc[items["split"] == row["split"], "image_id"]
+    image_ids = ids_of_split.iloc[predicted.images[first_of_class]].tolist()
+
+    clean_thumbnails = pictures(store, image_ids, row["fingerprint"]).thumbnails
+    picture_columns: list[tuple[str, Sequence[str | None]]] = [(CLEAN, clean_thumbnails)]
+    for condition in changes:
+        examples = store.array(row_by_condition[condition]["run_id"], "examples")
+        changed_thumbnails = [data_uri(png_of(np.array(pixels))) for pixels in examples]
+        picture_columns.append((condition, changed_thumbnails or clean_thumbnails))
+
+    for column, (condition, thumbnails) in enumerate(picture_columns):
+        for picture_row, (label, thumbnail) in enumerate(zip(labels, thumbnails, strict=False)):
+            yield {
+                "dataset": row["dataset"],
+                "model": row["model"],
+                "condition": condition,
+                "label": predicted.classes[label],
+                "row": picture_row,
+                "column": column,
+                "thumbnail": thumbnail,
+            }
 
 
-def _shapes(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Decisions for shape and texture where items have a class of each, and these differ; then those in files."""
-    sets: dict[str, str] = {}  # image whose shape and texture differ -> its data set
+def _example_changes(conditions: Iterable[str]) -> list[str]:
+    """The conditions to show: all without noise, and gaussian noise of the middle level.
+
+    >>> noise = [f"noise/foreground/gaussian/{level}" for level in (0.1, 0.25, 0.5)]
+    >>> _example_changes(["swap/background", "noise/foreground/l2/30", *noise])
+    ['noise/foreground/gaussian/0.25', 'swap/background']
+    """
+    conditions = list(conditions)
+    levels = sorted({float(condition.split("/")[3]) for condition in conditions if "/gaussian/" in condition})
+    middle_level = levels[len(levels) // 2] if levels else 0.0
+    shown_noise = ["gaussian", f"{middle_level:g}"]
+
+    def is_shown(condition: str) -> bool:
+        return not condition.startswith("noise/") or condition.split("/")[2:4] == shown_noise
+
+    return sorted(filter(is_shown, conditions))
+
+
+def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Decisions for shape and texture on images where these are of different classes: stored ones, then those in files.
+
+    rows: predictions of clean images.    files: of responses.
+    """
+    dataset_by_image: dict[str, str] = {}  # name of an image whose shape and texture conflict -> its data set
     for row in records(rows):
         items = store.items(row["fingerprint"])
-        if "texture_label" in items:
-            found = predictions(store, row)
-            items = items[items["split"] == row["split"]].iloc[found.images]
-            texture = pd.Categorical(items["texture_label"], categories=list(found.classes)).codes
-            of = (texture >= 0) & (texture != found.labels)
-            shape, other = (int((found.predicted_labels == at)[of].sum()) for at in (found.labels, texture))
-            sets |= {PurePath(name).stem: row["dataset"] for name in items["image_id"][of]}
-            about = {"dataset": row["dataset"], "model": row["model"], "who": "stored"}
-            shares = _share("shape_bias", shape, shape + other) | _share("shape_share", shape, int(of.sum()))
-            yield about | shares | {"images": int(of.sum()), "decisions": shape + other}
+        if "texture_label" not in items:
+            continue
+
+        predicted = predictions(store, row)
+        items = items[items["split"] == row["split"]].iloc[predicted.images]
+        shape = predicted.labels
+        texture = pd.Categorical(items["texture_label"], categories=list(predicted.classes)).codes
+        is_conflict = (texture >= 0) & (texture != shape)  # texture is -1 for none of the classes
+        for image_id in items["image_id"][is_conflict]:
+            dataset_by_image[PurePath(image_id).stem] = row["dataset"]
+
+        n_images = int(is_conflict.sum())
+        n_shape = int((predicted.predicted_labels == shape)[is_conflict].sum())
+        n_texture = int((predicted.predicted_labels == texture)[is_conflict].sum())
+        yield {
+            "dataset": row["dataset"],
+            "model": row["model"],
+            "who": "stored",
+            **_share_columns("shape_bias", n_shape, n_shape + n_texture),
+            **_share_columns("shape_share", n_shape, n_images),
+            "images": n_images,
+            "decisions": n_shape + n_texture,
+        }
+
     for file in files:
-        read = read_responses(file)
-        of = read.items["item"].map(lambda name: sets.get(PurePath(name.partition("|")[0]).stem))
-        if of.isna().all():
+        responses = read_responses(file)
+        image_names = [PurePath(item.partition("|")[0]).stem for item in responses.items["item"]]
+        datasets = pd.Series([dataset_by_image.get(name) for name in image_names], dtype="object")  # of every item
+        is_stored = datasets.notna()
+        if not is_stored.any():
             allowed = "decisions about images of a stored data set with a column texture_label"
             raise FcaError("analysis.responses", file, allowed, "run task=predict on that data set first")
-        for subject, right in zip(read.subjects["subject"], read.correct[:, of.notna()], strict=True):
-            who, n = "person" if subject.startswith("subject-") else "network", int((~np.isnan(right)).sum())
-            about = {"dataset": of.dropna().iloc[0], "model": subject, "who": who, "images": n, "note": _ONLY_SHAPE}
-            yield about | _share("shape_share", int(np.nansum(right)), n)
+
+        dataset = datasets[is_stored].iloc[0]
+        for subject, decisions in zip(responses.subjects["subject"], responses.correct[:, is_stored], strict=True):
+            n_images = int((~np.isnan(decisions)).sum())
+            n_shape = int(np.nansum(decisions))
+            yield {
+                "dataset": dataset,
+                "model": subject,
+                "who": "person" if subject.startswith("subject-") else "network",
+                "images": n_images,
+                "note": _SHAPE_NOTE,
+                **_share_columns("shape_share", n_shape, n_images),
+            }
 
 
-def _share(name: str, part: int, whole: int) -> dict[str, Any]:
-    """A share and Wilson's interval of it; nothing of nothing."""
-    return _ended(name, (part / whole, *wilson(part, whole))) if whole else {}
+def _share_columns(name: str, count: int, total: int) -> dict[str, Any]:
+    """Columns of a share and Wilson's interval of it; none for a share of nothing."""
+    if not total:
+        return {}
+    return _interval_columns(name, (count / total, *wilson(count, total)))

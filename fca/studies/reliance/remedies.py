@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,8 +34,30 @@ from fca.validation import Allowed
 
 SALIENCY_WEIGHT = Column("saliency_weight", float, ".2g", "weight of the saliency penalty that val chose")
 STRENGTH = Column("inverse_penalty", float, ".2g", "C of logistic regressions that the worst group of val chose")
+ADAM_FIELDS = ("epochs", "lr", "weight_decay", "batch_size")
+CORM_FIELDS = ("sigma", "probability", "saliency_weight")
 log = logging.getLogger(__name__)
-ADAM, CORM = ("epochs", "lr", "weight_decay", "batch_size"), ("sigma", "probability", "saliency_weight")
+
+
+class ChosenImages(NamedTuple):
+    """The images that a remedy reads.
+
+    rows:   split -> positions in the items of the data.
+    groups: split -> group of each of these images (see `balanced_images`); only for splits that are balanced.
+    ranks:  where the ranks come from: id of the saved table, or digest of the images' own; None if none are read.
+    """
+
+    rows: dict[str, Int[np.ndarray, " images"]]
+    groups: dict[str, Int[np.ndarray, " images"]]
+    ranks: str | None
+
+
+class TrainedLayer(NamedTuple):
+    """Weight and bias of a last layer, and the columns of its training."""
+
+    weight: Float[np.ndarray, "classes features"]
+    bias: Float[np.ndarray, " classes"]
+    columns: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,9 +66,9 @@ class Remedy:
 
     epochs, lr, weight_decay, batch_size: of Adam; val chooses the epoch.
     sigma, probability: of the noise that corm adds to the background of a training image.
-    saliency_weight:    candidates, of which val images with noise on all backgrounds choose.
+    saliency_weight:    candidates; the accuracy on val images, all with noise on their backgrounds, chooses among them.
     ranks:    id of a saved table spurious_ranks, which a sweep may set for all four; null: the images' column `rank`.
-    balanced: images of either end of a class's ranking; of a smaller class either half, without an odd one between.
+    balanced: images at either end of a class's ranking; of a smaller class either half, without an odd image between.
     solver:   of dfr: adam, or logistic (fca.studies.reliance.last_layer.logistic_head), which also reads ranks of val
               images.
     """
@@ -83,127 +105,187 @@ class Remedy:
         Raises FcaError for a model without weights, compat, corm without masks, and ranks that do not fit the images.
         """
         data = context.data
-        ranks = self._images(context, data)[2]
+        ranks = self._chosen_images(context, data).ranks
         check_has_weights(context, self.name)
         if context.compat:
             raise FcaError("adaptation", self.name, "scratch or finetune: compat has no remedies", "leave compat out")
         if self.corm and data.mask is no_mask:
             raise FcaError("adaptation", self.name, f"data with object masks; {data.name} has none", "take head or dfr")
-        features, keys = (
-            embed_run(ForwardWork(context.model, data, ALL_SPLITS)),
-            [data.classes[c] for c in context.subset.classes],
-        )
-        fields = (*ADAM * (self.solver == "adam"), *CORM * self.corm)
-        identity = {"data": data.fingerprint, "classes": keys, "model": context.model.identity(), "seed": context.seed}
-        recipe = {field: getattr(self, field) for field in fields}
-        recipe |= {"ranks": ranks, "balanced": self.balanced, "solver": self.solver} if self.dfr else {}
-        identity |= {"adaptation": self.name, **recipe}
-        shown = {f"recipe_{key}": ", ".join(map(str, v)) if isinstance(v, list) else v for key, v in recipe.items()}
-        about = {**training_columns(context, data, self.name), "seed": context.seed, **shown}
+
+        recipe = self._recipe(ranks)
+        recipe_columns: dict[str, Any] = {}
+        for name, value in recipe.items():
+            recipe_columns[f"recipe_{name}"] = ", ".join(map(str, value)) if isinstance(value, list) else value
+
+        features = embed_run(ForwardWork(context.model, data, ALL_SPLITS))
         work = ProbeWork(data, features.run_id)
-        train = Run("train", identity, about, features.run_id, light=not self.corm, work=work)
-        clean, *others = prediction_runs(train, context, data)
-        return [features, train, predicted_from_features(clean, work), *others]
+        identity = {
+            "data": data.fingerprint,
+            "classes": [data.classes[label] for label in context.subset.classes],
+            "model": context.model.identity(),
+            "seed": context.seed,
+            "adaptation": self.name,
+            **recipe,
+        }
+        columns = {**training_columns(context, data, self.name), "seed": context.seed, **recipe_columns}
+        train = Run("train", identity, columns, features.run_id, light=not self.corm, work=work)
+
+        # clean test images are predicted from their stored features, changed ones through the network
+        clean, *changed = prediction_runs(train, context, data)
+        return [features, train, predicted_from_features(clean, work), *changed]
+
+    def _recipe(self, ranks: str | None) -> dict[str, Any]:
+        """The fields that this remedy reads, by name."""
+        fields: list[str] = []
+        if self.solver == "adam":
+            fields += ADAM_FIELDS
+        if self.corm:
+            fields += CORM_FIELDS
+        recipe: dict[str, Any] = {field: getattr(self, field) for field in fields}
+
+        if self.dfr:
+            recipe["ranks"] = ranks
+            recipe["balanced"] = self.balanced
+            recipe["solver"] = self.solver
+        return recipe
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Embed once; train the layer; predict clean test images by their features, others through the network."""
         for run in runs:
             if run.task == "embed":
                 yield embed_images(run, context)
-        if mine := [run for run in runs if isinstance(run.work, ProbeWork)]:
-            yield from self._adapted(mine, context)
-        yield from finish_predictions([run for run in runs if run.task == "predict" and run not in mine], context)
 
-    def _adapted(self, runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Finished]:
-        """The layer's training and its predictions on clean test images: those of these runs that are wanted."""
-        work, subset, train = runs[0].work, context.subset, runs[0] if runs[0].task == "train" else None
-        data, keys = work.data, [work.data.classes[c] for c in subset.classes]
+        layer_runs = [run for run in runs if isinstance(run.work, ProbeWork)]
+        if layer_runs:
+            yield from self._finish_layer(layer_runs, context)
+
+        network_runs = [run for run in runs if run.task == "predict" and run not in layer_runs]
+        yield from finish_predictions(network_runs, context)
+
+    def _finish_layer(self, runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Finished]:
+        """The layer's training and its predictions on clean test images, as far as they are among these runs."""
+        work = runs[0].work
+        data = work.data
+        subset = context.subset
+        class_keys = [data.classes[label] for label in subset.classes]
         features = context.store.array(work.features, "features")
-        if train:
+
+        train_run = runs[0] if runs[0].task == "train" else None
+        training_columns: dict[str, Any] = {}
+        if train_run is not None:
             start = time.perf_counter()
-            layer_and_columns = self._layer(context, data, features)
-            if layer_and_columns is None:
-                log.warning("training %s diverged: no accuracy is stored; next: a lower adaptation.lr", train.run_id)
-                yield Finished(train, {FLAG: DIVERGED}, {})
+            trained = self._train_layer(context, data, features)
+            if trained is None:
+                log.warning(
+                    "training %s diverged: no accuracy is stored; next: a lower adaptation.lr", train_run.run_id
+                )
+                yield Finished(train_run, {FLAG: DIVERGED}, {})
                 return
-            weight, bias, found = layer_and_columns
-            found["train_s"] = time.perf_counter() - start
-            write_probe(weight, bias, keys, train, context)
-        kept = context.store.folder(train.run_id if train else str(runs[0].parent))
-        layer, tested = load_file(kept / "best.safetensors"), data.rows("test", subset.classes)
-        true = subset.new_labels(data.labels[tested])
-        logits = features[tested].astype(np.float32) @ layer["weight"].T + layer["bias"]
-        predicted = prediction_columns(logits, true, subset.classes)
-        predicted |= {column: context.store.row(work.features).get(column) for column in FORWARD_COLUMNS}
+            training_columns = {**trained.columns, "train_s": time.perf_counter() - start}
+            write_probe(trained.weight, trained.bias, class_keys, train_run, context)
+
+        layer_run_id = train_run.run_id if train_run is not None else str(runs[0].parent)
+        layer = load_file(context.store.folder(layer_run_id) / "best.safetensors")
+        test_rows = data.rows("test", subset.classes)
+        true = subset.new_labels(data.labels[test_rows])
+        logits = features[test_rows].astype(np.float32) @ layer["weight"].T + layer["bias"]  # images x classes
+
+        features_row = context.store.row(work.features)
+        forward_columns: dict[str, Any] = {column: features_row.get(column) for column in FORWARD_COLUMNS}
+        columns = {**prediction_columns(logits, true, subset.classes), **forward_columns}
         for run in runs:
-            if run is train:
-                yield Finished(run, {**found, **adapted_columns(predicted, data, subset)}, {})
+            if run is train_run:
+                yield Finished(run, {**training_columns, **adapted_columns(columns, data, subset)}, {})
             else:
-                yield Finished(run, predicted, prediction_arrays(logits, true, keys))
+                yield Finished(run, columns, prediction_arrays(logits, true, class_keys))
 
-    def _images(self, context: RunContext, data: ImageData) -> tuple[dict[str, Any], dict[str, Any], str | None]:
-        """The images of train and val, as positions in items; groups of the ranked ones (see `halves`); whose ranks."""
-        rows, groups, digest = {}, {}, hashlib.sha256()
-        for split, ranked in {"train": self.dfr, "val": self.solver == "logistic"}.items():
-            rows[split] = data.rows(split, context.subset.classes)
-            if ranked:
-                rank = ranks_of(context.store, self.ranks, data, rows[split])
-                most = self.balanced if split == "train" else len(rank)
-                kept, groups[split] = halves(context.subset.new_labels(data.labels[rows[split]]), rank, most)
-                rows[split] = rows[split][kept]
-                digest.update(rank.astype("<f8").tobytes())
-        return rows, groups, (self.ranks or digest.hexdigest()[:12]) if self.dfr else None
+    def _chosen_images(self, context: RunContext, data: ImageData) -> ChosenImages:
+        """The images of train and val: all, or those at both ends of each class's ranking.
 
-    def _layer(
-        self, context: RunContext, data: ImageData, features: np.ndarray
-    ) -> tuple[Any, Any, dict[str, Any]] | None:
-        """Weight and bias, and the columns of their training; None where that diverged."""
-        from fca.studies.reliance.last_layer import Noised, logistic_head, stored, trained_head
+        Raises FcaError for ranks that do not fit the images.
+        """
+        is_balanced = {"train": self.dfr, "val": self.solver == "logistic"}
+        rows: dict[str, Int[np.ndarray, " images"]] = {}
+        groups: dict[str, Int[np.ndarray, " images"]] = {}
+        digest = hashlib.sha256()
+        for split in ("train", "val"):
+            split_rows = data.rows(split, context.subset.classes)
+            if is_balanced[split]:
+                ranks = ranks_of(context.store, self.ranks, data, split_rows)
+                digest.update(ranks.astype("<f8").tobytes())
+                labels = context.subset.new_labels(data.labels[split_rows])
+                n_at_end = self.balanced if split == "train" else len(ranks)  # of val as many as possible
+                chosen, groups[split] = balanced_images(labels, ranks, n_at_end)
+                split_rows = split_rows[chosen]
+            rows[split] = split_rows
+
+        ranks_source = self.ranks or digest.hexdigest()[:12]
+        return ChosenImages(rows, groups, ranks_source if self.dfr else None)
+
+    def _train_layer(self, context: RunContext, data: ImageData, features: np.ndarray) -> TrainedLayer | None:
+        """The last layer; None where its training diverged."""
+        from fca.studies.reliance.last_layer import NoisyFeatures, logistic_head, stored_features, train_head
         from fca.tasks.at_input import AtInput
 
-        rows, groups, _ = self._images(context, data)
-        train_labels, val_labels = (context.subset.new_labels(data.labels[rows[split]]) for split in ("train", "val"))
-        train_features, val_features = (features[rows[split]].astype(np.float32) for split in ("train", "val"))
+        rows, groups, _ = self._chosen_images(context, data)
+        train_labels = context.subset.new_labels(data.labels[rows["train"]])
+        val_labels = context.subset.new_labels(data.labels[rows["val"]])
+        train_features = features[rows["train"]].astype(np.float32)
+        val_features = features[rows["val"]].astype(np.float32)
         columns: dict[Any, Any] = {N_TRAIN: len(train_labels), N_VAL: len(val_labels)}
+
         if self.solver == "logistic":
             weight, bias, strength = logistic_head(
                 train_features, groups["train"], val_features, groups["val"], context.seed
             )
             is_right = (val_features @ weight.T + bias).argmax(axis=1) == val_labels
-            return weight, bias, {**columns, VAL_TOP1: float(is_right.mean()), STRENGTH: strength}
+            columns |= {VAL_TOP1: float(is_right.mean()), STRENGTH: strength}
+            return TrainedLayer(weight, bias, columns)
 
+        # features of the images, for corm with noise on their backgrounds
         train: Any
         val: Any
         if self.corm:
-            network, saliency_weights = context.model.build(), self.saliency_weight
+            network = context.model.build()
+            saliency_weights = self.saliency_weight
             train_images = AtInput(data, "train", rows["train"], network, context)
             val_images = AtInput(data, "val", rows["val"], network, context)
-            train = Noised(network, train_images, self.sigma, self.probability, context.seed)
-            val = Noised(network, val_images, self.sigma, 1.0, context.seed)
+            train = NoisyFeatures(network, train_images, self.sigma, self.probability, context.seed)
+            val = NoisyFeatures(network, val_images, self.sigma, 1.0, context.seed)
         else:
             saliency_weights = [0.0]
-            train = stored(train_features, context.machine.accelerator)
-            val = stored(val_features, context.machine.accelerator)
-        adam: dict[str, Any] = {field: getattr(self, field) for field in ADAM}
-        head = trained_head(train, train_labels, val, val_labels, saliency_weights, seed=context.seed, **adam)
+            train = stored_features(train_features, context.machine.accelerator)
+            val = stored_features(val_features, context.machine.accelerator)
+
+        adam: dict[str, Any] = {field: getattr(self, field) for field in ADAM_FIELDS}
+        head = train_head(train, train_labels, val, val_labels, saliency_weights, seed=context.seed, **adam)
         if head is None:
             return None
+
         columns |= {VAL_TOP1: head.val_top1, BEST_EPOCH: head.epoch}
         if self.corm:
             columns[SALIENCY_WEIGHT] = head.saliency_weight
-        return head.weight, head.bias, columns
+        return TrainedLayer(head.weight, head.bias, columns)
 
 
-def halves(labels: Int[np.ndarray, " images"], rank: Float[np.ndarray, " images"], most: int) -> tuple[Any, Any]:
-    """Positions of the `most` images at either end of each class's ranking, at most half of it; and 2 label + top.
+def balanced_images(
+    labels: Int[np.ndarray, " images"], rank: Float[np.ndarray, " images"], n_at_end: int
+) -> tuple[Any, Any]:
+    """Positions of the images at both ends of each class's ranking, and their groups: 2 label + 1 at the top.
 
-    Both ends of a class are equally many, no image is at both. Equal ranks are in the order of the images.
+    Either end has `n_at_end` images, at most half of the class; no image is at both. Equal ranks are in the order of
+    the images.
 
-    >>> halves(np.zeros(5, int), np.array([3.0, 1.0, 2.0, 5.0, 4.0]), most=100)
+    >>> balanced_images(np.zeros(5, int), np.array([3.0, 1.0, 2.0, 5.0, 4.0]), n_at_end=100)
     (array([1, 2, 3, 4]), array([1, 1, 0, 0]))
     """
     by_class = pd.Series(rank).groupby(labels)
-    place, size = by_class.rank("first").to_numpy(), by_class.transform("size").to_numpy()
-    k = np.minimum(most, size // 2)
-    kept = np.flatnonzero((place <= k) | (place > size - k))
-    return kept, 2 * labels[kept] + (place <= k)[kept]
+    place = by_class.rank("first").to_numpy()  # 1: strongest cues of the class
+    class_size = by_class.transform("size").to_numpy()
+    k = np.minimum(n_at_end, class_size // 2)
+    is_top = place <= k
+    is_bottom = place > class_size - k
+
+    chosen = np.flatnonzero(is_top | is_bottom)
+    groups = 2 * labels[chosen] + is_top[chosen]
+    return chosen, groups

@@ -43,8 +43,10 @@ from fca.validation import Allowed
 
 COMMAND = "fca run model=resnet50 model.weights=pretrained adaptation=probe"
 STEP = "make one: fca analyse analysis=spurious_rank"
-PAPER, EVERY = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet), section 6", "all classes"
-CLASSES = 6  # with pictures
+PAPER = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet), section 6"
+ALL_CLASSES = "all classes"
+PICTURED_CLASSES = 6  # those with the widest gaps
+
 RANK = Column("rank", float, ".1f", "rank among the images of the class in its split, 1: strongest cues")
 SCORE = Column("score", float, ".3f", "mean rank over the features (lower: stronger), or mean z-score (higher)")
 FEATURE = Column("feature", int, ".0f", "feature of the encoder")
@@ -54,18 +56,36 @@ K = Column("k", int, ".0f", "images of either end of the ranking")
 TOP = Column("top_accuracy", float, ".1%", "accuracy on the images with the strongest cues")
 BOTTOM = Column("bottom_accuracy", float, ".1%", "accuracy on the images with the weakest cues")
 GAP = Column("gap", float, "+.1%", "accuracy with the strongest cues minus accuracy with the weakest")
-ENDS = (*interval_columns(TOP), *interval_columns(BOTTOM), *interval_columns(GAP))
+GAP_COLUMNS = (*interval_columns(TOP), *interval_columns(BOTTOM), *interval_columns(GAP))
 END = Column("end", str, "", "end of the ranking", {"top": "strongest cues", "bottom": "weakest cues"})
-_IMAGES, _MODEL = (DATASET, SPLIT, LABEL), (SUBJECT, MODEL, ADAPTATION, SEED)
-_SHOWN = (RANK, END, THUMBNAIL, TOP, BOTTOM)
-_TABLES = (
-    ("spurious_ranks", "Which images of a class show its cues most strongly?", (*_IMAGES, IMAGE_ID, RANK, SCORE)),
-    ("feature_importance", "Which features decide for a class?", (DATASET, ENCODER, LABEL, FEATURE, IMPORTANCE)),
-    ("spurious_gap", "How much less accurate are models where cues are weak?", (*_IMAGES, *_MODEL, K, *ENDS)),
-    ("spurious_pictures", "What do strong and weak cues look like?", (*_IMAGES, IMAGE_ID, *_SHOWN)),
+_CLASS_COLUMNS = (DATASET, SPLIT, LABEL)
+_MODEL_COLUMNS = (SUBJECT, MODEL, ADAPTATION, SEED)
+
+SPURIOUS_RANKS = TableSpec(
+    "spurious_ranks",
+    "Which images of a class show its cues most strongly?",
+    PAPER,
+    (*_CLASS_COLUMNS, IMAGE_ID, RANK, SCORE),
 )
-SPECS = tuple(TableSpec(name, question, PAPER, columns) for name, question, columns in _TABLES)
-SPURIOUS_RANKS, FEATURE_IMPORTANCE, SPURIOUS_GAP, SPURIOUS_PICTURES = SPECS
+FEATURE_IMPORTANCE = TableSpec(
+    "feature_importance",
+    "Which features decide for a class?",
+    PAPER,
+    (DATASET, ENCODER, LABEL, FEATURE, IMPORTANCE),
+)
+SPURIOUS_GAP = TableSpec(
+    "spurious_gap",
+    "How much less accurate are models where cues are weak?",
+    PAPER,
+    (*_CLASS_COLUMNS, *_MODEL_COLUMNS, K, *GAP_COLUMNS),
+)
+SPURIOUS_PICTURES = TableSpec(
+    "spurious_pictures",
+    "What do strong and weak cues look like?",
+    PAPER,
+    (*_CLASS_COLUMNS, IMAGE_ID, RANK, END, THUMBNAIL, TOP, BOTTOM),
+)
+SPECS = (SPURIOUS_RANKS, FEATURE_IMPORTANCE, SPURIOUS_GAP, SPURIOUS_PICTURES)
 
 
 @dataclass(frozen=True)
@@ -96,72 +116,126 @@ class SpuriousRank:
     shown: Annotated[int, Allowed(1), "pictures of either end, of the classes with the widest gaps"] = 6
 
     def __call__(self, store: Store) -> list[Table]:
-        """Raises FcaError for no features (or no layer on them), several encoders, and a file that is wrong."""
+        """The tables. Raises FcaError without features (or a layer on them), for several encoders and a wrong file."""
         rows = readable_rows(store, self.query)
-        tested = apply_query(rows[rows["task"] == "predict"], self.query)
-        lines, runs = list[Any](), list[str]()
-        for row, layers in self._encoded(rows):
-            items = store.items(row["fingerprint"])
-            x = store.array(row["run_id"], "features", lines=len(items)).astype(np.float32)
+        predict_rows = apply_query(rows[rows["task"] == "predict"], self.query)
+
+        rank_frames: list[pd.DataFrame] = []
+        importance_frames: list[pd.DataFrame] = []
+        gap_frames: list[pd.DataFrame] = []
+        picture_frames: list[pd.DataFrame] = []
+        runs_read: list[str] = []
+        for embed_row, layer_runs in self._encoders(rows):
+            dataset = embed_row["dataset"]
+            encoder = embed_row["encoder"]
+            items = store.items(embed_row["fingerprint"])
+            features = store.array(embed_row["run_id"], "features", lines=len(items)).astype(np.float32)
+            runs_read.append(embed_row["run_id"])
+
+            # which features rank the images of each class
             if self.features is None:
-                layer, train = load_file(store.folder(layers[0]) / "best.safetensors"), items["split"] == "train"
-                chosen = weights = important(x[train], items["label"][train], layer, self.top)
+                layer = load_file(store.folder(layer_runs[0]) / "best.safetensors")
+                is_train = items["split"] == "train"
+                importances = important_features(features[is_train], items["label"][is_train], layer, self.top)
+                chosen = importances
+                runs_read.append(layer_runs[0])
             else:
-                chosen, weights = read_features(self.features, row, items, x.shape[1]), pd.DataFrame()
-            ranked = _ranked(items, x, chosen, self.by).assign(dataset=row["dataset"])
-            gaps, read = _gaps(store, tested, row, ranked, self.k)
-            weights = weights.assign(dataset=row["dataset"], encoder=row["encoder"])
-            lines.append((ranked, weights, gaps, _pictures(store, row["fingerprint"], ranked, gaps, self.shown)))
-            runs += [row["run_id"], *layers, *read]
-        gap = "Newcombe's interval; of the mean, Student's t over classes, corrected for skewness"
-        parameters = asdict(self) | {"sha256": self.features and file_sha256(self.features), "gap": gap}
-        frames = (pd.concat(part, ignore_index=True) for part in zip(*lines, strict=True))
-        return filled(SPECS, frames, parameters, runs)
+                chosen = read_features(self.features, embed_row, items, features.shape[1])
+                importances = pd.DataFrame()
+            ranked = _ranked_images(items, features, chosen, self.by).assign(dataset=dataset)
 
-    def _encoded(self, rows: pd.DataFrame) -> Iterator[tuple[Row, list[str]]]:
-        """The embed run to rank by, one a data set; and where no file chooses the features, a layer on them."""
-        embedded = apply_query(rows[(rows["task"] == "embed") & (rows["split"] == "all")], self.query)
+            tested = _tested_models(predict_rows, dataset, ranked)
+            gaps = _gaps(store, tested, encoder, ranked, self.k)
+            runs_read += tested["run_id"].tolist()
+
+            rank_frames.append(ranked)
+            importance_frames.append(importances.assign(dataset=dataset, encoder=encoder))
+            gap_frames.append(gaps)
+            picture_frames.append(_pictures(store, embed_row["fingerprint"], ranked, gaps, self.shown))
+
+        frames_by_table = (rank_frames, importance_frames, gap_frames, picture_frames)
+        tables = [pd.concat(frames, ignore_index=True) for frames in frames_by_table]
+        parameters = {
+            **asdict(self),
+            "sha256": self.features and file_sha256(self.features),
+            "gap": "Newcombe's interval; of the mean, Student's t over classes, corrected for skewness",
+        }
+        return filled(SPECS, tables, parameters, runs_read)
+
+    def _encoders(self, rows: pd.DataFrame) -> Iterator[tuple[Row, list[str]]]:
+        """The `embed` row to rank by, one for each data set, and the runs of linear layers on its features.
+
+        Of several layers a probe comes first. Where no file names the features, each row has at least one layer.
+        """
+        embed_rows = apply_query(rows[(rows["task"] == "embed") & (rows["split"] == "all")], self.query)
         if self.encoder is not None:
-            embedded = embedded[(embedded["encoder"] == self.encoder) | (embedded["run_id"] == self.encoder)]
-        linear = rows["adaptation"].isin(["probe", "head"]) & (rows["ncl"] == rows["num_classes"])
-        layers = apply_query(rows[linear & rows["parent"].isin(embedded["run_id"])], self.query)
-        layers = layers.sort_values(["adaptation", "seed"], ascending=[False, True])  # the probe, which is exact, first
+            is_chosen = (embed_rows["encoder"] == self.encoder) | (embed_rows["run_id"] == self.encoder)
+            embed_rows = embed_rows[is_chosen]
+
+        is_linear = rows["adaptation"].isin(["probe", "head"]) & (rows["ncl"] == rows["num_classes"])
+        layer_rows = apply_query(rows[is_linear & rows["parent"].isin(embed_rows["run_id"])], self.query)
+        layer_rows = layer_rows.sort_values(["adaptation", "seed"], ascending=[False, True])  # a probe is exact
+
+        requirement = "embed rows of all images"
         if self.features is None:
-            embedded = embedded[embedded["run_id"].isin(layers["parent"])]
-        what = "embed rows of all images" + " with a probe or head on them" * (not self.features)
-        require_rows(embedded, what, len(rows), COMMAND)
-        for dataset, part in embedded.groupby("dataset"):
-            if len(part) > 1:
-                found = ", ".join(part["encoder"] + " (run " + part["run_id"] + ")")
-                raise FcaError(f"encoders on {dataset}", found, "one", "choose it: analysis.encoder=NAME or run")
-            [row] = records(part)
-            yield row, layers["run_id"][layers["parent"] == row["run_id"]].tolist()[: self.features is None]
+            embed_rows = embed_rows[embed_rows["run_id"].isin(layer_rows["parent"])]
+            requirement += " with a probe or head on them"
+        require_rows(embed_rows, requirement, len(rows), COMMAND)
+
+        for dataset, rows_of_dataset in embed_rows.groupby("dataset"):
+            if len(rows_of_dataset) > 1:
+                encoders = ", ".join(rows_of_dataset["encoder"] + " (run " + rows_of_dataset["run_id"] + ")")
+                raise FcaError(f"encoders on {dataset}", encoders, "one", "choose it: analysis.encoder=NAME or run")
+            [embed_row] = records(rows_of_dataset)
+            is_on_features = layer_rows["parent"] == embed_row["run_id"]
+            yield embed_row, layer_rows["run_id"][is_on_features].tolist()
 
 
-def important(x: Float[np.ndarray, "images features"], labels: pd.Series, layer: Any, top: int) -> pd.DataFrame:
-    """The `top` features of each class by mean(feature * weight) over its images that a linear layer gets right.
+def important_features(
+    features: Float[np.ndarray, "images features"], labels: pd.Series, layer: Any, n_features: int
+) -> pd.DataFrame:
+    """The `n_features` most important features of each class: the largest mean(feature * weight) over its images.
 
-    labels: categorical, in label order.    layer: weight and bias. Over all images of a class that it never gets right.
+    The mean is over the images that the linear layer gets right, or over all of a class that it never gets right.
+    labels: categorical, in label order.    layer: its weight and bias.
     """
-    right, lines = (x @ layer["weight"].T + layer["bias"]).argmax(axis=1) == labels.cat.codes, list[dict[str, Any]]()
-    for label, weight in zip(labels.cat.categories, layer["weight"], strict=True):
-        own = labels == label
-        value = x[own & right if (own & right).any() else own].mean(axis=0) * weight
-        best = np.argsort(-value, kind="stable")[:top].tolist()
-        lines += [{"label": label, "feature": feature, "importance": value[feature]} for feature in best]
+    logits = features @ layer["weight"].T + layer["bias"]  # images x classes
+    is_right = logits.argmax(axis=1) == labels.cat.codes
+
+    lines: list[dict[str, Any]] = []
+    for label, class_weight in zip(labels.cat.categories, layer["weight"], strict=True):
+        is_of_class = labels == label
+        is_averaged = is_of_class & is_right
+        if not is_averaged.any():
+            is_averaged = is_of_class
+
+        importance = features[is_averaged].mean(axis=0) * class_weight
+        most_important_first = np.argsort(-importance, kind="stable")
+        for feature in most_important_first[:n_features].tolist():
+            lines.append({"label": label, "feature": feature, "importance": importance[feature]})
     return pd.DataFrame(lines)
 
 
-def read_features(file: str, row: Row, items: pd.DataFrame, n: int) -> pd.DataFrame:
-    """Annotated features: columns label and feature. Raises FcaError for a file, class or feature that is none."""
+def read_features(file: str, embed_row: Row, items: pd.DataFrame, n_features: int) -> pd.DataFrame:
+    """Annotated features: columns label and feature. Raises FcaError for a missing file or an unknown class or feature.
+
+    n_features: of the encoder.
+    """
     frame = read_table(file, file) if Path(file).is_file() else pd.DataFrame()
     if frame.empty or not {"class", "feature"} <= set(frame):
         raise FcaError("analysis.features", file, "a CSV file with columns class and feature", "correct it")
-    known = {"class": set(items["label"]), "feature": {str(feature) for feature in range(n)}}
-    for column, allowed in {"class": f"classes of {row['dataset']}", "feature": f"0 to {n - 1}"}.items():
-        if len(wrong := frame[column][~frame[column].isin(known[column])]):
-            check_meant(f"{column} in {file}", wrong, known[column], f"the data set {row['dataset']}")
-            raise FcaError(f"{column} in {file}", wrong.iloc[0], allowed, f"features are of {row['encoder']}")
+
+    dataset = embed_row["dataset"]
+    encoder = embed_row["encoder"]
+
+    def check(column: str, known_values: set[str], allowed: str) -> None:
+        unknown = frame[column][~frame[column].isin(known_values)]
+        if len(unknown):
+            check_meant(f"{column} in {file}", unknown, known_values, f"the data set {dataset}")
+            raise FcaError(f"{column} in {file}", unknown.iloc[0], allowed, f"features are of {encoder}")
+
+    check("class", set(items["label"]), f"classes of {dataset}")
+    check("feature", {str(feature) for feature in range(n_features)}, f"0 to {n_features - 1}")
     return frame.rename(columns={"class": "label"}).astype({"feature": int})
 
 
@@ -174,104 +248,184 @@ def cue_ranks(features: Float[np.ndarray, "images chosen"], by: str) -> tuple[An
     (array([3. , 1.5, 1.5]), array([3. , 1.5, 1.5]))
     """
     if by == "rank":
-        score = rankdata(-features, axis=0).mean(axis=1)
-        return score, rankdata(score)
-    spread = features.std(axis=0)
-    score = ((features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)).mean(axis=1)
-    return score, rankdata(-score)
+        mean_rank = rankdata(-features, axis=0).mean(axis=1)
+        return mean_rank, rankdata(mean_rank)
+
+    deviation = features.std(axis=0)
+    z_scores = (features - features.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    mean_z = z_scores.mean(axis=1)
+    return mean_z, rankdata(-mean_z)
 
 
-def _ranked(items: pd.DataFrame, x: np.ndarray, chosen: pd.DataFrame, by: str) -> pd.DataFrame:
+def _ranked_images(items: pd.DataFrame, features: np.ndarray, chosen: pd.DataFrame, by: str) -> pd.DataFrame:
     """The images of the classes with chosen features, ranked within class and split, strongest cues first."""
-    frame = items[["label", "image_id", "split"]].astype({"label": str})
-    for label, features in chosen.groupby("label")["feature"]:
-        groups: Any = frame[frame["label"] == label].groupby("split").groups
-        for at in groups.values():
-            frame.loc[at, ["score", "rank"]] = np.stack(cue_ranks(x[at][:, features.tolist()], by), axis=1)
-    return frame.dropna(subset="rank").sort_values(["label", "split", "rank"], kind="stable")
+    images = items[["label", "image_id", "split"]].astype({"label": str})
+    for label, chosen_of_class in chosen.groupby("label")["feature"]:
+        columns = chosen_of_class.tolist()
+        images_of_class = images[images["label"] == label]
+        for _, images_of_split in images_of_class.groupby("split"):
+            rows = images_of_split.index
+            score, rank = cue_ranks(features[rows][:, columns], by)
+            images.loc[rows, ["score", "rank"]] = np.stack([score, rank], axis=1)
+
+    ranked = images.dropna(subset="rank")
+    return ranked.sort_values(["label", "split", "rank"], kind="stable")
 
 
-def _gaps(store: Store, rows: pd.DataFrame, encoded: Row, ranked: pd.DataFrame, k: int) -> tuple[Any, list[str]]:
-    """Accuracies at both ends of every class, and their mean gap, of each model that predicted a ranked split."""
-    whole = (rows["shift"] == "clean") & (rows["ncl"] == rows["num_classes"]) & rows["split"].isin(ranked["split"])
-    rows = rows[whole & (rows["snapshot"].fillna("best") == "best") & (rows["dataset"] == encoded["dataset"])]
+def _tested_models(predict_rows: pd.DataFrame, dataset: str, ranked: pd.DataFrame) -> pd.DataFrame:
+    """`predict` rows of full models on clean images of a ranked split, with a name of the model in column `subject`."""
+    is_clean = predict_rows["shift"] == "clean"
+    is_full = predict_rows["ncl"] == predict_rows["num_classes"]
+    is_ranked = predict_rows["split"].isin(ranked["split"])
+    is_best = predict_rows["snapshot"].fillna("best") == "best"
+    is_of_dataset = predict_rows["dataset"] == dataset
+    rows = predict_rows[is_clean & is_full & is_ranked & is_best & is_of_dataset]
+
+    # the model's name, with adaptation, seed and run as far as names are equal otherwise
     rows = rows.assign(subject=rows[MODEL])
-    for column, word in (("adaptation", ""), (SEED, "seed "), (RUN_ID, "run ")):  # as far as names are alike
-        alike = rows.duplicated([SPLIT, SUBJECT], keep=False)
-        rows[SUBJECT] += (", " + word + rows[column].astype("string")).where(alike).fillna("")
-    lines = list[dict[Any, Any]]()
-    for row in records(rows.sort_values([SPLIT, SUBJECT]) if len(rows) else rows):
-        about = {column: row[column] for column in (DATASET, SPLIT, *_MODEL)}
-        about[SUBJECT] += ", the encoder" * (row[MODEL] == encoded["encoder"])
-        found, items = predictions(store, row), store.items(row["fingerprint"])
-        right = pd.Series(found.right, items["image_id"][items["split"] == row[SPLIT]].to_numpy()[found.images])
-        of = list[dict[Any, Any]]()
-        for label, part in ranked[ranked["split"] == row[SPLIT]].groupby("label"):
-            ordered = right.reindex(part["image_id"]).dropna().to_numpy(dtype=bool)
-            if n := min(k, len(ordered) // 3):
-                of.append({**about, LABEL: label, K: n, **_gap(ordered[:n], ordered[-n:])})
-        mean = mean_with_interval(np.array([line[GAP] for line in of]), within=SIGNED_FRACTION)
-        lines += [*of, {**about, LABEL: EVERY, **dict(zip(interval_columns(GAP), mean, strict=True))}] if of else []
-    return SPURIOUS_GAP.frame(lines), rows["run_id"].tolist()
+    for column, word in (("adaptation", ""), (SEED, "seed "), (RUN_ID, "run ")):
+        is_ambiguous = rows.duplicated([SPLIT, SUBJECT], keep=False)
+        suffix = ", " + word + rows[column].astype("string")
+        rows[SUBJECT] += suffix.where(is_ambiguous).fillna("")
+    return rows
 
 
-def _gap(top: np.ndarray, bottom: np.ndarray) -> dict[Any, float]:
+def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame, k: int) -> pd.DataFrame:
+    """Accuracies of each tested model at both ends of every class's ranking, and the mean gap over classes."""
+    if tested.empty:
+        return SPURIOUS_GAP.frame([])
+
+    lines: list[dict[Any, Any]] = []
+    for row in records(tested.sort_values([SPLIT, SUBJECT])):
+        model_columns = {column: row[column] for column in (DATASET, SPLIT, *_MODEL_COLUMNS)}
+        if row[MODEL] == encoder:
+            model_columns[SUBJECT] += ", the encoder"
+
+        predicted = predictions(store, row)
+        items = store.items(row["fingerprint"])
+        ids_of_split = items["image_id"][items["split"] == row[SPLIT]].to_numpy()
+        right_by_image = pd.Series(predicted.right, ids_of_split[predicted.images])
+
+        class_lines: list[dict[Any, Any]] = []
+        for label, ranked_of_class in ranked[ranked["split"] == row[SPLIT]].groupby("label"):
+            is_right = right_by_image.reindex(ranked_of_class["image_id"]).dropna().to_numpy(dtype=bool)
+            n_at_end = min(k, len(is_right) // 3)
+            if n_at_end:
+                gap_columns = _gap(is_right[:n_at_end], is_right[-n_at_end:])
+                class_lines.append({**model_columns, LABEL: label, K: n_at_end, **gap_columns})
+        if not class_lines:
+            continue
+
+        class_gaps = np.array([line[GAP] for line in class_lines])
+        mean_gap = mean_with_interval(class_gaps, within=SIGNED_FRACTION)
+        mean_columns = dict(zip(interval_columns(GAP), mean_gap, strict=True))
+        lines += [*class_lines, {**model_columns, LABEL: ALL_CLASSES, **mean_columns}]
+    return SPURIOUS_GAP.frame(lines)
+
+
+def _gap(top_right: np.ndarray, bottom_right: np.ndarray) -> dict[Any, float]:
     """Accuracies of both ends with Wilson's intervals; their difference with that of Newcombe, 1998, method 10.
 
-    Of independent images: of pairs that are right together as often as the product of both accuracies.
+    Newcombe's method is for pairs; images of the two ends are independent, so that a pair is right together with the
+    product p q of both accuracies.
     """
-    n, p, q = len(top), float(top.mean()), float(bottom.mean())
-    ends = paired_interval(n * p * q, n * p * (1 - q), n * (1 - p) * q, n * (1 - p) * (1 - q))
-    values = (p, *wilson(int(top.sum()), n), q, *wilson(int(bottom.sum()), n), p - q, *ends)
-    return dict(zip(ENDS, values, strict=True))
+    n = len(top_right)
+    p = float(top_right.mean())
+    q = float(bottom_right.mean())
+
+    # expected numbers of pairs
+    n_both_right = n * p * q
+    n_only_top = n * p * (1 - q)
+    n_only_bottom = n * (1 - p) * q
+    n_neither = n * (1 - p) * (1 - q)
+    gap_interval = paired_interval(n_both_right, n_only_top, n_only_bottom, n_neither)
+
+    values = (
+        p,
+        *wilson(int(top_right.sum()), n),
+        q,
+        *wilson(int(bottom_right.sum()), n),
+        p - q,
+        *gap_interval,
+    )
+    return dict(zip(GAP_COLUMNS, values, strict=True))
 
 
-def _pictures(store: Store, fingerprint: str, ranked: pd.DataFrame, gaps: pd.DataFrame, shown: int) -> pd.DataFrame:
-    """The first and the last images of the classes with the widest gaps: test images if they are ranked, else train."""
-    split = ranked["split"].min()
+def _pictures(
+    store: Store, fingerprint: str, ranked: pd.DataFrame, gaps: pd.DataFrame, n_pictures: int
+) -> pd.DataFrame:
+    """The first and the last images of the classes with the widest gaps: test images if they are ranked, else train.
+
+    n_pictures: of either end of a class.
+    """
+    split = ranked["split"].min()  # in alphabetical order test comes first
     ranked = ranked[ranked["split"] == split].drop(columns="score")
-    mean = gaps[gaps["split"] == split].groupby("label")[[GAP, TOP, BOTTOM]].mean().reindex(ranked["label"].unique())
-    frames = list[pd.DataFrame]()
-    for label, _, top, bottom in mean.sort_values(GAP, ascending=False, kind="stable").head(CLASSES).itertuples():
-        its = ranked[ranked["label"] == label].assign(top_accuracy=top, bottom_accuracy=bottom)
-        n = min(shown, len(its) // 2)
-        frames += [its.head(n).assign(end="top"), its.tail(n)[::-1].assign(end="bottom")]
+
+    # means over models; a class without a gap comes last
+    class_means = gaps[gaps["split"] == split].groupby("label")[[GAP, TOP, BOTTOM]].mean()
+    class_means = class_means.reindex(ranked["label"].unique())
+    widest = class_means.sort_values(GAP, ascending=False, kind="stable").head(PICTURED_CLASSES)
+
+    frames: list[pd.DataFrame] = []
+    for label, _, top_accuracy, bottom_accuracy in widest.itertuples():
+        images = ranked[ranked["label"] == label]
+        images = images.assign(top_accuracy=top_accuracy, bottom_accuracy=bottom_accuracy)
+        n_at_end = min(n_pictures, len(images) // 2)
+        frames.append(images.head(n_at_end).assign(end="top"))
+        frames.append(images.tail(n_at_end)[::-1].assign(end="bottom"))
+
     frame = pd.concat(frames, ignore_index=True)
-    found = pictures(store, frame["image_id"].tolist(), fingerprint).thumbnails
-    return SPURIOUS_PICTURES.frame(frame.assign(thumbnail=pd.Series(found, dtype="object")))
+    thumbnails = pictures(store, frame["image_id"].tolist(), fingerprint).thumbnails
+    return SPURIOUS_PICTURES.frame(frame.assign(thumbnail=pd.Series(thumbnails, dtype="object")))
 
 
 def ranks_of(store: Store, table_id: str | None, data: ImageData, rows: Int[np.ndarray, " rows"]) -> Any:
     """The rank of each of these images (positions in items); 1: strongest cues.
 
     table_id: of a saved table `spurious_ranks`; None: the images' own annotation column `rank`.
-    Raises FcaError for an id that is none, no such column, a class without ranks, and images that have none.
+    Raises FcaError for an unknown id, no such column, a class without ranks, and images that have none.
     """
-    wanted, keys, where = data.items.iloc[rows], ["label", "image_id"], f"table {table_id}"
+    images = data.items.iloc[rows]
     if table_id is not None:
-        frame = _saved(store, table_id)
-        frame = frame[frame["dataset"] == data.name] if (frame["dataset"] == data.name).any() else frame
-        rank = frame.drop_duplicates(keys).set_index(keys)["rank"]
-        found = rank.reindex(pd.MultiIndex.from_frame(wanted[keys].astype(str))).to_numpy()
-    elif "rank" in wanted:
-        where, found = "column rank", pd.to_numeric(wanted["rank"], errors="coerce").to_numpy(np.float64)
+        source = f"table {table_id}"
+        ranks = _saved_ranks(store, table_id, data.name, images)
+    elif "rank" in images:
+        source = "column rank"
+        ranks = pd.to_numeric(images["rank"], errors="coerce").to_numpy(np.float64)
     else:
         allowed = "id of a saved table spurious_ranks, or images with a column rank (dataset.ranks of hard_imagenet)"
         raise FcaError("adaptation.ranks", None, allowed, STEP)
-    missing = np.isnan(found)
-    if lacking := sorted(set(wanted["label"]) - set(wanted["label"][~missing])):
-        raise FcaError("classes without ranks", ", ".join(lacking), f"classes of {where}", "rank them too")
-    if missing.any():
-        value = f"{wanted['image_id'].iloc[missing.argmax()]} and {missing.sum() - 1} others of {len(found)}"
-        raise FcaError(f"images without ranks in {where}", value, "none", f"rank {data.name} anew")
-    return found
+
+    is_missing = np.isnan(ranks)
+    unranked_classes = sorted(set(images["label"]) - set(images["label"][~is_missing]))
+    if unranked_classes:
+        raise FcaError("classes without ranks", ", ".join(unranked_classes), f"classes of {source}", "rank them too")
+    if is_missing.any():
+        first_missing = images["image_id"].iloc[is_missing.argmax()]
+        value = f"{first_missing} and {is_missing.sum() - 1} others of {len(ranks)}"
+        raise FcaError(f"images without ranks in {source}", value, "none", f"rank {data.name} anew")
+    return ranks
 
 
-def _saved(store: Store, table_id: str) -> pd.DataFrame:
-    names = {saved_id: described["name"] for saved_id, described in store.saved_tables().items()}
-    if names.get(table_id) != SPURIOUS_RANKS.name:
-        known = ", ".join(found for found, name in names.items() if name == SPURIOUS_RANKS.name) or "none yet"
-        value = f"{table_id}, a table {names[table_id]}" if table_id in names else table_id
-        raise FcaError("adaptation.ranks", value, f"a saved table spurious_ranks: {known}", STEP)
+def _saved_ranks(store: Store, table_id: str, dataset: str, images: pd.DataFrame) -> Float[np.ndarray, " images"]:
+    """The ranks of these images in a saved table, NaN for an image that it lacks; of any data set if it lacks this."""
+    lines = _saved_lines(store, table_id)
+    is_of_dataset = lines["dataset"] == dataset
+    if is_of_dataset.any():
+        lines = lines[is_of_dataset]
+
+    keys = ["label", "image_id"]
+    rank_by_image = lines.drop_duplicates(keys).set_index(keys)["rank"]
+    return rank_by_image.reindex(pd.MultiIndex.from_frame(images[keys].astype(str))).to_numpy()
+
+
+def _saved_lines(store: Store, table_id: str) -> pd.DataFrame:
+    name_by_id = {saved_id: described["name"] for saved_id, described in store.saved_tables().items()}
+    if name_by_id.get(table_id) != SPURIOUS_RANKS.name:
+        rank_table_ids = [saved_id for saved_id, name in name_by_id.items() if name == SPURIOUS_RANKS.name]
+        value = f"{table_id}, a table {name_by_id[table_id]}" if table_id in name_by_id else table_id
+        allowed = f"a saved table spurious_ranks: {', '.join(rank_table_ids) or 'none yet'}"
+        raise FcaError("adaptation.ranks", value, allowed, STEP)
+
     with refused_if_damaged("adaptation.ranks", table_id, "a whole table", "save it again: fca analyse"):
         return store.saved_lines(table_id, SPURIOUS_RANKS.columns)

@@ -11,8 +11,15 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fca.studies.reliance import last_layer as remedies
-from fca.studies.reliance.last_layer import Noised, Seen, background_saliency, logistic_head, stored, trained_head
-from fca.studies.reliance.remedies import halves
+from fca.studies.reliance.last_layer import (
+    FeatureBatch,
+    NoisyFeatures,
+    background_saliency,
+    logistic_head,
+    stored_features,
+    train_head,
+)
+from fca.studies.reliance.remedies import balanced_images
 from fca.training.batches import epoch_rng
 from fca.types import ImageData
 from tests.support.tiny import Square
@@ -114,7 +121,7 @@ def test_through_x_grad_as_released_the_gradient_of_the_penalty_is_exactly_zero(
 def noised(probability, sigma=0.25, seed=3, n=64):
     torch.manual_seed(2)
     shown = Shown(torch.rand(n, 3, SIZE, SIZE), torch.rand(n, SIZE, SIZE) < 0.4)
-    return Noised(classifier(network()), shown, sigma, probability, seed)
+    return NoisyFeatures(classifier(network()), shown, sigma, probability, seed)
 
 
 def test_noise_is_on_the_background_of_half_of_the_images_each_by_itself_and_in_range():
@@ -122,13 +129,13 @@ def test_noise_is_on_the_background_of_half_of_the_images_each_by_itself_and_in_
     every = np.arange(200)
     with torch.no_grad():
         seen = see(every, 1)
-    changed = (seen.images != see.shown._images).any(dim=1)
-    assert not (changed & see.shown._masks).any()
+    changed = (seen.images != see.input_images._images).any(dim=1)
+    assert not (changed & see.input_images._masks).any()
     assert 0 <= seen.images.min() <= seen.images.max() <= 1
     share = changed.flatten(1).any(dim=1).float().mean().item()
     assert share == pytest.approx(0.5, abs=4 * 0.036)  # four standard errors of 200 fair coins
-    noise = see.shown.noise(every, 3, 1)
-    expected = (see.shown._images + 0.25 * noise * ~see.shown._masks[:, None]).clamp(0, 1)
+    noise = see.input_images.noise(every, 3, 1)
+    expected = (see.input_images._images + 0.25 * noise * ~see.input_images._masks[:, None]).clamp(0, 1)
     at = changed.flatten(1).any(dim=1)
     torch.testing.assert_close(seen.images[at], expected[at])
 
@@ -150,12 +157,12 @@ def test_training_with_the_penalty_lowers_the_gradient_on_the_background_of_rend
     masks = torch.from_numpy(np.stack([data.mask(i) for i in every]))
     shown, labels = Shown(pixels, masks), data.labels[every]
     body = network()
-    see = Noised(classifier(body), shown, 0.25, 0.5, 0)
+    see = NoisyFeatures(classifier(body), shown, 0.25, 0.5, 0)
     see_val = lambda part, _: see._replace(probability=1.0)(part + n, 0)  # noqa: E731
     norms = []
     for weight in (0.0, 100.0):
         adam = {"epochs": 5, "lr": 0.02, "weight_decay": 0.0, "batch_size": 12, "seed": 0}
-        head = trained_head(see, labels[:n], see_val, labels[n:], [weight], **adam)
+        head = train_head(see, labels[:n], see_val, labels[n:], [weight], **adam)
         assert head.saliency_weight == weight
         images = pixels.clone().requires_grad_()
         layer = torch.from_numpy(head.weight), torch.from_numpy(head.bias)
@@ -170,7 +177,7 @@ def test_fused_attention_cannot_be_differentiated_twice_and_is_not_used():
 
     built = load_model("test_vit", input_size=32).build(["a", "b"])
     shown = Shown(torch.rand(2, 3, 32, 32), torch.rand(2, 32, 32) < 0.3)
-    see = Noised(built, shown, 0.25, 1.0, 0)
+    see = NoisyFeatures(built, shown, 0.25, 1.0, 0)
     weight = torch.randn(2, see(np.arange(1), 0).features.shape[1], requires_grad=True)
 
     def gradient(seen):
@@ -179,7 +186,7 @@ def test_fused_attention_cannot_be_differentiated_twice_and_is_not_used():
 
     assert gradient(see(np.arange(2), 1)).abs().max() > 0
     images = shown._images.clone().requires_grad_()
-    fused = Seen(built.embed(built.normalise(images)), images, ~shown._masks[:, None])
+    fused = FeatureBatch(built.embed(built.normalise(images)), images, ~shown._masks[:, None])
     with pytest.raises(RuntimeError, match="derivative"):
         gradient(fused)  # when this passes, torch can do it and `sdpa_kernel` may go
 
@@ -195,7 +202,9 @@ def test_a_head_is_torch_s_own_layer_trained_in_a_plain_loop_and_val_chooses_the
     (x, labels), (val, val_labels) = held(), held(seed=1)
     tensors, truth = torch.from_numpy(x), torch.from_numpy(labels)
     held_val = torch.from_numpy(val)
-    found = trained_head(stored(x, "cpu"), labels, stored(val, "cpu"), val_labels, [0.0], seed=5, **ADAM)
+    found = train_head(
+        stored_features(x, "cpu"), labels, stored_features(val, "cpu"), val_labels, [0.0], seed=5, **ADAM
+    )
     torch.manual_seed(5)
     layer = nn.Linear(6, 3)
     stepper, best = torch.optim.Adam(layer.parameters(), 0.01, weight_decay=1e-4), (-1.0, 0.0)
@@ -217,7 +226,7 @@ def test_a_head_is_torch_s_own_layer_trained_in_a_plain_loop_and_val_chooses_the
 def test_balanced_images_are_the_ends_of_every_ranking_as_many_of_each_and_none_twice(labels, most, random):
     labels = np.array(labels)
     rank = np.array([float(random.randrange(20)) for _ in labels])
-    kept, group = halves(labels, rank, most)
+    kept, group = balanced_images(labels, rank, most)
     assert len(set(kept.tolist())) == len(kept)
     for label in set(labels.tolist()):
         own = rank[labels == label]
@@ -272,7 +281,9 @@ def test_the_logistic_layer_of_unequal_groups_is_the_mean_of_ten_balanced_subsam
 def test_a_trained_layer_whose_logits_are_no_numbers_is_none():
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(8, 3)).astype(np.float32), np.arange(8) % 2
-    see = stored(features * np.float32(1e38), "cpu")
+    see = stored_features(features * np.float32(1e38), "cpu")
     given = {"epochs": 2, "weight_decay": 0.0, "batch_size": 4, "seed": 0}
-    assert trained_head(see, labels, see, labels, [0.0], lr=1e38, **given) is None
-    assert trained_head(stored(features, "cpu"), labels, stored(features, "cpu"), labels, [0.0], lr=1e-2, **given)
+    assert train_head(see, labels, see, labels, [0.0], lr=1e38, **given) is None
+    assert train_head(
+        stored_features(features, "cpu"), labels, stored_features(features, "cpu"), labels, [0.0], lr=1e-2, **given
+    )

@@ -7,7 +7,7 @@ from scipy import stats
 
 from fca.report import finding, style
 from fca.store import Store
-from fca.studies.reliance.metric_truth import MetricTruth, judged, verdicts
+from fca.studies.reliance.metric_truth import MetricTruth, metric_verdicts, verdicts
 from fca.types import FcaError
 from tests.studies.reliance.support.cue_data import cue_data, network
 from tests.support.figure_claims import drawn_findings
@@ -48,7 +48,7 @@ def changed(known, tmp_path):
 @pytest.fixture(autouse=True)
 def six_are_enough(request, monkeypatch):
     if "known" in request.fixturenames:
-        monkeypatch.setattr("fca.studies.reliance.metric_truth.ENOUGH", 6)
+        monkeypatch.setattr("fca.studies.reliance.metric_truth.MIN_NETWORKS", 6)
 
 
 def test_metrics_that_follow_and_metrics_that_do_not_are_named_with_the_cues(known):
@@ -144,14 +144,16 @@ def lines(cue, value, reliance, metric="accuracy/ablate/gray"):
     ids=["right", "wrong", "few", "alike", "undefined", "one cue untested", "one cue fails", "should fall"],
 )
 def test_a_verdict_needs_networks_that_differ_in_the_truth(parts, verdict):
-    found = judged(pd.concat(parts))
+    found = metric_verdicts(pd.concat(parts))
     assert set(zip(found["verdict"], found["fails"], strict=True)) == {verdict}
 
 
 def test_the_order_of_the_rows_is_of_no_matter(known):
     _, networks = MetricTruth()(known.store)
     shuffled = networks.frame.sample(frac=1, random_state=1).sort_values("metric", kind="stable")
-    first, second = (judged(frame).set_index(["metric", "cue"]).sort_index() for frame in (networks.frame, shuffled))
+    first, second = (
+        metric_verdicts(frame).set_index(["metric", "cue"]).sort_index() for frame in (networks.frame, shuffled)
+    )
     assert list(first["verdict"]) == list(second["verdict"])
     assert np.allclose(first["rho_reliance"], second["rho_reliance"], equal_nan=True)
 

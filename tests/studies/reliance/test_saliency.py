@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from fca.cli.configure import load_model
 from fca.geometry import ResizeCrop
 from fca.store import Store
-from fca.studies.reliance.saliency import OUTLINE, SHOWN, Camera, enlarged, facts_of, picture
+from fca.studies.reliance.saliency import MAX_PICTURES, OUTLINE, Camera, enlarged, mask_facts, picture
 from fca.studies.reliance.stats.reliance import centre_distance, density_gap, mask_iou, mass_inside
 from fca.torchvision_ops import imported
 from fca.types import FcaError
@@ -189,13 +189,13 @@ def test_what_a_crop_leaves_is_counted_pixel_by_pixel(squash):
     geometry = ResizeCrop(40, 0.5, squash=squash)  # shorter side 80, of which the middle 40 stay
     mask = np.random.default_rng(0).random((80, 160)) > 0.5
     down, right = (slice(20, 60), slice(40, 120)) if squash else (slice(20, 60), slice(60, 100))
-    area, kept, centre = facts_of(mask, geometry)
+    area, kept, centre = mask_facts(mask, geometry)
     assert (area, kept) == (mask.mean(), mask[down, right].sum() / mask.sum())
     assert centre == centre_distance(mask)
     corner = np.zeros_like(mask)
     corner[:5, :5] = True
-    assert facts_of(corner, geometry)[1] == 0
-    assert np.isnan(facts_of(~(mask | ~mask), geometry)[1])
+    assert mask_facts(corner, geometry)[1] == 0
+    assert np.isnan(mask_facts(~(mask | ~mask), geometry)[1])
 
 
 def test_a_picture_has_the_object_s_outline_over_the_heat():
@@ -253,7 +253,7 @@ def test_a_run_stores_every_image_and_its_headlines_are_means_over_classes(fca, 
         assert row[column] == pytest.approx(np.mean(of_classes))
         assert row[f"{column}_low"] <= row[column] <= row[f"{column}_high"]
     assert kept["overlays"].shape == (len(kept["lowest"]), 64, 64, 3)
-    assert len(kept["lowest"]) == min(SHOWN, (~kept["zero"]).sum())
+    assert len(kept["lowest"]) == min(MAX_PICTURES, (~kept["zero"]).sum())
     assert (np.diff(kept["iou"][kept["lowest"]]) >= 0).all()
     assert labels[kept["first"]].tolist() == ["car", "lamp"]
     again = fca(*LINE, weights, "task.layer=layer4", "subset.ncl=2", "seed=3")

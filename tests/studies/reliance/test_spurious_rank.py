@@ -19,7 +19,7 @@ from fca.report.pictures import Pictures
 from fca.report.style import NothingToDraw, spec
 from fca.stats.intervals import wilson
 from fca.studies.reliance.figures.objects import encoder_statements, gap_statements
-from fca.studies.reliance.spurious_rank import EVERY, SpuriousRank, cue_ranks, ranks_of
+from fca.studies.reliance.spurious_rank import ALL_CLASSES, SpuriousRank, cue_ranks, ranks_of
 from fca.types import FcaError
 from tests.support.figure_claims import drawn_findings, sentences_of
 from tests.support.lab import KEYS, Lab, images
@@ -111,10 +111,10 @@ def test_the_gap_is_that_of_both_ends_with_newcombe_s_interval(made):
     (low, _), (_, high) = wilson(3, 3), wilson(0, 3)
     assert wolf["gap_low"] == pytest.approx(1 - np.hypot(1 - low, high), abs=1e-12)
     assert wolf["gap_high"] == 1.0
-    others = gap[~gap["label"].isin(["wolf", EVERY])]
+    others = gap[~gap["label"].isin(["wolf", ALL_CLASSES])]
     assert (others["gap"] == 0).all()
     assert (others["gap_low"] < 0).all()
-    mean = gap[gap["label"] == EVERY].iloc[0]
+    mean = gap[gap["label"] == ALL_CLASSES].iloc[0]
     assert mean["gap"] == pytest.approx(1 / len(KEYS))
     assert frames(lab.store)["spurious_gap"].frame["k"].max() == 4, "a third of the twelve images of a class"
 
@@ -201,7 +201,7 @@ def test_the_headline_has_a_number_and_its_interval_and_the_figures_draw_both_en
 
 
 def test_a_model_that_ranks_the_images_itself_does_not_answer_whether_cues_help():
-    line = {"dataset": "zoo", "label": EVERY, "gap": 0.3, "gap_low": 0.2, "gap_high": 0.4}
+    line = {"dataset": "zoo", "label": ALL_CLASSES, "gap": 0.3, "gap_low": 0.2, "gap_high": 0.4}
     gap = pd.DataFrame([line | {"subject": "net, the encoder"}])
     assert sentences_of(gap_statements, gap) == []
     [sentence] = sentences_of(encoder_statements, gap)

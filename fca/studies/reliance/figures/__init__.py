@@ -6,7 +6,7 @@ from fca.report.finding import Finding
 from fca.studies.reliance.figures import cues, objects, reliance
 from fca.studies.reliance.metric_truth import NETWORKS, TRUTH
 from fca.studies.reliance.object_statistics import OBJECT_DISTRIBUTION, OBJECT_PICTURES, OBJECT_STATISTICS
-from fca.studies.reliance.reliance import ACCURACY, ALIGNMENT, BY_CLASS, SENSITIVITY, SHAPES, SHOWN, STABILITY
+from fca.studies.reliance.reliance import ACCURACY, ALIGNMENT, BY_CLASS, EXAMPLES, SENSITIVITY, SHAPES, STABILITY
 from fca.studies.reliance.spurious_rank import SPURIOUS_GAP, SPURIOUS_PICTURES
 
 FINDINGS = (
@@ -65,7 +65,7 @@ FINDINGS = (
         state=reliance.stability_statements,
         draw=reliance.stability_figure,
     ),
-    Finding("reliance_examples", "Changed images", (SHOWN,), draw=reliance.examples_figure),
+    Finding("reliance_examples", "Changed images", (EXAMPLES,), draw=reliance.examples_figure),
     Finding(
         "metric_truth",
         "Metrics and truth",

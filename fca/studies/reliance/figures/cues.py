@@ -12,14 +12,16 @@ from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import format_with_interval
 from fca.studies.reliance.metric_truth import (
+    ALL_CUES,
     CUE,
     FAILS,
     FOLLOWS,
     METRIC,
     METRIC_VALUE,
-    NETS,
-    RHOS,
-    TRUTHS,
+    N_NETWORKS,
+    RELIANCE,
+    RHO_RELIANCE,
+    TRUTH_BY_RHO,
     UNCONFIRMED,
     UNDECIDED,
     VERDICT,
@@ -33,42 +35,54 @@ AGREES = Column("agrees", float, "+.1f", "rank correlation, 1: as the metric cla
 
 def correlation_figure(truth: Table) -> alt.FacetChart:
     """Correlation of every metric with both truths, a dot a cue; above 0 the metric follows."""
-    parts = []
-    for rho, of in zip(RHOS, TRUTHS, strict=True):
-        signed = truth.frame[[*interval_columns(rho)]].mul(truth.frame["sign"], axis=0)
-        parts.append(truth.frame.assign(panel=of.meaning, **signed.set_axis(interval_columns(AGREES), axis=1)))
-    frame = pd.concat(parts, ignore_index=True)
+    # one panel for each truth, with the correlation positive where it has the sign that the metric claims
+    panels = []
+    for rho, truth_column in TRUTH_BY_RHO.items():
+        signed_rho = truth.frame[[*interval_columns(rho)]].mul(truth.frame["sign"], axis=0)
+        signed_rho = signed_rho.set_axis(interval_columns(AGREES), axis=1)
+        panels.append(truth.frame.assign(panel=truth_column.meaning, **signed_rho))
+    frame = pd.concat(panels, ignore_index=True)
     frame["named"] = frame[METRIC] + ": " + frame[VERDICT]
-    along = kinds.category(alt.Y, "named", frame["named"].drop_duplicates().tolist(), labelLimit=360, bands=True)
-    axis, coloured = kinds.quantity(alt.X, AGREES, domain=[-1, 1], padding=0), kinds.hue(CUE, frame, _COLOURS)
-    hover = (METRIC, CUE, NETS, *interval_columns(AGREES), VERDICT, FAILS)
-    chart = kinds.points_with_intervals(AGREES, along, hover, coloured, dodge=CUE, line=kinds.ZERO, scale=axis, size=50)
+
+    metric_names = frame["named"].drop_duplicates().tolist()
+    chart = kinds.points_with_intervals(
+        AGREES,
+        kinds.category(alt.Y, "named", metric_names, labelLimit=360, bands=True),
+        (METRIC, CUE, N_NETWORKS, *interval_columns(AGREES), VERDICT, FAILS),
+        kinds.hue(CUE, frame, _COLOURS),
+        dodge=CUE,
+        line=kinds.ZERO,
+        scale=kinds.quantity(alt.X, AGREES, domain=[-1, 1], padding=0),
+        size=50,
+    )
     title = style.title(
         "Which metrics follow the truth?",
-        "Each mark is the rank correlation over networks of a metric with the truth, with its 95 % interval: +1 if it",
+        "Each mark is the rank correlation over networks of a metric with the truth, with its 95 % interval: +1 if it "
         "ranks them as it claims. The right panel decides. Whether the zero of a metric means anything is not tested.",
         "Metrics: accuracy without the object, rfs (relative foreground sensitivity to noise), saliency on the object.",
     )
-    return style.faceted(chart, frame, title, (CUE,), height=46 * frame["named"].nunique(), columns=2)
+    return style.faceted(chart, frame, title, (CUE,), height=46 * len(metric_names), columns=2)
 
 
 def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
     """Each metric against the reliance of every network, one panel a metric."""
-    verdict = dict(zip(truth.frame[METRIC], truth.frame[VERDICT], strict=True))
+    verdict_by_metric = dict(zip(truth.frame[METRIC], truth.frame[VERDICT], strict=True))
     frame = networks.frame.dropna(subset=METRIC_VALUE).reset_index(drop=True)
-    frame["panel"] = [f"{metric}\n{verdict[metric]}" for metric in frame[METRIC]]
-    x, y = kinds.quantity(alt.X, TRUTHS[1], "accuracy lost by exact exchange"), kinds.quantity(alt.Y, METRIC_VALUE, "")
-    points = kinds.scatter(x, y, networks.columns, kinds.hue(CUE, frame, _COLOURS), size=50)
+    frame["panel"] = [f"{metric}\n{verdict_by_metric[metric]}" for metric in frame[METRIC]]
+
+    across = kinds.quantity(alt.X, RELIANCE, "accuracy lost by exact exchange")
+    up = kinds.quantity(alt.Y, METRIC_VALUE, "")
+    points = kinds.scatter(across, up, networks.columns, kinds.hue(CUE, frame, _COLOURS), size=50)
     title = style.title(
         "What does each metric show of networks that rely more and more on the background?",
         "Each point is one network. Accuracy without the object should rise; all others should fall.",
     )
-    drawn = style.faceted(points, frame, title, (CUE, MODEL), height=170, columns=4)
-    return drawn.resolve_scale(y="independent").resolve_axis(x="independent")
+    figure = style.faceted(points, frame, title, (CUE, MODEL), height=170, columns=4)
+    return figure.resolve_scale(y="independent").resolve_axis(x="independent")
 
 
 def truth_statements(truth: pd.DataFrame) -> Iterator[Statement]:
-    """Which metrics follow, with their weakest correlation, and a sentence for each that is not confirmed: where not.
+    """Which metrics follow, with their weakest correlation; each that is not confirmed, with those where it fails.
 
     >>> line = {"metric": "rfs/l2/60", "cue": "color", "nets": 18, "undefined": 2, "sign": -1}
     >>> line |= {"verdict": "not confirmed", "fails": "color"}
@@ -78,7 +92,7 @@ def truth_statements(truth: pd.DataFrame) -> Iterator[Statement]:
     rfs/l2/60 is not confirmed: it should fall as reliance rises; rank correlation for colour +0.31 [-0.20, +0.70] \
 (not defined for 2 of 18 networks).
     """
-    of_cue = truth[truth[CUE] != "all"]
+    of_cue = truth[truth[CUE] != ALL_CUES]
     follows = of_cue[of_cue[VERDICT] == FOLLOWS]
     if len(follows):
         names = ", ".join(follows[METRIC].unique())
@@ -100,7 +114,7 @@ def truth_statements(truth: pd.DataFrame) -> Iterator[Statement]:
 def _weakest(follows: pd.DataFrame) -> str:
     """The metrics that follow least closely for a cue, with their correlation there."""
     strength = Column("strength")
-    weakest = small.best_of(follows.assign(strength=follows["sign"] * follows[RHOS[1]]), strength, largest=False)
+    weakest = small.best_of(follows.assign(strength=follows["sign"] * follows[RHO_RELIANCE]), strength, largest=False)
     correlation = f"rank correlation for {_correlation(weakest.iloc[0].to_dict())}"
     names = small.listed(weakest[METRIC].unique().tolist())
     if len(follows[METRIC].unique()) == 1:
@@ -111,7 +125,7 @@ def _weakest(follows: pd.DataFrame) -> str:
 
 
 def _correlation(line: Mapping[Any, Any]) -> str:
-    """The correlation of a metric with reliance for one cue, and of how many networks it lacks the metric."""
-    undefined = f" (not defined for {line['undefined']} of {line[NETS]} networks)" if line["undefined"] else ""
-    rho = "none" if pd.isna(line[RHOS[1]]) else format_with_interval(line, RHOS[1])
+    """The correlation of a metric with reliance for one cue, and for how many networks the metric is not defined."""
+    undefined = f" (not defined for {line['undefined']} of {line[N_NETWORKS]} networks)" if line["undefined"] else ""
+    rho = "none" if pd.isna(line[RHO_RELIANCE]) else format_with_interval(line, RHO_RELIANCE)
     return f"{CUE.choices[line[CUE]]} {rho}{undefined}"

@@ -13,84 +13,114 @@ from fca.report.small import format_with_interval
 from fca.studies.reliance import object_statistics as objects
 from fca.studies.reliance.columns import GEOMETRY
 from fca.studies.reliance.object_statistics import IOU, KIND, QUANTITY, RAW, REMOVED, SHARE
-from fca.studies.reliance.spurious_rank import BOTTOM, END, EVERY, GAP, RANK, SUBJECT, TOP
+from fca.studies.reliance.spurious_rank import ALL_CLASSES, BOTTOM, END, GAP, RANK, SUBJECT, TOP
 from fca.tables.table import DATASET, LABEL, MEASURE, MODEL, PLACE, SPLIT
 from fca.types import Column, Table, interval_columns
 
-STEP, STEP_OF_ENDS = kinds.SIDE + 32, kinds.SIDE + 36  # pixels from a row of pictures to the next
-SHOWN = 8  # panels of pictures
+PICTURE_HEIGHT = kinds.SIDE + 32  # pixels from a row of pictures to the next
+RANKED_PICTURE_HEIGHT = kinds.SIDE + 36  # the same for pictures with their rank
+PICTURE_WIDTH = kinds.SIDE + kinds.GAP
+MAX_PANELS = 8  # of pictures
 MEASURED = Column("measured", float, ".1%", "")
-_NAMES = ("size in the stored image", "size in the input", "left by the crop", "off centre")
-SHORT = dict(zip(objects.MEANS, _NAMES, strict=True))
-NAMES = {**SHORT, objects.AGREEMENT: "agreement of people"}
+MEASURE_NAMES = {
+    objects.RAW: "size in the stored image",
+    objects.SIZE: "size in the input",
+    objects.RETAINED: "left by the crop",
+    objects.CENTRE: "off centre",
+}
+QUANTITY_NAMES = {**MEASURE_NAMES, objects.AGREEMENT: "agreement of people"}
 PICTURES = {  # kind -> question, caption
     "object": ("What do the objects look like?", "The first image of each class at input size, its object tinted."),
-    "average": ("Where are the objects on average?", "Share of the images with the object there: light 0, dark 1."),
-    "lowest": ("Where do networks look instead?", "Heat: GradCAM of the image's class; outline: the object."),
+    "average": (
+        "Where are the objects on average?",
+        "The darker a place, the larger the share of the images with the object there.",
+    ),
+    "lowest": (
+        "Where do networks look instead?",
+        "The heat is GradCAM of the image's class; the outline is the object.",
+    ),
 }
 AREA = RAW.with_format(".0%", "share of the image that is object")
 LEAD = GAP.with_format("+.0%", "lead of images with strong cues")
 
 
-def classes_figure(shown: Table) -> alt.FacetChart:
+def classes_figure(statistics: Table) -> alt.FacetChart:
     """Size before and after the crop, what the crop leaves and the distance from the centre, class by class."""
-    frame = pd.concat([_measure(shown.frame, column) for column in SHORT], ignore_index=True)
-    frame = frame[frame[MEASURED].notna() & (frame[LABEL] != objects.ALL)].sort_values(DATASET, kind="stable")
+    by_measure = [_lines_of_measure(statistics.frame, column) for column in MEASURE_NAMES]
+    frame = pd.concat(by_measure, ignore_index=True)
+    is_class = frame[LABEL] != objects.ALL
+    frame = frame[frame[MEASURED].notna() & is_class].sort_values(DATASET, kind="stable")
     frame["panel"] = style.panels(frame, DATASET, "measure")
+
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField("size", op="min"), grid=False)
+    across = kinds.quantity(alt.X, MEASURED, "", grid=True, domainMin=0, padding=4)
     coloured = kinds.hue(DATASET, frame, legend=style.differs(frame[DATASET]))
     hover = (DATASET, LABEL, MEASURE, *interval_columns(MEASURED))
-    across = kinds.quantity(alt.X, MEASURED, "", grid=True, domainMin=0, padding=4)
     chart = kinds.points_with_intervals(MEASURED, rows, hover, coloured, scale=across)
+
+    geometries = "; ".join(dict.fromkeys(statistics.frame[GEOMETRY]))
     title = style.title(
         "How large, whole and central are the objects of each class?",
         "Each mark is the mean over the images of a class, with its 95 % interval; the smallest objects come first.",
-        f"Input: {'; '.join(dict.fromkeys(shown.frame[GEOMETRY]))} (side, side before the crop, filter).",
+        f"Input: {geometries} (side, side before the crop, filter).",
     )
-    figure = style.faceted(chart, frame, title, (DATASET,), columns=len(SHORT), row=18)
+    figure = style.faceted(chart, frame, title, (DATASET,), columns=len(MEASURE_NAMES), row=18)
     return figure.resolve_scale(x="independent", y="independent")
 
 
-def _measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
-    """One measure of every class as the value that is drawn."""
-    values = {
-        str(new): frame[end] for new, end in zip(interval_columns(MEASURED), interval_columns(column), strict=True)
-    }
-    return frame[[DATASET, LABEL]].assign(measure=SHORT[column], size=frame[RAW], **values)
+def _lines_of_measure(statistics: pd.DataFrame, column: Column) -> pd.DataFrame:
+    """One measure of every class, with its interval in the columns of MEASURED; `size` gives the order."""
+    lines = statistics[[DATASET, LABEL]].assign(measure=MEASURE_NAMES[column], size=statistics[RAW])
+    for drawn_column, stored_column in zip(interval_columns(MEASURED), interval_columns(column), strict=True):
+        lines[drawn_column] = statistics[stored_column]
+    return lines
 
 
-def distribution_figure(shown: Table) -> alt.FacetChart:
+def distribution_figure(distribution: Table) -> alt.FacetChart:
     """The histogram of every quantity over images, one panel a quantity and data set."""
-    frame = shown.frame.sort_values(QUANTITY, key=lambda names: names.map([*NAMES].index), kind="stable")
-    frame = frame.assign(what=frame[QUANTITY].map(NAMES), to=frame[objects.FROM] + objects.WIDTH)
+    quantity_order = list(QUANTITY_NAMES)
+    frame = distribution.frame.sort_values(
+        QUANTITY, key=lambda quantities: quantities.map(quantity_order.index), kind="stable"
+    )
+    bin_end = frame[objects.BIN_START] + objects.BIN_WIDTH
+    frame = frame.assign(what=frame[QUANTITY].map(QUANTITY_NAMES), to=bin_end)
     frame["panel"] = style.panels(frame, "what", DATASET)
-    sets = frame[DATASET].nunique()
+
     title = style.title(
         "How are sizes, shares left by the crop and agreement distributed?",
-        f"Each bar is the share of the images in a bin of {objects.WIDTH:.0%}.",
+        f"Each bar is the share of the images in a bin of {objects.BIN_WIDTH:.0%}.",
     )
-    across = kinds.quantity(alt.X, objects.FROM.with_format(".0%"), "", domain=[0, 1], padding=0)
+    across = kinds.quantity(alt.X, objects.BIN_START.with_format(".0%"), "", domain=[0, 1], padding=0)
     up = kinds.quantity(alt.Y, SHARE, zero=True, padding=0)
-    chart = kinds.bars(across, up, shown.columns, x2="to:Q", y2=alt.datum(0))
-    figure = style.faceted(chart, frame, title, (DATASET,), height=120, columns=sets if 1 < sets < 5 else 2)
+    chart = kinds.bars(across, up, distribution.columns, x2="to:Q", y2=alt.datum(0))
+    n_datasets = frame[DATASET].nunique()
+    columns = n_datasets if 1 < n_datasets < 5 else 2
+    figure = style.faceted(chart, frame, title, (DATASET,), height=120, columns=columns)
     return figure.resolve_scale(y="independent")
 
 
-def pictures_figure(kind: str, shown: Table) -> alt.FacetChart:
+def pictures_figure(kind: str, pictures: Table) -> alt.FacetChart:
     """A grid of the pictures of one kind, one panel a data set (and a model)."""
+    frame = pictures.frame[pictures.frame[KIND] == kind].dropna(subset="thumbnail")
+    panel_columns = [DATASET, MODEL] if kind == "lowest" else [DATASET]
+    frame = frame.assign(panel=style.panels(frame, *panel_columns))
+
     question, caption = PICTURES[kind]
-    frame = shown.frame[shown.frame[KIND] == kind].dropna(subset="thumbnail")
-    frame = frame.assign(panel=style.panels(frame, DATASET, *([MODEL] if kind == "lowest" else [])))
-    panels = list(dict.fromkeys(frame["panel"]))
-    frame = frame[frame["panel"].isin(panels[:SHOWN])].reset_index(drop=True)
-    caption += f" The first {SHOWN} of {len(panels)}; all are in the table." * (len(panels) > SHOWN)
+    panels = frame["panel"].drop_duplicates().tolist()
+    if len(panels) > MAX_PANELS:
+        caption += f" The first {MAX_PANELS} of {len(panels)}; all are in the table."
+    frame = frame[frame["panel"].isin(panels[:MAX_PANELS])].reset_index(drop=True)
+
     frame["below"] = frame[IOU].map("IoU {:.2f}".format).where(frame[IOU].notna(), "")
-    hover = [column for column in shown.columns if column not in PLACE]
-    tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
+    hover = [column for column in pictures.columns if column not in PLACE]
     chart = kinds.pictures(frame, hover, LABEL, "below")
-    drawn = style.faceted(chart, frame, style.title(question, caption), (DATASET,), height=tall * STEP, columns=1)
-    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + kinds.GAP)
-    return drawn
+    n_rows = int(frame["row"].max()) + 1
+    n_columns = int(frame["column"].max()) + 1
+    title = style.title(question, caption)
+    figure = style.faceted(chart, frame, title, (DATASET,), height=n_rows * PICTURE_HEIGHT, columns=1)
+    figure.usermeta = kinds.FIXED
+    figure.spec.width = n_columns * PICTURE_WIDTH
+    return figure
 
 
 def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
@@ -104,13 +134,13 @@ def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
     The crop removes 2.1 % [0.4, 10.9] of the objects of zoo completely.
     """
     measured = statistics.dropna(subset=AREA)
-    whole = measured[measured[LABEL] == objects.ALL]
-    if whole.empty:
+    all_classes = measured[measured[LABEL] == objects.ALL]
+    if all_classes.empty:
         return
 
-    line = whole.iloc[0].to_dict()
+    line = all_classes.iloc[0].to_dict()
     classes = measured[measured[LABEL] != objects.ALL].sort_values(AREA, kind="stable")
-    extremes = pd.concat([whole, classes.head(2), classes.tail(1)]).drop_duplicates(LABEL)
+    extremes = pd.concat([all_classes, classes.head(2), classes.tail(1)]).drop_duplicates(LABEL)
     chart = small.dots(extremes, LABEL, AREA, (LABEL, *interval_columns(AREA)))
     yield Statement(f"Objects take {format_with_interval(line, AREA)} of an image of {line[DATASET]}.", chart)
 
@@ -127,18 +157,22 @@ def gap_figure(gap: Table) -> alt.FacetChart:
     if gap.frame.empty:
         raise style.NothingToDraw("no model predicted the ranked images; next: fca run task=predict")
     frame = gap.frame.assign(panel=style.panels(gap.frame, DATASET, SPLIT))
-    order = frame[frame[LABEL] != EVERY].groupby(LABEL)[GAP].mean().sort_values(ascending=False).index.tolist()
-    rows = kinds.category(alt.Y, LABEL, [*order, EVERY], domain=False, labelPadding=12)
+
+    mean_gaps = frame[frame[LABEL] != ALL_CLASSES].groupby(LABEL)[GAP].mean()
+    classes = mean_gaps.sort_values(ascending=False).index.tolist()
+    rows = kinds.category(alt.Y, LABEL, [*classes, ALL_CLASSES], domain=False, labelPadding=12)
     coloured = kinds.hue(SUBJECT, frame, columns=2)
     chart = kinds.points_with_intervals(GAP, rows, gap.columns, coloured, dodge=SUBJECT, line=kinds.ZERO)
-    chosen = "annotated features" if gap.parameters["features"] else "the features that matter most for the class"
+
+    cues = "annotated features" if gap.parameters["features"] else "the features that matter most for the class"
     title = style.title(
         gap.question,
-        f"Cues: {chosen}, which may lie on the object. Accuracy on the top k minus on the bottom k images, 95 %.",
-        "A model ranked by its own features (the encoder) has a gap by construction: it predicts from what ranks.",
+        f"The cues are {cues}, which may be on the object.",
+        "Each mark is the accuracy on the top k images minus that on the bottom k, with its 95 % interval.",
+        "A model whose own features rank the images (the encoder) has a gap by construction: it predicts from them.",
     )
-    high = (18 + 12 * frame[SUBJECT].nunique()) * (len(order) + 1)
-    return style.faceted(chart, frame, title, (DATASET, SUBJECT), height=high, columns=1)
+    height = (18 + 12 * frame[SUBJECT].nunique()) * (len(classes) + 1)
+    return style.faceted(chart, frame, title, (DATASET, SUBJECT), height=height, columns=1)
 
 
 def ends_figure(pictures: Table) -> alt.FacetChart:
@@ -146,26 +180,43 @@ def ends_figure(pictures: Table) -> alt.FacetChart:
     frame = pictures.frame.dropna(subset="thumbnail")
     if frame.empty:
         raise style.NothingToDraw("no pictures: the images are no longer at hand")
-    ends = zip(frame[TOP], frame[BOTTOM], strict=True)
-    right = ["" if pd.isna(top) else f"{top:.0%} right above, {bottom:.0%} below" for top, bottom in ends]
-    frame = frame.assign(right=right, row=(frame[END] == "bottom").astype(int))
-    frame["column"] = frame.groupby([DATASET, LABEL, END]).cumcount()
-    frame["place"], frame["words"] = frame[RANK].map("rank {:g}".format), frame[END].map(END.choices.get)
+
+    # one panel a class: the strongest cues in the upper row, the weakest in the lower
+    accuracies = [_accuracies_of_ends(top, bottom) for top, bottom in zip(frame[TOP], frame[BOTTOM], strict=True)]
+    frame = frame.assign(
+        right=accuracies,
+        row=(frame[END] == "bottom").astype(int),
+        column=frame.groupby([DATASET, LABEL, END]).cumcount(),
+        place=frame[RANK].map("rank {:g}".format),
+        words=frame[END].map(END.choices.get),
+    )
     frame["panel"] = style.panels(frame, DATASET, LABEL, "right")
+
     title = style.title(
         pictures.question,
-        "Above stand the strongest cues, below the weakest, with the share of the top and bottom k that is right.",
+        "The upper row has the strongest cues, the lower row the weakest, with the accuracy on the top and bottom k.",
     )
-    chart = kinds.pictures(frame, [column for column in pictures.columns if column != "thumbnail"], "place", "words")
-    drawn = style.faceted(chart, frame, title, (DATASET,), height=2 * STEP_OF_ENDS, columns=2)
-    drawn.usermeta, drawn.spec.width = kinds.FIXED, (int(frame["column"].max()) + 1) * (kinds.SIDE + kinds.GAP)
-    return drawn
+    hover = [column for column in pictures.columns if column != "thumbnail"]
+    chart = kinds.pictures(frame, hover, "place", "words")
+    n_columns = int(frame["column"].max()) + 1
+    figure = style.faceted(chart, frame, title, (DATASET,), height=2 * RANKED_PICTURE_HEIGHT, columns=2)
+    figure.usermeta = kinds.FIXED
+    figure.spec.width = n_columns * PICTURE_WIDTH
+    return figure
+
+
+def _accuracies_of_ends(top: float, bottom: float) -> str:
+    """Accuracies at the top and the bottom of a ranking in words; empty if no model predicted its images."""
+    if pd.isna(top):
+        return ""
+    return f"{top:.0%} right above, {bottom:.0%} below"
 
 
 def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
     """How much models gain from strong cues: first the one that gains most, of those that gain significantly.
 
-    >>> line = {"dataset": "zoo", "label": EVERY, "subject": "net", "gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
+    >>> line = {"dataset": "zoo", "label": ALL_CLASSES, "subject": "net"}
+    >>> line |= {"gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
     >>> [statement] = gap_statements(pd.DataFrame([line]))
     >>> print(statement.sentence)
     Where the cues of a class of zoo are strong, net is +12 points [+3, +21] more accurate than where they are weak.
@@ -176,20 +227,22 @@ def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
         return
 
     significant = models[models[LEAD.low] > 0]
-    most = small.best_of(significant if len(significant) else models, LEAD)
-    is_none_significant = significant.empty and most[LEAD.low].notna().all()
-    sentence = _none_gains(most, len(models)) if is_none_significant else f"{_gain(most)}."
+    best = small.best_of(significant if len(significant) else models, LEAD)
+    if significant.empty and best[LEAD.low].notna().all():
+        sentence = _none_gains(best, len(models))
+    else:
+        sentence = f"{_gain(best)}."
     yield Statement(sentence, small.dots(models, SUBJECT, LEAD, (SUBJECT, *interval_columns(LEAD)), line=0.0))
 
-    others = models.drop(most.index)
-    for at in range(len(others)):
-        yield Statement(f"{_gain(others.iloc[[at]])}.")
+    other_models = models.drop(best.index)
+    for position in range(len(other_models)):
+        yield Statement(f"{_gain(other_models.iloc[[position]])}.")
 
 
 def encoder_statements(gap: pd.DataFrame) -> Iterator[Statement]:
     """How much a model gains whose own features rank the images.
 
-    >>> line = {"dataset": "zoo", "label": EVERY, "gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
+    >>> line = {"dataset": "zoo", "label": ALL_CLASSES, "gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
     >>> [statement] = encoder_statements(pd.DataFrame([line | {"subject": "net, the encoder"}]))
     >>> print(statement.sentence)
     Where the cues of a class of zoo are strong, net, the encoder is +12 points [+3, +21] more accurate than where \
@@ -197,12 +250,12 @@ they are weak, by construction: its own features rank the images.
     """
     means = _mean_gaps(gap)
     encoders = means[_is_encoder(means)]
-    for at in range(len(encoders)):
-        yield Statement(f"{_gain(encoders.iloc[[at]])}, by construction: its own features rank the images.")
+    for position in range(len(encoders)):
+        yield Statement(f"{_gain(encoders.iloc[[position]])}, by construction: its own features rank the images.")
 
 
 def _mean_gaps(gap: pd.DataFrame) -> pd.DataFrame:
-    return gap[gap[LABEL] == EVERY].dropna(subset=LEAD)
+    return gap[gap[LABEL] == ALL_CLASSES].dropna(subset=LEAD)
 
 
 def _is_encoder(means: pd.DataFrame) -> pd.Series:
@@ -210,18 +263,19 @@ def _is_encoder(means: pd.DataFrame) -> pd.Series:
     return means[SUBJECT].str.contains("the encoder")
 
 
-def _none_gains(most: pd.DataFrame, n_models: int) -> str:
-    """That no model gains significantly, with the gain of those that gain most."""
-    line = small.shared_line(most, LEAD)
+def _none_gains(best: pd.DataFrame, n_models: int) -> str:
+    """That no model gains significantly, with the gain of the models that gain most."""
+    line = small.shared_line(best, LEAD)
     nobody = "the model is not" if n_models == 1 else f"none of {n_models} models is"
-    gain = f"{small.listed(most[SUBJECT].tolist())} by {format_with_interval(line, LEAD)}"
+    gain = f"{small.listed(best[SUBJECT].tolist())} by {format_with_interval(line, LEAD)}"
     return f"Where {_strong_cues(line)}, {nobody} significantly more accurate: {gain}."
 
 
 def _gain(models: pd.DataFrame) -> str:
     """What these models, which gain equally, gain from strong cues; without the full stop."""
     line = small.shared_line(models, LEAD)
-    names, points = small.listed(models[SUBJECT].tolist()), format_with_interval(line, LEAD)
+    names = small.listed(models[SUBJECT].tolist())
+    points = format_with_interval(line, LEAD)
     if (models[LEAD.low] > 0).all():
         verb = "is" if len(models) == 1 else "are each"
         return f"Where {_strong_cues(line)}, {names} {verb} {points} more accurate than where they are weak"

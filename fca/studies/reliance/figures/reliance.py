@@ -11,160 +11,217 @@ import pandas as pd
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import format_with_interval
-from fca.studies.reliance import reliance as made
+from fca.studies.reliance import reliance as analysis
 from fca.studies.reliance.columns import MODEL_CHANCE
 from fca.studies.reliance.metric_truth import UNCONFIRMED
 from fca.tables.table import DATASET, LABEL, MODEL, NOTE, TOP1, all_at_chance
 from fca.types import Column, Table, interval_columns
 
-FILTERS = (DATASET, MODEL, made.ALLOWED_CLASSES)
-ENDS = 15  # classes at each end of a long ranking
-FEW = 4  # models with a statement each; of more, those with the highest and the lowest value
-STEP = kinds.SIDE + 36  # pixels from the top of one picture to the next, with two lines of text between
-WORDS = {
+FILTERS = (DATASET, MODEL, analysis.ALLOWED_CLASSES)
+CLASSES_AT_END = 15  # of a long ranking, at each end
+FEW_MODELS = 4  # so many have a statement each; of more, those with the highest and the lowest value
+PICTURE_HEIGHT = kinds.SIDE + 36  # pixels from the top of one picture to the next, with two lines of text between
+PICTURE_WIDTH = kinds.SIDE + 30
+CHANGE_WORDS = {
     "ablate/gray": "object gray",
     "ablate/gray_box": "box gray",
     "ablate/tile": "box tiled over",
     "swap/background": "other background",
     "swap/background/pasted": "pasted elsewhere",
 }
-ALTHOUGH = {
+CHANGE_CLAUSES = {  # in order of preference
     "ablate/gray_box": "the box around the object is gray",
     "ablate/gray": "the object is gray",
     "ablate/tile": "the box around the object is tiled over",
 }
 WITHOUT_OBJECT = TOP1.with_format(".0%", "accuracy without the object")
-KEPT = made.KEPT.with_format(".0%", "accuracy kept")
-BIAS = made.BIAS.with_format(".0%", "decisions for shape")
+KEPT_SHARE = analysis.KEPT_SHARE.with_format(".0%", "accuracy kept")
+SHAPE_BIAS = analysis.SHAPE_BIAS.with_format(".0%", "decisions for shape")
 
 
-def accuracy_figure(shown: Table) -> alt.FacetChart:
+def accuracy_figure(accuracy: Table) -> alt.FacetChart:
     """Accuracy clean and without the object, one panel a data set and protocol."""
-    frame = shown.frame[~shown.frame[made.CONDITION].str.startswith("noise/")]
-    frame = frame.assign(panel=style.panels(frame, DATASET, made.ALLOWED_CLASSES))
-    frame["change"] = _marked(frame[made.CONDITION].replace(WORDS), frame)
-    first = frame.sort_values(made.CONDITION, key=lambda of: of != made.CLEAN, kind="stable")
-    rows = kinds.category(alt.Y, "change", list(dict.fromkeys(first["change"])))
+    frame = accuracy.frame[~accuracy.frame[analysis.CONDITION].str.startswith("noise/")]
+    frame = frame.assign(panel=style.panels(frame, DATASET, analysis.ALLOWED_CLASSES))
+    frame["change"] = _with_mark(frame[analysis.CONDITION].replace(CHANGE_WORDS), frame)
+
+    clean_first = frame.sort_values(
+        analysis.CONDITION, key=lambda conditions: conditions != analysis.CLEAN, kind="stable"
+    )
+    rows = kinds.category(alt.Y, "change", clean_first["change"].drop_duplicates().tolist())
     across = kinds.quantity(alt.X, TOP1, "accuracy, mean over classes", grid=True, domain=[0, 1], padding=0)
-    look: dict[str, Any] = {"dodge": MODEL, "line": str(MODEL_CHANCE), "scale": across}
-    chart = kinds.points_with_intervals(TOP1, rows, shown.columns, kinds.hue(MODEL, frame, columns=2), **look)
+    chart = kinds.points_with_intervals(
+        TOP1,
+        rows,
+        accuracy.columns,
+        kinds.hue(MODEL, frame, columns=2),
+        dodge=MODEL,
+        line=str(MODEL_CHANCE),
+        scale=across,
+    )
+
     title = style.title(
         "Is the class still predicted when its object is gone?",
-        "Bars are 95 % intervals over classes; the dashed line is guessing one of the classes that may be predicted.",
-        *_left_out(frame),
+        "Bars are 95 % intervals over classes; the dashed line is the accuracy of guessing among the allowed classes.",
+        *_left_out_sentences(frame),
     )
     height = frame["change"].nunique() * (14 + 12 * frame[MODEL].nunique())
-    return style.faceted(_pale(chart), frame, title, FILTERS, height=height)
+    return style.faceted(_paled(chart), frame, title, FILTERS, height=height)
 
 
-def sensitivity_figure(shown: Table) -> alt.FacetChart:
+def sensitivity_figure(sensitivity: Table) -> alt.FacetChart:
     """Relative foreground sensitivity by level of noise; plain beside area-matched."""
-    order = [DATASET, made.ALLOWED_CLASSES, made.KIND, made.MATCHED, made.LEVEL]
-    frame = shown.frame.dropna(subset=made.RFS).sort_values(order)
-    noise = frame[made.KIND] + frame[made.MATCHED].map({True: ", equal areas", False: ", whole regions"})
-    frame = frame.assign(noise=_marked(noise, frame, f"pale: {UNCONFIRMED}"))
-    frame["panel"] = style.panels(frame, DATASET, made.ALLOWED_CLASSES, "noise")
-    levels = kinds.category(alt.X, made.LEVEL, title=made.LEVEL.meaning, labelAngle=0, bands=True)
-    look: dict[str, Any] = {"dodge": MODEL, "line": kinds.ZERO, "scale": kinds.quantity(alt.Y, made.RFS, grid=True)}
-    chart = kinds.points_with_intervals(made.RFS, levels, shown.columns, kinds.hue(MODEL, frame, columns=2), **look)
+    order = [DATASET, analysis.ALLOWED_CLASSES, analysis.KIND, analysis.AREA_MATCHED, analysis.LEVEL]
+    frame = sensitivity.frame.dropna(subset=analysis.RFS).sort_values(order)
+    area_words = frame[analysis.AREA_MATCHED].map({True: ", equal areas", False: ", whole regions"})
+    noise = _with_mark(frame[analysis.KIND] + area_words, frame, f"pale: {UNCONFIRMED}")
+    frame = frame.assign(noise=noise)
+    frame["panel"] = style.panels(frame, DATASET, analysis.ALLOWED_CLASSES, "noise")
+
+    levels = kinds.category(alt.X, analysis.LEVEL, title=analysis.LEVEL.meaning, labelAngle=0, bands=True)
+    chart = kinds.points_with_intervals(
+        analysis.RFS,
+        levels,
+        sensitivity.columns,
+        kinds.hue(MODEL, frame, columns=2),
+        dodge=MODEL,
+        line=kinds.ZERO,
+        scale=kinds.quantity(alt.Y, analysis.RFS, grid=True),
+    )
     title = style.title(
         "Does noise in the object cost more accuracy than noise around it?",
-        "Above 0 noise in the object costs more, below 0 noise around it, which is larger unless areas are equal.",
-        "0 is no proof: 18 rendered networks that use no cue had -0.70 to -0.33 (gaussian 0.25, whole regions).",
-        *_left_out(frame),
+        "Above 0, noise in the object costs more; below 0, noise around it, which is larger unless areas are equal.",
+        "A value of 0 proves nothing: 18 rendered networks that use no cue had -0.70 to -0.33 (gaussian 0.25, whole "
+        "regions).",
+        *_left_out_sentences(frame),
     )
-    figure = style.faceted(_pale(chart), frame, title, FILTERS, height=200)
+    figure = style.faceted(_paled(chart), frame, title, FILTERS, height=200)
     return figure.resolve_scale(x="independent", xOffset="independent")
 
 
-def alignment_figure(shown: Table) -> alt.FacetChart:
+def alignment_figure(alignment: Table) -> alt.FacetChart:
     """Overlap of saliency and object, by model and data set."""
-    frame = shown.frame[shown.frame[made.SALIENCY_METRIC] == "iou"].reset_index(drop=True)
-    frame = frame.assign(word=_marked(frame[made.SALIENCY_METRIC].map(made.SALIENCY_METRIC.choices), frame))
+    frame = alignment.frame[alignment.frame[analysis.SALIENCY_METRIC] == "iou"].reset_index(drop=True)
+    metric_words = frame[analysis.SALIENCY_METRIC].map(analysis.SALIENCY_METRIC.choices)
+    frame = frame.assign(word=_with_mark(metric_words, frame))
     frame["panel"] = style.panels(frame, "word")
-    across = kinds.quantity(
-        alt.X, made.SALIENCY_VALUE, "mean over classes of the overlap", grid=True, domainMin=0, padding=0
+
+    title_across = "mean over classes of the overlap"
+    across = kinds.quantity(alt.X, analysis.SALIENCY_VALUE, title_across, grid=True, domainMin=0, padding=0)
+    chart = kinds.points_with_intervals(
+        analysis.SALIENCY_VALUE,
+        kinds.category(alt.Y, MODEL),
+        alignment.columns,
+        kinds.hue(DATASET, frame),
+        dodge=DATASET,
+        scale=across,
     )
-    look: dict[str, Any] = {"dodge": DATASET, "scale": across}
-    rows, coloured = kinds.category(alt.Y, MODEL), kinds.hue(DATASET, frame)
-    chart = kinds.points_with_intervals(made.SALIENCY_VALUE, rows, shown.columns, coloured, **look)
     title = style.title(
         "Is what decides the prediction on the object?",
         "Each mark is measured on GradCAM maps of the class; bars are 95 % intervals.",
     )
     height = frame[MODEL].nunique() * (14 + 12 * frame[DATASET].nunique())
-    return style.faceted(_pale(chart), frame, title, (DATASET, MODEL), height=height)
+    return style.faceted(_paled(chart), frame, title, (DATASET, MODEL), height=height)
 
 
-def classes_figure(shown: Table) -> alt.FacetChart:
+def classes_figure(classes: Table) -> alt.FacetChart:
     """The share of its accuracy that each class keeps, those that lean most on their surroundings first."""
-    frame = shown.frame.dropna(subset=made.KEPT).reset_index(drop=True)
-    frame = frame.assign(panel=style.panels(frame, DATASET, made.ALLOWED_CLASSES), leads=frame[MODEL] == made.MEAN)
-    frame["leads"] |= ~frame.groupby("panel")["leads"].transform("any")  # the only model
-    frame["place"] = (
-        frame[made.CLASS_RANK].where(frame["leads"]).groupby([frame["panel"], frame[LABEL]]).transform("first")
-    )
-    last = frame.groupby("panel")["place"].transform("max") - ENDS
-    frame = frame[(frame["place"] <= ENDS) | (frame["place"] > last)].sort_values("place", kind="stable")
+    frame = classes.frame.dropna(subset=analysis.KEPT_SHARE).reset_index(drop=True)
+    frame["panel"] = style.panels(frame, DATASET, analysis.ALLOWED_CLASSES)
+
+    # the mean over models, or the only model, leads: it has intervals and gives the order
+    frame["leads"] = frame[MODEL] == analysis.MEAN_MODEL
+    has_leader = frame.groupby("panel")["leads"].transform("any")
+    frame["leads"] |= ~has_leader
+    leading_rank = frame[analysis.CLASS_RANK].where(frame["leads"])
+    frame["place"] = leading_rank.groupby([frame["panel"], frame[LABEL]]).transform("first")
+
+    last_place = frame.groupby("panel")["place"].transform("max")
+    is_at_end = (frame["place"] <= CLASSES_AT_END) | (frame["place"] > last_place - CLASSES_AT_END)
+    frame = frame[is_at_end].sort_values("place", kind="stable")
+
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField("place", op="min"))
-    across = kinds.quantity(alt.X, made.KEPT, "share of clean accuracy kept", grid=True, domainMin=0, padding=0)
+    title_across = "share of clean accuracy kept"
+    across = kinds.quantity(alt.X, analysis.KEPT_SHARE, title_across, grid=True, domainMin=0, padding=0)
     coloured = kinds.hue(MODEL, frame, columns=2)
-    others = kinds.scatter(across, rows, shown.columns, coloured, size=30).transform_filter("!datum.leads")
-    chart = kinds.points_with_intervals(made.KEPT, rows, shown.columns, coloured, where="datum.leads", scale=across)
-    measure = shown.parameters["measure"]
+    other_models = kinds.scatter(across, rows, classes.columns, coloured, size=30)
+    other_models = other_models.transform_filter("!datum.leads")
+    leader = kinds.points_with_intervals(
+        analysis.KEPT_SHARE,
+        rows,
+        classes.columns,
+        coloured,
+        where="datum.leads",
+        scale=across,
+    )
+
+    measure = classes.parameters["measure"]
     title = style.title(
         "Which classes lean on their surroundings?",
-        f"Share of each class's accuracy that is kept with {WORDS.get(measure, measure)}{_mark(frame)}.",
-        "95 % intervals over its images; first: most kept, by the surroundings or as the guess for any gray image.",
-        f"Classes with too few right clean images are missing; of many, the {ENDS} at each end are shown.",
+        f"Share of each class's accuracy that is kept with {CHANGE_WORDS.get(measure, measure)}{_mark(frame)}.",
+        "Bars are 95 % intervals over images. The first classes keep most: by their surroundings, or as the guess for "
+        "any gray image.",
+        f"Classes with too few clean images right are missing; of many, the {CLASSES_AT_END} at each end are shown.",
     )
-    return style.faceted(kinds.layers(_pale(chart), others), frame, title, FILTERS, row=18)
+    return style.faceted(kinds.layers(_paled(leader), other_models), frame, title, FILTERS, row=18)
 
 
-def stability_figure(shown: Table) -> alt.FacetChart:
-    """How alike every two models order the classes."""
-    frame = shown.frame.dropna(subset=made.RHO)
-    frame = frame.assign(panel=style.panels(frame, DATASET, made.ALLOWED_CLASSES))
+def stability_figure(stability: Table) -> alt.FacetChart:
+    """The rank correlation of every two models over the classes, as a heat map."""
+    frame = stability.frame.dropna(subset=analysis.RHO)
+    frame = frame.assign(panel=style.panels(frame, DATASET, analysis.ALLOWED_CLASSES))
+
     across = alt.X(f"{MODEL}:N", title=None, axis=alt.Axis(labelAngle=-40))
-    rows = style.names_axis(made.OTHER, "ascending")
-    chart = kinds.heat_map(made.RHO, across, rows, shown.columns, (-1.0, 1.0))
-    line = f"Spearman's correlation of the classes' kept accuracy{_mark(frame)}; hover for 95 % intervals over classes."
-    title = style.title("Do models agree which classes lean on their surroundings?", line)
-    height = max(60, 30 * frame[made.OTHER].nunique())
-    figure = style.faceted(chart, frame, title, (DATASET, made.ALLOWED_CLASSES), height=height, columns=2)
+    rows = style.names_axis(analysis.OTHER_MODEL, "ascending")
+    chart = kinds.heat_map(analysis.RHO, across, rows, stability.columns, (-1.0, 1.0))
+    title = style.title(
+        "Do models agree which classes lean on their surroundings?",
+        f"Spearman's correlation of the classes' kept accuracy{_mark(frame)}; hover for 95 % intervals over classes.",
+    )
+    height = max(60, 30 * frame[analysis.OTHER_MODEL].nunique())
+    figure = style.faceted(chart, frame, title, (DATASET, analysis.ALLOWED_CLASSES), height=height, columns=2)
     figure.spec.width = max(160, 44 * frame[MODEL].nunique())
     return figure.resolve_axis(x="independent")
 
 
-def examples_figure(shown: Table) -> alt.FacetChart:
+def examples_figure(examples: Table) -> alt.FacetChart:
     """The first images of a data set under every change."""
-    frame = shown.frame.dropna(subset="thumbnail").reset_index(drop=True)
-    frame = frame.assign(panel=style.panels(frame, DATASET), change=frame[made.CONDITION].map(_change))
+    frame = examples.frame.dropna(subset="thumbnail").reset_index(drop=True)
+    frame = frame.assign(panel=style.panels(frame, DATASET), change=frame[analysis.CONDITION].map(_short_change))
     frame["column"] = frame["column"].rank(method="dense").astype(int) - 1  # without clean images the first is empty
-    tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
-    chart = kinds.pictures(frame, (DATASET, made.CONDITION, LABEL), "change", LABEL)
+
+    chart = kinds.pictures(frame, (DATASET, analysis.CONDITION, LABEL), "change", LABEL)
     title = style.title(
         "What do the changed images look like?",
-        "These are the first images of the first classes, at input size. Equal: on and around the object, noise covers "
-        "areas of the same size.",
+        "These are the first images of the first classes, at input size. Equal means that noise covers areas of the "
+        "same size on and around the object.",
     )
-    drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * STEP, columns=1)
-    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 30)
-    return drawn
+    n_rows = int(frame["row"].max()) + 1
+    n_columns = int(frame["column"].max()) + 1
+    figure = style.faceted(chart, frame, title, (DATASET,), height=n_rows * PICTURE_HEIGHT, columns=1)
+    figure.usermeta = kinds.FIXED
+    figure.spec.width = n_columns * PICTURE_WIDTH
+    return figure
 
 
-def shape_figure(shown: Table) -> alt.FacetChart:
+def shape_figure(shapes: Table) -> alt.FacetChart:
     """Decisions for shape among all images and, where those for texture are known, among decisions for either."""
-    either = shown.frame.dropna(subset=made.BIAS).assign(**{made.WHO: "either"})
-    either[list(interval_columns(made.SHAPE))] = either[list(interval_columns(made.BIAS))]
-    frame = pd.concat([shown.frame, either], ignore_index=True)
+    # a second line for each model whose decisions for texture are known, with its shape bias as the share
+    either = shapes.frame.dropna(subset=analysis.SHAPE_BIAS).assign(**{analysis.SUBJECT: "either"})
+    either[list(interval_columns(analysis.SHAPE_SHARE))] = either[list(interval_columns(analysis.SHAPE_BIAS))]
+    frame = pd.concat([shapes.frame, either], ignore_index=True)
     frame["panel"] = style.panels(frame, DATASET)
-    rows = kinds.category(alt.Y, MODEL, alt.EncodingSortField(made.SHAPE, op="min", order="descending"))
-    words = dict(made.WHO.choices) | {"either": "stored predictions, among those for shape or texture"}
-    coloured = kinds.hue(Column(made.WHO, choices=words), frame, (*kinds.CONTRAST, "#0072b2"), columns=2)
-    across = kinds.quantity(alt.X, made.SHAPE, "decisions for shape", grid=True, domain=[0, 1], padding=0)
-    hover = (DATASET, MODEL, *interval_columns(made.SHAPE), NOTE)
-    chart = kinds.points_with_intervals(made.SHAPE, rows, hover, coloured, scale=across)
+
+    rows = kinds.category(alt.Y, MODEL, alt.EncodingSortField(analysis.SHAPE_SHARE, op="min", order="descending"))
+    across = kinds.quantity(alt.X, analysis.SHAPE_SHARE, "decisions for shape", grid=True, domain=[0, 1], padding=0)
+    subject_words = {
+        **analysis.SUBJECT.choices,
+        "either": "stored predictions, among those for shape or texture",
+    }
+    subject = Column(analysis.SUBJECT, choices=subject_words)
+    coloured = kinds.hue(subject, frame, (*kinds.CONTRAST, "#0072b2"), columns=2)
+    hover = (DATASET, MODEL, *interval_columns(analysis.SHAPE_SHARE), NOTE)
+    chart = kinds.points_with_intervals(analysis.SHAPE_SHARE, rows, hover, coloured, scale=across)
     title = style.title(
         "Shape or texture?", "Shape and texture of these images are of different classes; bars are 95 % intervals."
     )
@@ -172,36 +229,46 @@ def shape_figure(shown: Table) -> alt.FacetChart:
 
 
 def _mark(frame: pd.DataFrame) -> str:
-    return f" ({UNCONFIRMED})" if frame[made.TRUST].astype(str).str.startswith(UNCONFIRMED).any() else ""
+    """The mark of a metric that known cues did not confirm; empty if none of these lines has such a metric."""
+    return f" ({UNCONFIRMED})" if _is_unconfirmed(frame).any() else ""
 
 
-def _marked(words: pd.Series, frame: pd.DataFrame, mark: str = UNCONFIRMED) -> pd.Series:
-    unconfirmed = {
-        word for word, trust in zip(words, frame[made.TRUST], strict=True) if str(trust).startswith(UNCONFIRMED)
-    }
-    return words + words.isin(unconfirmed).map({True: f" ({mark})", False: ""})
+def _with_mark(words: pd.Series, frame: pd.DataFrame, mark: str = UNCONFIRMED) -> pd.Series:
+    """A word for each line, with a mark if it is the word of a metric that known cues did not confirm."""
+    unconfirmed_words = set(words[_is_unconfirmed(frame)])
+    return words + words.isin(unconfirmed_words).map({True: f" ({mark})", False: ""})
 
 
-def _pale(chart: Any) -> Any:
-    unconfirmed = f"indexof(datum.{made.TRUST} || '', '{UNCONFIRMED}') == 0"
-    chart.layer[-1] = chart.layer[-1].encode(fillOpacity=alt.condition(unconfirmed, alt.value(0.25), alt.value(1.0)))
+def _is_unconfirmed(frame: pd.DataFrame) -> pd.Series:
+    return frame[analysis.TRUST].astype(str).str.startswith(UNCONFIRMED)
+
+
+def _paled(chart: Any) -> Any:
+    """The chart with pale marks for metrics that known cues did not confirm."""
+    is_unconfirmed = f"indexof(datum.{analysis.TRUST} || '', '{UNCONFIRMED}') == 0"
+    marks = chart.layer[-1]
+    chart.layer[-1] = marks.encode(fillOpacity=alt.condition(is_unconfirmed, alt.value(0.25), alt.value(1.0)))
     return chart
 
 
-def _change(name: str) -> str:
-    """A change in two words or three, to stand below a picture."""
-    where = "on it" if "/foreground/" in name else "around"
-    kind = "equal," if name.endswith("/area_matched") else "noise"
-    return f"{kind} {where}" if name.startswith("noise/") else WORDS.get(name, name)
+def _short_change(condition: str) -> str:
+    """A change in two or three words, to stand below a picture."""
+    if not condition.startswith("noise/"):
+        return CHANGE_WORDS.get(condition, condition)
+    kind = "equal," if condition.endswith("/area_matched") else "noise"
+    region = "on it" if "/foreground/" in condition else "around"
+    return f"{kind} {region}"
 
 
-def _left_out(frame: pd.DataFrame) -> Iterator[str]:
-    for dataset, part in frame.groupby(DATASET, sort=False):
-        images, classes = int(part[made.LEFT_OUT].max()), int(part[made.CLASSES_OUT].max())
-        if images or classes:
-            whole = f"{classes} {'class' if classes == 1 else 'classes'} whose objects nearly fill their images"
-            others = f"{images} image{'' if images == 1 else 's'} of the others"
-            yield f"{dataset}: left out are {whole} and {others}."
+def _left_out_sentences(frame: pd.DataFrame) -> Iterator[str]:
+    """For each data set how many classes and images are left out, if any are."""
+    for dataset, lines in frame.groupby(DATASET, sort=False):
+        n_images = int(lines[analysis.LEFT_OUT].max())
+        n_classes = int(lines[analysis.CLASSES_LEFT_OUT].max())
+        if n_images or n_classes:
+            classes = f"{n_classes} {'class' if n_classes == 1 else 'classes'} whose objects nearly fill their images"
+            images = f"{n_images} image{'' if n_images == 1 else 's'} of the others"
+            yield f"{dataset}: left out are {classes} and {images}."
 
 
 def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
@@ -213,13 +280,14 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
     >>> print(statement.sentence)
     Although the object is gray, vit is still right on 62 % [55, 69] of the images of zoo (15 classes, chance 0.1 %).
     """
-    open_lines = accuracy[accuracy[made.ALLOWED_CLASSES] == "open"]
-    change = next((change for change in ALTHOUGH if change in set(open_lines[made.CONDITION])), None)
+    open_lines = accuracy[accuracy[analysis.ALLOWED_CLASSES] == "open"]
+    conditions = set(open_lines[analysis.CONDITION])
+    change = next((change for change in CHANGE_CLAUSES if change in conditions), None)
     if change is None:
         return
 
-    clean = open_lines[open_lines[made.CONDITION] == made.CLEAN]
-    changed = open_lines[open_lines[made.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
+    clean = open_lines[open_lines[analysis.CONDITION] == analysis.CLEAN]
+    changed = open_lines[open_lines[analysis.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
     chance = float(changed[MODEL_CHANCE].iloc[0])
     chart = small.dots(changed, MODEL, WITHOUT_OBJECT, (MODEL, *interval_columns(WITHOUT_OBJECT)), line=chance)
     if all_at_chance(clean):
@@ -231,31 +299,34 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
     if all_at_chance(changed):
         verb = "is" if len(best) == 1 else "are each"
         best_models = f"{small.listed(best[MODEL].tolist())} {verb} right on {_share_of_images(best)}"
-        yield Statement(f"No: where {ALTHOUGH[change]}, no model is better than chance; {best_models}.", chart)
+        yield Statement(f"No: where {CHANGE_CLAUSES[change]}, no model is better than chance; {best_models}.", chart)
     else:
-        yield Statement(_right_without_object(best, ALTHOUGH[change]), chart)
+        yield Statement(_right_without_object(best, CHANGE_CLAUSES[change]), chart)
 
-    others = changed.drop(best.index)
-    stated = others if len(changed) <= FEW else others.tail(1)
-    for at in range(len(stated)):
-        yield Statement(_right_without_object(stated.iloc[[at]], ALTHOUGH[change]))
+    other_models = changed.drop(best.index)
+    stated = other_models if len(changed) <= FEW_MODELS else other_models.tail(1)
+    for position in range(len(stated)):
+        yield Statement(_right_without_object(stated.iloc[[position]], CHANGE_CLAUSES[change]))
 
 
-def _right_without_object(models: pd.DataFrame, although: str) -> str:
-    """How often these models, which are equally accurate, are right in spite of a change."""
+def _right_without_object(models: pd.DataFrame, change: str) -> str:
+    """How often these models, which are equally accurate, are right in spite of a change.
+
+    change: as a clause, such as "the object is gray".
+    """
     names = small.listed(models[MODEL].tolist())
     if all_at_chance(models):
         verb = "is" if len(models) == 1 else "are"
-        return f"Where {although}, {names} {verb} at the level of chance: right on {_share_of_images(models)}."
+        return f"Where {change}, {names} {verb} at the level of chance: right on {_share_of_images(models)}."
 
     verb = "is" if len(models) == 1 else "are each"
-    return f"Although {although}, {names} {verb} still right on {_share_of_images(models)}."
+    return f"Although {change}, {names} {verb} still right on {_share_of_images(models)}."
 
 
 def _share_of_images(models: pd.DataFrame) -> str:
     """The accuracy that these models have in common, beside chance, and whether the metric is to be believed."""
     line = small.shared_line(models, WITHOUT_OBJECT)
-    n_classes = line[made.N_CLASSES]
+    n_classes = line[analysis.N_CLASSES]
     classes = f"{n_classes} class{'' if n_classes == 1 else 'es'}"
     details = "; ".join([f"{classes}, chance {100 * line[MODEL_CHANCE]:.2g} %", *_doubts(line)])
     return f"{format_with_interval(line, WITHOUT_OBJECT)} of the images of {line[DATASET]} ({details})"
@@ -263,13 +334,13 @@ def _share_of_images(models: pd.DataFrame) -> str:
 
 def _doubts(line: Mapping[Any, Any]) -> list[str]:
     """That the metric of this line is not confirmed, if it is not."""
-    is_unconfirmed = str(line[made.TRUST]).startswith(UNCONFIRMED)
+    is_unconfirmed = str(line[analysis.TRUST]).startswith(UNCONFIRMED)
     return [f"with known cues this metric is {UNCONFIRMED}"] if is_unconfirmed else []
 
 
 def left_out_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
     """How many images and classes are left out."""
-    for sentence in _left_out(accuracy[accuracy[made.ALLOWED_CLASSES] == "open"]):
+    for sentence in _left_out_sentences(accuracy[accuracy[analysis.ALLOWED_CLASSES] == "open"]):
         yield Statement(sentence)
 
 
@@ -284,53 +355,53 @@ def classes_statements(classes: pd.DataFrame, accuracy: pd.DataFrame) -> Iterato
     Of the classes of zoo, fish leans most on its surroundings: it keeps 60 % [50, 70] of its accuracy when its object \
 is gone (vit).
     """
-    open_lines = classes[classes[made.ALLOWED_CLASSES] == "open"].dropna(subset=KEPT)
+    open_lines = classes[classes[analysis.ALLOWED_CLASSES] == "open"].dropna(subset=KEPT_SHARE)
     if open_lines.empty:
         return
 
-    ordered = open_lines.sort_values(KEPT, ascending=False, kind="stable")
-    leading_model = made.MEAN if made.MEAN in set(ordered[MODEL]) else ordered[MODEL].iloc[0]
-    ranked = ordered[ordered[MODEL] == leading_model].sort_values(made.CLASS_RANK, kind="stable")
-    best = small.best_of(ranked, KEPT)
-    line = small.shared_line(best, KEPT)
-    chart = small.dots(ranked, LABEL, KEPT, (LABEL, MODEL, *interval_columns(KEPT)))
+    ordered = open_lines.sort_values(KEPT_SHARE, ascending=False, kind="stable")
+    leading_model = analysis.MEAN_MODEL if analysis.MEAN_MODEL in set(ordered[MODEL]) else ordered[MODEL].iloc[0]
+    ranked = ordered[ordered[MODEL] == leading_model].sort_values(analysis.CLASS_RANK, kind="stable")
+    best = small.best_of(ranked, KEPT_SHARE)
+    line = small.shared_line(best, KEPT_SHARE)
+    chart = small.dots(ranked, LABEL, KEPT_SHARE, (LABEL, MODEL, *interval_columns(KEPT_SHARE)))
 
     dataset = line[DATASET]
-    clean = accuracy[(accuracy[made.ALLOWED_CLASSES] == "open") & (accuracy[made.CONDITION] == made.CLEAN)]
+    clean = accuracy[(accuracy[analysis.ALLOWED_CLASSES] == "open") & (accuracy[analysis.CONDITION] == analysis.CLEAN)]
     if all_at_chance(clean):
         yield Statement(f"Not known: models are at the level of chance on clean images of {dataset}.", chart)
         return
 
     measured = "; ".join([str(leading_model), *_doubts(line)])
-    kept = f"{format_with_interval(line, KEPT)} of its accuracy when its object is gone ({measured})"
+    kept_share = f"{format_with_interval(line, KEPT_SHARE)} of its accuracy when its object is gone ({measured})"
     names = small.listed(best[LABEL].tolist())
     if len(ranked) == 1:
-        sentence = f"Of {dataset}, only {names} could be tested: it keeps {kept}."
+        sentence = f"Of {dataset}, only {names} could be tested: it keeps {kept_share}."
     elif len(best) == len(ranked):
-        sentence = f"None more than the others: each class of {dataset} keeps {kept}."
+        sentence = f"None more than the others: each class of {dataset} keeps {kept_share}."
     elif len(best) == 1:
-        sentence = f"Of the classes of {dataset}, {names} leans most on its surroundings: it keeps {kept}."
+        sentence = f"Of the classes of {dataset}, {names} leans most on its surroundings: it keeps {kept_share}."
     else:
-        sentence = f"Of the classes of {dataset}, {names} lean most on their surroundings: each keeps {kept}."
+        sentence = f"Of the classes of {dataset}, {names} lean most on their surroundings: each keeps {kept_share}."
     yield Statement(sentence, chart)
 
 
 def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
     """The two models that agree least about which classes lean on their surroundings."""
-    known_pairs = stability.dropna(subset=made.RHO)
+    known_pairs = stability.dropna(subset=analysis.RHO)
     if known_pairs.empty:
         return
 
-    lowest = small.best_of(known_pairs, made.RHO, largest=False)
-    line = small.shared_line(lowest, made.RHO)
-    pair = f"{line[MODEL]} and {line[made.OTHER]}"
+    lowest = small.best_of(known_pairs, analysis.RHO, largest=False)
+    line = small.shared_line(lowest, analysis.RHO)
+    pair = f"{line[MODEL]} and {line[analysis.OTHER_MODEL]}"
     if len(lowest) == len(known_pairs) > 1:
         pair = small.all_of(len(known_pairs), "pairs of models")
     elif len(lowest) > 1:
         pair = f"{len(lowest)} of {len(known_pairs)} pairs of models, {pair} among them,"
 
-    correlation = format_with_interval(line, made.RHO)
-    lower_ends = lowest[made.RHO.low]
+    correlation = format_with_interval(line, analysis.RHO)
+    lower_ends = lowest[analysis.RHO.low]
     if lower_ends.isna().any():
         agree = "may or may not agree"
         correlation += " without interval"
@@ -341,8 +412,8 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
     else:
         agree = "agree least" if len(lowest) < len(known_pairs) else "agree"
 
-    what = "on which classes keep most of their accuracy"
-    yield Statement(f"{line[DATASET]}: {pair} {agree} {what}: correlation {correlation}.")
+    subject = "on which classes keep most of their accuracy"
+    yield Statement(f"{line[DATASET]}: {pair} {agree} {subject}: correlation {correlation}.")
 
 
 def shape_statements(shapes: pd.DataFrame) -> Iterator[Statement]:
@@ -353,25 +424,25 @@ def shape_statements(shapes: pd.DataFrame) -> Iterator[Statement]:
     >>> print(statement.sentence)
     Between shape and texture of images of zoo, vit decides for shape in 60 % [55, 70] of 90 cases.
     """
-    decided = shapes.dropna(subset=BIAS).sort_values(BIAS, ascending=False, kind="stable")
+    decided = shapes.dropna(subset=SHAPE_BIAS).sort_values(SHAPE_BIAS, ascending=False, kind="stable")
     if decided.empty:
         return
 
-    best = small.best_of(decided, BIAS)
-    yield Statement(_decisions(best), small.dots(decided, MODEL, BIAS, (MODEL, *interval_columns(BIAS))))
+    best = small.best_of(decided, SHAPE_BIAS)
+    yield Statement(_decisions(best), small.dots(decided, MODEL, SHAPE_BIAS, (MODEL, *interval_columns(SHAPE_BIAS))))
 
-    others = decided.drop(best.index)
-    for at in range(len(others)):
-        yield Statement(_decisions(others.iloc[[at]]))
+    other_models = decided.drop(best.index)
+    for position in range(len(other_models)):
+        yield Statement(_decisions(other_models.iloc[[position]]))
 
 
 def _decisions(models: pd.DataFrame) -> str:
     """How often these models, which do so equally often, decide for shape."""
-    line = small.shared_line(models, BIAS)
+    line = small.shared_line(models, SHAPE_BIAS)
     verb = "decides" if len(models) == 1 else "each decide"
-    decisions = small.listed([f"{number:,.0f}" for number in models[made.DECISIONS].unique()])
-    cases = f"{format_with_interval(line, BIAS)} of {decisions} case{'' if decisions == '1' else 's'}"
-    if line[BIAS.low] <= 0.5 <= line[BIAS.high]:
+    decisions = small.listed([f"{number:,.0f}" for number in models[analysis.DECISIONS].unique()])
+    cases = f"{format_with_interval(line, SHAPE_BIAS)} of {decisions} case{'' if decisions == '1' else 's'}"
+    if line[SHAPE_BIAS.low] <= 0.5 <= line[SHAPE_BIAS.high]:
         cases += ", no significant preference"
 
     names = small.listed(models[MODEL].tolist())

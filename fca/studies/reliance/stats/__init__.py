@@ -1,1 +1,1 @@
-"""Statistics of reliance on the object, and of maps of saliency."""
+"""Statistics of reliance on the object, and of saliency maps."""

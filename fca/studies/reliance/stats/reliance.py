@@ -18,11 +18,16 @@ from fca.stats.correlation import correlation, correlation_interval
 from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, UNKNOWN, Estimated, jackknife_interval
 from fca.types import FcaError, check_choice
 
-CLASSES, IMAGES = OVER = ("classes", "images")
+CLASSES = "classes"
+IMAGES = "images"
+OVER = (CLASSES, IMAGES)
 RELEASED = "released"
 Share = Num[np.ndarray, "*values"] | float | int
 Values = Num[np.ndarray, "conditions images"]
 Labels = Integer[np.ndarray, " images"]
+PerImage = Float[np.ndarray, " images"]
+Maps = Float[np.ndarray, "images height width"]
+Masks = Bool[np.ndarray, "images height width"]
 
 
 def relative_foreground_sensitivity(acc_foreground: Share, acc_background: Share, compat: str | None = None) -> Any:
@@ -40,15 +45,21 @@ def relative_foreground_sensitivity(acc_foreground: Share, acc_background: Share
     (0.3333333333333333, 0.0)
     """
     check_choice("compat", compat, (None, RELEASED))
-    foreground, background = np.asarray(acc_foreground, float), np.asarray(acc_background, float)
-    for name, values in (("acc_foreground", foreground), ("acc_background", background)):
-        if wrong := values[(values < 0) | (values > 1)].tolist():  # NaN is no such value
-            raise FcaError(name, wrong[0], "an accuracy between 0 and 1", "give fractions, not percent")
-    room = np.minimum(foreground + background, (1 - foreground) + (1 - background))
+    foreground = np.asarray(acc_foreground, float)
+    background = np.asarray(acc_background, float)
+    for name, accuracies in (("acc_foreground", foreground), ("acc_background", background)):
+        out_of_range = accuracies[(accuracies < 0) | (accuracies > 1)].tolist()  # NaN is allowed
+        if out_of_range:
+            raise FcaError(name, out_of_range[0], "an accuracy between 0 and 1", "give fractions, not percent")
+
+    # 2 min(m, 1 - m)
+    largest_difference = np.minimum(foreground + background, (1 - foreground) + (1 - background))
+    undefined_value = 0.0 if compat == RELEASED else np.nan
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(room == 0, 0.0 if compat == RELEASED else np.nan, (background - foreground) / room)
-    found = np.clip(found, -1.0, 1.0)  # rounding where one of the two is 0 or 1
-    return found if found.ndim else float(found)
+        ratio = (background - foreground) / largest_difference
+    sensitivity = np.where(largest_difference == 0, undefined_value, ratio)
+    sensitivity = np.clip(sensitivity, -1.0, 1.0)  # rounding where one of the two is 0 or 1
+    return sensitivity if sensitivity.ndim else float(sensitivity)
 
 
 def class_accuracy(
@@ -62,9 +73,9 @@ def class_accuracy(
     array([[0.5, 1. ],
            [0. , 1. ]])
     """
-    member = (labels[:, None] == np.arange(classes)).astype(float)
+    is_of_class = (labels[:, None] == np.arange(classes)).astype(float)  # images x classes
     with np.errstate(invalid="ignore"):
-        return (right.astype(float) @ member) / member.sum(axis=0)
+        return (right.astype(float) @ is_of_class) / is_of_class.sum(axis=0)
 
 
 @dataclass(frozen=True)
@@ -77,21 +88,31 @@ class ClassMeans:
     def estimate(
         self, function: Callable[..., Any], *conditions: int, within: tuple[float, float] = EVERYWHERE
     ) -> Estimated:
-        """A function of the means of these conditions, with its interval; within: the range of the function."""
+        """A function of the means of these conditions, with its interval.
+
+        conditions: their positions, in the order of the function's arguments.    within: the range of the function.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):  # a ratio to an accuracy of 0
             value = float(function(*self.mean[list(conditions)]))
-            left_out = [np.asarray(function(*kind[list(conditions)]), dtype=float) for kind in self.left_out]
+            left_out = [np.asarray(function(*means[list(conditions)]), dtype=float) for means in self.left_out]
         if not np.isfinite(value):
             return UNKNOWN
-        return Estimated(value, *jackknife_interval(value, *left_out, within=within))
+        low, high = jackknife_interval(value, *left_out, within=within)
+        return Estimated(value, low, high)
 
 
 def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMeans:
     """Class means of values in every condition, averaged over the classes that have images.
 
-    over: classes = intervals are about other such classes: each is left out with all of its images;
+    With the means a_k of K classes, class k having n_k images of values v_i:
+
+        mean                         a = sum_k a_k / K
+        without class k              (sum_j a_j - a_k) / (K - 1)
+        without image i of class k   a + (a_k - v_i) / ((n_k - 1) K)
+
+    over: classes = intervals are about other classes of this kind: each is left out with all of its images;
           images = about these classes alone: images are left out within their class; also below FEWEST_DRAWS classes.
-          No interval with a class of a single image, whose variance they do not show.
+          There is no interval with a class of a single image, which does not show its variance.
     Raises FcaError without images, and for another `over`.
 
     >>> values, labels = np.array([[1, 0, 1, 1, 0], [0, 0, 1, 1, 0]]), np.arange(5)
@@ -102,23 +123,30 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
     check_choice("over", over, OVER)
     if not len(labels):
         raise FcaError("images of these classes", 0, "at least one", "give images with an object and surroundings")
-    known, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    by_class = class_accuracy(values, code, len(known))
-    mean = by_class.mean(axis=1)
-    if over == CLASSES and len(known) >= FEWEST_DRAWS:
-        return ClassMeans(mean, ((by_class.sum(axis=1, keepdims=True) - by_class) / (len(known) - 1),))
 
-    of_images = []
+    present, class_of_image, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    n_classes = len(present)
+    by_class = class_accuracy(values, class_of_image, n_classes)  # conditions x classes
+    mean = by_class.mean(axis=1)
+
+    # each class is left out
+    if over == CLASSES and n_classes >= FEWEST_DRAWS:
+        without_class = (by_class.sum(axis=1, keepdims=True) - by_class) / (n_classes - 1)
+        return ClassMeans(mean, (without_class,))
+
+    # each image is left out, class by class
+    without_image = []
     for index, n in enumerate(counts.tolist()):
-        own = values[:, code == index].astype(float)
-        change = (own.mean(axis=1, keepdims=True) - own) / max(n - 1, 1)  # of the class's mean without each image
-        of_images.append(mean[:, None] + change / len(known))
-    return ClassMeans(mean, tuple(of_images))
+        values_of_class = values[:, class_of_image == index].astype(float)  # conditions x images of the class
+        class_mean = values_of_class.mean(axis=1, keepdims=True)
+        change_of_class_mean = (class_mean - values_of_class) / max(n - 1, 1)
+        without_image.append(mean[:, None] + change_of_class_mean / n_classes)
+    return ClassMeans(mean, tuple(without_image))
 
 
 def grouped_right(
     logits: Float[np.ndarray, "images logits"], group: Integer[np.ndarray, " logits"], true: Labels
-) -> Float[np.ndarray, " images"]:
+) -> PerImage:
     """Whether the group with the largest summed probability is that of the image's class; NaN: its class has none.
 
     As `fca.stats.protocols.grouped_top1`, image by image.    group: of every column, -1 for none.    true: columns.
@@ -127,9 +155,12 @@ def grouped_right(
     >>> grouped_right(logits, np.array([0, 0, 1, -1]), np.array([0, 3]))
     array([ 1., nan])
     """
-    known = np.unique(group[group >= 0])
-    sums = np.stack([logsumexp(logits[:, group == g].astype(float), axis=1) for g in known], axis=1)
-    return np.where(group[true] < 0, np.nan, known[sums.argmax(axis=1)] == group[true])
+    groups = np.unique(group[group >= 0])
+    log_sums = [logsumexp(logits[:, group == number].astype(float), axis=1) for number in groups]
+    predicted_group = groups[np.stack(log_sums, axis=1).argmax(axis=1)]
+
+    true_group = group[true]
+    return np.where(true_group < 0, np.nan, predicted_group == true_group)
 
 
 def rank_stability(first: Float[np.ndarray, " classes"], second: Float[np.ndarray, " classes"]) -> Estimated:
@@ -140,20 +171,20 @@ def rank_stability(first: Float[np.ndarray, " classes"], second: Float[np.ndarra
     >>> rank_stability(np.array([0.1, 0.4, 0.2, np.nan]), np.array([0.3, 0.9, 0.5, 0.1])).value
     1.0
     """
-    there = ~(np.isnan(first) | np.isnan(second))
-    if not there.any():
+    is_defined = ~(np.isnan(first) | np.isnan(second))
+    if not is_defined.any():
         return UNKNOWN
-    x, y = first[there], second[there]
-    interval = correlation_interval(x, y, np.arange(len(x)), "spearman")
-    return Estimated(correlation(x, y, "spearman").r, *interval)
+
+    x = first[is_defined]
+    y = second[is_defined]
+    low, high = correlation_interval(x, y, np.arange(len(x)), "spearman")
+    return Estimated(correlation(x, y, "spearman").r, low, high)
 
 
 # Saliency
 
 
-def mask_iou(
-    salient: Bool[np.ndarray, "images height width"], mask: Bool[np.ndarray, "images height width"]
-) -> Float[np.ndarray, " images"]:
+def mask_iou(salient: Masks, mask: Masks) -> PerImage:
     """Intersection over union of the salient pixels and the object; NaN where the object's mask is empty.
 
     An image without a salient pixel has 0 (Hard ImageNet, Moayeri et al. 2022, section 4.3).
@@ -161,13 +192,13 @@ def mask_iou(
     >>> mask_iou(np.array([[[True, True, False]]]), np.array([[[False, True, True]]])).round(3)
     array([0.333])
     """
-    inside, either = ((part).sum(axis=(1, 2)) for part in (salient & mask, salient | mask))
-    return np.divide(inside, either, out=np.full(len(mask), np.nan), where=mask.any(axis=(1, 2)))
+    intersection = (salient & mask).sum(axis=(1, 2))
+    union = (salient | mask).sum(axis=(1, 2))
+    has_object = mask.sum(axis=(1, 2)) > 0
+    return _ratio(intersection, union, where=has_object)
 
 
-def mass_inside(
-    saliency: Float[np.ndarray, "images height width"], mask: Bool[np.ndarray, "images height width"]
-) -> Float[np.ndarray, " images"]:
+def mass_inside(saliency: Maps, mask: Masks) -> PerImage:
     """Share of a non-negative map's sum inside the object; NaN for an empty mask and for a map of zeros.
 
     A map that ignores the object has the object's share of the image.
@@ -175,13 +206,13 @@ def mass_inside(
     >>> mass_inside(np.array([[[3.0, 1.0]]]), np.array([[[True, False]]]))
     array([0.75])
     """
-    inside, whole = (part.sum(axis=(1, 2), dtype=np.float64) for part in (saliency * mask, saliency))
-    return np.divide(inside, whole, out=np.full(len(mask), np.nan), where=mask.any(axis=(1, 2)) & (whole > 0))
+    on_object = (saliency * mask).sum(axis=(1, 2), dtype=np.float64)
+    total = saliency.sum(axis=(1, 2), dtype=np.float64)
+    has_object = mask.sum(axis=(1, 2)) > 0
+    return _ratio(on_object, total, where=has_object & (total > 0))
 
 
-def density_gap(
-    saliency: Float[np.ndarray, "images height width"], mask: Bool[np.ndarray, "images height width"]
-) -> Float[np.ndarray, " images"]:
+def density_gap(saliency: Maps, mask: Masks) -> PerImage:
     """Mean of a map on the object minus its mean off it; NaN where either region is empty.
 
     >>> density_gap(np.array([[[0.75, 0.25, 0.0]]]), np.array([[[True, False, False]]]))
@@ -189,9 +220,20 @@ def density_gap(
     """
     means = []
     for region in (mask, ~mask):
-        n, total = region.sum(axis=(1, 2)), (saliency * region).sum(axis=(1, 2), dtype=np.float64)
-        means.append(np.divide(total, n, out=np.full(len(mask), np.nan), where=n > 0))
-    return means[0] - means[1]
+        n_pixels = region.sum(axis=(1, 2))
+        total = (saliency * region).sum(axis=(1, 2), dtype=np.float64)
+        means.append(_ratio(total, n_pixels, where=n_pixels > 0))
+    mean_on_object, mean_off_object = means
+    return mean_on_object - mean_off_object
+
+
+def _ratio(
+    numerator: Num[np.ndarray, " images"],
+    denominator: Num[np.ndarray, " images"],
+    where: Bool[np.ndarray, " images"],
+) -> PerImage:
+    """numerator / denominator, NaN elsewhere."""
+    return np.divide(numerator, denominator, out=np.full(len(where), np.nan), where=where)
 
 
 def centre_distance(mask: Bool[np.ndarray, "height width"]) -> float:
@@ -202,5 +244,7 @@ def centre_distance(mask: Bool[np.ndarray, "height width"]) -> float:
     """
     if not mask.any():
         return float("nan")
-    at = np.mean(np.nonzero(mask), axis=1) + 0.5 - np.array(mask.shape) / 2
-    return float(np.hypot(*at) / (np.hypot(*mask.shape) / 2))
+    centroid = np.mean(np.nonzero(mask), axis=1) + 0.5  # row and column, from the upper left corner
+    down, across = centroid - np.array(mask.shape) / 2
+    half_diagonal = np.hypot(*mask.shape) / 2
+    return float(np.hypot(down, across) / half_diagonal)
