@@ -21,7 +21,7 @@ def clock(monkeypatch):
 
 
 def test_the_first_line_comes_after_ten_seconds_and_others_at_least_thirty_seconds_apart(clock, capsys):
-    lines = Lines("runs", 10_000, known=1000)
+    lines = Lines("runs", 10_000, done_before=1000)
     for second in range(1, 3601):
         clock[0] = float(second)
         lines.show(1000 + second, "2 failed" if second > 3590 else "")
