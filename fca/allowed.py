@@ -93,7 +93,7 @@ def allowed_of(kind: Any, name: str) -> str:
         return "null"
 
     types = [get_origin(option) or option for option in options if option is not NoneType]
-    last_type = types[-1]  # float of int | float
+    last_type: Any = types[-1]  # float of int | float
     is_container = last_type in (list, dict)
     if rule.choices and not is_container:
         type_words = ""  # the choices show the type
