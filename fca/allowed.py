@@ -93,11 +93,12 @@ def allowed_of(kind: Any, name: str) -> str:
         return "null"
 
     types = [get_origin(option) or option for option in options if option is not NoneType]
-    last_type: Any = types[-1]  # float of int | float
+    last_type = types[-1]  # float of int | float
     is_container = last_type in (list, dict)
+    is_nested = is_dataclass(last_type)
     if rule.choices and not is_container:
         type_words = ""  # the choices show the type
-    elif is_dataclass(last_type):
+    elif is_nested:
         type_words = f"keys with values: {', '.join(declared(last_type))}"
     else:
         type_words = KINDS.get(last_type, "")
