@@ -217,45 +217,51 @@ def balanced_p_values(
     at any λ; bisection finds that with sum_c p_c = sum_c true p_c. Where nothing is wrong and classes have equally many
     images the bound is exact, (1 - error)^n. A class without images may have any error.
     """
-    batches = np.array_split(np.arange(len(wrong)), max(1, wrong.size // SETS_CLASSES))
-    return np.concatenate([_p_values_of_batch(wrong[batch], images[batch], error) for batch in batches])
+    n_batches = max(1, wrong.size // SETS_CLASSES)
+    p_values = []
+    for rows in np.array_split(np.arange(len(wrong)), n_batches):
+        p_values.append(_p_values_of_batch(wrong[rows], images[rows], error))
+    return np.concatenate(p_values)
 
 
 def _p_values_of_batch(
     wrong: Int[np.ndarray, "sets classes"], images: Int[np.ndarray, "sets classes"], error: float
 ) -> Float[np.ndarray, " sets"]:
     """The equations of `balanced_p_values`, for all t of TILTS at once; large arrays are sets x tilts x classes."""
-    has_images = images > 0
     n = np.maximum(images, 1)[:, None].astype(np.float64)  # sets x 1 x classes
-    observed_sum = (wrong / n[:, 0]).sum(axis=1)  # s of each set
-    n_empty_classes = (~has_images).sum(axis=1)
-    error_sum = wrong.shape[1] * error - n_empty_classes  # least sum of p_c over the classes with images
+    has_images = (images > 0)[:, None]
+    s = (wrong / n[:, 0]).sum(axis=1, keepdims=True)  # sets x 1
+
+    # least sum of p_c over the classes with images: each of the others has at most 1
+    n_empty_classes = (~has_images).sum(axis=2)
+    error_sum = wrong.shape[1] * error - n_empty_classes  # sets x 1
 
     t = TILTS[:, None] * n.mean(axis=2, keepdims=True)  # sets x tilts x 1
     factor = np.maximum(np.exp(-t / n), SMALLEST_FACTOR)
-    gain = 1 - factor  # g_c
+    g = 1 - factor
 
     def errors_at(price: Float[np.ndarray, "sets tilts 1"]) -> Float[np.ndarray, "sets tilts classes"]:
-        return np.clip(1 / gain - n / price, 0, 1) * has_images[:, None]
+        """p_c(λ), and 0 for a class without images."""
+        return np.clip(1 / g - n / price, 0, 1) * has_images
 
     # bisection of log λ between the prices at which all p_c are 0 and at which all are 1
-    low = np.log((n * gain).min(axis=2))
-    high = np.log((n * gain / factor).max(axis=2))
+    low = np.log((n * g).min(axis=2))
+    high = np.log((n * g / factor).max(axis=2))
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        errors = errors_at(np.exp(middle)[:, :, None])
-        is_too_cheap = errors.sum(axis=2) < error_sum[:, None]
+        price = np.exp(middle)[:, :, None]
+        is_too_cheap = errors_at(price).sum(axis=2) < error_sum
         low = np.where(is_too_cheap, middle, low)
         high = np.where(is_too_cheap, high, middle)
 
-    price = np.exp(high)[:, :, None]
-    errors = errors_at(price)
-    log_factors = (has_images[:, None] * n * np.log1p(-errors * gain)).sum(axis=2)
-    dual = log_factors + price[:, :, 0] * (errors.sum(axis=2) - error_sum[:, None])
+    price = np.exp(high)
+    errors = errors_at(price[:, :, None])
+    log_factors = (has_images * n * np.log1p(-errors * g)).sum(axis=2)
+    dual = log_factors + price * (errors.sum(axis=2) - error_sum)
 
-    log_bound = (t[:, :, 0] * observed_sum[:, None] + dual).min(axis=1)
+    log_bound = (t[:, :, 0] * s + dual).min(axis=1)
     bound = np.exp(np.minimum(log_bound, 0.0))
-    return np.where(error_sum > 0, bound, 1.0)
+    return np.where(error_sum[:, 0] > 0, bound, 1.0)
 
 
 def error_that_answers_all(
@@ -299,7 +305,9 @@ def _starts(images: int, error: float, risk: float) -> Int[np.ndarray, " starts"
     fewest = _fewest_at_risk(error, risk)
     if images < STARTS * fewest:
         return np.array([fewest])
-    return np.round(np.geomspace(_fewest_at_risk(error, risk / STARTS), images, STARTS)).astype(np.int64)
+
+    first_start = _fewest_at_risk(error, risk / STARTS)
+    return np.round(np.geomspace(first_start, images, STARTS)).astype(np.int64)
 
 
 def _fewest_at_risk(error: float, risk: float) -> int:

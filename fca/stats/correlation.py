@@ -111,7 +111,9 @@ def correlation_interval(
     if method == "pearson":
         return jackknife_interval(r, left_out, *also_left_out, scale=FISHER_Z)
 
-    half_step_below_1 = 1 - 6 / (n * (n**2 - 1)) if n > 1 else 1.0
+    half_step_below_1 = 1.0
+    if n > 1:
+        half_step_below_1 -= 6 / (n * (n**2 - 1))
     return _rank_interval(r, [left_out, *also_left_out], half_step_below_1)
 
 
@@ -198,16 +200,20 @@ def _pearson(x: Values, y: Values, weights: Weights, group: Codes) -> Resampled:
     sxx = (weights * dx * dx).sum(axis=1)
     syy = (weights * dy * dy).sum(axis=1)
     sxy = (weights * dx * dy).sum(axis=1)
-    x_and_y_vary = (sxx > _rounding(x)) & (syy > _rounding(y))
-    return np.clip(_ratio(sxy, sxx, syy, x_and_y_vary), -1.0, 1.0)
+
+    x_varies = sxx > _rounding(x)
+    y_varies = syy > _rounding(y)
+    r = _ratio(sxy, sxx, syy, x_varies & y_varies)
+    return np.clip(r, -1.0, 1.0)
 
 
 def _deviations(values: Values, weights: Weights, group: Codes) -> Float[np.ndarray, "resamples points"]:
     """Values minus the weighted mean of their group in every resample."""
-    is_member = (group[:, None] == np.arange(group.max(initial=0) + 1)).astype(np.float64)  # points x groups
-    group_weights = weights @ is_member  # resamples x groups
-    # a group absent from the resample may have any mean
-    means = (weights * values) @ is_member / np.maximum(group_weights, 1)
+    groups = group.max(initial=0) + 1
+    is_member = (group[:, None] == np.arange(groups)).astype(np.float64)  # points x groups
+    group_sums = (weights * values) @ is_member  # resamples x groups
+    group_weights = np.maximum(weights @ is_member, 1)  # a group absent from the resample may have any mean
+    means = group_sums / group_weights
     return values - means[:, group]
 
 
@@ -236,11 +242,16 @@ def kendall(x: Float[np.ndarray, " points"], y: Float[np.ndarray, " points"], cl
     n = len(x)
     s = _signs(x)
     t = _signs(y)
-    tau = float(_tau_b(s, t, np.ones((1, n)))[0])
+    all_points_once = np.ones((1, n))
+    tau = float(_tau_b(s, t, all_points_once)[0])
 
-    cluster = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
-    left_out = _tau_b(s, t, left_out_weights(cluster).astype(np.float64))
-    half_step_below_1 = 1 - 2 / (n * (n - 1)) if n > 1 else 1.0
+    codes = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
+    weights = left_out_weights(codes).astype(np.float64)
+    left_out = _tau_b(s, t, weights)
+
+    half_step_below_1 = 1.0
+    if n > 1:
+        half_step_below_1 -= 2 / (n * (n - 1))
     return Estimated(tau, *_rank_interval(tau, [left_out], half_step_below_1))
 
 
@@ -252,10 +263,15 @@ def _signs(values: Float[np.ndarray, " points"]) -> Signs:
 
 def _tau_b(s: Signs, t: Signs, weights: Float[np.ndarray, "resamples points"]) -> Resampled:
     """Tau-b in every resample, as if point i were repeated weights[r, i] times."""
-    sum_st = ((weights @ (s * t)) * weights).sum(axis=1)
-    sum_ss = ((weights @ (s * s)) * weights).sum(axis=1)
-    sum_tt = ((weights @ (t * t)) * weights).sum(axis=1)
-    return _ratio(sum_st, sum_ss, sum_tt, (sum_ss > 0) & (sum_tt > 0))
+
+    def sums_over_pairs(products: Signs) -> Resampled:
+        return ((weights @ products) * weights).sum(axis=1)
+
+    sum_st = sums_over_pairs(s * t)
+    sum_ss = sums_over_pairs(s * s)
+    sum_tt = sums_over_pairs(t * t)
+    is_defined = (sum_ss > 0) & (sum_tt > 0)
+    return _ratio(sum_st, sum_ss, sum_tt, is_defined)
 
 
 def _ratio(sxy: Resampled, sxx: Resampled, syy: Resampled, is_defined: Bool[np.ndarray, " resamples"]) -> Resampled:

@@ -72,8 +72,9 @@ def probability_chosen(draws: Draws, cost: PerModel, margin: float) -> PerModel:
     [0.5, 0.5, 0.0]
     """
     best = draws.max(axis=1, keepdims=True)
-    cost_if_good = np.where(best - draws <= margin + ROUNDING, cost, np.inf)
-    chosen = cost_if_good.argmin(axis=1)
+    is_within = best - draws <= margin + ROUNDING
+    cost_if_within = np.where(is_within, cost, np.inf)
+    chosen = cost_if_within.argmin(axis=1)
     return np.bincount(chosen, minlength=draws.shape[1]) / len(draws)
 
 

@@ -127,9 +127,8 @@ def knn_top1(features: Features, labels: Labels, neighbours: int = NEIGHBOURS) -
     k = min(neighbours, len(codes) - 1)
     search = NearestNeighbors(n_neighbors=k, metric="cosine").fit(units)
     nearest = search.kneighbors(return_distance=False)  # images x neighbours, the nearest first
-    votes = (codes[nearest][:, :, None] == np.arange(codes.max() + 1)).astype(
-        np.float64
-    )  # images x neighbours x classes
+    classes = np.arange(codes.max() + 1)
+    votes = (codes[nearest][:, :, None] == classes).astype(np.float64)  # images x neighbours x classes
 
     # below one vote in all, and each above all later ones: decides between equal counts only
     tie_breaks = 0.5 ** np.arange(1, k + 1)
@@ -205,7 +204,8 @@ def logme(features: Features, labels: Labels) -> float:
 
     weights2, residual2 = _squared_weights_and_residuals(s2, z2, ratio, unexplained)
     b = n / (residual2 + ratio * weights2)
-    evidence = (np.log(b) - np.log(2 * np.pi) - 1 - np.log1p(s2 / ratio).sum(axis=0) / n) / 2
+    log_determinant = np.log1p(s2 / ratio).sum(axis=0)
+    evidence = (np.log(b) - np.log(2 * np.pi) - 1 - log_determinant / n) / 2
     return float(evidence.mean())
 
 

@@ -95,11 +95,14 @@ def wilson(correct: float, n: float, level: float = LEVEL) -> tuple[float, float
     """
     if not 0 <= correct <= n or n == 0:
         raise ValueError(f"correct={correct} of n={n} images: n must be 1 or more, and correct between 0 and n")
+
     z = float(ndtri(0.5 + level / 2))
     p = correct / n
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
-    low = 0.0 if correct == 0 else centre - half  # exactly so in theory; rounding would leave the range
+
+    # exactly 0 and 1 in theory; rounding would leave the range
+    low = 0.0 if correct == 0 else centre - half
     high = 1.0 if correct == n else centre + half
     return low, high
 
@@ -303,7 +306,7 @@ def _uncorrected(t: float, a: float) -> float:
 def freedom_of_mean(counts: Num[np.ndarray, " clusters"]) -> float:
     """Degrees of freedom of the variance of a mean over clusters with these numbers of points.
 
-    Of V = Σ w_j² (x_j - Σ w x)², with w the shares of all points and x the means of the clusters, independent and of
+    For V = Σ w_j² (x_j - Σ w x)², with w the shares of all points and x the means of the clusters, independent and of
     equal variance: 2 E[V]² / var V (Satterthwaite 1946). V is a quadratic form x' A x, so that is (tr A)² / tr A², with
 
         A_ii = w_i² ((1 - w_i)² + Σ_{l≠i} w_l²)        A_ij = w_i w_j (Σ_l w_l² - w_i - w_j)
@@ -323,15 +326,19 @@ def freedom_of_mean(counts: Num[np.ndarray, " clusters"]) -> float:
     # 1 - w_i and Σ_{l≠i} w_l²; those of the largest are sums, so that no digits cancel
     one_minus_w = np.append(w[1:].sum(), 1 - w[1:])
     sum_of_other_w2 = np.append(w2[1:].sum(), w2.sum() - w2[1:])
-    diagonal = w2 * (one_minus_w**2 + sum_of_other_w2)
+    diagonal = w2 * (one_minus_w**2 + sum_of_other_w2)  # A_ii
 
     def sums_beyond(power: int) -> Float[np.ndarray, " clusters"]:
         """Σ_{j>i} w_j^power of each cluster i."""
-        return np.append(np.cumsum(w[:0:-1] ** power)[::-1], 0.0)
+        from_the_end = np.cumsum(w[:0:-1] ** power)
+        return np.append(from_the_end[::-1], 0.0)
 
     b = sum_of_other_w2 - w * one_minus_w
-    triangle = w2 * (b**2 * sums_beyond(2) - 2 * b * sums_beyond(3) + sums_beyond(4))
-    return float(diagonal.sum() ** 2 / (diagonal @ diagonal + 2 * triangle.sum()))
+    row_sums = w2 * (b**2 * sums_beyond(2) - 2 * b * sums_beyond(3) + sums_beyond(4))  # Σ_{j>i} A_ij²
+
+    trace = diagonal.sum()
+    trace_of_square = diagonal @ diagonal + 2 * row_sums.sum()
+    return float(trace**2 / trace_of_square)
 
 
 def ratio_interval(

@@ -111,8 +111,9 @@ def item_rest(correct: Matrix) -> Score:
 
     x = deviations(right)
     y = deviations(accuracy_elsewhere)
+    sxy = (x * y).sum(axis=0)
     spread = np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
-    return np.where(spread > ROUNDING, (x * y).sum(axis=0) / np.maximum(spread, ROUNDING), np.nan)
+    return np.where(spread > ROUNDING, sxy / np.maximum(spread, ROUNDING), np.nan)
 
 
 def suspicion(
@@ -268,10 +269,14 @@ def recall_curve(score: Score, marked: Marked, shares: Shares) -> Shares:
 def _expected_marked(score: Score, marked: Marked, n_flagged: Shares) -> Shares:
     """Expected number of marked items among the first ones: they are spread evenly within items of equal score."""
     _check(score, marked)
-    groups = np.unique(-score, return_inverse=True)[1]  # items of equal score, the highest first
-    items = np.concatenate([[0.0], np.bincount(groups).cumsum()])
-    marked_items = np.concatenate([[0.0], np.bincount(groups, marked.astype(np.float64)).cumsum()])
-    return np.interp(n_flagged, items, marked_items)
+    group = np.unique(-score, return_inverse=True)[1]  # items of equal score, the highest first
+    items_by_group = np.bincount(group)
+    marked_by_group = np.bincount(group, weights=marked.astype(np.float64))
+
+    # from 0 on, the number of items down to each group -> the marked ones among them
+    n_items = np.append(0.0, items_by_group.cumsum())
+    n_marked = np.append(0.0, marked_by_group.cumsum())
+    return np.interp(n_flagged, n_items, n_marked)
 
 
 def _check(score: Score, marked: Marked) -> None:

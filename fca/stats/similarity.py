@@ -285,9 +285,10 @@ def _released_scores(images: ImagesByClass, times: Classes) -> ReleasedScores:
 
     images: unit vectors, one array a class in the order of the draw.    times: k, in how many subsets each class was.
     """
-    sizes = np.array([len(units) for units in images])
-    lengths = times * sizes - 1
-    entry_sums = np.stack([k * units.sum(axis=0) - units[0] for units, k in zip(images, times, strict=True)])
+    lengths = times * np.array([len(units) for units in images]) - 1
+    entry_sums = np.empty((len(images), images[0].shape[1]))  # classes x features
+    for c, units in enumerate(images):
+        entry_sums[c] = times[c] * units.sum(axis=0) - units[0]  # of the first image one copy is missing
 
     # half of all ordered pairs of entries of a class, except an entry with itself
     cosines = float((entry_sums**2).sum()) - lengths.sum()
