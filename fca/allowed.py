@@ -38,7 +38,12 @@ class Allowed:
         if self.choices:
             return ", ".join(self.choices)
 
-        ends = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
+        ends = {
+            "at least": self.least,
+            "above": self.above,
+            "at most": self.most,
+            "below": self.below,
+        }
         return ", ".join(f"{end} {value:,}" for end, value in ends.items() if value is not None)
 
     def holds(self, value: object) -> bool:
@@ -50,9 +55,11 @@ class Allowed:
         if isinstance(value, float) and not math.isfinite(value):
             return False
 
-        is_high_enough = (self.above is None or value > self.above) and (self.least is None or value >= self.least)
-        is_low_enough = (self.below is None or value < self.below) and (self.most is None or value <= self.most)
-        return is_high_enough and is_low_enough
+        is_above = self.above is None or value > self.above
+        is_below = self.below is None or value < self.below
+        is_at_least = self.least is None or value >= self.least
+        is_at_most = self.most is None or value <= self.most
+        return is_above and is_below and is_at_least and is_at_most
 
 
 Seed = Annotated[int, Allowed(0, 2**32 - 1)]  # the range that all random number generators take

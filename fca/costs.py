@@ -60,7 +60,9 @@ class Costs:
 
     def of_pair(self, true: str, answered: str) -> float:
         """The cost of an image of class `true` that is answered as `answered`."""
-        return float(self.matrix[self.classes.index(true), self.classes.index(answered)])
+        j = self.classes.index(true)
+        k = self.classes.index(answered)
+        return float(self.matrix[j, k])
 
     @cached_property
     def excess(self) -> Matrix:
@@ -70,8 +72,10 @@ class Costs:
     @property
     def by_name(self) -> dict[str, dict[str, float]]:
         """True class -> answer -> cost."""
-        costs_by_answer = [dict(zip(self.classes, row, strict=True)) for row in self.matrix.tolist()]
-        return dict(zip(self.classes, costs_by_answer, strict=True))
+        costs_by_class = {}
+        for true, row in zip(self.classes, self.matrix.tolist(), strict=True):
+            costs_by_class[true] = dict(zip(self.classes, row, strict=True))
+        return costs_by_class
 
     @property
     def described(self) -> str:
@@ -83,7 +87,7 @@ class Costs:
         descriptions = []
         for true, cost_of_answer in self.by_name.items():
             wrong_costs = [cost for answer, cost in cost_of_answer.items() if answer != true]
-            frequent_cost = max(wrong_costs, key=lambda cost: (wrong_costs.count(cost), -cost), default=0.0)
+            frequent_cost = _most_frequent(wrong_costs)
 
             exceptions = []
             for answer, cost in cost_of_answer.items():
@@ -124,7 +128,8 @@ class Costs:
                 raise FcaError(f"classes of {self.file}", f"without {name!r}", allowed, step)
 
         positions = [position_of[name] for name in classes]
-        costs = Costs(tuple(classes), self.matrix[np.ix_(positions, positions)], self.file)
+        matrix = self.matrix[np.ix_(positions, positions)]
+        costs = Costs(tuple(classes), matrix, self.file)
         if not costs.excess.any():
             allowed = "at least one answer that costs more than another for the same true class"
             raise FcaError(f"costs in {self.file}", "all alike", allowed, "give a wrong answer a cost above 0")
@@ -152,8 +157,10 @@ def read_costs(file: str | Path) -> Costs:
     if duplicates:
         raise FcaError(f"lines of {file}", f"{duplicates[0]!r} twice", "one line a true class", "remove one of them")
 
-    cost_of_answer = [dict(zip(answered_classes, cells, strict=True)) for cells in frame[answered_classes].to_numpy()]
-    return costs_of(dict(zip(true_classes, cost_of_answer, strict=True)), str(file))
+    lines = {}
+    for true, cells in zip(true_classes, frame[answered_classes].to_numpy(), strict=True):
+        lines[true] = dict(zip(answered_classes, cells, strict=True))
+    return costs_of(lines, str(file))
 
 
 def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Costs:
@@ -168,7 +175,10 @@ def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Cos
         if not isinstance(line, Mapping):
             raise FcaError(file, line, "true class -> answer -> cost, or a CSV file", "correct it")
 
-    costs = {str(true): {str(answer): cost for answer, cost in line.items()} for true, line in lines.items()}
+    costs = {}
+    for true, line in lines.items():
+        costs[str(true)] = {str(answer): cost for answer, cost in line.items()}
+
     true_classes = list(costs)
     answered_classes = list(dict.fromkeys(answer for line in costs.values() for answer in line))
     _check_in(true_classes, answered_classes, "the header", file)
@@ -177,7 +187,8 @@ def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Cos
     matrix = np.empty((len(answered_classes), len(answered_classes)))
     for j, true in enumerate(answered_classes):
         for k, answered in enumerate(answered_classes):
-            matrix[j, k] = _checked_cost(costs[true].get(answered, ""), true, answered, file)
+            cell = costs[true].get(answered, "")
+            matrix[j, k] = _checked_cost(cell, true, answered, file)
     return Costs(tuple(answered_classes), matrix, file)
 
 
@@ -204,6 +215,11 @@ def _checked_cost(cell: Any, true: str, answered: str, file: str) -> float:
             "correct it",
         )
     return cost
+
+
+def _most_frequent(costs: Sequence[float]) -> float:
+    """The most frequent cost, of equally frequent ones the lowest; 0 without any."""
+    return max(costs, key=lambda cost: (costs.count(cost), -cost), default=0.0)
 
 
 def _first_names(names: Sequence[str]) -> str:

@@ -131,12 +131,14 @@ def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
 
     # of several keys take that with the value's own text, then that of its type: 1 is "1", not "1.0"
     if len(keys) > 1:
-        same_text = [key for key in keys if type(value) is not float and key.casefold() == str(value).casefold()]
-        same_type = [key for key in keys if isinstance(value, float) != key.lstrip("+-").isdecimal()]
-        if len(same_text) == 1:
-            keys = same_text
-        elif len(same_type) == 1:
-            keys = same_type
+        text = str(value).casefold()
+        has_decimals = isinstance(value, float)
+        keys_of_same_text = [key for key in keys if key.casefold() == text]
+        keys_of_same_type = [key for key in keys if has_decimals != key.lstrip("+-").isdecimal()]
+        if len(keys_of_same_text) == 1 and type(value) is not float:
+            keys = keys_of_same_text
+        elif len(keys_of_same_type) == 1:
+            keys = keys_of_same_type
 
     if len(keys) > 1:
         step = f"""put quotes around it: "{what}=['{keys[0]}', ...]\""""
@@ -207,8 +209,11 @@ class Groups:
         check_meant("class", keys, self.of, f"the file of groups {self.name}")
         groups = sorted(set(self.of.values()))
         code_of_group = {group: code for code, group in enumerate(groups)}
-        codes = [code_of_group[self.of[key]] if key in self.of else -1 for key in keys]
-        return np.array(codes, dtype=np.int64)
+        codes = np.full(len(keys), -1, dtype=np.int64)
+        for position, key in enumerate(keys):
+            if key in self.of:
+                codes[position] = code_of_group[self.of[key]]
+        return codes
 
 
 def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Groups:
@@ -238,7 +243,7 @@ def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Grou
         allowed = f"two columns of {where}, of classes and of groups: {', '.join(map(repr, table))}"
         raise FcaError("group_columns", ", ".join(columns), allowed, "name them as group_columns=[class, group]")
 
-    pairs = table[list(columns)].drop_duplicates().set_axis(["key", "group"], axis="columns")
+    pairs = table[list(columns)].set_axis(["key", "group"], axis="columns").drop_duplicates()
     pairs = pairs[pairs["group"] != ""]
     groups_without_class = pairs.loc[pairs["key"] == "", "group"]
     if len(groups_without_class):
@@ -253,7 +258,8 @@ def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Grou
     in_two_groups = pairs.loc[pairs["key"].duplicated(), "key"].tolist()
     if in_two_groups:
         raise FcaError("class in two groups", ", ".join(in_two_groups[:5]), "one group a class", f"correct {where}")
-    return Groups(path.stem, dict(zip(pairs["key"], pairs["group"], strict=True)))
+    group_of_class = dict(zip(pairs["key"], pairs["group"], strict=True))
+    return Groups(path.stem, group_of_class)
 
 
 def _open_also_in_zip(path: Path) -> IO[Any]:

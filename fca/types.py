@@ -69,9 +69,10 @@ def check_choice(what: str, value: object, choices: Iterable[object], step: str 
     if value in allowed:
         return
 
-    similar_choices = similar(map(str, allowed), str(value)) if isinstance(value, str) else []
-    if similar_choices:
-        step = f"did you mean {similar_choices[0]}? {step}"
+    if isinstance(value, str):
+        similar_choices = similar(map(str, allowed), value)
+        if similar_choices:
+            step = f"did you mean {similar_choices[0]}? {step}"
     raise FcaError(what, value, listed(allowed, str(value)), step)
 
 
@@ -178,7 +179,8 @@ class ImageData:
     @cached_property
     def labels(self) -> Int[np.ndarray, " images"]:
         """Label index (position in `classes`) of every image."""
-        return pd.Categorical(self.items["label"], categories=list(self.classes)).codes.astype(np.int64)
+        labels = pd.Categorical(self.items["label"], categories=list(self.classes))
+        return labels.codes.astype(np.int64)
 
     def rows(self, split: str, classes: Sequence[int] | None = None) -> Int[np.ndarray, " rows"]:
         """Positions in `items` of a split's images, optionally only those of some label indices."""
@@ -406,7 +408,8 @@ class Run(Generic[Work]):
     @cached_property
     def run_id(self) -> str:
         """12 hex digits of sha256 over the task and its identity, as sorted JSON."""
-        text = json.dumps({"task": self.task, **self.identity}, sort_keys=True, allow_nan=False)
+        content = {"task": self.task, **self.identity}
+        text = json.dumps(content, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

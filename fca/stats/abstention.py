@@ -85,8 +85,9 @@ def abstention(
     if labels is None:
         p_values = binom.cdf(wrong, answered, error)
     else:
-        is_of_class = np.eye(int(labels.max()) + 1, dtype=np.int64)[labels[descending]]  # images x classes
-        is_of_class = is_of_class[:, is_of_class.any(axis=0)]
+        classes = int(labels.max()) + 1
+        is_of_class = np.eye(classes, dtype=np.int64)[labels[descending]]  # images x classes
+        is_of_class = is_of_class[:, is_of_class.any(axis=0)]  # without classes that have no image
         answered_by_class = np.cumsum(is_of_class, axis=0)[answered - 1]  # tests x classes
         wrong_by_class = np.cumsum(is_of_class * is_wrong[:, None], axis=0)[answered - 1]
         p_values = balanced_p_values(wrong_by_class, answered_by_class, error)
@@ -94,10 +95,10 @@ def abstention(
 
     # the last test of the longest sequence of rejections
     last = -1
-    for start in starts - starts[0]:
-        rejections = int(np.argmin(np.append(is_rejected[start:], False)))
+    for first_test in starts - starts[0]:
+        rejections = int(np.argmin(np.append(is_rejected[first_test:], False)))
         if rejections:
-            last = max(last, int(start) + rejections - 1)
+            last = max(last, int(first_test) + rejections - 1)
     if last < 0:
         return Abstention(None, images, 0, 0)
     return Abstention(float(thresholds[last]), images, int(answered[last]), int(wrong[last]))

@@ -31,9 +31,10 @@ from scipy.special import chdtri, nctdtr, nctdtrinc, ndtri, stdtrit
 
 from fca.stats.intervals import (
     FEWEST_DRAWS,
-    LEVEL,
+    LOWER_LEVEL,
     NO_INTERVAL,
     UNKNOWN,
+    UPPER_LEVEL,
     Estimated,
     percentile_interval,
     point_weights,
@@ -124,8 +125,6 @@ def holm(p: Float[np.ndarray, " tests"]) -> Float[np.ndarray, " tests"]:
 
 
 POWER = 0.8
-TAIL = 0.5 + LEVEL / 2  # probability below the upper end of a two-sided interval
-LOWER_TAIL = 0.5 - LEVEL / 2  # below the lower end
 MANY = 100_000  # above this many seeds the normal distribution replaces Student's, and no search is needed
 LARGEST_NUMBER = 1_000_000  # more seeds count as unbounded: nobody draws them, and rounding alone can require more
 
@@ -142,7 +141,7 @@ def t_power(effect: float, seeds: int) -> float:
     >>> round(t_power(0.5, 34), 3)
     0.808
     """
-    t = float(stdtrit(seeds - 1, TAIL))
+    t = float(stdtrit(seeds - 1, UPPER_LEVEL))
     noncentrality = abs(effect) * seeds**0.5
 
     # scipy's lower tail is NaN for large noncentrality, where it is below the normal one of 3e-7 at 5
@@ -159,7 +158,7 @@ def seeds_for(effect: float) -> float:
     >>> seeds_for(0.5), seeds_for(-0.5), seeds_for(0.0)
     (34.0, 34.0, inf)
     """
-    seeds_times_square = float((ndtri(TAIL) + ndtri(POWER)) ** 2)  # seeds · effect², by the normal distribution
+    seeds_times_square = float((ndtri(UPPER_LEVEL) + ndtri(POWER)) ** 2)  # seeds · effect², by the normal distribution
     if seeds_times_square > LARGEST_NUMBER * effect**2:
         return float("inf")
     if seeds_times_square > MANY * effect**2:
@@ -206,9 +205,9 @@ def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
 
     effect = d / s
     t = effect * k**0.5
-    smallest_effect = float(nctdtrinc(k - 1, TAIL, t)) / k**0.5
-    largest_effect = float(nctdtrinc(k - 1, LOWER_TAIL, t)) / k**0.5
-    is_significant = t > stdtrit(k - 1, TAIL)
+    smallest_effect = float(nctdtrinc(k - 1, UPPER_LEVEL, t)) / k**0.5
+    largest_effect = float(nctdtrinc(k - 1, LOWER_LEVEL, t)) / k**0.5
+    is_significant = t > stdtrit(k - 1, UPPER_LEVEL)
 
     seeds = seeds_for(effect)
     low = min(seeds, seeds_for(largest_effect))
@@ -370,7 +369,7 @@ def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
 
     known_residuals = np.nan_to_num(residual_by_subset, nan=_mean_variance(noise.residual))
     test = float((np.diag(noise.test) - known_residuals / inits).mean())
-    test_half_width = float(ndtri(TAIL) * _error_of_sum(test_by_image))
+    test_half_width = float(ndtri(UPPER_LEVEL) * _error_of_sum(test_by_image))
 
     return VarianceSplit(
         subset=_between_subsets(subsets, noise, inits, freedom) if len(subsets) > 1 else UNKNOWN,
@@ -413,7 +412,8 @@ def _error_between_networks(subsets: Sequence[SubsetRuns], luck: Float[np.ndarra
     n = len(means)
     if n < 2:
         return 0.0
-    return float(np.std(means, ddof=1) / n**0.5 * stdtrit(n - 1, TAIL) / ndtri(TAIL))
+    normal_error = np.std(means, ddof=1) / n**0.5
+    return float(normal_error * stdtrit(n - 1, UPPER_LEVEL) / ndtri(UPPER_LEVEL))
 
 
 class _MeanSquare(NamedTuple):
@@ -430,8 +430,8 @@ class _MeanSquare(NamedTuple):
         """Distances of the lower and the upper end of the interval from the value."""
         if not self.freedom:
             return NO_INTERVAL
-        low_factor = self.freedom / float(chdtri(self.freedom, LOWER_TAIL))
-        high_factor = self.freedom / float(chdtri(self.freedom, TAIL))
+        low_factor = self.freedom / float(chdtri(self.freedom, LOWER_LEVEL))
+        high_factor = self.freedom / float(chdtri(self.freedom, UPPER_LEVEL))
         return self.value * (1 - low_factor), self.value * (high_factor - 1)
 
 
@@ -533,7 +533,9 @@ def _noise(
 
             of_init = of_residual = np.nan
             if len(first.runs) > 1:
-                of_init = np.cov(first.correct.mean(axis=1), second.correct.mean(axis=1))[0, 1]
+                first_accuracies = first.correct.mean(axis=1)
+                second_accuracies = second.correct.mean(axis=1)
+                of_init = np.cov(first_accuracies, second_accuracies)[0, 1]
                 of_residual = (residuals[i] * residuals[j]).mean(axis=0).sum()
             init_covariance[i, j] = init_covariance[j, i] = of_init
             residual_covariance[i, j] = residual_covariance[j, i] = of_residual

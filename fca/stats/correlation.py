@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer, Num
 from scipy.special import gammaln, stdtr, stdtrit
 
-from fca.stats.intervals import FISHER_Z, LEVEL, NO_INTERVAL, Estimated, jackknife_interval, left_out_weights
+from fca.stats.intervals import FISHER_Z, NO_INTERVAL, UPPER_LEVEL, Estimated, jackknife_interval, left_out_weights
 
 METHODS = ("pearson", "spearman")
 TIED = 1e-7  # values in [0, 1] that differ by less are equal: a single response changes them by more
@@ -134,7 +134,8 @@ def _rank_interval(r: float, left_out: Sequence[Resampled], half_step_below_1: f
     draws = min(len(values) for values in left_out)
     if draws < FEWEST_IN_PERFECT_ORDER:
         return NO_INTERVAL
-    half_width = float(stdtrit(draws - 1, 0.5 + LEVEL / 2)) * (1.5 / (draws - 3)) ** 0.5
+    t = float(stdtrit(draws - 1, UPPER_LEVEL))
+    half_width = t * (1.5 / (draws - 3)) ** 0.5
     inner_end = float(np.tanh(np.arctanh(limit) - half_width))
     return (inner_end, 1.0) if r > 0 else (-1.0, -inner_end)
 
@@ -181,7 +182,9 @@ def _coefficients(x: Points, y: Points, weights: Weights, method: str, group: Co
         x_ranks = _ranks(x, weights, group)
         y_ranks = _ranks(y, weights, group)
         return _pearson(x_ranks, y_ranks, weights, group)
-    return _pearson(x.astype(np.float64)[None], y.astype(np.float64)[None], weights, group)
+    x_values = x.astype(np.float64)[None]  # 1 x points
+    y_values = y.astype(np.float64)[None]
+    return _pearson(x_values, y_values, weights, group)
 
 
 def _ranks(values: Points, weights: Weights, group: Codes) -> Float[np.ndarray, "resamples points"]:

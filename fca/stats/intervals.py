@@ -20,6 +20,8 @@ from jaxtyping import Float, Integer, Num, Shaped
 from scipy.special import bdtr, ndtr, ndtri, stdtrit  # not scipy.stats, which takes a third of a second to import
 
 LEVEL = 0.95
+UPPER_LEVEL = 0.5 + LEVEL / 2  # probability below the upper end of a two-sided interval
+LOWER_LEVEL = 0.5 - LEVEL / 2  # probability below its lower end
 RESAMPLES = 2000
 FEWEST_DRAWS = 5  # independent draws (subset seeds, models, images ...) that a bootstrap needs
 FURTHEST = 2.0  # largest distance of an end corrected for skewness, as a multiple of Student's
@@ -124,7 +126,8 @@ def balanced_accuracy(correct: Num[np.ndarray, " classes"], images: Num[np.ndarr
     >>> [round(end, 3) for end in balanced_accuracy(np.array([95, 3]), np.array([100, 4]))]
     [0.85, 0.562, 0.962]
     """
-    if (images < 1).any() or (correct < 0).any() or (correct > images).any():
+    is_invalid = (images < 1) | (correct < 0) | (correct > images)
+    if is_invalid.any():
         raise ValueError(f"{correct} right of {images}: a class needs 1 image or more, and no more right than images")
 
     p = float((correct / images).mean())
@@ -207,7 +210,7 @@ def widened(draws: int) -> float:
     >>> round(widened(10), 3), round(widened(1000), 3)
     (0.983, 0.95)
     """
-    half_width = float(stdtrit(draws - 1, 0.5 + LEVEL / 2)) * (draws / (draws - 1)) ** 0.5
+    half_width = float(stdtrit(draws - 1, UPPER_LEVEL)) * (draws / (draws - 1)) ** 0.5
     return 2 * float(ndtr(half_width)) - 1
 
 
@@ -270,7 +273,10 @@ def jackknife_interval(
     if not has_draws or not np.isfinite(np.concatenate([[centre], *z_by_kind])).all():
         return NO_INTERVAL
 
-    c_by_kind = [np.sqrt((len(z) - 1) / len(z)) * (z.mean() - z) for z in z_by_kind]
+    c_by_kind = []
+    for z in z_by_kind:
+        k = len(z)
+        c_by_kind.append(np.sqrt((k - 1) / k) * (z.mean() - z))
     variance_by_kind = np.array([float(c @ c) for c in c_by_kind])
     variance = float(variance_by_kind.sum())
     if variance <= ALIKE**2:
@@ -278,7 +284,7 @@ def jackknife_interval(
 
     freedom_by_kind = np.array([len(z) - 1 for z in z_by_kind] if freedom is None else freedom)
     total_freedom = variance**2 / float((variance_by_kind**2 / freedom_by_kind).sum())
-    t = float(stdtrit(total_freedom, 0.5 + LEVEL / 2))
+    t = float(stdtrit(total_freedom, UPPER_LEVEL))
 
     skewness = 0.0
     if scale is PLAIN:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer
 from scipy.special import expit, logit, ndtri
 
-from fca.stats.intervals import LEVEL, NO_INTERVAL, Estimated, wilson
+from fca.stats.intervals import NO_INTERVAL, UPPER_LEVEL, Estimated, wilson
 
 Score = Float[np.ndarray, " items"]
 Marked = Bool[np.ndarray, " items"]
@@ -224,7 +224,7 @@ def auc(score: Score, marked: Marked) -> Estimated:
         return Estimated(value, *NO_INTERVAL)
 
     variance = unmarked_below.var(ddof=1) / n_marked + marked_above.var(ddof=1) / n_unmarked
-    half_width = ndtri(0.5 + LEVEL / 2) * np.sqrt(variance) / (value * (1 - value))  # on the logit scale
+    half_width = ndtri(UPPER_LEVEL) * np.sqrt(variance) / (value * (1 - value))  # on the logit scale
     low = float(expit(logit(value) - half_width))
     high = float(expit(logit(value) + half_width))
     return Estimated(value, low, high)

@@ -88,7 +88,9 @@ def grouped_top1(logits: Logits, group: Integer[np.ndarray, " logits"], true: Im
     double_logits = logits[is_in_group].astype(np.float64)
 
     # log p(group) up to a constant of the image: images x groups
-    log_sums = np.stack([logsumexp(double_logits[:, group == code], axis=1) for code in groups], axis=1)
+    log_sums = np.empty((len(double_logits), len(groups)))
+    for column, code in enumerate(groups):
+        log_sums[:, column] = logsumexp(double_logits[:, group == code], axis=1)
     predicted_group = groups[log_sums.argmax(axis=1)]
     true_group = group[true[is_in_group]]
     return float((predicted_group == true_group).mean()), len(true_group)
