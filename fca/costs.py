@@ -132,7 +132,7 @@ class Costs:
         costs = Costs(tuple(classes), matrix, self.file)
         if not costs.excess.any():
             allowed = "at least one answer that costs more than another for the same true class"
-            raise FcaError(f"costs in {self.file}", "all alike", allowed, "give a wrong answer a cost above 0")
+            raise FcaError(f"costs in {self.file}", "all equal", allowed, "give a wrong answer a cost above 0")
         return costs
 
 

@@ -396,7 +396,7 @@ def _error_of_line(cells: Sequence[str], names: Sequence[str], n_cells: int, num
     allowed = f"{len(names)}, as in the header: {_first_cells(names)}"
     if len(cells) == len(names):
         allowed = f"{n_cells}, as in the lines before it, which have separators at the end"
-        step = "end every line alike: with these separators, or none of them"
+        step = "end every line in the same way: with these separators, or without them"
     elif len(cells) < len(names):
         step = "add the missing cells, empty ones too"
     else:

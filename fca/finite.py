@@ -62,7 +62,7 @@ def as_half(kind: str, outputs: Float[np.ndarray, "images outputs"]) -> Float16[
 
     >>> as_half("features", np.array([[1.0], [1e5]]))
     Traceback (most recent call last):
-    fca.types.FcaError: features of the network = up to 1e+05, for 1 of 2 images beyond 65,504; allowed: what ...
+    fca.types.FcaError: features of the network = up to 1e+05, for 1 of 2 images beyond 65,504; allowed: the ...
     """
     with np.errstate(over="ignore"):
         half = outputs.astype(np.float16)
@@ -71,4 +71,4 @@ def as_half(kind: str, outputs: Float[np.ndarray, "images outputs"]) -> Float16[
         return half
     images = int((~is_finite).any(axis=1).sum())
     value = f"up to {np.abs(outputs).max():.3g}, for {images} of {len(outputs):,} images beyond {HALF_MAX:,}"
-    raise FcaError(f"{kind} of the network", value, "what float16 holds, as which they are stored", STEP)
+    raise FcaError(f"{kind} of the network", value, "the range of float16, in which they are stored", STEP)

@@ -91,7 +91,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     ("classes", "message"),
     [
         (["cat", "ox"], "classes of .* = without 'ox'; allowed: all of cat, ox; next: add a line and a column 'ox'"),
-        (["cat"], "costs in .* = all alike"),
+        (["cat"], "costs in .* = all equal"),
     ],
 )
 def test_classes_that_the_table_cannot_serve_are_named(tmp_path, classes, message):

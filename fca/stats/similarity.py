@@ -48,7 +48,7 @@ class SimilarityScores(NamedTuple):
 def class_similarity(features: Features, labels: Labels) -> Similarity:
     """Mean similarity of every image to every class, in [0, 1]; an image is left out of its own class' mean.
 
-    G(i, c) = (u_i . m_c + 1) / 2,   and for the own class of n images (n G(i, c) - 1) / (n - 1).
+    G(i, c) = (u_i . m_c + 1) / 2,   and for the image's own class of n images (n G(i, c) - 1) / (n - 1).
 
     features: any scale and float type (computed in float64).
     labels:   any integers; column k of the result is the k-th smallest label.
@@ -107,17 +107,20 @@ def subset_scores(similarity: Similarity, labels: Labels, classes: Subset) -> Si
     return scores_of(similarity[np.ix_(rows, columns)], column_in_subset)
 
 
-def silhouette(own: Float[np.ndarray, "*shape"], nearest: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """(own - nearest) / max(own, nearest), the summand of eq. 4, for similarities in [0, 1]: between -1 and 1.
+def silhouette(
+    to_own: Float[np.ndarray, "*shape"], to_nearest: Float[np.ndarray, "*shape"]
+) -> Float[np.ndarray, "*shape"]:
+    """(to_own - to_nearest) / max(to_own, to_nearest), the summand of eq. 4: between -1 and 1.
 
-    Both are 0 (but for rounding) only for an image opposite to all other images; equal similarities score 0.
+    to_own, to_nearest: similarities in [0, 1] to the own class and to the nearest other class. Both are 0 (but for
+    rounding) only for an image opposite to all other images; equal similarities score 0.
 
     >>> silhouette(np.array([1.0, 0.5, 0.0]), np.array([0.5, 1.0, 0.0]))
     array([ 0.5, -0.5,  0. ])
     """
-    larger = np.maximum(own, nearest)
+    larger = np.maximum(to_own, to_nearest)
     is_positive = larger > 1e-12
-    scores = np.asarray(own - nearest)
+    scores = np.asarray(to_own - to_nearest)
     np.divide(scores, larger, out=scores, where=is_positive)
     scores[~is_positive] = 0.0
     return scores
@@ -125,7 +128,7 @@ def silhouette(own: Float[np.ndarray, "*shape"], nearest: Float[np.ndarray, "*sh
 
 def chosen_classes(
     labels: Labels, classes: Subset
-) -> tuple[Integer[np.ndarray, " known"], Integer[np.ndarray, " chosen"]]:
+) -> tuple[Integer[np.ndarray, " all_classes"], Integer[np.ndarray, " chosen"]]:
     """All labels and those of the subset, both sorted and unique; raises FcaError naming one that has no image."""
     all_classes = np.unique(labels)
     chosen = np.unique(classes)
@@ -136,25 +139,27 @@ def chosen_classes(
     return all_classes, chosen
 
 
-def scores_of(similarity: Similarity, own: Labels) -> SimilarityScores:
-    """The five scores from a matrix of class_similarity and the column of each image's class; raises as above.
+def scores_of(similarity: Similarity, columns: Labels) -> SimilarityScores:
+    """The five scores from a matrix of class_similarity and the column of each image's class.
 
-    Overwrites `similarity`: at 50,000 images and 1,000 classes a copy of it is 400 MB.
+    Raises FcaError for fewer than two classes. Overwrites `similarity`: at 50,000 images and 1,000 classes a copy of it
+    is 400 MB.
     """
     images, classes = similarity.shape
     check_number(classes)
 
     rows = np.arange(images)
-    to_own = similarity[rows, own]
+    to_own = similarity[rows, columns]
     to_others = (similarity.sum(axis=1) - to_own) / (classes - 1)  # mean over the other classes
-    similarity[rows, own] = -np.inf
+    similarity[rows, columns] = -np.inf
     to_nearest = similarity.max(axis=1)
     silhouettes = silhouette(to_own, to_nearest)
 
-    class_sizes = np.bincount(own)
+    class_sizes = np.bincount(columns)
 
     def mean_of_class_means(values: PerImage) -> float:
-        return float((np.bincount(own, weights=values) / class_sizes).mean())
+        class_sums = np.bincount(columns, weights=values)
+        return float((class_sums / class_sizes).mean())
 
     return SimilarityScores(
         intra=mean_of_class_means(to_own),
@@ -273,7 +278,7 @@ def fca_released(features: Features, labels: Labels, subsets_in_order: Sequence[
 def _check_subset(subset: Sequence[int], rows_by_class: Mapping[int, np.ndarray]) -> None:
     """Raises FcaError for fewer than two classes, a class twice, and a class of fewer than two images."""
     if len(subset) < 2 or len(set(subset)) < len(subset):
-        raise FcaError("classes of a subset", list(subset), "two or more different ones", "mend the subset")
+        raise FcaError("classes of a subset", list(subset), "two or more different ones", "correct the subset")
     for c in subset:
         images = len(rows_by_class.get(c, ()))
         if images < 2:
