@@ -21,8 +21,8 @@ Probabilities = Float[np.ndarray, "images classes"]
 Labels = Integer[np.ndarray, " images"]
 PerImage = Float[np.ndarray, " images"]
 MAX_NAMES = 10  # classes that a message names
-EQUAL = 1e-12  # of the largest cost: expected costs that differ by less are the same number, rounded
-FORM = "a CSV file: a header with the names of the classes that are answered, then a line for each true class"
+ROUNDING = 1e-12  # of the largest cost: expected costs that differ by less are the same number, rounded
+CSV_FORM = "a CSV file: a header with the names of the classes that are answered, then a line for each true class"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Costs:
         """
         expected = self.expected(probabilities)
         lowest = expected.min(axis=1, keepdims=True)
-        is_lowest = expected <= lowest + EQUAL * self.matrix.max()
+        is_lowest = expected <= lowest + ROUNDING * self.matrix.max()
         return np.where(is_lowest, probabilities, -1.0).argmax(axis=1)
 
     def paid(self, labels: Labels, answers: Labels) -> PerImage:
@@ -144,14 +144,14 @@ def read_costs(file: str | Path) -> Costs:
     a cell that is no finite number of at least 0.
     """
     if not Path(file).is_file():
-        raise FcaError("costs", file, FORM, "correct the path")
+        raise FcaError("costs", file, CSV_FORM, "correct the path")
 
     frame = read_table(Path(file), file)
     corner, *answered_classes = frame.columns
     true_classes = frame[corner].str.strip().tolist()
     if not answered_classes or not true_classes:
         sizes = f"lines: {len(true_classes)}, classes in the header: {len(answered_classes)}"
-        raise FcaError(f"costs in {file}", sizes, FORM, "add them")
+        raise FcaError(f"costs in {file}", sizes, CSV_FORM, "add them")
 
     duplicates = [name for line, name in enumerate(true_classes) if name in true_classes[:line]]
     if duplicates:

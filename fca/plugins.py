@@ -20,7 +20,7 @@ PLUGINS = "FCA_PLUGINS"
 """The environment variable that lists modules as the key `plugins` does, with commas between them."""
 _plugins: list[str] = []
 _MODULE = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
-_STEP = "correct the name, or add the folder that has it: PYTHONPATH=FOLDER"
+_ADD_FOLDER = "correct the name, or add the folder that has it: PYTHONPATH=FOLDER"
 
 
 def use_plugins(modules: Iterable[str]) -> None:
@@ -35,7 +35,7 @@ def use_plugins(modules: Iterable[str]) -> None:
     for name in names:
         package = name.partition(".")[0]
         if not _can_import(package):
-            raise FcaError("plugins", name, f"modules that Python finds; there is no {package}", _STEP)
+            raise FcaError("plugins", name, f"modules that Python finds; there is no {package}", _ADD_FOLDER)
     _plugins[:] = names
 
 
@@ -92,7 +92,7 @@ def _step_after_import_error(error: Exception, module: str, class_name: str) -> 
     """The next step of the user if the import of a module that should have a class fails."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing == module.partition(".")[0]:
-        return _STEP
+        return _ADD_FOLDER
 
     if missing is not None and is_within(module, missing):  # the package exists: the class may have moved
         candidates = _components_named(class_name)

@@ -282,31 +282,32 @@ def jackknife_interval(
     if variance <= ALIKE**2:
         return NO_INTERVAL
 
-    freedom_by_kind = np.array([len(z) - 1 for z in z_by_kind] if freedom is None else freedom)
-    total_freedom = variance**2 / float((variance_by_kind**2 / freedom_by_kind).sum())
+    if freedom is None:
+        freedom = [len(z) - 1 for z in z_by_kind]
+    total_freedom = variance**2 / float((variance_by_kind**2 / np.array(freedom)).sum())
     t = float(stdtrit(total_freedom, UPPER_LEVEL))
 
     skewness = 0.0
     if scale is PLAIN:
         skewness = float(sum((c**3).sum() for c in c_by_kind)) / variance**1.5
-    low = float(scale.back(centre - variance**0.5 * _uncorrected(t, skewness)))
-    high = float(scale.back(centre - variance**0.5 * _uncorrected(-t, skewness)))
+    low = float(scale.back(centre - variance**0.5 * _inverse_g(t, skewness)))
+    high = float(scale.back(centre - variance**0.5 * _inverse_g(-t, skewness)))
     return max(within[0], low), min(within[1], high)
 
 
-def _uncorrected(t: float, a: float) -> float:
-    """The T whose corrected value g(T) is t, with |T| at most FURTHEST |t| (see jackknife_interval).
+def _inverse_g(t: float, a: float) -> float:
+    """The T with g(T) = t of `jackknife_interval`, between -FURTHEST |t| and FURTHEST |t|.
 
     g(T) = ((1 + a T / 3)³ - 1) / a + a / 6, so   T = 3 (cbrt(1 + a (t - a / 6)) - 1) / a
 
-    >>> _uncorrected(2.0, 0.0), round(_uncorrected(2.0, 0.3), 3), _uncorrected(-2.0, 0.9)
+    >>> _inverse_g(2.0, 0.0), round(_inverse_g(2.0, 0.3), 3), _inverse_g(-2.0, 0.9)
     (2.0, 1.659, -4.0)
     """
     if abs(a) < 1e-6:  # the limit; the quotient below would lose its digits
         return t
-    uncorrected = float(np.cbrt(1 + a * (t - a / 6)) - 1) * 3 / a
+    statistic = float(np.cbrt(1 + a * (t - a / 6)) - 1) * 3 / a
     furthest = FURTHEST * abs(t)
-    return min(max(uncorrected, -furthest), furthest)
+    return min(max(statistic, -furthest), furthest)
 
 
 def freedom_of_mean(counts: Num[np.ndarray, " clusters"]) -> float:
