@@ -1,4 +1,4 @@
-"""What each wrong answer costs, in the user's own unit: a table of costs, and the answer of least expected cost."""
+"""The costs of wrong answers, in a unit of the user's choice: a table, and the answer of least expected cost."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Matrix = Float[np.ndarray, "classes classes"]
 Probabilities = Float[np.ndarray, "images classes"]
 Labels = Integer[np.ndarray, " images"]
 PerImage = Float[np.ndarray, " images"]
-SHOWN = 10  # classes that a message names
-EQUAL = 1e-12  # of the largest cost: expected costs that differ by less are the same number, rounded
-FORM = "a CSV file: a header with the names of the classes that are answered, then a line for each true class"
+MAX_NAMES = 10  # classes that a message names
+ROUNDING = 1e-12  # of the largest cost: expected costs that differ by less are the same number, rounded
+CSV_FORM = "a CSV file: a header with the names of the classes that are answered, then a line for each true class"
 
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """What an image costs: matrix[j, k] if class j is true and class k is answered, at least 0, in any unit.
+    """The cost of an image: matrix[j, k] if class j is true and class k is the answer, at least 0, in any unit.
 
-    classes: keys, in the order of lines and columns.    file: that the table is from, for messages.
+    classes: keys, in the order of rows and columns.    file: the source of the table, for messages.
 
     >>> costs = Costs(("healthy", "ill"), np.array([[0.0, 1.0], [20.0, 0.0]]))
     >>> costs.answers(np.array([[0.9, 0.1], [0.99, 0.01]]))
@@ -47,143 +47,188 @@ class Costs:
     def answers(self, probabilities: Probabilities) -> Labels:
         """The answer of least expected cost for each image (Bayes decision: Elkan 2001, IJCAI, eq. 1).
 
-        Of answers that cost the same, the most probable class: with 1 for every wrong answer, it is always that one.
+        Of answers with equal costs, the most probable class: if every wrong answer costs 1, this is always the answer.
         """
         expected = self.expected(probabilities)
-        least = expected.min(axis=1, keepdims=True)
-        is_least = expected <= least + EQUAL * self.matrix.max()
-        return np.where(is_least, probabilities, -1.0).argmax(axis=1)
+        lowest = expected.min(axis=1, keepdims=True)
+        is_lowest = expected <= lowest + ROUNDING * self.matrix.max()
+        return np.where(is_lowest, probabilities, -1.0).argmax(axis=1)
 
     def paid(self, labels: Labels, answers: Labels) -> PerImage:
-        """What each image costs."""
+        """The cost of each image."""
         return self.matrix[labels, answers]
 
     def of_pair(self, true: str, answered: str) -> float:
-        """What an image of one class costs that is answered as another."""
-        return float(self.matrix[self.classes.index(true), self.classes.index(answered)])
+        """The cost of an image of class `true` that is answered as `answered`."""
+        j = self.classes.index(true)
+        k = self.classes.index(answered)
+        return float(self.matrix[j, k])
 
     @cached_property
     def excess(self) -> Matrix:
-        """What each answer costs more than the cheapest one for the same true class: what a decision can change."""
+        """Cost of each answer above the cheapest one for the same true class: the part that a decision can change."""
         return self.matrix - self.matrix.min(axis=1, keepdims=True)
 
     @property
     def by_name(self) -> dict[str, dict[str, float]]:
         """True class -> answer -> cost."""
-        return {
-            true: dict(zip(self.classes, line, strict=True))
-            for true, line in zip(self.classes, self.matrix.tolist(), strict=True)
-        }
+        costs_by_class = {}
+        for true, row in zip(self.classes, self.matrix.tolist(), strict=True):
+            costs_by_class[true] = dict(zip(self.classes, row, strict=True))
+        return costs_by_class
 
     @property
     def described(self) -> str:
-        """The table in words: for each true class its most frequent cost of another answer, then those that differ.
+        """The table in words: for each true class the most frequent cost of a wrong answer, then the exceptions.
 
         >>> Costs(("a", "b", "c"), np.array([[0, 1.0, 1], [5, 0, 1], [20, 20, 2]])).described
         'a: 1; b: 1 (a 5); c: 20 (c 2)'
         """
-        lines = []
-        for true, paid in self.by_name.items():
-            others = [cost for answer, cost in paid.items() if answer != true]
-            usual = max(others, key=lambda cost: (others.count(cost), -cost), default=0.0)
-            is_odd = {answer: cost != (0.0 if answer == true else usual) for answer, cost in paid.items()}
-            odd = [f"{answer} {amount(paid[answer])}" for answer in paid if is_odd[answer]]
-            lines.append(f"{true}: {amount(usual)}" + (f" ({', '.join(odd)})" if odd else ""))
-        return "; ".join(lines)
+        descriptions = []
+        for true, cost_of_answer in self.by_name.items():
+            wrong_costs = [cost for answer, cost in cost_of_answer.items() if answer != true]
+            frequent_cost = _most_frequent(wrong_costs)
+
+            exceptions = []
+            for answer, cost in cost_of_answer.items():
+                regular_cost = 0.0 if answer == true else frequent_cost
+                if cost != regular_cost:
+                    exceptions.append(f"{answer} {amount(cost)}")
+
+            description = f"{true}: {amount(frequent_cost)}"
+            if exceptions:
+                description += f" ({', '.join(exceptions)})"
+            descriptions.append(description)
+        return "; ".join(descriptions)
 
     @cached_property
     def mistakes(self) -> Float[np.ndarray, " confusions"]:
-        """`excess` of every pair of a true class and another one that is answered."""
-        return self.excess[~np.eye(len(self.classes), dtype=bool)]
+        """`excess` of every pair of a true class and a different answer."""
+        is_wrong = ~np.eye(len(self.classes), dtype=bool)
+        return self.excess[is_wrong]
 
     def of(self, classes: Sequence[str], known: Iterable[str] | None = None) -> Costs:
         """The table of these classes alone, in this order.
 
-        known: all classes of the data set, if they are known; the table may have more of them than are asked for.
+        known: all classes of the data set, if they are known; the table may have more of them than `classes`.
         Raises FcaError for a class that the table lacks or the data set does not have, and if no answer costs more
         than another.
         """
-        known_classes = set(self.classes if known is None else known)
+        classes_of_data = set(self.classes if known is None else known)
         for name in self.classes:
-            if name not in known_classes:
-                allowed = f"classes of the data set: {_some(sorted(known_classes))}"
+            if name not in classes_of_data:
+                allowed = f"classes of the data set: {_first_names(sorted(classes_of_data))}"
                 raise FcaError(f"class of {self.file}", repr(name), allowed, "correct its name, or leave it out")
-        place_of = {name: place for place, name in enumerate(self.classes)}
+
+        position_of = {name: position for position, name in enumerate(self.classes)}
         for name in classes:
-            if name not in place_of:
-                allowed = f"all of {_some(classes)}"
+            if name not in position_of:
+                allowed = f"all of {_first_names(classes)}"
                 step = f"add a line and a column {name!r}"
                 raise FcaError(f"classes of {self.file}", f"without {name!r}", allowed, step)
 
-        places = [place_of[name] for name in classes]
-        part = Costs(tuple(classes), self.matrix[np.ix_(places, places)], self.file)
-        if not part.excess.any():
+        positions = [position_of[name] for name in classes]
+        matrix = self.matrix[np.ix_(positions, positions)]
+        costs = Costs(tuple(classes), matrix, self.file)
+        if not costs.excess.any():
             allowed = "at least one answer that costs more than another for the same true class"
-            raise FcaError(f"costs in {self.file}", "all alike", allowed, "give a wrong answer a cost above 0")
-        return part
+            raise FcaError(f"costs in {self.file}", "all equal", allowed, "give a wrong answer a cost above 0")
+        return costs
 
 
 def read_costs(file: str | Path) -> Costs:
-    """A table of costs from a CSV file; see `fca.csv_table` for what is read.
+    """A table of costs from a CSV file; `fca.csv_table` lists the formats that are read.
 
-    The header has the classes that are answered, the first column those that are true, each in any order; what stands
-    in the corner does not matter. Raises FcaError for a file that is not there, for a class that stands twice or on one
-    side alone, and for a cell that is no finite number of at least 0.
+    The header has the answered classes, the first column the true classes, each in any order; the corner cell is
+    ignored. Raises FcaError for a file that does not exist, for a class that occurs twice or on one side alone, and for
+    a cell that is no finite number of at least 0.
     """
     if not Path(file).is_file():
-        raise FcaError("costs", file, FORM, "correct the path")
+        raise FcaError("costs", file, CSV_FORM, "correct the path")
+
     frame = read_table(Path(file), file)
-    corner, *answered = frame.columns
-    true = frame[corner].str.strip().tolist()
-    if not answered or not true:
-        raise FcaError(
-            f"costs in {file}", f"lines: {len(true)}, classes in the header: {len(answered)}", FORM, "add them"
-        )
-    if twice := [name for place, name in enumerate(true) if name in true[:place]]:
-        raise FcaError(f"lines of {file}", f"{twice[0]!r} twice", "one line a true class", "remove one of them")
-    cells = [dict(zip(answered, line, strict=True)) for line in frame[answered].to_numpy()]
-    return costs_of(dict(zip(true, cells, strict=True)), str(file))
+    corner, *answered_classes = frame.columns
+    true_classes = frame[corner].str.strip().tolist()
+    if not answered_classes or not true_classes:
+        sizes = f"lines: {len(true_classes)}, classes in the header: {len(answered_classes)}"
+        raise FcaError(f"costs in {file}", sizes, CSV_FORM, "add them")
+
+    duplicates = [name for line, name in enumerate(true_classes) if name in true_classes[:line]]
+    if duplicates:
+        raise FcaError(f"lines of {file}", f"{duplicates[0]!r} twice", "one line a true class", "remove one of them")
+
+    lines = {}
+    for true, cells in zip(true_classes, frame[answered_classes].to_numpy(), strict=True):
+        lines[true] = dict(zip(answered_classes, cells, strict=True))
+    return costs_of(lines, str(file))
 
 
 def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Costs:
-    """A table of costs from true class -> answer -> cost.    file: where it is from, for messages.
+    """A table of costs from true class -> answer -> cost.    file: its source, for messages.
 
     Raises FcaError as `read_costs` does.
 
     >>> costs_of({"cat": {"cat": 0, "dog": 1}, "dog": {"dog": 0, "cat": 2.5}}).matrix.tolist()
     [[0.0, 1.0], [2.5, 0.0]]
     """
-    if odd := [line for line in lines.values() if not isinstance(line, Mapping)]:
-        raise FcaError(file, odd[0], "true class -> answer -> cost, or a CSV file", "correct it")
-    lines = {str(true): {str(answer): cost for answer, cost in line.items()} for true, line in lines.items()}
-    true, answered = list(lines), list(dict.fromkeys(name for line in lines.values() for name in line))
-    for side, others, where in ((true, answered, "the header"), (answered, true, "the first column")):
-        if lost := [name for name in side if name not in others]:
-            allowed = f"every class in both; {where} has {_some(others)}"
-            raise FcaError(f"class of {file}", repr(lost[0]), allowed, f"add it to {where}, or correct its name")
-    matrix = [[_cost(lines[j].get(k, ""), j, k, file) for k in answered] for j in answered]
-    return Costs(tuple(answered), np.array(matrix), file)
+    for line in lines.values():
+        if not isinstance(line, Mapping):
+            raise FcaError(file, line, "true class -> answer -> cost, or a CSV file", "correct it")
+
+    costs = {}
+    for true, line in lines.items():
+        costs[str(true)] = {str(answer): cost for answer, cost in line.items()}
+
+    true_classes = list(costs)
+    answered_classes = list(dict.fromkeys(answer for line in costs.values() for answer in line))
+    _check_in(true_classes, answered_classes, "the header", file)
+    _check_in(answered_classes, true_classes, "the first column", file)
+
+    matrix = np.empty((len(answered_classes), len(answered_classes)))
+    for j, true in enumerate(answered_classes):
+        for k, answered in enumerate(answered_classes):
+            cell = costs[true].get(answered, "")
+            matrix[j, k] = _checked_cost(cell, true, answered, file)
+    return Costs(tuple(answered_classes), matrix, file)
 
 
-def _cost(cell: Any, true: str, answered: str, file: str) -> float:
+def _check_in(names: Sequence[str], classes: Sequence[str], place: str, file: str) -> None:
+    """Raises FcaError for a class of one side of the table that the header or the first column lacks."""
+    for name in names:
+        if name not in classes:
+            allowed = f"every class in both; {place} has {_first_names(classes)}"
+            raise FcaError(f"class of {file}", repr(name), allowed, f"add it to {place}, or correct its name")
+
+
+def _checked_cost(cell: Any, true: str, answered: str, file: str) -> float:
+    """The cost in a cell. Raises FcaError unless it is a finite number of at least 0."""
     try:
         cost = math.nan if isinstance(cell, bool) else float(cell)
     except (TypeError, ValueError):
         cost = math.nan
+
     if not (math.isfinite(cost) and cost >= 0):
-        what = f"cost in {file} of {true!r} answered as {answered!r}"
         raise FcaError(
-            what, "an empty cell" if cell == "" else repr(cell), "a number of at least 0, e.g. 2.5", "correct it"
+            f"cost in {file} of {true!r} answered as {answered!r}",
+            "an empty cell" if cell == "" else repr(cell),
+            "a number of at least 0, e.g. 2.5",
+            "correct it",
         )
     return cost
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+def _most_frequent(costs: Sequence[float]) -> float:
+    """The most frequent cost, of equally frequent ones the lowest; 0 without any."""
+    return max(costs, key=lambda cost: (costs.count(cost), -cost), default=0.0)
+
+
+def _first_names(names: Sequence[str]) -> str:
+    text = ", ".join(names[:MAX_NAMES])
+    return f"{text}, ..." if len(names) > MAX_NAMES else text
 
 
 class MeanCost(NamedTuple):
-    """Mean cost of some images, and a 95 % interval of it for new images like them."""
+    """Mean cost of some images, and its 95 % interval for new images like them."""
 
     value: float
     low: float
@@ -191,17 +236,21 @@ class MeanCost(NamedTuple):
 
 
 def mean_cost(costs: Costs, labels: Labels, answers: Labels) -> MeanCost:
-    """What these answers cost, a mean over images.
+    """Mean cost of these answers over images.
 
-    The interval is that of `fca.stats.decision.accuracy_draws`, of 1 - excess / largest: the Bayesian bootstrap with
-    half an image that costs nothing and half one of the largest cost. So its end stays far off where few images could
-    have shown a rare, expensive mistake. With one cost for every mistake it is Jeffreys' interval of the error.
+    The interval is that of `fca.stats.decision.accuracy_draws` for 1 - excess / largest: the Bayesian bootstrap with
+    half an image that costs nothing and half an image of the largest cost. So its upper end stays high where too few
+    images were seen to rule out a rare, expensive mistake. If all mistakes cost the same, it is Jeffreys' interval of
+    the error.
     """
-    largest, excess = costs.excess.max(), costs.excess[labels, answers]
+    largest = costs.excess.max()
+    excess = costs.excess[labels, answers]
     draws = accuracy_draws(1 - excess[None] / largest)[:, 0]
+
     value = float(costs.paid(labels, answers).mean())
-    cheapest = value - float(excess.mean())  # what no answer avoids
-    low, high = (cheapest + float(largest * (1 - np.quantile(draws, end))) for end in (0.975, 0.025))
+    unavoidable = value - float(excess.mean())
+    low = unavoidable + float(largest * (1 - np.quantile(draws, 0.975)))
+    high = unavoidable + float(largest * (1 - np.quantile(draws, 0.025)))
     return MeanCost(value, low, high)
 
 
@@ -213,6 +262,7 @@ def amount(cost: float) -> str:
     """
     if not cost or not math.isfinite(cost):
         return f"{cost:g}"
+
     decimals = 2 - math.floor(math.log10(abs(cost)))
     text = f"{round(cost, decimals):,.{max(decimals, 0)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

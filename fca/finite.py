@@ -1,4 +1,4 @@
-"""NaN and infinity: in weights and in what networks answer, they fail a run instead of becoming a number in a table."""
+"""Checks for NaN and infinity: in weights and outputs of networks they fail a run, so that no table contains them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fca.types import FcaError
 if TYPE_CHECKING:
     from torch import Tensor
 
-OVERFLOW = "without overflow"  # in torch's error for a step that is beyond float32
+OVERFLOW = "without overflow"  # in torch's error for a step beyond float32
 HALF_MAX = 65_504  # the largest number of float16
 STEP = "check its weights, and model.mean and model.std; or take another network"
 
 
 def broken_tensors(state: Mapping[str, Tensor], parameters: Collection[str]) -> list[str]:
-    """Names of the tensors of a network that hold NaN or infinity.
+    """Names of the tensors of a network that contain NaN or infinity.
 
     parameters: names of those that are trained. The others are buffers, which may be minus infinity: masks are.
 
@@ -28,13 +28,14 @@ def broken_tensors(state: Mapping[str, Tensor], parameters: Collection[str]) -> 
     ['weight']
     """
     broken = []
-    for name, value in state.items():
-        if not (value.is_floating_point() or value.is_complex()):
+    for name, tensor in state.items():
+        if not (tensor.is_floating_point() or tensor.is_complex()):
             continue
-        is_fine = value.isfinite()
-        if name not in parameters and value.is_floating_point():
-            is_fine |= value.isneginf()
-        if not bool(is_fine.all()):
+
+        is_allowed = tensor.isfinite()
+        if name not in parameters and tensor.is_floating_point():
+            is_allowed |= tensor.isneginf()
+        if not bool(is_allowed.all()):
             broken.append(name)
     return broken
 
@@ -42,32 +43,32 @@ def broken_tensors(state: Mapping[str, Tensor], parameters: Collection[str]) -> 
 def check_outputs(kind: str, outputs: Float[np.ndarray, "images outputs"], before: int = 0) -> None:
     """Raise FcaError where a network's outputs are NaN or infinite, with the number of images.
 
-    kind: logits or features.    before: images whose outputs were checked already.
+    kind: logits or features.    before: number of images whose outputs were checked already.
 
     >>> check_outputs("logits", np.array([[0.0, np.nan], [1.0, 2.0]]), before=8)
     Traceback (most recent call last):
     fca.types.FcaError: logits of the network = NaN or infinite for 1 of the first 10 images; allowed: finite ...
     """
-    is_fine = np.isfinite(outputs)
-    if is_fine.all():
+    is_finite = np.isfinite(outputs)
+    if is_finite.all():
         return
-    images = int((~is_fine).any(axis=1).sum())
+    images = int((~is_finite).any(axis=1).sum())
     value = f"NaN or infinite for {images} of the first {before + len(outputs):,} images"
     raise FcaError(f"{kind} of the network", value, "finite numbers", STEP)
 
 
 def as_half(kind: str, outputs: Float[np.ndarray, "images outputs"]) -> Float16[np.ndarray, "images outputs"]:
-    """Finite outputs as they are stored. Raises FcaError where float16 cannot hold them.
+    """Finite outputs in float16, as they are stored. Raises FcaError where float16 cannot represent them.
 
     >>> as_half("features", np.array([[1.0], [1e5]]))
     Traceback (most recent call last):
-    fca.types.FcaError: features of the network = up to 1e+05, for 1 of 2 images beyond 65,504; allowed: what ...
+    fca.types.FcaError: features of the network = up to 1e+05, for 1 of 2 images beyond 65,504; allowed: the ...
     """
     with np.errstate(over="ignore"):
         half = outputs.astype(np.float16)
-    is_fine = np.isfinite(half)
-    if is_fine.all():
+    is_finite = np.isfinite(half)
+    if is_finite.all():
         return half
-    images = int((~is_fine).any(axis=1).sum())
+    images = int((~is_finite).any(axis=1).sum())
     value = f"up to {np.abs(outputs).max():.3g}, for {images} of {len(outputs):,} images beyond {HALF_MAX:,}"
-    raise FcaError(f"{kind} of the network", value, "what float16 holds, as which they are stored", STEP)
+    raise FcaError(f"{kind} of the network", value, "the range of float16, in which they are stored", STEP)

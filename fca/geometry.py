@@ -11,16 +11,16 @@ from PIL import Image
 
 from fca.types import FcaError, Geometry, check_choice
 
-FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")  # that timm knows
+FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")  # those of timm
 INTERPOLATIONS = {name: Image.Resampling[name.upper()] for name in FILTERS}
 
 
 @dataclass(frozen=True)
 class ResizeCrop:
-    """Resize so that the shorter side is floor(size / crop_pct), then cut the centre: timm's evaluation transform.
+    """Resize so that the shorter side is floor(size / crop_pct), then crop the centre: timm's evaluation transform.
 
     size:          side of the result in pixels.
-    crop_pct:      share of the shorter side that is kept, in (0, 1].
+    crop_pct:      fraction of the shorter side that the crop keeps, in (0, 1].
     interpolation: Pillow's filter for images; masks take the nearest pixel.
     squash:        resize both sides to floor(size / crop_pct), so that no margin is lost but the shape changes.
 
@@ -56,13 +56,15 @@ class ResizeCrop:
 
     @property
     def original_key(self) -> str:
-        """Name of what `resized` returns in the pixel cache: resized side and filter."""
-        return f"{self.side}-{self.interpolation}" + ("-squash" if self.squash else "")
+        """Name of the result of `resized` in the pixel cache: resized side and filter."""
+        suffix = "-squash" if self.squash else ""
+        return f"{self.side}-{self.interpolation}{suffix}"
 
     def after_crop(self, share: float) -> ResizeCrop:
-        """The geometry for images that were already cut to this share of their shorter side: no margin is cut twice.
+        """The geometry for images that were already cropped to this fraction of their shorter side.
 
-        The field of view is that of whole images where `crop_pct` is at most `share`; else all that is left is shown.
+        No margin is cropped twice: the field of view is that of uncropped images where `crop_pct` is at most `share`;
+        otherwise it is the full cropped image.
 
         >>> ResizeCrop(224, 0.875).after_crop(0.875).crop_pct, round(ResizeCrop(224, 0.7).after_crop(0.875).crop_pct, 2)
         (1.0, 0.8)
@@ -70,9 +72,9 @@ class ResizeCrop:
         return replace(self, crop_pct=min(1.0, self.crop_pct / share))
 
     def resized(self, image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "new_height new_width 3"]:
-        """The image with its margins, from which a training crops at random: at the scale of the evaluation.
+        """The image with its margins at the scale of the evaluation, for random training crops.
 
-        With `squash` it has the shape that the evaluation shows, side x side. A smaller image is enlarged here too.
+        With `squash` it has the shape of the evaluation, side x side. A smaller image is enlarged here too.
         """
         return np.array(self._resized(image))
 
@@ -80,27 +82,34 @@ class ResizeCrop:
         self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None
     ) -> tuple[UInt8[np.ndarray, "size size 3"], Bool[np.ndarray, "size size"] | None]:
         """The image, and its mask if there is one, at input size."""
-        whole = self._resized(image)
-        left, top = (round((length - self.size) / 2) for length in whole.size)
+        resized = self._resized(image)
+        width, height = resized.size
+        left = round((width - self.size) / 2)
+        top = round((height - self.size) / 2)
         box = (left, top, left + self.size, top + self.size)
-        pixels = np.array(whole.crop(box))
+        pixels = np.array(resized.crop(box))
         if mask is None:
             return pixels, None
-        shape = Image.fromarray(mask.view(np.uint8)).resize(whole.size, Image.Resampling.NEAREST).crop(box)
-        return pixels, np.array(shape, dtype=bool)
+
+        mask_image = Image.fromarray(mask.view(np.uint8))
+        resized_mask = mask_image.resize(resized.size, Image.Resampling.NEAREST)
+        return pixels, np.array(resized_mask.crop(box), dtype=bool)
 
     def _resized(self, image: UInt8[np.ndarray, "height width 3"]) -> Image.Image:
         height, width = image.shape[:2]
-        side, shorter = self.side, min(height, width)
-        # the longer side is rounded down
-        sides = (side, side) if self.squash else (side * width // shorter, side * height // shorter)
-        return Image.fromarray(image).resize(sides, INTERPOLATIONS[self.interpolation])
+        side = self.side
+        if self.squash:
+            size = (side, side)
+        else:
+            shorter = min(height, width)
+            size = (side * width // shorter, side * height // shorter)  # the longer side is rounded down
+        return Image.fromarray(image).resize(size, INTERPOLATIONS[self.interpolation])
 
 
 REFERENCE = ResizeCrop(224, 0.875, "bilinear")
-"""ImageNet-C's own: shorter side to 256 pixels, then the middle 224 x 224; as torchvision resizes Pillow's images."""
+"""ImageNet-C's geometry: shorter side to 256 pixels, then the central 224 x 224, as in torchvision."""
 REFERENCE_ABOVE = 96
-"""Pixels of the shorter side above which ImageNet-C's constants hold, and images are brought to REFERENCE."""
+"""Images with a shorter side above this many pixels take ImageNet-C's constants, at REFERENCE."""
 
 
 def is_above_reference(height: int, width: int) -> bool:
@@ -114,9 +123,9 @@ def is_above_reference(height: int, width: int) -> bool:
 
 @dataclass(frozen=True)
 class AfterReference:
-    """A network's geometry for a set of which the larger images come at REFERENCE: their margin is not cut twice.
+    """A network's geometry for a data set whose larger images were cropped to REFERENCE: no margin is cropped twice.
 
-    usual: the network's own, for all other images. One that is no ResizeCrop is used for all of them.
+    usual: the network's geometry for all other images. If it is no ResizeCrop, it is used for all images.
     """
 
     usual: Geometry

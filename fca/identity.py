@@ -1,4 +1,4 @@
-"""Identities: hashes of content and meaning that do not depend on where something lies or when it was made."""
+"""Identities: hashes of content and meaning that do not depend on where something is stored or when it was made."""
 
 from __future__ import annotations
 
@@ -11,14 +11,30 @@ from typing import Any
 import pandas as pd
 
 ADDED_LATER: Mapping[str, Mapping[str, Any]] = {
-    "recipe": {"lr_batch": 0, "finetune_lr": 1.0, "lr_min": 0.0, "step_epochs": 0.0, "cutmix": 0.0}
-    | {"ema": 0.0, "ema_warmup": False, "steps": 0, "min_steps": 0, "passes": 1, "accumulate": 1, "layer_decay": 1.0}
-    | {"optimiser_options": {}, "crop_from": "input", "repeats": 1, "val_max": 0, "patience": 0, "frozen_norms": False}
-    | {"augment": {"policy": "none", "ops": 0, "magnitude": 0, "jitter": 0.0, "erasing": 0.0}},
+    "recipe": {
+        "lr_batch": 0,
+        "finetune_lr": 1.0,
+        "lr_min": 0.0,
+        "step_epochs": 0.0,
+        "cutmix": 0.0,
+        "ema": 0.0,
+        "ema_warmup": False,
+        "steps": 0,
+        "min_steps": 0,
+        "passes": 1,
+        "accumulate": 1,
+        "layer_decay": 1.0,
+        "optimiser_options": {},
+        "crop_from": "input",
+        "repeats": 1,
+        "val_max": 0,
+        "patience": 0,
+        "frozen_norms": False,
+        "augment": {"policy": "none", "ops": 0, "magnitude": 0, "jitter": 0.0, "erasing": 0.0},
+    },
     "model": {"package": None, "depth": "whole"},
 }
-"""group -> key -> the value that means the behaviour before the key existed: golden run ids survive a new key."""
-
+"""group -> key -> the value for the behaviour before the key existed: golden run ids survive a new key."""
 
 UNREADABLE = "unreadable"  # in place of a digest: no permission, gone, or damaged in its archive
 OF_FILES = ("bytes", "content", "mask_content")
@@ -32,14 +48,15 @@ def fingerprint(items: pd.DataFrame, version: str = "") -> str:
              their bytes, or `bytes`, the sizes of files that a version vouches for.
     version: of a named set.
 
-    A record a row (image_id, bytes, content, mask_content, label, split) of those columns that there are, sorted by
+    One record a row (image_id, bytes, content, mask_content, label, split) of those columns that exist, sorted by
     image_id; fields end in \\x1f, records in \\x1e, the version comes last: no two different sets give the same text.
 
     >>> fingerprint(pd.DataFrame({"image_id": ["a", "b"], "label": ["cat", "dog"], "split": ["test", "test"]}))
     '705e9bb044d9'
     """
-    columns = [c for c in ("image_id", *OF_FILES, "label", "split") if c in items]
-    records = sorted(zip(*(items[c].astype(str).tolist() for c in columns), strict=True))
+    columns = [column for column in ("image_id", *OF_FILES, "label", "split") if column in items]
+    values_by_column = [items[column].astype(str).tolist() for column in columns]
+    records = sorted(zip(*values_by_column, strict=True))
     text = "".join("\x1f".join(record) + "\x1e" for record in records) + version
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -65,5 +82,5 @@ def canonical(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
     >>> canonical("recipe", {"epochs": 3, "ema": 0.0})
     {'epochs': 3}
     """
-    old = ADDED_LATER.get(group, {})
-    return {key: value for key, value in values.items() if key not in old or value != old[key]}
+    old_defaults = ADDED_LATER.get(group, {})
+    return {key: value for key, value in values.items() if key not in old_defaults or value != old_defaults[key]}

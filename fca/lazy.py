@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are used: a package whose parts are heavy stays light."""
+"""Names of a package that are imported when they are first used, so that importing the package itself stays fast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package (PEP 562).
 
-    package: its name.    homes: each public name -> the module that has it.
+    package: its name.    homes: each public name -> the module that defines it.
 
     >>> get, names = lazy_names("fca", {"draw_subset": "fca.subset"})
     >>> get("draw_subset").__name__, names()
@@ -20,7 +20,8 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(homes)}")
-        return getattr(import_module(homes[name]), name)
+        module = import_module(homes[name])
+        return getattr(module, name)
 
     def names() -> list[str]:
         return list(homes)

@@ -1,4 +1,4 @@
-"""What a prediction is worth: right or wrong, every class alike, or by the costs of the user's own confusions."""
+"""Metrics of predictions: accuracy, balanced accuracy, or the user's costs of confusions."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fca.costs import Costs, amount
 Labels = Integer[np.ndarray, " images"]
 PerImage = Float[np.ndarray, " images"]
 ACCURACY, BALANCED, BY_COST = "accuracy", "balanced", "cost"
-POINT = 0.01  # of accuracy: one more mistake in a hundred images
+POINT = 0.01  # of accuracy: one mistake in a hundred images
 
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """The mean over images of `weights` times `scores`, in [0, 1], of which more is better.
+    """The mean over images of `weights` times `scores`, in [0, 1]; higher is better.
 
     name:  accuracy, the share of images that are right; balanced, the mean over classes of that share (Brodersen et
            al. 2010, doi:10.1109/ICPR.2010.764), where a class of 20 images counts as much as one of 2,000; or cost.
-    costs: of the job's classes, in their order, where the name is cost: an image's score is 1 - excess / largest, with
+    costs: of the job's classes, in their order, if the name is cost: an image's score is 1 - excess / largest, with
            the excess of its cost over that of the cheapest answer for its true class.
-    base:  mean over images of the cheapest answer's cost, which is 0 where right answers cost nothing.
+    base:  mean over images of the cheapest answer's cost, which is 0 if right answers cost nothing.
     """
 
     name: str = ACCURACY
@@ -38,16 +38,16 @@ class Metric:
 
     @property
     def losses(self) -> Float[np.ndarray, " mistakes"]:
-        """1 - score of every mistake that is possible."""
+        """1 - score of every possible mistake."""
         return np.ones(1) if self.costs is None else self.costs.mistakes / self.largest
 
     @property
     def point(self) -> float:
-        """What one more mistake in a hundred images takes off the metric, if all mistakes are as likely."""
+        """The decrease of the metric for one more mistake in a hundred images, if all mistakes are equally likely."""
         return POINT * float(self.losses.mean())
 
     def margin(self, within: float | None) -> float:
-        """A difference of this metric from what was typed: points, or a cost an image; None: one `point`."""
+        """A typed difference, in points or as a cost an image, on the scale of this metric; None: one `point`."""
         if within is None:
             return self.point
         return within / 100 if self.costs is None else within / self.largest
@@ -63,27 +63,29 @@ class Metric:
         return f"{amount(margin * self.largest)} an image"
 
     def decide(self, outputs: Float[np.ndarray, "images classes"]) -> Labels:
-        """The answers: the largest output; or those of least expected cost, where outputs are logits."""
+        """The predictions: the largest output; with costs, those of least expected cost, if outputs are logits."""
         if self.costs is None:
             return outputs.argmax(axis=1)
-        return self.costs.answers(softmax(outputs.astype(np.float64), axis=1))
+        probabilities = softmax(outputs.astype(np.float64), axis=1)
+        return self.costs.answers(probabilities)
 
     def scores(self, labels: Labels, predicted: Labels) -> PerImage:
-        """1 where a prediction is right, 0 where it is wrong; between them where mistakes differ in cost."""
+        """1 where a prediction is right, 0 where it is wrong; between them if mistakes differ in cost."""
         if self.costs is None:
             return (labels == predicted).astype(np.float64)
         return 1 - self.costs.excess[labels, predicted] / self.largest
 
     def weights(self, labels: Labels) -> PerImage:
-        """How much each image counts; their mean is 1.
+        """The weight of each image; their mean is 1.
 
         >>> Metric("balanced").weights(np.array([0, 0, 0, 1]))
         array([0.66666667, 0.66666667, 0.66666667, 2.        ])
         """
         if self.name != BALANCED:
             return np.ones(len(labels))
-        _, of_class, counts = np.unique(labels, return_inverse=True, return_counts=True)
-        return len(labels) / (len(counts) * counts[of_class])
+        _, class_of_image, class_sizes = np.unique(labels, return_inverse=True, return_counts=True)
+        classes = len(class_sizes)
+        return len(labels) / (classes * class_sizes[class_of_image])
 
     def value(self, labels: Labels, predicted: Labels) -> float:
         """The metric of these predictions.
@@ -94,5 +96,5 @@ class Metric:
         return float(np.mean(self.weights(labels) * self.scores(labels, predicted)))
 
     def cost(self, score: float) -> float:
-        """The mean cost of an image that a mean score stands for."""
+        """The mean cost of an image at a mean score."""
         return self.base + self.largest * (1 - score)

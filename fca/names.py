@@ -1,7 +1,7 @@
-"""Names that a person takes for one: equal but for case, spaces, the way an accent is written, or 01 and 1.0 for 1.
+"""Spellings of one name: they differ only in case, spaces, the way an accent is written, or 01 and 1.0 for 1.
 
-Names are compared to the letter everywhere, so two such spellings of one class would be two classes. They are refused
-where tables, folders and files come in, and where a name is joined to others.
+Names are compared exactly everywhere, so two such spellings of one class would be two classes. They are refused where
+tables, folders and files are read, and where a name is joined to other tables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WHOLE_NUMBER = re.compile(r"\+?(-?)0*(\d+)(?:\.0*)?", re.ASCII)
 
 
 def comparable(name: str) -> str:
-    """What is equal for two spellings of one name.
+    """A text that is equal for two spellings of one name.
 
     NFC, without case, without spaces around it, one space for several; of a whole number its value. 1.50 and 1.5 stay
     two names, as versions are.
@@ -29,14 +29,21 @@ def comparable(name: str) -> str:
     >>> comparable("007"), comparable("7.0"), comparable("1.10")
     ('7', '7', '1.10')
     """
-    words = " ".join(name.split())
-    folded = words.lower() if words.isascii() else normalize("NFC", normalize("NFC", words).casefold())
+    with_single_spaces = " ".join(name.split())
+    if with_single_spaces.isascii():
+        folded = with_single_spaces.lower()
+    else:
+        folded = normalize("NFC", normalize("NFC", with_single_spaces).casefold())
+
     number = _WHOLE_NUMBER.fullmatch(folded)
-    return folded if number is None else number[1] + number[2]
+    if number is None:
+        return folded
+    sign, digits = number.groups()
+    return sign + digits
 
 
 def quoted(name: str) -> str:
-    """A name in quotes, so that spaces around it are seen; with the codes of letters that may look like others.
+    """A name in quotes, which show spaces around it; with the codes of letters that may look like other letters.
 
     >>> quoted("cat "), quoted("Caf\\u00e9")[-11:]
     ("'cat '", "('Caf\\\\xe9')")
@@ -45,63 +52,75 @@ def quoted(name: str) -> str:
 
 
 def visible(name: str) -> str:
-    """A name for a message; in quotes where it would be hard to see: empty, or with spaces around it.
+    """A name for a message; in quotes if it would be hard to see: empty, or with spaces around it.
 
     >>> visible("cat"), visible("cat "), visible("")
     ('cat', "'cat '", "''")
     """
-    return name if name and name == name.strip() else quoted(name)
+    is_easy_to_see = name != "" and name == name.strip()
+    return name if is_easy_to_see else quoted(name)
 
 
 def spellings(names: Iterable[str]) -> list[list[str]]:
-    """The names that are several spellings of one, together; in the order in which they come.
+    """The names that have several spellings: one list of spellings a name, in order of first occurrence.
 
     >>> spellings(["cat", "dog", "Cat", "cat "])
     [['cat', 'Cat', 'cat ']]
     """
-    alike: dict[str, list[str]] = {}
+    spellings_by_key: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
-        alike.setdefault(comparable(name), []).append(name)
-    return [forms for forms in alike.values() if len(forms) > 1]
+        spellings_by_key.setdefault(comparable(name), []).append(name)
+    return [forms for forms in spellings_by_key.values() if len(forms) > 1]
 
 
 def have_spellings(names: pd.Series) -> bool:
-    """Whether any of these different names are spellings of one; of a million names in a second.
+    """Whether any of these different names are spellings of one name; a second for a million names.
 
     >>> have_spellings(pd.Series(["p01", "p1"])), have_spellings(pd.Series(["01", "1"]))
     (False, True)
     """
-    if names.str.contains(r"[^\x20-\x7e]").any():
+    has_other_letters = names.str.contains(r"[^\x20-\x7e]").any()
+    if has_other_letters:
         return bool(names.map(comparable).duplicated().any())
-    words = names.str.strip().str.replace(r" +", " ", regex=True).str.lower()  # as `comparable` does with ASCII
-    numbers = words.str.replace(r"^\+?(-?)0*(\d+)(\.0*)?$", r"\1\2", regex=True)
-    return bool(numbers.duplicated().any())
+
+    # as `comparable` does with ASCII
+    folded = names.str.strip().str.replace(r" +", " ", regex=True).str.lower()
+    keys = folded.str.replace(r"^\+?(-?)0*(\d+)(\.0*)?$", r"\1\2", regex=True)
+    return bool(keys.duplicated().any())
 
 
 def check_spellings(what: str, names: pd.Series, counted: str, step: str) -> None:
-    """Raises FcaError listing the names that are several spellings of one, with how often each is there.
+    """Raises FcaError listing the names that are several spellings of one name, with how often each occurs.
 
-    counted: what a name stands at, for the message: images.
+    counted: the unit of these counts, for the message: images.
     """
     if not have_spellings(names.drop_duplicates()):
         return
-    counts = {str(name): int(n) for name, n in names.value_counts(sort=False).items()}
-    several = spellings(counts)
-    lists = [", ".join(f"{quoted(name)} ({counts[name]} {counted})" for name in forms) for forms in several]
-    more = f"; and {len(lists) - 3} more" if len(lists) > 3 else ""
-    raise FcaError(what, "; ".join(lists[:3]) + more, ONE_SPELLING, step)
+
+    counts = {str(name): int(count) for name, count in names.value_counts(sort=False).items()}
+    lists = []
+    for forms in spellings(counts):
+        forms_with_counts = [f"{quoted(name)} ({counts[name]} {counted})" for name in forms]
+        lists.append(", ".join(forms_with_counts))
+
+    text = "; ".join(lists[:3])
+    if len(lists) > 3:
+        text += f"; and {len(lists) - 3} more"
+    raise FcaError(what, text, ONE_SPELLING, step)
 
 
 def check_meant(what: str, names: Iterable[str], known: Iterable[str], of: str) -> None:
-    """Raises FcaError for a name that is none of the known ones but another spelling of one, naming that.
+    """Raises FcaError for a name that is not known but another spelling of a known name, giving that.
 
-    of: whose the known names are, for the message.
+    of: the owner of the known names, for the message.
     """
-    there = set(known)
-    strange = [name for name in names if name not in there]
-    if not strange:
+    known_names = set(known)
+    unknown_names = [name for name in names if name not in known_names]
+    if not unknown_names:
         return
-    meant = {comparable(name): name for name in sorted(there)}
-    for name in strange:
-        if (right := meant.get(comparable(name))) is not None:
-            raise FcaError(what, quoted(name), f"spelt as {of} has it: {quoted(right)}", "correct the spelling")
+
+    known_name_by_key = {comparable(name): name for name in sorted(known_names)}
+    for name in unknown_names:
+        correct_name = known_name_by_key.get(comparable(name))
+        if correct_name is not None:
+            raise FcaError(what, quoted(name), f"spelt as {of} has it: {quoted(correct_name)}", "correct the spelling")

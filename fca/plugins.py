@@ -1,4 +1,4 @@
-"""Whose classes and functions a configuration, a store or a command line may name (docs/adr/0018)."""
+"""The modules whose classes and functions a configuration, a store or a command line may name (docs/adr/0018)."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ PLUGINS = "FCA_PLUGINS"
 """The environment variable that lists modules as the key `plugins` does, with commas between them."""
 _plugins: list[str] = []
 _MODULE = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
-_STEP = "correct the name, or add the folder that has it: PYTHONPATH=FOLDER"
+_ADD_FOLDER = "correct the name, or add the folder that has it: PYTHONPATH=FOLDER"
 
 
 def use_plugins(modules: Iterable[str]) -> None:
-    """Trust these modules, and those in them, from now on and in place of earlier ones: the user typed their names.
+    """Trust these modules and their submodules from now on, in place of earlier ones: the user typed their names.
 
-    Raises FcaError for what cannot be the name of a module, and for modules that Python does not find.
+    Raises FcaError for a text that cannot be the name of a module, and for modules that Python does not find.
     """
-    named = [str(name) for name in modules]
-    if odd := [name for name in named if not re.fullmatch(_MODULE, name)]:
-        raise FcaError("plugins", odd[0], "names of modules, as in import: my_models", "correct the name")
-    for name in named:
+    names = [str(name) for name in modules]
+    for name in names:
+        if not re.fullmatch(_MODULE, name):
+            raise FcaError("plugins", name, "names of modules, as in import: my_models", "correct the name")
+    for name in names:
         package = name.partition(".")[0]
-        if not _is_found(package):
-            raise FcaError("plugins", name, f"modules that Python finds; there is no {package}", _STEP)
-    _plugins[:] = named
+        if not _can_import(package):
+            raise FcaError("plugins", name, f"modules that Python finds; there is no {package}", _ADD_FOLDER)
+    _plugins[:] = names
 
 
-def _is_found(package: str) -> bool:
-    """Whether Python finds a package, or it lies in the current folder, where functions of the user's may be."""
+def _can_import(package: str) -> bool:
+    """Whether Python finds a package, or it is in the current folder, where the user's functions may be."""
     if package in sys.modules or find_spec(package) is not None:
         return True
     return PathFinder.find_spec(package, [str(Path.cwd())]) is not None
@@ -47,12 +48,13 @@ def _is_found(package: str) -> bool:
 
 def plugins() -> list[str]:
     """The modules that the user lists: those of `use_plugins`, and those in FCA_PLUGINS."""
-    listed = [*_plugins, *os.environ.get(PLUGINS, "").split(",")]
-    return sorted({name.strip() for name in listed if name.strip()})
+    from_environment = os.environ.get(PLUGINS, "").split(",")
+    names = {name.strip() for name in (*_plugins, *from_environment)}
+    return sorted(names - {""})
 
 
 def is_within(module: str, *packages: str) -> bool:
-    """Whether a module is one of these packages or lies in one.
+    """Whether a module is one of these packages or inside one.
 
     >>> is_within("fca.models.own", "fca.models"), is_within("fcax.models", "fca")
     (True, False)
@@ -61,49 +63,71 @@ def is_within(module: str, *packages: str) -> bool:
 
 
 def class_of(what: str, target: object, room: str = "fca") -> type:
-    """The component class of this name, `module.Class`: a dataclass that `room` (a package of ours) or a plugin has.
+    """The component class with this name, `module.Class`: a dataclass in `room` (a package of fca) or in a plugin.
 
     Nothing else is imported. Raises FcaError, calling the name `what`, for all other names.
     """
-    name, ours = str(target), f"a component of {room}, or a dataclass in a module that you list under plugins"
-    module, _, kind = name.rpartition(".")
+    name = str(target)
+    module, _, class_name = name.rpartition(".")
+    allowed = f"a component of {room}, or a dataclass in a module that you list under plugins"
     if not (module and re.fullmatch(_MODULE, name) and is_within(module, room, *plugins())):
-        step = f"if you trust its code, type plugins=[{module}] (in Python: {PLUGINS} in the environment)"
-        raise FcaError(what, name, ours, step if module else "correct it")
+        step = "correct it"
+        if module:
+            step = f"if you trust its code, type plugins=[{module}] (in Python: {PLUGINS} in the environment)"
+        raise FcaError(what, name, allowed, step)
+
     try:
-        found = getattr(import_module(module), kind, None)
-    except Exception as error:  # whatever a user's module does when it is imported
+        component = getattr(import_module(module), class_name, None)
+    except Exception as error:  # a user's module may do anything when it is imported
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        step = "correct the module"
-        if missing == module.partition(".")[0]:
-            step = _STEP
-        elif missing is not None and is_within(module, missing):  # of ours: where is the class now?
-            homes = _homes_of(kind)
-            step = f"did you mean {' or '.join(homes)}?" if homes else step
+        step = _step_after_import_error(error, module, class_name)
         raise FcaError(what, name, f"a class in a module that imports ({reason})", step) from error
-    if not (isinstance(found, type) and is_dataclass(found)):
-        raise FcaError(what, name, ours, f"{module} has no dataclass {kind}: correct the name")
-    return found
+
+    if not (isinstance(component, type) and is_dataclass(component)):
+        raise FcaError(what, name, allowed, f"{module} has no dataclass {class_name}: correct the name")
+    return component
 
 
-def _homes_of(name: str) -> list[str]:
-    """The components of ours with this class name, in full: a file of before may have one at another place."""
+def _step_after_import_error(error: Exception, module: str, class_name: str) -> str:
+    """The next step of the user if the import of a module that should have a class fails."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing == module.partition(".")[0]:
+        return _ADD_FOLDER
+
+    if missing is not None and is_within(module, missing):  # the package exists: the class may have moved
+        candidates = _components_named(class_name)
+        if candidates:
+            return f"did you mean {' or '.join(candidates)}?"
+    return "correct the module"
+
+
+def _components_named(class_name: str) -> list[str]:
+    """Full names of fca's components with this class name: an older file may name a component that has moved."""
     package = Path(__file__).parent
-    component = re.compile(rf"^@dataclass\(frozen=True[^)]*\)\nclass {name}\b", re.MULTILINE)
-    files = [file for file in sorted(package.rglob("*.py")) if component.search(file.read_text(encoding="utf-8"))]
-    modules = [".".join(file.relative_to(package.parent).with_suffix("").parts) for file in files]
-    return [f"{module.removesuffix('.__init__')}.{name}" for module in modules]
+    definition = re.compile(rf"^@dataclass\(frozen=True[^)]*\)\nclass {class_name}\b", re.MULTILINE)
+
+    names = []
+    for file in sorted(package.rglob("*.py")):
+        if definition.search(file.read_text(encoding="utf-8")):
+            module_path = file.relative_to(package.parent).with_suffix("")
+            module = ".".join(module_path.parts).removesuffix(".__init__")
+            names.append(f"{module}.{class_name}")
+    return names
 
 
 def check_contract(what: str, made: object, contract: type) -> None:
-    """Raise FcaError for a component that lacks a part of the protocol of its kind, naming the parts.
+    """Raise FcaError for a component that lacks members of the protocol of its kind, naming them.
 
     what: the key that names its class.    made: the component, or its class.
     """
     missing = sorted(name for name in get_protocol_members(contract) if not hasattr(made, name))
-    if missing:
-        kind = made if isinstance(made, type) else type(made)
-        allowed = f"a class with all parts of {contract.__module__}.{contract.__name__}"
-        step = f"add to {kind.__qualname__}: {', '.join(missing)}"
-        raise FcaError(what, f"{kind.__module__}.{kind.__qualname__}", allowed, step)
+    if not missing:
+        return
+
+    component_class = made if isinstance(made, type) else type(made)
+    raise FcaError(
+        what,
+        f"{component_class.__module__}.{component_class.__qualname__}",
+        f"a class with all parts of {contract.__module__}.{contract.__name__}",
+        f"add to {component_class.__qualname__}: {', '.join(missing)}",
+    )

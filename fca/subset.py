@@ -1,4 +1,4 @@
-"""Subsets of classes: seeded random draws that anybody can repeat, named subsets, and groups of classes from a file."""
+"""Subsets of classes: reproducible seeded draws, named subsets, and groups of classes from a file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from fca.names import check_meant, check_spellings
 from fca.types import ClassSubset, FcaError, check_choice, listed
 
 SAMPLERS = ("uniform", "fca")
-SHIPPED = Path(__file__).parent / "groups"  # of classes, one file each
+SHIPPED = Path(__file__).parent / "groups"  # a CSV file of classes and groups each
 
 
 class NoSuchSubset(FcaError):
-    """A data set has no subset of so many classes; another one of a grid may have."""
+    """A data set has no subset of this many classes; another data set of a grid may have one."""
 
 
 def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform") -> ClassSubset:
@@ -44,38 +44,46 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
     check_choice("subset.sampler", sampler, SAMPLERS)
     if ncl == num_classes and ncl >= 2:
         return full_set(num_classes)
-    reachable = num_classes - (sampler == "fca")
-    if not 2 <= ncl <= reachable:
-        also = f", or all {num_classes} (fca never draws the last class)" if sampler == "fca" else ""
-        step = "change subset.ncl or take a dataset with more classes"
-        raise NoSuchSubset("subset.ncl", ncl, f"2 to {reachable}{also}", step)
-    rng = random.Random(seed if sampler == "fca" else f"{num_classes}:{ncl}:{seed}")
-    return ClassSubset(tuple(sorted(rng.sample(range(reachable), ncl))), seed, sampler)
+
+    is_fca = sampler == "fca"
+    drawable = num_classes - 1 if is_fca else num_classes
+    if not 2 <= ncl <= drawable:
+        allowed = f"2 to {drawable}"
+        if is_fca:
+            allowed += f", or all {num_classes} (fca never draws the last class)"
+        raise NoSuchSubset("subset.ncl", ncl, allowed, "change subset.ncl or take a dataset with more classes")
+
+    rng = random.Random(seed if is_fca else f"{num_classes}:{ncl}:{seed}")
+    classes = rng.sample(range(drawable), ncl)
+    return ClassSubset(tuple(sorted(classes)), seed, sampler)
 
 
 def number_of_classes(ncl: int | float, num_classes: int) -> int:
-    """The number of classes meant by ncl: a whole number, or a share of them below 1 (rounded down, as in the paper).
+    """The number of classes for ncl: a whole number, or a fraction of all classes (rounded down, as in the paper).
 
-    Raises FcaError for a number in between.
+    Raises FcaError for other numbers.
 
     >>> number_of_classes(5, 100), number_of_classes(0.1, 47)
     (5, 4)
     """
-    if ncl != int(ncl) and not 0 < ncl < 1:
-        allowed = f"a whole number from 2 to {num_classes}, or a share of them between 0 and 1"
-        raise FcaError("subset.ncl", ncl, allowed, "e.g. subset.ncl=5, or subset.ncl=0.1 for a tenth of the classes")
-    return int(ncl) if ncl == int(ncl) else int(num_classes * ncl)
+    if ncl == int(ncl):
+        return int(ncl)
+    if 0 < ncl < 1:
+        return int(num_classes * ncl)
+
+    allowed = f"a whole number from 2 to {num_classes}, or a share of them between 0 and 1"
+    raise FcaError("subset.ncl", ncl, allowed, "e.g. subset.ncl=5, or subset.ncl=0.1 for a tenth of the classes")
 
 
 def full_set(num_classes: int) -> ClassSubset:
-    """All classes: one subset whatever the seed, so it has no record of a draw."""
+    """All classes: the same subset for every seed, so it has no record of a draw."""
     return ClassSubset(tuple(range(num_classes)))
 
 
 def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "subset.classes") -> ClassSubset:
     """The subset of these class keys; of label indices only where no class key is a number.
 
-    A value that YAML or the command line has read as a number, a truth value or null is the key that is written so:
+    A value that YAML or the command line has read as a number, a truth value or null stands for the key with this text:
     with folders 1 to 5, [1, 2] are the classes 1 and 2, not the second and the third.    what: the key, for messages.
 
     >>> named_subset(("cat", "dog", "eel"), ["eel", 0]).classes, named_subset(("1", "2", "3"), [1, 2]).classes
@@ -84,8 +92,8 @@ def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "sub
     check_meant(what, [value for value in wanted if isinstance(value, str)], classes, "the data set")
     index_of = {key: index for index, key in enumerate(classes)}
     keys_are_numbers = any(_number(key) is not None for key in classes)
-    indices = []
 
+    indices = []
     for value in wanted:
         key = value if isinstance(value, str) else key_of(classes, value, what)
         index = index_of.get(key) if isinstance(key, str) else None
@@ -93,8 +101,9 @@ def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "sub
         if index is None and is_position:
             index = value
         if index is None:
-            positions = "" if keys_are_numbers else f"; or 0 to {len(classes) - 1}"
-            allowed = f"{listed(classes, str(value))}{positions}"
+            allowed = listed(classes, str(value))
+            if not keys_are_numbers:
+                allowed += f"; or 0 to {len(classes) - 1}"
             raise FcaError(what, value, allowed, "name classes of this dataset")
         indices.append(index)
 
@@ -104,9 +113,9 @@ def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "sub
 
 
 def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
-    """The class key that a value means, which YAML or the command line may have read as something else than text.
+    """The class key for a value that YAML or the command line may have read as something other than text.
 
-    None where no key is written so. Raises FcaError, calling the value `what`, where several keys are: 1.1 and 1.10.
+    None if no key is read as this value. Raises FcaError, calling the value `what`, if several keys are: 1.1 and 1.10.
 
     >>> key_of(("01", "02"), 1, "subset.classes"), key_of(("no", "yes"), True, "subset.classes")
     ('01', 'yes')
@@ -116,55 +125,65 @@ def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
     if not isinstance(value, int | float | None):
         return None
 
-    is_endless = isinstance(value, float) and not math.isfinite(value)
-    alike = _keys_by_reading(tuple(classes)).get((type(value) is bool, str(value) if is_endless else value), [])
-    same_text = [key for key in alike if type(value) is not float and key.casefold() == str(value).casefold()]
-    same_type = [key for key in alike if isinstance(value, float) == (not key.lstrip("+-").isdecimal())]
-    for narrower in (same_text, same_type):
-        if len(alike) > 1 and len(narrower) == 1:
-            alike = narrower
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    reading = (type(value) is bool, value if is_finite else str(value))
+    keys = _keys_by_reading(tuple(classes)).get(reading, [])
 
-    if len(alike) > 1:
-        step = f"""put quotes around it: "{what}=['{alike[0]}', ...]\""""
-        raise FcaError(what, value, f"one of {', '.join(alike)}, which are all read as {value}", step)
-    return alike[0] if alike else None
+    # of several keys take that with the value's own text, then that of its type: 1 is "1", not "1.0"
+    if len(keys) > 1:
+        text = str(value).casefold()
+        has_decimals = isinstance(value, float)
+        keys_of_same_text = [key for key in keys if key.casefold() == text]
+        keys_of_same_type = [key for key in keys if has_decimals != key.lstrip("+-").isdecimal()]
+        if len(keys_of_same_text) == 1 and type(value) is not float:
+            keys = keys_of_same_text
+        elif len(keys_of_same_type) == 1:
+            keys = keys_of_same_type
+
+    if len(keys) > 1:
+        step = f"""put quotes around it: "{what}=['{keys[0]}', ...]\""""
+        raise FcaError(what, value, f"one of {', '.join(keys)}, which are all read as {value}", step)
+    return keys[0] if keys else None
 
 
-_WORDS: dict[str, bool | str | None] = {
+# words that YAML does not read as text, in upper or lower case -> the value; nan as text, because it does not equal nan
+_VALUE_OF_WORD: dict[str, bool | str | None] = {
     **dict.fromkeys(("true", "yes", "on"), True),
     **dict.fromkeys(("false", "no", "off"), False),
     **dict.fromkeys(("null", "~"), None),
-    **dict.fromkeys(("nan", ".nan"), "nan"),  # which equals nothing, itself not either
+    **dict.fromkeys(("nan", ".nan"), "nan"),
     **dict.fromkeys(("inf", ".inf"), "inf"),
     **dict.fromkeys(("-inf", "-.inf"), "-inf"),
-}  # texts that YAML does not read as texts, in any case of letters
+}
 
 
 @lru_cache(maxsize=16)
 def _keys_by_reading(classes: tuple[str, ...]) -> dict[tuple[bool, object], list[str]]:
-    """What a class key without quotes is read as, in YAML or on the command line -> the keys that are.
+    """The value that YAML or the command line reads from a class key without quotes -> the keys with this value.
 
-    The first of each pair tells true and 1 apart, which are equal.
+    The first entry of each pair is whether the value is a bool: True equals 1.
     """
-    keys: dict[tuple[bool, object], list[str]] = {}
+    keys_by_reading: dict[tuple[bool, object], list[str]] = {}
     for key in classes:
-        if key.casefold() in _WORDS:
-            word = _WORDS[key.casefold()]
-            keys.setdefault((type(word) is bool, word), []).append(key)
-        if (number := _number(key)) is not None:
-            keys.setdefault((False, number), []).append(key)
-    return keys
+        if key.casefold() in _VALUE_OF_WORD:
+            value = _VALUE_OF_WORD[key.casefold()]
+            keys_by_reading.setdefault((type(value) is bool, value), []).append(key)
+
+        number = _number(key)
+        if number is not None:
+            keys_by_reading.setdefault((False, number), []).append(key)
+    return keys_by_reading
 
 
 def _number(text: str) -> float | None:
-    """The number that a text is; None for other texts.
+    """The finite number that a text is; None for other texts.
 
     >>> _number("007"), _number("1e3"), _number("0x10"), _number("cat"), _number("nan")
     (7, 1000.0, 16, None, None)
     """
-    for read in (int, float, partial(int, base=0)):
+    for parse in (int, float, partial(int, base=0)):
         with suppress(ValueError):
-            number: float = read(text)
+            number: float = parse(text)
             return number if math.isfinite(number) else None
     return None
 
@@ -188,15 +207,20 @@ class Groups:
         array([ 1, -1,  0])
         """
         check_meant("class", keys, self.of, f"the file of groups {self.name}")
-        position = {group: code for code, group in enumerate(sorted(set(self.of.values())))}
-        return np.array([position[self.of[key]] if key in self.of else -1 for key in keys], dtype=np.int64)
+        groups = sorted(set(self.of.values()))
+        code_of_group = {group: code for code, group in enumerate(groups)}
+        codes = np.full(len(keys), -1, dtype=np.int64)
+        for position, key in enumerate(keys):
+            if key in self.of:
+                codes[position] = code_of_group[self.of[key]]
+        return codes
 
 
 def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Groups:
     """The groups in a CSV file; lines that start with # are comments. A class without a group belongs to none.
 
     where:   a shipped name (imagenet_16: the entry-level categories of arXiv:1808.08750; imagenet_dog: dog, not dog),
-             or the path of a file, which may lie inside a .zip: photos.zip/classes.csv.
+             or the path of a file, which may be inside a .zip: photos.zip/classes.csv.
     columns: its columns of class keys and of groups.
 
     Raises FcaError for a missing file, missing columns, a line with too many or too few cells, a group without a class,
@@ -205,37 +229,43 @@ def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Grou
     >>> sorted(set(read_groups("imagenet_dog").of.values()))
     ['dog', 'not dog']
     """
-    shipped = sorted(path.stem for path in SHIPPED.glob("*.csv"))
-    path = SHIPPED / f"{where}.csv" if where in shipped else Path(where).expanduser()
+    shipped_names = sorted(path.stem for path in SHIPPED.glob("*.csv"))
+    path = SHIPPED / f"{where}.csv" if where in shipped_names else Path(where).expanduser()
     try:
-        with _opened(path) as file:
+        with _open_also_in_zip(path) as file:
             content = file.read()
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        allowed = f"one of {', '.join(shipped)}, or the path of a CSV file ({error})"
+        allowed = f"one of {', '.join(shipped_names)}, or the path of a CSV file ({error})"
         raise FcaError("groups", where, allowed, "name the file of classes and groups") from error
+
     table = read_table(content, where, comments=True)
     if len(columns) != 2 or not set(columns) <= set(table):
         allowed = f"two columns of {where}, of classes and of groups: {', '.join(map(repr, table))}"
         raise FcaError("group_columns", ", ".join(columns), allowed, "name them as group_columns=[class, group]")
-    pairs = table[list(columns)].drop_duplicates().set_axis(["key", "group"], axis="columns")
+
+    pairs = table[list(columns)].set_axis(["key", "group"], axis="columns").drop_duplicates()
     pairs = pairs[pairs["group"] != ""]
-    if (pairs["key"] == "").any():
-        group = pairs.loc[pairs["key"] == "", "group"].iloc[0]
+    groups_without_class = pairs.loc[pairs["key"] == "", "group"]
+    if len(groups_without_class):
+        group = groups_without_class.iloc[0]
         raise FcaError(f"group without a class in {where}", group, "a class in every line that has a group", "add it")
     if pairs.empty:
         raise FcaError(f"groups in {where}", "none", "a line for each class, with its group", "fill the file")
+
     step = f"write it in one way in {where}"
     check_spellings(f"class in {where}", pairs["key"], "lines", step)
     check_spellings(f"group in {where}", pairs["group"], "classes", step)
-    twice = pairs.loc[pairs["key"].duplicated(), "key"].tolist()
-    if twice:
-        raise FcaError("class in two groups", ", ".join(twice[:5]), "one group a class", f"correct {where}")
-    return Groups(path.stem, dict(zip(pairs["key"], pairs["group"], strict=True)))
+    in_two_groups = pairs.loc[pairs["key"].duplicated(), "key"].tolist()
+    if in_two_groups:
+        raise FcaError("class in two groups", ", ".join(in_two_groups[:5]), "one group a class", f"correct {where}")
+    group_of_class = dict(zip(pairs["key"], pairs["group"], strict=True))
+    return Groups(path.stem, group_of_class)
 
 
-def _opened(path: Path) -> IO[Any]:
-    """The file, which may lie inside a .zip."""
+def _open_also_in_zip(path: Path) -> IO[Any]:
+    """The open file, which may be inside a .zip."""
     for parent in path.parents:
         if parent.suffix.lower() == ".zip" and parent.is_file():
-            return zipfile.ZipFile(parent).open(str(path.relative_to(parent).as_posix()))
+            path_in_zip = path.relative_to(parent).as_posix()
+            return zipfile.ZipFile(parent).open(path_in_zip)
     return path.open("rb")

@@ -1,4 +1,4 @@
-"""What every part of fca shares: types, a check, random numbers. It imports no part, and no torch."""
+"""Types that all parts of fca share, checks of choices, and random numbers. It imports no other part, and no torch."""
 
 from __future__ import annotations
 
@@ -30,29 +30,32 @@ if TYPE_CHECKING:
 Arrays = dict[str, np.ndarray]
 SPLITS = ("train", "val", "test")
 LISTED = 10  # choices that a message lists
-ALIKE = 0.7  # difflib's ratio from which on two names look alike
-ALIKE_BEHIND_ANOTHER_LETTER = 0.85  # where the first letters differ: mouse is no house
-ALIKE_IF_SHARED = 0.5  # where one name begins the other, or has its letters in another order
+BEST = "best"  # the snapshot of a training with the highest validation accuracy
+
+# difflib's ratio from which two names are similar
+SIMILAR = 0.7
+SIMILAR_IF_FIRST_LETTER_DIFFERS = 0.85  # mouse is no house
+SIMILAR_IF_SAME_LETTERS = 0.5  # one name begins the other, or has its letters in another order
+
 _USER_OF_URL = re.compile(r"(?<=://)[^\s/?#]*@")
-BEST = "best"  # the snapshot of a training with the highest accuracy on val
 
 
 class FcaError(Exception):
-    """An error that a user can cause and mend: what was wrong, its value, what is allowed, the next step.
+    """An error that a user can cause and correct: what was wrong, its value, what is allowed, the next step.
 
     >>> print(FcaError("subset.ncl", 11, "2 to 10, the classes of digits", "lower it or take a larger dataset"))
     subset.ncl = 11; allowed: 2 to 10, the classes of digits; next: lower it or take a larger dataset
     """
 
     def __init__(self, what: str, value: object, allowed: str, step: str) -> None:
-        super().__init__(what, str(value), allowed, step)  # four texts: so it can be sent between processes
+        super().__init__(what, str(value), allowed, step)  # four texts, so that it can be sent between processes
 
     def __str__(self) -> str:
         return without_password("{} = {}; allowed: {}; next: {}".format(*self.args))
 
 
 def without_password(text: str) -> str:
-    """A text as it may be printed and logged: *** in the place of a user name and password in a URL.
+    """A text that is safe to print and log: *** in place of the user name and password of a URL.
 
     >>> without_password("https://me:secret@example.org/api does not answer")
     'https://***@example.org/api does not answer'
@@ -62,14 +65,19 @@ def without_password(text: str) -> str:
 
 def check_choice(what: str, value: object, choices: Iterable[object], step: str = "take one of these") -> None:
     """Raises FcaError for a value that is not among the choices, listing them."""
-    if value not in (allowed := list(choices)):
-        near = similar(map(str, allowed), str(value))[:1] if isinstance(value, str) else []
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise FcaError(what, value, listed(allowed, str(value)), f"{meant}{step}")
+    allowed = list(choices)
+    if value in allowed:
+        return
+
+    if isinstance(value, str):
+        similar_choices = similar(map(str, allowed), value)
+        if similar_choices:
+            step = f"did you mean {similar_choices[0]}? {step}"
+    raise FcaError(what, value, listed(allowed, str(value)), step)
 
 
 def listed(choices: Iterable[object], typed: str = "") -> str:
-    """Choices in a message: of more than LISTED those that look most like what was typed, then the first of the rest.
+    """Choices in a message: of more than LISTED first those most similar to the typed text, then others in their order.
 
     >>> listed(["cat", "dog"]), listed(range(100, 200), "1999")
     ('cat, dog', '199, 100, 101, 102, 103, 104, 105, 106, 107, 108 and 90 more')
@@ -77,52 +85,60 @@ def listed(choices: Iterable[object], typed: str = "") -> str:
     names = [str(choice) for choice in choices]
     if len(names) <= LISTED:
         return ", ".join(names)
-    first = list(dict.fromkeys([*similar(names, typed), *names]))[:LISTED]
-    return f"{', '.join(first)} and {len(names) - LISTED} more"
+
+    similar_first = list(dict.fromkeys([*similar(names, typed), *names]))
+    return f"{', '.join(similar_first[:LISTED])} and {len(names) - LISTED} more"
 
 
 def similar(choices: Iterable[str], typed: str) -> list[str]:
-    """Those of the choices that look like what was typed, the most alike first; of a/b, a, b or both may be alike.
+    """The choices that are similar to the typed text, the most similar first; of a/b, a or b or all of it may be.
 
     >>> similar(["resnet50", "resnet18", "vit_b16"], "ResNet-18"), similar(["corruption/fog", "clean"], "fog")
     (['resnet18', 'resnet50'], ['corruption/fog'])
     >>> similar(["house"], "mouse"), similar(["seed"], "serve"), similar(["vit_b16"], "vit")
     ([], [], ['vit_b16'])
     """
-    wanted = _letters(typed)
-    alike: dict[str, float] = {}
+    typed_letters = _letters(typed)
+    ratio_by_choice: dict[str, float] = {}
     for choice in choices:
         names = {_letters(choice), *map(_letters, choice.split("/"))}
-        ratios = {name: difflib.SequenceMatcher(None, name, wanted).ratio() for name in names}
-        enough = [ratio for name, ratio in ratios.items() if ratio >= _least_ratio(name, wanted)]
-        if enough:
-            alike[choice] = max(enough)
-    return sorted(alike, key=lambda choice: -alike[choice])
+        similar_ratios = []
+        for name in names:
+            ratio = difflib.SequenceMatcher(None, name, typed_letters).ratio()
+            if ratio >= _least_ratio(name, typed_letters):
+                similar_ratios.append(ratio)
+        if similar_ratios:
+            ratio_by_choice[choice] = max(similar_ratios)
+    return sorted(ratio_by_choice, key=lambda choice: -ratio_by_choice[choice])
 
 
-def _least_ratio(name: str, wanted: str) -> float:
-    """The ratio from which on these two look alike."""
-    if name.startswith(wanted) or wanted.startswith(name) or sorted(name) == sorted(wanted):
-        return ALIKE_IF_SHARED
-    return ALIKE if name[:1] == wanted[:1] else ALIKE_BEHIND_ANOTHER_LETTER
+def _least_ratio(name: str, typed: str) -> float:
+    """The ratio from which these two are similar."""
+    one_begins_the_other = name.startswith(typed) or typed.startswith(name)
+    if one_begins_the_other or sorted(name) == sorted(typed):
+        return SIMILAR_IF_SAME_LETTERS
+    return SIMILAR if name[:1] == typed[:1] else SIMILAR_IF_FIRST_LETTER_DIFFERS
 
 
 def _letters(name: str) -> str:
+    """A name without case and without anything but letters and digits."""
     return re.sub(r"[\W_]", "", name).casefold()
 
 
 def keyed_rng(*key: object) -> np.random.Generator:
-    """Random numbers that depend on this key alone: a counter (Philox), keyed by the first 128 bits of its sha256.
+    """Random numbers that depend only on this key: a counter (Philox), keyed by the first 128 bits of its sha256.
 
     >>> round(keyed_rng(0, "test/00017", "corruption/fog/1").random(), 3)
     0.743
     """
-    digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
+    text = "\x1f".join(map(str, key))
+    digest = hashlib.sha256(text.encode()).digest()
+    philox_key = int.from_bytes(digest[:16], "little")
+    return np.random.Generator(np.random.Philox(key=philox_key))
 
 
 class UnreadableImage(Exception):
-    """An image file that cannot be decoded; the message names its path. It fails its run, not its sweep."""
+    """An image file that cannot be decoded; the message names its path. Its run fails, but not its sweep."""
 
 
 def no_mask(_: int) -> None:
@@ -137,12 +153,12 @@ class ImageData:
     classes: class keys in label order.
     read, mask: position in items -> upright RGB pixels; object mask of the same height and width, or None.
     mirror:  whether a mirrored image still shows its class.
-    fingerprint_kind: what it is of: the `content` of every file, or names and a declared `version`.
-    group:   the annotation column whose values no split that we draw cuts apart, e.g. patient; None: there is none.
-    limit:   the first images of every class and split are all that there are; None: the whole set.
-    side:    shorter side in pixels, where all images have the same and it is known without reading them.
-    unused:  images that are left out of the set: outside of class folders, or of a class that train or test lacks.
-    background: image id -> the image without its object, where it is known: object pixels (`mask`) of one image over
+    fingerprint_kind: the source of the fingerprint: the `content` of every file, or names and a declared `version`.
+    group:   the annotation column whose values no random split separates, e.g. patient; None: there is none.
+    limit:   the set has only this many first images of every class and split; None: all images.
+    side:    shorter side in pixels, if all images have the same and it is known without reading them.
+    unused:  number of images left out of the set: outside class folders, or of a class that train or test lacks.
+    background: image id -> the image without its object, if it is known: object pixels (`mask`) of one image over
              the background of another are an image of the second scene with the first one's object; None elsewhere.
     """
 
@@ -163,24 +179,28 @@ class ImageData:
     @cached_property
     def labels(self) -> Int[np.ndarray, " images"]:
         """Label index (position in `classes`) of every image."""
-        return pd.Categorical(self.items["label"], categories=list(self.classes)).codes.astype(np.int64)
+        labels = pd.Categorical(self.items["label"], categories=list(self.classes))
+        return labels.codes.astype(np.int64)
 
     def rows(self, split: str, classes: Sequence[int] | None = None) -> Int[np.ndarray, " rows"]:
         """Positions in `items` of a split's images, optionally only those of some label indices."""
-        chosen = (self.items["split"] == split).to_numpy()
+        is_chosen = (self.items["split"] == split).to_numpy()
         if classes is not None:
-            chosen = chosen & np.isin(self.labels, np.asarray(classes))
-        return np.flatnonzero(chosen)
+            is_chosen = is_chosen & np.isin(self.labels, np.asarray(classes))
+        return np.flatnonzero(is_chosen)
 
     def number(self, split: str, classes: Sequence[int]) -> int:
-        """How many rows there are; planning thousands of runs on a million images looks at them once."""
-        if split not in self._numbers:
-            every = range(len(self.classes))
-            self._numbers[split] = np.bincount(self.labels[self.rows(split, every)], minlength=len(every))
-        return int(self._numbers[split][list(set(classes))].sum())
+        """Number of these rows; planning thousands of runs on a million images counts them once."""
+        if split not in self._images_by_class:
+            all_classes = range(len(self.classes))
+            labels = self.labels[self.rows(split, all_classes)]
+            self._images_by_class[split] = np.bincount(labels, minlength=len(all_classes))
+        images_by_class = self._images_by_class[split]
+        return int(images_by_class[list(set(classes))].sum())
 
     @cached_property
-    def _numbers(self) -> dict[str, Int[np.ndarray, " classes"]]:
+    def _images_by_class(self) -> dict[str, Int[np.ndarray, " classes"]]:
+        """Split -> the number of images of each class, as far as they were counted."""
         return {}
 
 
@@ -189,12 +209,12 @@ class Dataset(Protocol):
     """A configured data set: `dataset=...`."""
 
     def load(self) -> ImageData:
-        """Its images, listed. Raises FcaError for data that are not there or not as configured."""
+        """Its images, listed. Raises FcaError for data that are missing or not as configured."""
 
 
 @dataclass(frozen=True)
 class ClassSubset:
-    """Which classes a job has. `ncl`, `seed` and `sampler` only record how it was drawn; `classes` is what it is."""
+    """The classes of a job. `classes` defines the subset; `seed` and `sampler` only record how it was drawn."""
 
     classes: tuple[int, ...]
     seed: int | None = None
@@ -220,11 +240,11 @@ class Geometry(Protocol):
 
     @property
     def key(self) -> str:
-        """Names this geometry among cached pixels."""
+        """Name of this geometry in the pixel cache."""
 
     @property
     def size(self) -> int:
-        """Side of the square that comes out, in pixels."""
+        """Side of the square result, in pixels."""
 
     def __call__(
         self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None
@@ -251,9 +271,9 @@ class Packed(NamedTuple):
 
 @runtime_checkable
 class Originals(Protocol):
-    """Images with their margins, to be cropped at random: resized as for a test, but not cropped.
+    """Images with their margins, for random crops: resized as in the evaluation, but not cropped.
 
-    An array of row numbers gives them packed. Raises UnreadableImage, naming its path, if one of them cannot be read.
+    An array of row numbers gives packed images. Raises UnreadableImage, naming its path, if one cannot be read.
     """
 
     def __getitem__(self, rows: Any, /) -> Packed: ...
@@ -261,11 +281,11 @@ class Originals(Protocol):
 
 @dataclass(frozen=True)
 class Classifier:
-    """A built network and all that an image needs on its way in. logits = head(embed(normalise(pixels / 255))).
+    """A built network and the preprocessing of its images. logits = head(embed(normalise(pixels / 255))).
 
     classes:   class keys in logit order; empty for an encoder, whose `head` is None.
-    geometry:  image, mask -> both at input size.
-    normalise: float images in [0, 1], shape (batch, 3, size, size) -> what the network expects.
+    geometry:  image, mask -> image and mask at input size.
+    normalise: float images in [0, 1], shape (batch, 3, size, size) -> the input of the network.
     """
 
     module: torch.nn.Module
@@ -285,8 +305,8 @@ class Classifier:
 class Model(Protocol):
     """A configured network, not yet built: cheap to make and to plan with, no torch until `build`.
 
-    A model of one's own may inherit from it, which gives it the two members below that have a body.
-    learns: whether it has weights that a training finds; HOG and functions of one's own have none.
+    A user's model may inherit from it, and then has the two members below that have a body.
+    learns: whether training changes its weights; HOG and functions of the user have none.
     """
 
     learns: ClassVar[bool] = True
@@ -297,34 +317,34 @@ class Model(Protocol):
         """Which weights, for tables: a tag, a file name, a run; None from scratch."""
 
     def identity(self) -> dict[str, Any]:
-        """JSON of all that decides its outputs: architecture, keywords, input, which weights (sha256, tag or run)."""
+        """JSON of everything that decides its outputs: architecture, keywords, input, weights (sha256, tag or run)."""
 
     def from_scratch(self) -> Model | None:
-        """This network with random weights; None where it cannot be had without what it has learnt."""
+        """This network with random weights; None if it cannot be built without its trained weights."""
         return self if self.learns and self.weights_label() is None else None
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """With `classes`: a fresh head for them (to train). Without: the weights' own classes (to predict or embed).
+        """With `classes`: a new head for them (to train). Without: the classes of the weights (to predict or embed).
 
-        Loads its own weights, but for those that fca stored: these are put into what this returns, tensor by tensor.
+        Loads its weights, except those that fca stored: these are copied into the result later, tensor by tensor.
         """
 
 
 @runtime_checkable
 class OfSeveralDepths(Model, Protocol):
-    """A network that can be cut before its last stage (see `fca.models.depths`)."""
+    """A network that can be truncated before its last stage (see `fca.models.depths`)."""
 
     depth: str
 
     def depths(self) -> tuple[str, ...]:
-        """The depths that this network has."""
+        """The depths of this network."""
 
     def at_depth(self, depth: str) -> Model: ...
 
 
 @runtime_checkable
 class OfAnySize(Model, Protocol):
-    """A network whose input may have another size than usual."""
+    """A network whose input may have any size."""
 
     input_size: int | None  # side in pixels; None: that of its record
 
@@ -336,7 +356,7 @@ class Shift(Protocol):
     def label(self) -> str: ...  # its name in tables: clean, corruption/defocus_blur/3
 
     def identity(self) -> Any:
-        """JSON of all that decides its pixels: kind, severity, seed, version or file content."""
+        """JSON of everything that decides its pixels: kind, severity, seed, version or file content."""
 
     def reader(self, data: ImageData) -> Callable[[int], UInt8[np.ndarray, "height width 3"]]:
         """Position in `data.items` -> the changed pixels, before geometry. Raises FcaError if it has no such images."""
@@ -344,17 +364,17 @@ class Shift(Protocol):
 
 @runtime_checkable
 class AtReference(Shift, Protocol):
-    """A shift that may show images at ImageNet-C's reference size, Resize 256 and CenterCrop 224.
+    """A shift that may change images at ImageNet-C's reference size, Resize 256 and CenterCrop 224.
 
-    corrupted_at: reference, where it does so for images above 96 pixels; stored, where all are as they are stored; None
-    where no image is above.
+    corrupted_at: reference, if it does so for images above 96 pixels; stored, if all images are changed at their stored
+    size; None if no image is above 96 pixels.
     """
 
     @property
     def corrupted_at(self) -> str | None: ...
 
     def geometry(self, usual: Geometry) -> Geometry:
-        """A network's geometry for these images: a margin that the reference has cut is not cut again."""
+        """A network's geometry for these images: a margin that the reference has cropped is not cropped again."""
 
 
 @runtime_checkable
@@ -372,10 +392,10 @@ Work = TypeVar("Work", covariant=True, default=Any)
 
 @dataclass(frozen=True)
 class Run(Generic[Work]):
-    """One unit of work. `identity` is what it means (and all that `run_id` hashes); `metadata` fills its Row's columns.
+    """One unit of work. `identity` is its meaning, all that `run_id` hashes; `about` gives columns of its row.
 
-    work: what the task that planned the run needs to do it, such as the data and the model: small, by reference. It is
-    no part of the run's identity and is never pickled: a job in another process plans anew from its configuration.
+    work: the objects that the task needs to do the run, such as the data and the model: small, by reference. It is not
+    part of the run's identity and is never pickled: a job in another process plans again from its configuration.
     """
 
     task: str
@@ -383,12 +403,13 @@ class Run(Generic[Work]):
     metadata: Mapping[str, Any] = field(default_factory=dict)
     parent: str | None = None  # the run whose weights or arrays this one reads; it is finished first
     light: bool = False  # a score from stored arrays: milliseconds, needs no launcher
-    work: Work = field(default=None, compare=False, repr=False)  # type: ignore[assignment]  # of a task without any
+    work: Work = field(default=None, compare=False, repr=False)  # type: ignore[assignment]  # None: a task without work
 
     @cached_property
     def run_id(self) -> str:
         """12 hex digits of sha256 over the task and its identity, as sorted JSON."""
-        text = json.dumps({"task": self.task, **self.identity}, sort_keys=True, allow_nan=False)
+        content = {"task": self.task, **self.identity}
+        text = json.dumps(content, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -398,11 +419,11 @@ class Column(str):
 
     value_type: of its values: str, int, float, bool or tuple.
     number_format: in d3's notation (".2f", ".1%"); a percentage is stored as a fraction.
-    meaning: what a reader of a table heading or tooltip wants to know, with the unit.
-    choices: the values that it may have -> how they are shown, in display order; empty: any.
+    meaning: its description for table headings and tooltips, with the unit.
+    choices: its possible values -> their labels, in display order; empty: any value.
     filters: whether the page offers its values as a filter.
 
-    Frames, `groupby` and figures take it where they take a name, so that a misspelt column fails when it is imported.
+    Frames, `groupby` and figures accept it as a name, so that a misspelt column fails at import.
 
     >>> TOP1 = Column("top1", float, ".1%", "accuracy")
     >>> TOP1, TOP1.low, TOP1.high.number_format
@@ -434,7 +455,7 @@ class Column(str):
         )
 
     def with_format(self, number_format: str, label: str = "") -> Column:
-        """The same column as one sentence or small figure shows it: in another format, with a shorter label.
+        """The same column for a sentence or small figure: in another format, with a shorter label.
 
         >>> column = Column("top1", float, ".2%", "top-1 accuracy").with_format(".0%", "accuracy")
         >>> column, column.number_format, column.meaning
@@ -443,7 +464,7 @@ class Column(str):
         return Column(str(self), self.value_type, number_format, label or self.meaning, self.choices, self.filters)
 
     def with_choices(self, choices: Mapping[str, str], filters: bool = False) -> Column:
-        """The same column in a table or figure that has these values of it, in words of its own.
+        """The same column in a table or figure that has these values of it, with other labels for them.
 
         >>> Column("verdict", str, "", "verdict").with_choices({"yes": "rises", "no": "does not rise"}).choices["yes"]
         'rises'
@@ -452,7 +473,7 @@ class Column(str):
 
 
 def interval_columns(column: Column) -> tuple[Column, Column, Column]:
-    """A column and both ends of its interval, as a table lists them."""
+    """A column and the columns of both ends of its interval, as a table lists them."""
     return column, column.low, column.high
 
 
@@ -460,7 +481,7 @@ def interval_columns(column: Column) -> tuple[Column, Column, Column]:
 class Table:
     """The result of an analysis: a frame, its question and source (paper and equation), parameters and the runs used.
 
-    columns: the declarations of the frame's columns; what is drawn, exported or shown is formatted by them.
+    columns: the declarations of the frame's columns, which format it in figures, exports and on the terminal.
     """
 
     name: str
@@ -474,7 +495,7 @@ class Table:
 
 @runtime_checkable
 class Analysis(Protocol):
-    """A configured analysis: a store -> its tables. Its findings stand beside it (`fca.report.finding`)."""
+    """A configured analysis: a store -> its tables. Its module also has its findings (`fca.report.finding`)."""
 
     tables: ClassVar[tuple[Any, ...]]
     """The declarations of its tables (`fca.tables.table.TableSpec`)."""
@@ -484,7 +505,7 @@ class Analysis(Protocol):
 
 
 class Finished(NamedTuple):
-    """What a task yields: a run, the columns it measured, and its arrays by name."""
+    """The result of a run, as a task yields it: the run, its measured columns, and its arrays by name."""
 
     run: Run
     columns: Mapping[str, Any]

@@ -1,6 +1,6 @@
-"""What a key of a configuration, a stored value or a name may be: types, ranges and choices, and their words.
+"""Allowed values of a configuration key, a stored value or a name: types, ranges and choices, and their description.
 
-Beside them may stand what a key means: `seed: Annotated[Seed, "of the bootstrap"] = 0`.
+The declaration of a key may also have its meaning: `seed: Annotated[Seed, "of the bootstrap"] = 0`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fca.types import FcaError
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a key may be, declared where its dataclass has it: `epochs: Annotated[int, Allowed(1)]`.
+    """The allowed values of a key, declared where its dataclass has it: `epochs: Annotated[int, Allowed(1)]`.
 
-    least, most: ends of a range that belong to it.    above, below: ends that do not.    choices: of a text.
-    filled: whether a list needs a value. Of a list or a mapping, every value is meant.
+    least, most: ends of a range, included.    above, below: ends, excluded.    choices: of a text.
+    filled: whether a list needs a value. For a list or a mapping, the rule applies to every value in it.
 
     >>> str(Allowed(1)), str(Allowed(above=0, below=1)), str(Allowed(choices=("cpu", "gpu")))
     ('at least 1', 'above 0, below 1', 'cpu, gpu')
@@ -35,40 +35,61 @@ class Allowed:
     filled: bool = False
 
     def __str__(self) -> str:
-        ends = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
-        return ", ".join(self.choices or [f"{end} {value:,}" for end, value in ends.items() if value is not None])
+        if self.choices:
+            return ", ".join(self.choices)
+
+        ends = {
+            "at least": self.least,
+            "above": self.above,
+            "at most": self.most,
+            "below": self.below,
+        }
+        return ", ".join(f"{end} {value:,}" for end, value in ends.items() if value is not None)
 
     def holds(self, value: object) -> bool:
         """Whether a text is a choice, or not empty; whether a number is finite and in the range."""
         if isinstance(value, str):
-            return value in (self.choices or {value} - {""})
+            return value in self.choices if self.choices else value != ""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return True
-        low = self.above is None or value > self.above, self.least is None or value >= self.least
-        high = self.below is None or value < self.below, self.most is None or value <= self.most
-        return all((*low, *high)) and (isinstance(value, int) or math.isfinite(value))
+        if isinstance(value, float) and not math.isfinite(value):
+            return False
+
+        is_above = self.above is None or value > self.above
+        is_below = self.below is None or value < self.below
+        is_at_least = self.least is None or value >= self.least
+        is_at_most = self.most is None or value <= self.most
+        return is_above and is_below and is_at_least and is_at_most
 
 
-Seed = Annotated[int, Allowed(0, 2**32 - 1)]  # what all generators of random numbers take
-Workers = Annotated[int, Allowed(0, 1024)]  # threads or processes: more than the cores of any machine help nobody
-Side = Annotated[int, Allowed(1, 8192)]  # of a square input, pixels: one image beyond takes a gigabyte as numbers
-KINDS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a text, not empty"}
-KINDS |= {list: "a list: [A, B]", dict: "keys with values: {A: B}"}
+Seed = Annotated[int, Allowed(0, 2**32 - 1)]  # the range that all random number generators take
+Workers = Annotated[int, Allowed(0, 1024)]  # threads or processes: no machine has more cores
+Side = Annotated[int, Allowed(1, 8192)]  # of a square input, pixels: one larger image takes a gigabyte as floats
+KINDS = {
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+    str: "a text, not empty",
+    list: "a list: [A, B]",
+    dict: "keys with values: {A: B}",
+}
 
 
 @cache
 def declared(kind: Any) -> dict[str, tuple[Any, Allowed]]:
-    """The fields of a dataclass: name -> its type, and what of it is allowed."""
-    plain, marked = get_type_hints(kind), get_type_hints(kind, include_extras=True)
-    marks = {
-        name: [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Allowed)]
-        for name, hint in marked.items()
-    }
-    return {known.name: (plain[known.name], *(marks[known.name] or [Allowed()])) for known in fields(kind)}
+    """The fields of a dataclass: name -> its type, and the rule for its values."""
+    types = get_type_hints(kind)
+    annotations = get_type_hints(kind, include_extras=True)
+    declarations = {}
+    for field in fields(kind):
+        metadata = getattr(annotations[field.name], "__metadata__", ())
+        [rule] = [mark for mark in metadata if isinstance(mark, Allowed)] or [Allowed()]
+        declarations[field.name] = (types[field.name], rule)
+    return declarations
 
 
 def allowed_of(kind: Any, name: str) -> str:
-    """What a field of a dataclass may be, in words.
+    """The allowed values of a field of a dataclass, in words.
 
     >>> allowed_of(Allowed, "least"), allowed_of(Allowed, "filled")
     ('a finite number, or null', 'true or false')
@@ -77,16 +98,30 @@ def allowed_of(kind: Any, name: str) -> str:
     options = list(get_args(hint)) if isinstance(hint, UnionType) else [hint]
     if options == [NoneType]:
         return "null"
-    origins = [get_origin(option) or option for option in options if option is not NoneType]
-    last, nested = origins[-1], is_dataclass(origins[-1])
-    first = f"keys with values: {', '.join(declared(last))}" if nested else KINDS.get(last, "")
-    each = "each " if last in (list, dict) and str(rule) else ""
-    words = [each + str(rule)] if rule.choices and not each else [first, each + str(rule)]
-    return ", ".join(filter(None, words)) + (", or null" if NoneType in options else "")
+
+    types = [get_origin(option) or option for option in options if option is not NoneType]
+    last_type = types[-1]  # float of int | float
+    is_container = last_type in (list, dict)
+    is_nested = is_dataclass(last_type)
+    if rule.choices and not is_container:
+        type_words = ""  # the choices show the type
+    elif is_nested:
+        type_words = f"keys with values: {', '.join(declared(last_type))}"
+    else:
+        type_words = KINDS.get(last_type, "")
+
+    rule_words = str(rule)
+    if rule_words and is_container:
+        rule_words = f"each {rule_words}"
+
+    words = [type_words, rule_words]
+    if NoneType in options:
+        words.append("or null")
+    return ", ".join(filter(None, words))
 
 
 def meanings_of(kind: Any) -> dict[str, str]:
-    """The fields of a dataclass that declare what they mean, with the text; of several texts the field's own, the last.
+    """The fields of a dataclass that declare their meaning, with its text; of several texts the last, the field's own.
 
     >>> @dataclass
     ... class Test:
@@ -94,48 +129,56 @@ def meanings_of(kind: Any) -> dict[str, str]:
     >>> meanings_of(Test)
     {'repeats': 'tests of each model'}
     """
-    texts = {
-        name: [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, str)]
-        for name, hint in get_type_hints(kind, include_extras=True).items()
-    }
-    return {known.name: texts[known.name][-1] for known in fields(kind) if texts[known.name]}
+    annotations = get_type_hints(kind, include_extras=True)
+    meanings = {}
+    for field in fields(kind):
+        metadata = getattr(annotations[field.name], "__metadata__", ())
+        texts = [mark for mark in metadata if isinstance(mark, str)]
+        if texts:
+            meanings[field.name] = texts[-1]
+    return meanings
 
 
 def check_values(kind: type, values: Mapping[str, Any], name: str = "") -> None:
     """Raise FcaError for the first value that its field of a dataclass does not allow, naming the key as it is typed.
 
-    Types are not looked at. Numbers must be finite, and texts not empty, in all fields.    name: of the group.
+    Types are not checked. Numbers must be finite, and texts not empty, in all fields.    name: of the group.
     """
     for key, (hint, rule) in declared(kind).items():
-        value, typed = values.get(key), f"{name}.{key}".removeprefix(".")
+        value = values.get(key)
+        typed_key = f"{name}.{key}".removeprefix(".")
         if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
-            check_values(hint, value, typed)
-        elif is_dataclass(value):
-            check_values(type(value), vars(value), typed)
-        elif wrong := [single for single in _singles(value) if not rule.holds(single)]:
-            raise FcaError(typed, wrong[0], allowed_of(kind, key), f"correct {typed}")
-        elif rule.filled and value is not None and not value:
-            raise FcaError(typed, value, "one value or more", f"correct {typed}")
+            check_values(hint, value, typed_key)
+            continue
+        if is_dataclass(value):
+            check_values(type(value), vars(value), typed_key)
+            continue
+
+        for single_value in _single_values(value):
+            if not rule.holds(single_value):
+                raise FcaError(typed_key, single_value, allowed_of(kind, key), f"correct {typed_key}")
+        if rule.filled and value is not None and not value:
+            raise FcaError(typed_key, value, "one value or more", f"correct {typed_key}")
 
 
 def check_truths(kind: type, values: Mapping[str, Any], name: str = "") -> None:
-    """Raise FcaError for a number other than 0 and 1 where true or false is due: OmegaConf takes any for true."""
+    """Raise FcaError for a number other than 0 and 1 where true or false is expected: OmegaConf takes any for true."""
     for key, (hint, _) in declared(kind).items():
         value = values.get(key)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if hint is bool and is_number and value not in (0, 1):
-            typed = f"{name}.{key}".removeprefix(".")
-            raise FcaError(typed, value, allowed_of(kind, key), f"correct {typed}")
+            typed_key = f"{name}.{key}".removeprefix(".")
+            raise FcaError(typed_key, value, allowed_of(kind, key), f"correct {typed_key}")
 
 
-def _singles(value: object) -> Iterator[object]:
-    """The values in lists and mappings, or the value itself."""
-    inner = list(value.values()) if isinstance(value, Mapping) else value
-    if isinstance(inner, Sequence) and not isinstance(inner, str):
-        for part in inner:
-            yield from _singles(part)
-    else:
-        yield inner
+def _single_values(value: object) -> Iterator[object]:
+    """The values in lists and mappings at any depth, or the value itself."""
+    items = list(value.values()) if isinstance(value, Mapping) else value
+    if not isinstance(items, Sequence) or isinstance(items, str):
+        yield items
+        return
+    for item in items:
+        yield from _single_values(item)
 
 
 def plain_name(what: str, value: object) -> str:
@@ -158,16 +201,29 @@ def fits(value: Any, hint: Any) -> bool:
     >>> fits([1, 2.5], list[float] | None), fits({"a": 1}, dict[str, str]), fits(True, int), fits([8], tuple[int, ...])
     (True, False, False, True)
     """
-    kind, parts = get_origin(hint) or hint, get_args(hint)
+    kind = get_origin(hint) or hint
+    arguments = get_args(hint)
     if kind in (UnionType, Union):
-        return any(fits(value, part) for part in parts)
+        return any(fits(value, option) for option in arguments)
     if kind is Any:
         return True
+
     if kind is tuple and isinstance(value, list):  # JSON has no tuples
-        hints = [parts[0]] * len(value) if parts[1:] == (...,) else parts
-        return not parts or (len(hints) == len(value) and all(map(fits, value, hints)))
-    if type(value) is not (dict if kind is Mapping else kind):
+        if not arguments:
+            return True
+        has_any_length = arguments[1:] == (...,)
+        item_hints = [arguments[0]] * len(value) if has_any_length else arguments
+        return len(item_hints) == len(value) and all(map(fits, value, item_hints))
+
+    python_type = dict if kind is Mapping else kind
+    if type(value) is not python_type:  # bool is no int
         return kind is float and type(value) is int
+    if not arguments:
+        return True
+
     if isinstance(value, dict):
-        return not parts or all(fits(key, parts[0]) and fits(one, parts[1]) for key, one in value.items())
-    return not (isinstance(value, list) and parts) or all(fits(one, parts[0]) for one in value)
+        key_hint, item_hint = arguments
+        return all(fits(key, key_hint) and fits(item, item_hint) for key, item in value.items())
+    if isinstance(value, list):
+        return all(fits(item, arguments[0]) for item in value)
+    return True

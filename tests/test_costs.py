@@ -16,7 +16,11 @@ def costs_from(tmp_path, text):
 
 
 def by_name(costs):
-    return {(j, k): costs.matrix[a, b] for a, j in enumerate(costs.classes) for b, k in enumerate(costs.classes)}
+    cost_by_pair = {}
+    for j, true in enumerate(costs.classes):
+        for k, answer in enumerate(costs.classes):
+            cost_by_pair[true, answer] = costs.matrix[j, k]
+    return cost_by_pair
 
 
 def test_lines_and_columns_may_stand_in_any_order(tmp_path):
@@ -33,8 +37,8 @@ def test_the_answer_is_that_of_least_expected_cost():
         costs = Costs(tuple("abcdef"[:classes]), matrix)
         probabilities = rng.dirichlet(np.ones(classes), size=200)
         for p, answer in zip(probabilities, costs.answers(probabilities), strict=True):
-            by_hand = [sum(p[j] * matrix[j, k] for j in range(classes)) for k in range(classes)]
-            assert by_hand[answer] == pytest.approx(min(by_hand), rel=1e-12)
+            expected_costs = [sum(p[j] * matrix[j, k] for j in range(classes)) for k in range(classes)]
+            assert expected_costs[answer] == pytest.approx(min(expected_costs), rel=1e-12)
 
 
 def test_where_every_mistake_costs_the_same_the_most_probable_class_is_answered():
@@ -45,15 +49,17 @@ def test_where_every_mistake_costs_the_same_the_most_probable_class_is_answered(
 
 def test_a_cost_that_no_answer_avoids_changes_no_answer():
     matrix = np.array([[0.0, 1.0], [20.0, 0.0]])
+    unavoidable = np.array([[5.0], [50.0]])  # of each true class
+    plain = Costs(("a", "b"), matrix)
+    shifted = Costs(("a", "b"), matrix + unavoidable)
     probabilities = np.random.default_rng(0).dirichlet(np.ones(2), size=200)
-    plain, shifted = (Costs(("a", "b"), matrix + more) for more in (0.0, np.array([[5.0], [50.0]])))
     np.testing.assert_array_equal(plain.answers(probabilities), shifted.answers(probabilities))
     np.testing.assert_array_equal(plain.excess, shifted.excess)
 
 
 def test_the_classes_of_a_subset_are_enough_and_come_in_its_order(tmp_path):
-    part = costs_from(tmp_path, TABLE).of(["yak", "cat"], ["cat", "dog", "yak"])
-    assert part.matrix.tolist() == [[0, 10], [2, 0]]
+    costs = costs_from(tmp_path, TABLE).of(["yak", "cat"], ["cat", "dog", "yak"])
+    assert costs.matrix.tolist() == [[0, 10], [2, 0]]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +97,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     ("classes", "message"),
     [
         (["cat", "ox"], "classes of .* = without 'ox'; allowed: all of cat, ox; next: add a line and a column 'ox'"),
-        (["cat"], "costs in .* = all alike"),
+        (["cat"], "costs in .* = all equal"),
     ],
 )
 def test_classes_that_the_table_cannot_serve_are_named(tmp_path, classes, message):

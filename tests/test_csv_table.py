@@ -147,14 +147,23 @@ def test_a_table_without_quotes_is_read_as_with_them(lines):
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "'=", "''-"])
 def test_no_text_begins_as_a_formula_and_every_one_comes_back(start):
-    text = f'{start}HYPERLINK("x")'
-    frame = pd.DataFrame({text: [text, "plain"], "kind": pd.Categorical([text, "b"]), "n": [-1.5, 2.0]})
-    written = csv_text(frame)
-    [header, first, _] = csv.reader(io.StringIO(written, newline=""))
-    assert [cell[0] for cell in (header[0], first[0], first[1])] == ["'"] * 3
-    assert first[2] == "-1.5", "a number stays one"
-    assert read(written).to_dict("list") == {text: [text, "plain"], "kind": [text, "b"], "n": ["-1.5", "2.0"]}
-    assert csv_line([text]).startswith(("'", "\"'"))
+    formula = f'{start}HYPERLINK("x")'
+    frame = pd.DataFrame(
+        {
+            formula: [formula, "plain"],
+            "kind": pd.Categorical([formula, "b"]),
+            "n": [-1.5, 2.0],
+        }
+    )
+    text = csv_text(frame)
+    header, first_line, _ = csv.reader(io.StringIO(text, newline=""))
+    for cell in (header[0], first_line[0], first_line[1]):
+        assert cell.startswith("'")
+    assert first_line[2] == "-1.5", "a number stays a number"
+
+    columns = {formula: [formula, "plain"], "kind": [formula, "b"], "n": ["-1.5", "2.0"]}
+    assert read(text).to_dict("list") == columns
+    assert csv_line([formula]).startswith(("'", "\"'"))
 
 
 def test_types_are_those_of_pandas():

@@ -25,15 +25,16 @@ SIXTEEN = {
 
 
 def test_shipped_groups_are_of_imagenet_classes_and_name_their_source():
-    known = set(ImageNetInfo("imagenet-1k").label_names())
+    imagenet = ImageNetInfo("imagenet-1k")
+    imagenet_classes = set(imagenet.label_names())
     for path in SHIPPED.glob("*.csv"):
-        assert set(read_groups(path.stem).of) <= known
+        assert set(read_groups(path.stem).of) <= imagenet_classes
         assert "Source:" in path.read_text()
+
     dog = pd.Series(read_groups("imagenet_dog").of)
     assert dog.value_counts().to_dict() == {"not dog": 882, "dog": 118}
-    descriptions = ImageNetInfo("imagenet-1k")
-    named = {descriptions.label_name_to_description(k) for k, g in dog.items() if g == "dog"}
-    assert {"Chihuahua", "Mexican hairless", "pug, pug-dog"} <= named
+    dog_descriptions = {imagenet.label_name_to_description(key) for key, group in dog.items() if group == "dog"}
+    assert {"Chihuahua", "Mexican hairless", "pug, pug-dog"} <= dog_descriptions
 
 
 def test_the_sixteen_categories_have_the_sizes_of_the_lists_and_agree_on_what_is_a_dog():
@@ -53,26 +54,32 @@ def test_the_classes_of_hard_imagenet_are_those_that_the_paper_names():
 
 
 def test_two_imagenet_classes_belong_to_each_of_rival10s():
-    of = pd.Series(read_groups("rival10").of)
-    assert of.value_counts().unique().tolist() == [2]
+    rival10 = pd.Series(read_groups("rival10").of)
+    assert rival10.value_counts().unique().tolist() == [2]
+
+    # another list of entry-level categories agrees, where it has the class
     describe = ImageNetInfo("imagenet-1k").label_name_to_description
-    sixteen = {"plane": "airplane", "equine": None, "deer": None, "frog": None, "ship": "boat"}
-    others = read_groups("imagenet_16").of
-    for wnid, group in of.items():  # another list of entry-level categories agrees, where it has the class
-        assert others.get(wnid, sixteen.get(group, group)) in (sixteen.get(group, group), None), describe(wnid)
+    imagenet_16 = read_groups("imagenet_16").of
+    name_in_imagenet_16 = {"plane": "airplane", "equine": None, "deer": None, "frog": None, "ship": "boat"}
+    for wnid, group in rival10.items():
+        expected = name_in_imagenet_16.get(group, group)
+        assert imagenet_16.get(wnid, expected) in (expected, None), describe(wnid)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_grouped_accuracy_sums_the_probabilities_of_a_group(seed):
     rng = np.random.default_rng(seed)
-    logits, true = 5 * rng.normal(size=(200, 9)), rng.integers(0, 9, 200)
+    logits = 5 * rng.normal(size=(200, 9))
+    true = rng.integers(0, 9, 200)
     group = np.array([0, 0, 0, 1, 1, 2, 2, -1, -1])
-    p = softmax(logits, axis=1)
-    summed = np.stack([p[:, group == g].sum(axis=1) for g in range(3)], axis=1)
-    there = group[true] >= 0
-    expected = (summed.argmax(axis=1) == group[true])[there].mean()
-    assert grouped_top1(logits, group, true) == (expected, there.sum())
-    assert grouped_top1(logits + 1e4, group, true) == (expected, there.sum()), "only differences of logits count"
+
+    probabilities = softmax(logits, axis=1)
+    group_probabilities = np.stack([probabilities[:, group == g].sum(axis=1) for g in range(3)], axis=1)
+    is_right = group_probabilities.argmax(axis=1) == group[true]
+    is_in_group = group[true] >= 0
+    expected = (is_right[is_in_group].mean(), is_in_group.sum())
+    assert grouped_top1(logits, group, true) == expected
+    assert grouped_top1(logits + 1e4, group, true) == expected, "only differences of logits count"
 
 
 def test_one_group_a_class_is_the_masked_protocol():
@@ -90,13 +97,12 @@ def test_no_groups_or_no_image_of_them_is_an_error(group, true, said):
         grouped_top1(np.zeros((len(true), 3)), np.array(group), np.array(true))
 
 
-def test_a_file_inside_a_zip_with_columns_of_its_own(tmp_path):
+def test_a_file_inside_a_zip_with_other_columns(tmp_path):
+    text = "Class (str),n,Kind (str)\nGala,1,apple\nPlum,2,stone fruit\nGala,3,apple\n"
     with zipfile.ZipFile(tmp_path / "shop.zip", "w") as archive:
-        archive.writestr(
-            "lists/classes.csv", "Class (str),n,Kind (str)\nGala,1,apple\nPlum,2,stone fruit\nGala,3,apple\n"
-        )
-    found = read_groups(f"{tmp_path}/shop.zip/lists/classes.csv", ["Class (str)", "Kind (str)"])
-    assert found == Groups("classes", {"Gala": "apple", "Plum": "stone fruit"})
+        archive.writestr("lists/classes.csv", text)
+    groups = read_groups(f"{tmp_path}/shop.zip/lists/classes.csv", ["Class (str)", "Kind (str)"])
+    assert groups == Groups("classes", {"Gala": "apple", "Plum": "stone fruit"})
 
 
 @pytest.mark.parametrize(

@@ -21,14 +21,14 @@ def clock(monkeypatch):
 
 
 def test_the_first_line_comes_after_ten_seconds_and_others_at_least_thirty_seconds_apart(clock, capsys):
-    lines = Lines("runs", 10_000, known=1000)
+    lines = Lines("runs", 10_000, done_before=1000)
     for second in range(1, 3601):
         clock[0] = float(second)
         lines.show(1000 + second, "2 failed" if second > 3590 else "")
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == "runs: 1,010 of 10,000 (10%), 10 s, about 8,990 s to go"
-    assert told[1].startswith("runs: 1,040 of 10,000")
-    assert 25 <= len(told) <= 50, "of an hour"
+    written = capsys.readouterr().err.splitlines()
+    assert written[0] == "runs: 1,010 of 10,000 (10%), 10 s, about 8,990 s to go"
+    assert written[1].startswith("runs: 1,040 of 10,000")
+    assert 25 <= len(written) <= 50, "of an hour"
 
 
 def test_short_work_writes_nothing_and_the_last_line_is_a_result(clock, capsys):

@@ -27,13 +27,12 @@ def test_a_subset_has_ncl_different_classes_in_order(num_classes, data):
     assert 0 <= classes[0] <= classes[-1] < num_classes
 
 
-def test_uniform_can_draw_the_last_class_and_fca_cannot():
-    drawn = {
-        sampler: {c for s in range(200) for c in draw_subset(10, 2, s, sampler).classes}
-        for sampler in ("uniform", "fca")
-    }
-    assert drawn["uniform"] == set(range(10))
-    assert drawn["fca"] == set(range(9))
+@pytest.mark.parametrize(("sampler", "drawable"), [("uniform", 10), ("fca", 9)])
+def test_uniform_can_draw_the_last_class_and_fca_cannot(sampler, drawable):
+    classes = set()
+    for seed in range(200):
+        classes.update(draw_subset(10, 2, seed, sampler).classes)
+    assert classes == set(range(drawable))
 
 
 def test_fca_subsets_of_one_seed_are_nested():
@@ -68,14 +67,16 @@ def test_a_class_named_twice_is_refused():
 
 @pytest.mark.real
 def test_fca_subsets_equal_the_original_sampler_on_all_ten_datasets():
-    lists = json.loads((Path(os.environ["FCA_REAL_DATA"]) / "tables" / "fca_subsets_seed0-4.json").read_text())
+    file = Path(os.environ["FCA_REAL_DATA"]) / "tables" / "fca_subsets_seed0-4.json"
+    datasets = json.loads(file.read_text())["datasets"]
     compared = 0
-    for dataset in lists["datasets"].values():
-        for name, drawn in dataset["subsets"].items():
+    for dataset in datasets.values():
+        for name, original_classes in dataset["subsets"].items():
             _, ncl, _, seed = name.split("_")
-            assert draw_subset(dataset["num_classes"], int(ncl), int(seed), "fca").classes == tuple(sorted(drawn))
+            subset = draw_subset(dataset["num_classes"], int(ncl), int(seed), "fca")
+            assert subset.classes == tuple(sorted(original_classes))
             compared += 1
-    assert (len(lists["datasets"]), compared) == (10, sum(len(d["subsets"]) for d in lists["datasets"].values()))
+    assert len(datasets) == 10
     assert compared >= 10 * 5 * 5
 
 

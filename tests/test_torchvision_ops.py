@@ -16,14 +16,14 @@ def run(code):
 @pytest.mark.skipif(torch.version.cuda is not None, reason="a CUDA build of torch loads torchvision's operators")
 def test_torchvision_still_needs_help_beside_a_cpu_build_of_torch():
     """The day this fails, fca/torchvision_ops.py and its calls may go."""
-    done = run("import torchvision")
-    assert done.returncode == 1
-    assert "operator torchvision::nms does not exist" in done.stderr
+    process = run("import torchvision")
+    assert process.returncode == 1
+    assert "operator torchvision::nms does not exist" in process.stderr
 
 
 def test_with_the_declarations_torchvision_and_timm_import():
-    done = run("import fca.torchvision_ops as o; o.declare_torchvision_ops(); import torchvision.models, timm")
-    assert done.returncode == 0, done.stderr
+    process = run("import fca.torchvision_ops as o; o.declare_torchvision_ops(); import torchvision.models, timm")
+    assert process.returncode == 0, process.stderr
 
 
 def test_declaring_twice_is_declaring_once():
@@ -31,15 +31,15 @@ def test_declaring_twice_is_declaring_once():
 
 
 def test_a_training_imports_no_metrics_of_text_and_audio_and_no_plots():
-    done = run(
+    process = run(
         "import fca.training.loop, sys, torchmetrics, importlib.metadata as m; m.version('scipy')\n"
         "print({'transformers', 'matplotlib', 'scipy.signal'} & set(sys.modules), torchmetrics.Metric.__name__)"
     )
-    assert done.stdout == "set() Metric\n", done.stderr
+    assert process.stdout == "set() Metric\n", process.stderr
 
 
 def test_what_predicts_imports_no_lightning():
     code = "import fca.tasks.predict, fca.training.infer, fca.models.timm_models, fca.cli.run, sys\n"
     code += "fca.models.timm_models._timm()\nprint({'pytorch_lightning', 'torchmetrics'} & set(sys.modules))"
-    done = run(code)
-    assert done.stdout == "set()\n", done.stderr
+    process = run(code)
+    assert process.stdout == "set()\n", process.stderr

@@ -1,1 +1,1 @@
-"""Pure functions of arrays: numpy and scipy, no files, no torch. The floor that everybody may stand on."""
+"""Pure functions of arrays: numpy and scipy, no files, no torch. Every other part of fca may import it."""

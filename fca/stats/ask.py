@@ -1,10 +1,10 @@
-"""One loop that asks and stops, for adaptive tests and searches, live and replayed.
+"""One loop of questions and answers, for adaptive tests and searches, live and replayed.
 
-A *policy* chooses: its `next` gives the next item from what was answered so far. An *asker* holds a policy, the answers
+A *policy* chooses: its `next` returns the next item, given the answers so far. An *asker* has a policy, the answers
 and the reason to stop. A function *answers*: it runs a network, has images drawn, or looks up a stored response.
 
-A live answer is first looked up in the run's journal, and written there once it is made. Choices depend on a seed and
-on answers alone, so that a process that goes on from a journal asks the same questions as the one that was killed.
+A live answer is first looked up in the run's journal, and is written there once it is made. Choices depend only on a
+seed and on answers, so that a process that resumes from a journal asks the same questions as the one that was killed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Answer = TypeVar("Answer", contravariant=True)
 
 
 class Asker(Protocol[Question, Answer]):
-    """What `ask_until_done` needs of a test or a search."""
+    """The interface of a test or a search for `ask_until_done`."""
 
     def ask(self) -> Question | None:
-        """The next question; None where there is none, or none before the questions in hand are answered."""
+        """The next question; None if there is none, or none until a pending question is answered."""
 
     def tell(self, question: Question, answer: Answer) -> None:
         """Record an answer. Questions are answered in the order in which they were asked."""
@@ -30,8 +30,8 @@ class Asker(Protocol[Question, Answer]):
 def ask_until_done(asker: Asker[Question, Answer], answer: Callable[..., Answer], in_hand: int = 1) -> None:
     """Ask, answer and record until the asker has no question.
 
-    answer:  called with all questions in hand, the oldest first; it answers that one, and may begin work on the others.
-    in_hand: questions that are asked before the oldest is answered.
+    answer:  called with all pending questions, the oldest first; it answers that one, and may begin work on the others.
+    in_hand: number of questions that are pending at a time.
 
     >>> asker = Listed(["a", "b", "c"])
     >>> ask_until_done(asker, lambda oldest, *others: print(oldest, others), in_hand=2)
@@ -39,26 +39,29 @@ def ask_until_done(asker: Asker[Question, Answer], answer: Callable[..., Answer]
     b ('c',)
     c ()
     """
-    questions: deque[Question] = deque()
+    pending: deque[Question] = deque()
     while True:
-        while len(questions) < in_hand and (question := asker.ask()) is not None:
-            questions.append(question)
-        if not questions:
+        while len(pending) < in_hand:
+            question = asker.ask()
+            if question is None:
+                break
+            pending.append(question)
+        if not pending:
             return
 
-        answered = answer(*questions)
-        asker.tell(questions.popleft(), answered)
+        answer_to_oldest = answer(*pending)
+        asker.tell(pending.popleft(), answer_to_oldest)
 
 
 class Listed(Generic[Question]):
-    """Asks questions that are known beforehand, one after the other."""
+    """Asks a fixed list of questions, one after the other."""
 
     def __init__(self, questions: Iterable[Question]) -> None:
         self._questions = iter(questions)
 
     def ask(self) -> Question | None:
-        """The next of the list."""
+        """The next question of the list."""
         return next(self._questions, None)
 
     def tell(self, question: Question, answer: object) -> None:
-        """No question depends on an answer."""
+        """Does nothing: no question depends on an answer."""

@@ -1,14 +1,14 @@
 """Which of several models is good enough, from draws of their accuracies.
 
-`accuracy_draws` gives such draws where nothing is known but the images: the posterior of a Dirichlet process (Ferguson
-1973, doi:10.1214/aos/1176342360) over images. One draw gives each image i a weight g_i ~ Gamma(1), the same for all
-models, and model m the accuracy
+`accuracy_draws` makes such draws from the images alone: the posterior of a Dirichlet process (Ferguson 1973,
+doi:10.1214/aos/1176342360) over images. One draw gives each image i a weight g_i ~ Gamma(1), the same for all models,
+and model m the accuracy
 
     (sum_i g_i c_mi + A) / (sum_i g_i + A + B),   A, B ~ Gamma(1/2)
 
-So each accuracy by itself is Beta(right + 1/2, wrong + 1/2), and two models that fail on the same images surely differ
-by little. The halves are Jeffreys' prior for what no image has shown: without them (the Bayesian bootstrap, Rubin 1981)
-a model that is right on all of ten images would be right on all others for certain.
+So each accuracy by itself is Beta(right + 1/2, wrong + 1/2), and two models that fail on the same images differ little
+in every draw. The halves are Jeffreys' prior for unseen images: without them (the Bayesian bootstrap, Rubin 1981) a
+model that is right on all of ten images would be right on all other images with certainty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from jaxtyping import Bool, Float
 from fca.types import keyed_rng
 
 DRAWS = 4000
-UNSEEN = 0.5  # images, right and wrong, of Jeffreys' prior
+PRIOR_IMAGES = 0.5  # of Jeffreys' prior: so many right ones and so many wrong ones
+ROUNDING = 1e-12
 
 Correct = Float[np.ndarray, "models images"]
 PerModel = Float[np.ndarray, " models"]
@@ -27,9 +28,9 @@ Draws = Float[np.ndarray, "draws models"]
 
 
 def accuracy_draws(correct: Correct, draws: int = DRAWS) -> Draws:
-    """Accuracies that agree with what was seen.
+    """Draws of the models' accuracies from their posterior.
 
-    correct: 1 right, 0 wrong, between them a share that an answer is worth.
+    correct: 1 right, 0 wrong; in between the share of a right answer that the answer is worth.
 
     >>> draws = accuracy_draws(np.array([[1.0] * 90 + [0] * 10]))
     >>> draws.mean().round(2), draws.std().round(2)
@@ -37,22 +38,30 @@ def accuracy_draws(correct: Correct, draws: int = DRAWS) -> Draws:
     """
     models, images = correct.shape
     rng = keyed_rng("decision", 0)
-    weights = rng.gamma(1.0, size=(draws, images))
-    unseen_right, unseen_wrong = (rng.gamma(UNSEEN, size=(draws, models)) for _ in range(2))
-    return (weights @ correct.T + unseen_right) / (weights.sum(axis=1, keepdims=True) + unseen_right + unseen_wrong)
+    image_weights = rng.gamma(1.0, size=(draws, images))
+    prior_right = rng.gamma(PRIOR_IMAGES, size=(draws, models))
+    prior_wrong = rng.gamma(PRIOR_IMAGES, size=(draws, models))
+
+    right = image_weights @ correct.T + prior_right  # draws x models
+    total = image_weights.sum(axis=1, keepdims=True) + prior_right + prior_wrong
+    return right / total
 
 
 def probability_within(draws: Draws, margin: float) -> PerModel:
     """The probability that each model is at most `margin` below the best of them (a fraction; NaN: unknown).
 
-    Bayesian multiple comparisons with the best (Hsu 1984): the best is another one from draw to draw.
+    Bayesian multiple comparisons with the best (Hsu 1984): which model is best varies from draw to draw.
 
     >>> probability_within(np.array([[0.9, 0.895, 0.5], [0.8, 0.9, 0.5]]), 0.01).tolist()
     [0.5, 1.0, 0.0]
     """
-    known = ~np.isnan(draws).all(axis=0)
-    best = np.nanmax(draws[:, known], axis=1, keepdims=True) if known.any() else np.full((len(draws), 1), np.nan)
-    return np.where(known, (best - draws <= margin + 1e-12).mean(axis=0), np.nan)
+    has_draws = ~np.isnan(draws).all(axis=0)
+    if not has_draws.any():
+        return np.full(draws.shape[1], np.nan)
+
+    best = np.nanmax(draws[:, has_draws], axis=1, keepdims=True)
+    is_within = best - draws <= margin + ROUNDING
+    return np.where(has_draws, is_within.mean(axis=0), np.nan)
 
 
 def probability_chosen(draws: Draws, cost: PerModel, margin: float) -> PerModel:
@@ -63,20 +72,22 @@ def probability_chosen(draws: Draws, cost: PerModel, margin: float) -> PerModel:
     [0.5, 0.5, 0.0]
     """
     best = draws.max(axis=1, keepdims=True)
-    cost_if_good = np.where(best - draws <= margin + 1e-12, cost, np.inf)
-    chosen = cost_if_good.argmin(axis=1)
+    is_within = best - draws <= margin + ROUNDING
+    cost_if_within = np.where(is_within, cost, np.inf)
+    chosen = cost_if_within.argmin(axis=1)
     return np.bincount(chosen, minlength=draws.shape[1]) / len(draws)
 
 
 def pareto(accuracy: PerModel, cost: PerModel) -> Bool[np.ndarray, " models"]:
-    """Which models no other one beats: at least as accurate and as cheap, and better in one of the two.
+    """Which models no other model dominates: at least as accurate and as cheap, and better in one of the two.
 
-    Unknown accuracies (NaN) are never beaten and beat nothing.
+    Unknown accuracies (NaN) are never dominated and dominate nothing.
 
     >>> pareto(np.array([0.9, 0.8, 0.95, np.nan]), np.array([2.0, 3.0, 9.0, 9.0])).tolist()
     [True, False, True, True]
     """
-    better = (accuracy[None] >= accuracy[:, None]) & (cost[None] <= cost[:, None])
-    strictly = (accuracy[None] > accuracy[:, None]) | (cost[None] < cost[:, None])
-    beaten = np.asarray((better & strictly).any(axis=1))
-    return ~beaten
+    # models x models: whether the second is as good as the first, and better than it in one respect
+    is_as_good = (accuracy[None] >= accuracy[:, None]) & (cost[None] <= cost[:, None])
+    is_better = (accuracy[None] > accuracy[:, None]) | (cost[None] < cost[:, None])
+    is_dominated = np.asarray((is_as_good & is_better).any(axis=1))
+    return ~is_dominated

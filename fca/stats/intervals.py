@@ -1,11 +1,11 @@
-"""Intervals: Wilson's for an accuracy; elsewhere one method for each kind of quantity, over what was drawn at random.
+"""Intervals: Wilson's for an accuracy; otherwise one method for each kind of quantity, over the random draws.
 
     a mean, a smooth function of means    jackknife, Student's t corrected for skewness    jackknife_interval
     a correlation, a ratio of errors      the same on Fisher's z, or on the logarithm
     a median                              order statistics                                 median_with_interval
     a rank, an overlap                    bootstrap percentiles, widened for few draws     percentile_interval
 
-experiments/intervals prints how often each contains the truth at 3 to 50 draws. Callers choose no method.
+experiments/intervals prints the coverage of each at 3 to 50 draws. Callers choose no method.
 """
 
 from __future__ import annotations
@@ -20,17 +20,22 @@ from jaxtyping import Float, Integer, Num, Shaped
 from scipy.special import bdtr, ndtr, ndtri, stdtrit  # not scipy.stats, which takes a third of a second to import
 
 LEVEL = 0.95
+UPPER_LEVEL = 0.5 + LEVEL / 2  # probability below the upper end of a two-sided interval
+LOWER_LEVEL = 0.5 - LEVEL / 2  # probability below its lower end
 RESAMPLES = 2000
 FEWEST_DRAWS = 5  # independent draws (subset seeds, models, images ...) that a bootstrap needs
-FURTHEST = 2.0  # an end corrected for skewness is at most so many times as far away as Student's
+FURTHEST = 2.0  # largest distance of an end corrected for skewness, as a multiple of Student's
 ALIKE = 1e-12  # a smaller standard error is the rounding of equal accuracies
 NO_INTERVAL = (float("nan"), float("nan"))
+
+# ranges of a quantity
 EVERYWHERE = (-float("inf"), float("inf"))
-FRACTION, SIGNED_FRACTION = (0.0, 1.0), (-1.0, 1.0)  # the ranges of an accuracy and of a difference of two
+FRACTION = (0.0, 1.0)  # an accuracy
+SIGNED_FRACTION = (-1.0, 1.0)  # a difference of two accuracies
 
 
 class Estimated(NamedTuple):
-    """A number and both ends of its 95 % interval; NaN: unknown."""
+    """An estimate and both ends of its 95 % interval; NaN: unknown."""
 
     value: float
     low: float
@@ -41,7 +46,7 @@ UNKNOWN = Estimated(float("nan"), *NO_INTERVAL)
 
 
 class Scale(NamedTuple):
-    """A scale on which a statistic is nearly normal, and the way back."""
+    """A scale on which a statistic is nearly normal, and the inverse function."""
 
     forward: Callable[[Any], Any]
     back: Callable[[Any], Any]
@@ -50,7 +55,8 @@ class Scale(NamedTuple):
 def _fisher_z(r: Any) -> Any:
     """atanh r; infinite where r is -1 or 1 up to rounding."""
     r = np.asarray(r, dtype=np.float64)
-    return np.arctanh(np.where(np.abs(r) > 1 - ALIKE, np.sign(r), r))
+    is_at_end = np.abs(r) > 1 - ALIKE
+    return np.arctanh(np.where(is_at_end, np.sign(r), r))
 
 
 PLAIN = Scale(np.asarray, np.asarray)
@@ -59,22 +65,24 @@ FISHER_Z = Scale(_fisher_z, np.tanh)  # of a correlation (Fisher 1921)
 
 
 def median_with_interval(values: Sequence[float]) -> Estimated:
-    """The median, and the interval between two of the values that contains the true one, whatever they are drawn from.
+    """The median, and the interval between two of the values that contains the true one, whatever the distribution.
 
-    The k-th smallest of n is below the true median, and the k-th largest above it, but with probability
+    The k-th smallest of n is below the true median, and the k-th largest above it, except with probability
     2 P(B < k), B ~ Binomial(n, 1/2); k is the largest for which that is at most 5 %. Unknown for fewer than six
     values.    Raises ValueError without values.
 
     >>> median_with_interval([5.0, 1.0, 2.0, 9.0, 4.0, 3.0, 8.0, 7.0, 6.0])
     Estimated(value=5.0, low=2.0, high=8.0)
     """
-    ordered, n = sorted(values), len(values)
+    ascending = sorted(values)
+    n = len(values)
     if not n:
         raise ValueError("no values: there is no median")
-    missed_below = bdtr(np.arange(n + 1), n, 0.5)  # P(B <= k)
-    k = int(np.searchsorted(missed_below, (1 - LEVEL) / 2))
-    ends = (ordered[k - 1], ordered[n - k]) if k else NO_INTERVAL
-    return Estimated(statistics.median(ordered), *ends)
+
+    cumulative = bdtr(np.arange(n + 1), n, 0.5)  # P(B <= k)
+    k = int(np.searchsorted(cumulative, (1 - LEVEL) / 2))
+    ends = (ascending[k - 1], ascending[n - k]) if k else NO_INTERVAL
+    return Estimated(statistics.median(ascending), *ends)
 
 
 def wilson(correct: float, n: float, level: float = LEVEL) -> tuple[float, float]:
@@ -89,11 +97,14 @@ def wilson(correct: float, n: float, level: float = LEVEL) -> tuple[float, float
     """
     if not 0 <= correct <= n or n == 0:
         raise ValueError(f"correct={correct} of n={n} images: n must be 1 or more, and correct between 0 and n")
+
     z = float(ndtri(0.5 + level / 2))
     p = correct / n
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
-    low = 0.0 if correct == 0 else centre - half  # exactly so in theory; rounding would leave the range
+
+    # exactly 0 and 1 in theory; rounding would leave the range
+    low = 0.0 if correct == 0 else centre - half
     high = 1.0 if correct == n else centre + half
     return low, high
 
@@ -106,8 +117,8 @@ def balanced_accuracy(correct: Num[np.ndarray, " classes"], images: Num[np.ndarr
 
         n = p(1 - p) / v,   v = max(sum p_k(1 - p_k) / n_k,  p(1 - p) sum 1 / n_k) / classes².
 
-    In the first sum p_k is drawn to p by one more image: a class of few images is often all right by chance. The second
-    is the variance if all classes were equally hard; n follows from it alone where p is 0 or 1.
+    In the first sum p_k is moved towards p by one more image: a class of few images is often all right by chance. The
+    second is the variance if all classes were equally hard; it alone gives n where p is 0 or 1.
 
     tests/stats/test_intervals.py simulates its coverage at 2 to 60 classes of 5 to 500 images: 92 % or more.
     Raises ValueError for a class without images.
@@ -115,26 +126,30 @@ def balanced_accuracy(correct: Num[np.ndarray, " classes"], images: Num[np.ndarr
     >>> [round(end, 3) for end in balanced_accuracy(np.array([95, 3]), np.array([100, 4]))]
     [0.85, 0.562, 0.962]
     """
-    if (images < 1).any() or (correct < 0).any() or (correct > images).any():
+    is_invalid = (images < 1) | (correct < 0) | (correct > images)
+    if is_invalid.any():
         raise ValueError(f"{correct} right of {images}: a class needs 1 image or more, and no more right than images")
-    mean = float((correct / images).mean())
-    if_equally_hard = float((1 / images).sum()) / len(images) ** 2  # the variance, as a multiple of mean (1 - mean)
-    if mean in (0.0, 1.0):
-        effective = 1 / if_equally_hard
+
+    p = float((correct / images).mean())
+    classes = len(images)
+    equal_variance = float((1 / images).sum()) / classes**2  # if all were equally hard, as a multiple of p(1 - p)
+    if p in (0.0, 1.0):
+        n = 1 / equal_variance
     else:
-        drawn = (correct + mean) / (images + 1)
-        of_classes = float((drawn * (1 - drawn) / images).sum()) / len(images) ** 2
-        effective = 1 / max(of_classes / (mean * (1 - mean)), if_equally_hard)
-    return Estimated(mean, *wilson(mean * effective, effective))
+        p_k = (correct + p) / (images + 1)
+        variance = float((p_k * (1 - p_k) / images).sum()) / classes**2
+        n = 1 / max(variance / (p * (1 - p)), equal_variance)
+    return Estimated(p, *wilson(p * n, n))
 
 
 def cluster_draws(clusters: int, seed: int = 0, resamples: int = RESAMPLES) -> Integer[np.ndarray, "draws clusters"]:
-    """Count of each cluster in each bootstrap resample of all of them, with replacement.
+    """Count of each cluster in each bootstrap resample of all clusters, with replacement.
 
     >>> cluster_draws(3, resamples=4).sum(axis=1)
     array([3, 3, 3, 3])
     """
-    return np.random.default_rng(seed).multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples)
+    rng = np.random.default_rng(seed)
+    return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples)
 
 
 def point_weights(
@@ -151,7 +166,9 @@ def point_weights(
     clusters = int(cluster.max(initial=-1)) + 1
     if not clusters:
         return np.ones((resamples, len(cluster)), dtype=np.int64)
-    return np.where(cluster < 0, 1, cluster_draws(clusters, 0, resamples)[:, cluster])
+
+    cluster_counts = cluster_draws(clusters, 0, resamples)  # resamples x clusters
+    return np.where(cluster < 0, 1, cluster_counts[:, cluster])
 
 
 def left_out_weights(cluster: Integer[np.ndarray, " points"]) -> Integer[np.ndarray, "clusters points"]:
@@ -166,46 +183,49 @@ def left_out_weights(cluster: Integer[np.ndarray, " points"]) -> Integer[np.ndar
 
 
 def no_interval(draws: int, what: str) -> str | None:
-    """The reason why a bootstrap over so many independent draws of `what` shows nothing; None where it does.
+    """The reason why a bootstrap over this many independent draws of `what` shows nothing; None if there are enough.
 
     >>> no_interval(1, "classes"), no_interval(5, "subset seeds")
     ('no interval: 1 class, 5 needed', None)
     """
     if draws >= FEWEST_DRAWS:
         return None
+
     singular = what.removesuffix("es") if what.endswith("sses") else what.removesuffix("s")
-    return f"no interval: {draws} {singular if draws == 1 else what}, {FEWEST_DRAWS} needed"
+    noun = singular if draws == 1 else what
+    return f"no interval: {draws} {noun}, {FEWEST_DRAWS} needed"
 
 
 def interval_over(what: str) -> str:
-    """How an interval is made (see jackknife_interval): for the parameters of a table."""
+    """The method of an interval (see jackknife_interval), for the parameters of a table."""
     return f"jackknife over {what} and Student's t, corrected for skewness (Hall 1992)"
 
 
 def widened(draws: int) -> float:
-    """The level whose percentile interval of a mean of so few draws covers the mean in about 95 % of the cases.
+    """The level whose percentile interval of a mean of this few draws covers the mean in about 95 % of the cases.
 
     2 Φ(t sqrt(k / (k - 1))) - 1 with Student's t of k - 1 degrees of freedom: Hesterberg's expanded percentiles (2015,
-    Am. Stat. 69:371). Of ten normal draws the plain interval holds the mean in 90 to 92 %, this one in 94 %.
+    Am. Stat. 69:371). Of ten normal draws the plain interval contains the mean in 90 to 92 %, this one in 94 %.
 
     >>> round(widened(10), 3), round(widened(1000), 3)
     (0.983, 0.95)
     """
-    half = float(stdtrit(draws - 1, 0.5 + LEVEL / 2)) * (draws / (draws - 1)) ** 0.5
-    return 2 * float(ndtr(half)) - 1
+    half_width = float(stdtrit(draws - 1, UPPER_LEVEL)) * (draws / (draws - 1)) ** 0.5
+    return 2 * float(ndtr(half_width)) - 1
 
 
 def percentile_interval(values: Float[np.ndarray, " resamples"], draws: int) -> tuple[float, float]:
-    """The middle of a statistic over bootstrap resamples of so many independent draws, widened for few of them.
+    """The central interval of a statistic over bootstrap resamples of independent draws, widened for few draws.
 
-    For what has no derivative, such as a rank; any other statistic has jackknife_interval. NaN, NaN with fewer than
+    For a statistic without a derivative, such as a rank; any other has jackknife_interval. NaN, NaN with fewer than
     FEWEST_DRAWS draws, and if the statistic is undefined (NaN) in half of the resamples or more.
     """
-    defined = values[~np.isnan(values)]
-    if draws < FEWEST_DRAWS or 2 * len(defined) <= len(values):
+    defined_values = values[~np.isnan(values)]
+    if draws < FEWEST_DRAWS or 2 * len(defined_values) <= len(values):
         return NO_INTERVAL
-    middle = widened(draws)
-    low, high = np.quantile(defined, [0.5 - middle / 2, 0.5 + middle / 2]).tolist()
+
+    level = widened(draws)
+    low, high = np.quantile(defined_values, [0.5 - level / 2, 0.5 + level / 2]).tolist()
     return low, high
 
 
@@ -223,9 +243,9 @@ def jackknife_interval(
         T = (z - true z) / sqrt(V),    V = Σ c_ij²,    c_ij = sqrt((k_i - 1) / k_i) (mean z_i - z_ij)
 
     z_ij leaves out draw j of the i-th kind of draws, of which there are k_i. Its degrees of freedom are f = k - 1 for
-    one kind, else V² / Σ_i V_i² / f_i (Tukey 1958; Satterthwaite 1946). On the plain scale draws may be skewed, and
-    then T is. So a monotone cubic of it, which removes the skewness, takes Student's quantiles t (Hall 1992, J. R.
-    Stat. Soc. B 54:221); without skewness it is T itself:
+    one kind, otherwise V² / Σ_i V_i² / f_i (Tukey 1958; Satterthwaite 1946). On the plain scale draws may be skewed,
+    and then T is skewed. So Student's quantiles t are taken for a monotone cubic of T, which removes the skewness (Hall
+    1992, J. R. Stat. Soc. B 54:221); without skewness it is T itself:
 
         g(T) = T + a T² / 3 + a² T³ / 27 + a / 6,    a = Σ c_ij³ / V^1.5,    g(T) = ±t
 
@@ -233,13 +253,13 @@ def jackknife_interval(
     interval of five normal draws is a third wider than Student's (with it a seventh), for at most a point more
     coverage of three or five skewed draws.
 
-    left_out: one array for each kind of draws that are independent of the others: class subsets and models, or the
-              images of each class.
+    left_out: one array for each kind of draws; the kinds are independent of each other: class subsets and models, or
+              the images of each class.
     scale:    where the statistic is nearly normal.    within: the range of the quantity.
     freedom:  f of each kind, where its draws have unequal weight (see freedom_of_mean); None: k - 1.
 
     NaN, NaN with a kind of a single draw, where the statistic or one of its values is undefined or at the end of its
-    scale (a correlation of 1), and where leaving draws out changes nothing: then they show no spread to go by.
+    scale (a correlation of 1), and where leaving draws out changes nothing: then they have no spread.
 
     >>> values = np.array([0.7, 0.8, 0.9])
     >>> [round(end, 2) for end in jackknife_interval(values.mean(), (values.sum() - values) / 2)]
@@ -247,61 +267,85 @@ def jackknife_interval(
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         centre = float(scale.forward(value))
-        kinds = [np.asarray(scale.forward(values), dtype=np.float64) for values in left_out]
-    has_draws = bool(kinds) and all(len(z) > 1 for z in kinds)
-    if not has_draws or not np.isfinite(np.concatenate([[centre], *kinds])).all():
+        z_by_kind = [np.asarray(scale.forward(values), dtype=np.float64) for values in left_out]
+
+    has_draws = bool(z_by_kind) and all(len(z) > 1 for z in z_by_kind)
+    if not has_draws or not np.isfinite(np.concatenate([[centre], *z_by_kind])).all():
         return NO_INTERVAL
 
-    of_kinds = np.array([len(z) - 1 for z in kinds] if freedom is None else freedom)
-    changes = [np.sqrt((len(z) - 1) / len(z)) * (z.mean() - z) for z in kinds]
-    variances = np.array([float(c @ c) for c in changes])
-    variance = float(variances.sum())
+    c_by_kind = []
+    for z in z_by_kind:
+        k = len(z)
+        c_by_kind.append(np.sqrt((k - 1) / k) * (z.mean() - z))
+    variance_by_kind = np.array([float(c @ c) for c in c_by_kind])
+    variance = float(variance_by_kind.sum())
     if variance <= ALIKE**2:
         return NO_INTERVAL
 
-    t = float(stdtrit(variance**2 / float((variances**2 / of_kinds).sum()), 0.5 + LEVEL / 2))
-    skewness = float(sum((c**3).sum() for c in changes)) / variance**1.5 if scale is PLAIN else 0.0
-    ends = (float(scale.back(centre - variance**0.5 * _uncorrected(side * t, skewness))) for side in (1, -1))
-    low, high = ends
+    if freedom is None:
+        freedom = [len(z) - 1 for z in z_by_kind]
+    total_freedom = variance**2 / float((variance_by_kind**2 / np.array(freedom)).sum())
+    t = float(stdtrit(total_freedom, UPPER_LEVEL))
+
+    skewness = 0.0
+    if scale is PLAIN:
+        skewness = float(sum((c**3).sum() for c in c_by_kind)) / variance**1.5
+    low = float(scale.back(centre - variance**0.5 * _inverse_g(t, skewness)))
+    high = float(scale.back(centre - variance**0.5 * _inverse_g(-t, skewness)))
     return max(within[0], low), min(within[1], high)
 
 
-def _uncorrected(t: float, a: float) -> float:
-    """The T whose corrected value g(T) is t, at most FURTHEST t (see jackknife_interval).
+def _inverse_g(t: float, a: float) -> float:
+    """The T with g(T) = t of `jackknife_interval`, between -FURTHEST |t| and FURTHEST |t|.
 
-    >>> _uncorrected(2.0, 0.0), round(_uncorrected(2.0, 0.3), 3), _uncorrected(-2.0, 0.9)
+    g(T) = ((1 + a T / 3)³ - 1) / a + a / 6, so   T = 3 (cbrt(1 + a (t - a / 6)) - 1) / a
+
+    >>> _inverse_g(2.0, 0.0), round(_inverse_g(2.0, 0.3), 3), _inverse_g(-2.0, 0.9)
     (2.0, 1.659, -4.0)
     """
     if abs(a) < 1e-6:  # the limit; the quotient below would lose its digits
         return t
-    corrected = float(np.cbrt(1 + a * (t - a / 6)) - 1) * 3 / a
+    statistic = float(np.cbrt(1 + a * (t - a / 6)) - 1) * 3 / a
     furthest = FURTHEST * abs(t)
-    return min(max(corrected, -furthest), furthest)
+    return min(max(statistic, -furthest), furthest)
 
 
 def freedom_of_mean(counts: Num[np.ndarray, " clusters"]) -> float:
-    """Degrees of freedom of the variance of a mean over clusters that have so many points each.
+    """Degrees of freedom of the variance of a mean over clusters with these numbers of points.
 
-    Of V = Σ w_j² (x_j - Σ w x)², with w the shares of all points and x the means of the clusters, independent and of
+    For V = Σ w_j² (x_j - Σ w x)², with w the shares of all points and x the means of the clusters, independent and of
     equal variance: 2 E[V]² / var V (Satterthwaite 1946). V is a quadratic form x' A x, so that is (tr A)² / tr A², with
 
         A_ii = w_i² ((1 - w_i)² + Σ_{l≠i} w_l²)        A_ij = w_i w_j (Σ_l w_l² - w_i - w_j)
+
+    The sum over the triangle needs no matrix: with b_i = Σ_l w_l² - w_i,
+
+        Σ_{j>i} A_ij² = w_i² (b_i² Σ_{j>i} w_j² - 2 b_i Σ_{j>i} w_j³ + Σ_{j>i} w_j⁴)
 
     k - 1 for k equal clusters, and about 1 where one has most of the points. Clusters without points do not count.
 
     >>> round(freedom_of_mean(np.array([3, 3, 3, 3, 3])), 6), round(freedom_of_mean(np.array([1, 2, 3, 10, 30])), 2)
     (4.0, 1.22)
     """
-    share = np.sort(counts[counts > 0] / counts.sum())[::-1]  # the largest, which may be nearly 1, is the first
-    square = share**2
-    rest = np.append(share[1:].sum(), 1 - share[1:])  # 1 - w_i; as a sum of the others nothing cancels
-    square_of_rest = np.append(square[1:].sum(), square.sum() - square[1:])
-    diagonal = square * (rest**2 + square_of_rest)
+    w = np.sort(counts[counts > 0] / counts.sum())[::-1]  # the largest, which may be nearly 1, is the first
+    w2 = w**2
 
-    beyond = square_of_rest - share * rest  # Σ_l w_l² - w_i
-    after = {power: np.append(np.cumsum(share[:0:-1] ** power)[::-1], 0.0) for power in (2, 3, 4)}  # Σ_{j>i} w_j^power
-    right_of_diagonal = square * (beyond**2 * after[2] - 2 * beyond * after[3] + after[4])  # Σ_{j>i} A_ij²
-    return float(diagonal.sum() ** 2 / (diagonal @ diagonal + 2 * right_of_diagonal.sum()))
+    # 1 - w_i and Σ_{l≠i} w_l²; those of the largest are sums, so that no digits cancel
+    one_minus_w = np.append(w[1:].sum(), 1 - w[1:])
+    sum_of_other_w2 = np.append(w2[1:].sum(), w2.sum() - w2[1:])
+    diagonal = w2 * (one_minus_w**2 + sum_of_other_w2)  # A_ii
+
+    def sums_beyond(power: int) -> Float[np.ndarray, " clusters"]:
+        """Σ_{j>i} w_j^power of each cluster i."""
+        from_the_end = np.cumsum(w[:0:-1] ** power)
+        return np.append(from_the_end[::-1], 0.0)
+
+    b = sum_of_other_w2 - w * one_minus_w
+    row_sums = w2 * (b**2 * sums_beyond(2) - 2 * b * sums_beyond(3) + sums_beyond(4))  # Σ_{j>i} A_ij²
+
+    trace = diagonal.sum()
+    trace_of_square = diagonal @ diagonal + 2 * row_sums.sum()
+    return float(trace**2 / trace_of_square)
 
 
 def ratio_interval(
@@ -317,15 +361,19 @@ def ratio_interval(
     (see freedom_of_mean): then 93 to 100 % contain the mean, and without it 79 to 94 % (experiments/intervals).
 
     fixed: values of points that were not drawn.    within: the range of the quantity.
-    NaN, NaN with fewer than two clusters that have points, and where all are alike.
+    NaN, NaN with fewer than two clusters that have points, and where all clusters are equal.
 
     >>> [round(end, 2) for end in ratio_interval(np.array([0.7, 0.8, 0.9]), np.ones(3))]
     [0.55, 1.05]
     """
     if np.count_nonzero(counts) < 2:
         return NO_INTERVAL
-    total = float(sums.sum()) + (0.0 if fixed is None else float(fixed.sum()))
-    points = float(counts.sum()) + (0 if fixed is None else len(fixed))
+
+    total = float(sums.sum())
+    points = float(counts.sum())
+    if fixed is not None:
+        total += float(fixed.sum())
+        points += len(fixed)
     left_out = (total - sums) / (points - counts)
     return jackknife_interval(total / points, left_out, within=within, freedom=[freedom_of_mean(counts)])
 
@@ -340,10 +388,11 @@ def mean_interval(
     >>> [round(end, 2) for end in mean_interval(np.array([0.7, 0.8, 0.9]), np.arange(3), FRACTION)]
     [0.55, 1.0]
     """
-    drawn, clusters = cluster >= 0, int(cluster.max(initial=-1)) + 1
-    sums = np.bincount(cluster[drawn], weights=values[drawn], minlength=clusters).astype(np.float64)  # int of none
-    counts = np.bincount(cluster[drawn], minlength=clusters)
-    return ratio_interval(sums, counts, values[~drawn], within)
+    was_drawn = cluster >= 0
+    clusters = int(cluster.max(initial=-1)) + 1
+    sums = np.bincount(cluster[was_drawn], weights=values[was_drawn], minlength=clusters)
+    counts = np.bincount(cluster[was_drawn], minlength=clusters)
+    return ratio_interval(sums.astype(np.float64), counts, values[~was_drawn], within)  # sums of no values are integers
 
 
 def mean_with_interval(
@@ -353,10 +402,10 @@ def mean_with_interval(
 ) -> Estimated:
     """The mean of the values that are not missing, and its 95 % interval over groups (see ratio_interval).
 
-    groups: names of what was drawn at random, such as the subset seed of each value; a value with a missing name (None,
-            NaN) was not drawn. None: every value is its own group.
-    within: the range of the quantity, which the interval may leave otherwise.
-    The interval is NaN, NaN with a single group, and with groups that are all alike; all three are NaN without values.
+    groups: names of the random draws, such as the subset seed of each value; a value with a missing name (None, NaN)
+            was not drawn. None: every value is its own group.
+    within: the range of the quantity, which the interval could leave otherwise.
+    The interval is NaN, NaN with a single group, and if all groups are equal; all three are NaN without values.
 
     >>> mean_with_interval(np.array([0.7, 0.9]), within=FRACTION)
     Estimated(value=0.8, low=0.0, high=1.0)
@@ -364,8 +413,13 @@ def mean_with_interval(
     Estimated(value=0.8, low=nan, high=nan)
     """
     numbers = np.asarray(values, dtype=np.float64)
-    known = ~np.isnan(numbers)
-    if not known.any():
+    has_value = ~np.isnan(numbers)
+    if not has_value.any():
         return UNKNOWN
-    codes = np.arange(known.sum()) if groups is None else pd.factorize(pd.Series(groups)[known])[0]
-    return Estimated(float(numbers[known].mean()), *mean_interval(numbers[known], codes, within))
+
+    if groups is None:
+        codes = np.arange(has_value.sum())
+    else:
+        codes, _ = pd.factorize(pd.Series(groups)[has_value])
+    present = numbers[has_value]
+    return Estimated(float(present.mean()), *mean_interval(present, codes, within))

@@ -3,8 +3,8 @@
 If a label is wrong, classifiers agree on another class. Low discrimination and low feasibility (Sharma et al., Do
 models see corruption as we see?, 2023, section 3.1) show only that an item does not order the subjects well.
 
-A score is judged by items marked as errors: AUC, recall when a share is flagged, precision of the first k. Items of
-equal score are taken in random order; the results are expectations over that order.
+A score is judged by items marked as errors: AUC, recall when a share of items is flagged, precision of the first k.
+Items of equal score are taken in random order; the results are expectations over that order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer
 from scipy.special import expit, logit, ndtri
 
-from fca.stats.intervals import LEVEL, NO_INTERVAL, Estimated, wilson
+from fca.stats.intervals import NO_INTERVAL, UPPER_LEVEL, Estimated, wilson
 
 Score = Float[np.ndarray, " items"]
 Marked = Bool[np.ndarray, " items"]
@@ -24,7 +24,7 @@ Predictions = Integer[np.ndarray, "subjects items"]
 Shares = Float[np.ndarray, " shares"]
 
 ROUNDING = 1e-12
-RULES = {  # with what makes an item suspect
+RULES = {  # score -> what makes an item suspect
     "modal_wrong_share": "share of subjects that gave the same wrong class, the most frequent one",
     "modal_wrong_minus_top1": "that share minus the share of subjects that were right",
     "low_top1": "few subjects were right",
@@ -37,8 +37,8 @@ RULES = {  # with what makes an item suspect
 class ModalWrong(NamedTuple):
     """The most frequent wrong prediction for each item.
 
-    answer: its class; the first of several that are as frequent; -1 where no wrong class is known.
-    share:  share of it among the responses; NaN without responses.
+    answer: its class; the first of several equally frequent ones; -1 where no wrong class is known.
+    share:  its share of the responses; NaN without responses.
     """
 
     answer: Integer[np.ndarray, " items"]
@@ -54,14 +54,22 @@ def modal_wrong(correct: Matrix, pred: Predictions) -> ModalWrong:
     >>> modal_wrong(np.array([[1.0, 0], [0, 0], [0, 0], [0, 0]]), np.array([[0, 2], [2, 2], [2, 2], [1, 1]]))
     ModalWrong(answer=array([2, 2]), share=array([0.5 , 0.75]))
     """
-    wrong = np.sort(np.where((correct == 0) & (pred >= 0), pred, -1), axis=0)
-    answer, before, most, run = (np.full(wrong.shape[1], start) for start in (-1, -1, 0, 0))
-    for row in wrong:  # equal predictions are adjacent
-        run = np.where(row == before, run + 1, 1)
-        longer = (row >= 0) & (run > most)
-        answer[longer], most[longer] = row[longer], run[longer]
-        before = row
-    return ModalWrong(answer, _share(most, correct))
+    is_known_and_wrong = (correct == 0) & (pred >= 0)
+    sorted_wrong = np.sort(np.where(is_known_and_wrong, pred, -1), axis=0)
+
+    # down the rows, equal predictions of an item are adjacent: its longest run is the most frequent one
+    items = correct.shape[1]
+    modal_class = np.full(items, -1)
+    longest_run = np.zeros(items, dtype=np.int64)
+    run = np.zeros(items, dtype=np.int64)
+    previous = np.full(items, -1)
+    for predictions in sorted_wrong:
+        run = np.where(predictions == previous, run + 1, 1)
+        is_longer = (predictions >= 0) & (run > longest_run)
+        modal_class[is_longer] = predictions[is_longer]
+        longest_run[is_longer] = run[is_longer]
+        previous = predictions
+    return ModalWrong(modal_class, _share_of_responses(longest_run, correct))
 
 
 def item_top1(correct: Matrix) -> Score:
@@ -70,12 +78,13 @@ def item_top1(correct: Matrix) -> Score:
     >>> item_top1(np.array([[1.0, 0.0], [0.0, np.nan]]))
     array([0.5, 0. ])
     """
-    return _share(np.nansum(correct, axis=0), correct)
+    return _share_of_responses(np.nansum(correct, axis=0), correct)
 
 
-def _share(counts: Score | Integer[np.ndarray, " items"], correct: Matrix) -> Score:
-    present = (~np.isnan(correct)).sum(axis=0)
-    return np.where(present > 0, counts / np.maximum(present, 1), np.nan)
+def _share_of_responses(counts: Score | Integer[np.ndarray, " items"], correct: Matrix) -> Score:
+    """Counts of responses to each item, divided by the number of its responses; NaN without any."""
+    n_responses = (~np.isnan(correct)).sum(axis=0)
+    return np.where(n_responses > 0, counts / np.maximum(n_responses, 1), np.nan)
 
 
 def item_rest(correct: Matrix) -> Score:
@@ -86,14 +95,25 @@ def item_rest(correct: Matrix) -> Score:
     >>> item_rest(np.array([[1.0, 1, 1], [1, 0, 1], [0, 1, 1], [0, 0, 1]])).round(3)
     array([ 0.,  0., nan])
     """
-    present = ~np.isnan(correct)
-    right = np.where(present, correct, 0.0)
-    others = np.maximum(present.sum(axis=1, keepdims=True) - present, 1)
-    rest = (right.sum(axis=1, keepdims=True) - right) / others
-    n = np.maximum(present.sum(axis=0), 1)
-    x, y = (np.where(present, values - (values * present).sum(axis=0) / n, 0.0) for values in (right, rest))
+    has_response = ~np.isnan(correct)  # subjects x items
+    right = np.where(has_response, correct, 0.0)
+
+    # accuracy of each subject on all items but one
+    n_elsewhere = np.maximum(has_response.sum(axis=1, keepdims=True) - has_response, 1)
+    accuracy_elsewhere = (right.sum(axis=1, keepdims=True) - right) / n_elsewhere  # subjects x items
+
+    n_subjects = np.maximum(has_response.sum(axis=0), 1)
+
+    def deviations(values: Matrix) -> Matrix:
+        """From the mean over the subjects with a response; 0 for the others."""
+        mean = (values * has_response).sum(axis=0) / n_subjects
+        return np.where(has_response, values - mean, 0.0)
+
+    x = deviations(right)
+    y = deviations(accuracy_elsewhere)
+    sxy = (x * y).sum(axis=0)
     spread = np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
-    return np.where(spread > ROUNDING, (x * y).sum(axis=0) / np.maximum(spread, ROUNDING), np.nan)
+    return np.where(spread > ROUNDING, sxy / np.maximum(spread, ROUNDING), np.nan)
 
 
 def suspicion(
@@ -103,7 +123,7 @@ def suspicion(
     feasibility: Score | None = None,
     p_max: Score | None = None,
 ) -> dict[str, Score]:
-    """Every score of RULES, higher = more suspect; those of item response theory only where its parameters are given.
+    """Every score of RULES, higher = more suspect; those of item response theory only if its parameters are given.
 
     discrimination, feasibility, p_max: of a fit with an upper asymptote (3pl-upper); equal values share a rank.
 
@@ -111,11 +131,16 @@ def suspicion(
     >>> {rule: score.tolist() for rule, score in scores.items()}["low_p_max"]
     [-0.9, -0.1]
     """
-    agreed, top1 = modal_wrong(correct, pred).share, item_top1(correct)
-    scores = {"modal_wrong_share": agreed, "modal_wrong_minus_top1": agreed - top1, "low_top1": -top1}
+    modal_share = modal_wrong(correct, pred).share
+    top1 = item_top1(correct)
+    scores = {
+        "modal_wrong_share": modal_share,
+        "modal_wrong_minus_top1": modal_share - top1,
+        "low_top1": -top1,
+    }
     if p_max is not None:
         scores["low_p_max"] = -p_max
-    scores["low_item_rest"] = -np.nan_to_num(item_rest(correct))  # its covariance is 0 where all are alike
+    scores["low_item_rest"] = -np.nan_to_num(item_rest(correct))  # 0 where it is undefined: the covariance is 0 there
     if discrimination is not None and feasibility is not None:
         scores["low_discrimination_feasibility"] = low_in_both(discrimination, feasibility)
     return scores
@@ -147,31 +172,39 @@ def confident_learning(
 ) -> Suspected:
     """Which labels are wrong, from probabilities that were made without them (Northcutt et al. 2021, arXiv:1911.00068).
 
-    A class k is claimed by an image with p_k at or above the mean of p_k over the images labelled k (eqs. 1 and 2). An
-    image is suspected if, of the classes that it claims, the likeliest is another than its label.
+    An image claims a class k if its p_k is at or above the mean of p_k over the images labelled k (eqs. 1 and 2). An
+    image is suspected if the likeliest of the classes that it claims is not its label.
 
     >>> p = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8], [0.85, 0.15]])
     >>> confident_learning(p, np.array([0, 0, 1, 1])).suggested
     array([-1, -1, -1,  0])
     """
-    classes = probabilities.shape[1]
-    usual = np.array([probabilities[label == k, k].mean() if (label == k).any() else np.inf for k in range(classes)])
-    claimed = np.where(probabilities >= usual, probabilities, -np.inf)
-    likeliest, own = claimed.argmax(axis=1), probabilities[np.arange(len(label)), label]
-    suspect = np.isfinite(claimed.max(axis=1)) & (likeliest != label)
-    margin = probabilities[np.arange(len(label)), likeliest] - own
-    return Suspected(np.where(suspect, likeliest, -1), np.where(suspect, margin, np.nan))
+    items, classes = probabilities.shape
+    thresholds = np.full(classes, np.inf)
+    for k in range(classes):
+        is_labelled_k = label == k
+        if is_labelled_k.any():
+            thresholds[k] = probabilities[is_labelled_k, k].mean()
+
+    claimed = np.where(probabilities >= thresholds, probabilities, -np.inf)
+    likeliest = claimed.argmax(axis=1)
+    claims_any = np.isfinite(claimed.max(axis=1))
+    is_suspect = claims_any & (likeliest != label)
+
+    rows = np.arange(items)
+    margin = probabilities[rows, likeliest] - probabilities[rows, label]
+    return Suspected(np.where(is_suspect, likeliest, -1), np.where(is_suspect, margin, np.nan))
 
 
 def auc(score: Score, marked: Marked) -> Estimated:
-    """Chance that a marked item has a higher score than an unmarked one; equal scores count half (Mann and Whitney).
+    """Probability that a marked item has a higher score than an unmarked one; equal scores count half (Mann, Whitney).
 
     Interval: normal on the logit scale, with the variance of DeLong et al. (1988, Biometrics 44:837)
 
         var = var over marked of the share of unmarked below each / marked + the same, exchanged / unmarked
 
-    which treats both kinds of items as drawn. NaN with one marked or unmarked item, or all pairs in order: nothing is
-    known about another draw. Raises ValueError unless some items are marked and some are not.
+    which treats both kinds of items as drawn. NaN with one marked or unmarked item, or if all pairs are in order: then
+    the variance is unknown. Raises ValueError unless some items are marked and some are not.
 
     >>> round(auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True])).value, 2)
     0.75
@@ -179,31 +212,39 @@ def auc(score: Score, marked: Marked) -> Estimated:
     from scipy.stats import rankdata
 
     _check(score, marked)
-    ranks, above, below = rankdata(score), int(marked.sum()), int((~marked).sum())
-    of_marked = (ranks[marked] - rankdata(score[marked])) / below  # share of the unmarked below each
-    of_unmarked = 1 - (ranks[~marked] - rankdata(score[~marked])) / above
-    value = float(of_marked.mean())
-    if min(above, below) < 2 or not 0 < value < 1:
+    ranks = rankdata(score)
+    n_marked = int(marked.sum())
+    n_unmarked = int((~marked).sum())
+
+    # rank among all items - rank among items of the same kind = number of items of the other kind below
+    unmarked_below = (ranks[marked] - rankdata(score[marked])) / n_unmarked
+    marked_above = 1 - (ranks[~marked] - rankdata(score[~marked])) / n_marked
+    value = float(unmarked_below.mean())
+    if min(n_marked, n_unmarked) < 2 or not 0 < value < 1:
         return Estimated(value, *NO_INTERVAL)
-    variance = of_marked.var(ddof=1) / above + of_unmarked.var(ddof=1) / below
-    half = ndtri(0.5 + LEVEL / 2) * np.sqrt(variance) / (value * (1 - value))
-    return Estimated(value, float(expit(logit(value) - half)), float(expit(logit(value) + half)))
+
+    variance = unmarked_below.var(ddof=1) / n_marked + marked_above.var(ddof=1) / n_unmarked
+    half_width = ndtri(UPPER_LEVEL) * np.sqrt(variance) / (value * (1 - value))  # on the logit scale
+    low = float(expit(logit(value) - half_width))
+    high = float(expit(logit(value) + half_width))
+    return Estimated(value, low, high)
 
 
 def recall_at(score: Score, marked: Marked, share: float) -> Estimated:
     """Share of the marked items among the `share` of all items with the highest scores; by chance it is `share`.
 
-    Interval: Wilson's over the marked items, with the cut taken as given. Raises ValueError as auc does.
+    Interval: Wilson's over the marked items, with a fixed threshold. Raises ValueError as auc does.
 
     >>> recall_at(np.array([3.0, 2, 1, 0]), np.array([True, False, True, False]), 0.5).value
     0.5
     """
-    [found], n = _found(score, marked, np.array([share * len(score)])).tolist(), int(marked.sum())
-    return Estimated(found / n, *wilson(round(found), n))
+    n_found = float(_expected_marked(score, marked, np.array([share * len(score)]))[0])
+    n_marked = int(marked.sum())
+    return Estimated(n_found / n_marked, *wilson(round(n_found), n_marked))
 
 
 def precision_at(score: Score, marked: Marked, k: int) -> Estimated:
-    """Share of marked items among the k with the highest scores; by chance it is that among all items.
+    """Share of marked items among the k with the highest scores; by chance it is their share of all items.
 
     Interval: Wilson's over the k items. Raises ValueError as auc does, and unless 1 <= k <= items.
 
@@ -212,8 +253,8 @@ def precision_at(score: Score, marked: Marked, k: int) -> Estimated:
     """
     if not 1 <= k <= len(score):
         raise ValueError(f"k={k} is outside [1, {len(score)}], the number of items")
-    [found] = _found(score, marked, np.array([float(k)])).tolist()
-    return Estimated(found / k, *wilson(round(found), k))
+    n_found = float(_expected_marked(score, marked, np.array([float(k)]))[0])
+    return Estimated(n_found / k, *wilson(round(n_found), k))
 
 
 def recall_curve(score: Score, marked: Marked, shares: Shares) -> Shares:
@@ -222,19 +263,27 @@ def recall_curve(score: Score, marked: Marked, shares: Shares) -> Shares:
     >>> recall_curve(np.array([3.0, 2, 1, 0]), np.array([True, False, True, False]), np.array([0.0, 0.25, 1.0]))
     array([0. , 0.5, 1. ])
     """
-    return _found(score, marked, shares * len(score)) / marked.sum()
+    return _expected_marked(score, marked, shares * len(score)) / marked.sum()
 
 
-def _found(score: Score, marked: Marked, flagged: Shares) -> Shares:
-    """Expected marked items among the first `flagged`: they are spread evenly within items of equal score."""
+def _expected_marked(score: Score, marked: Marked, n_flagged: Shares) -> Shares:
+    """Expected number of marked items among the first ones: they are spread evenly within items of equal score."""
     _check(score, marked)
-    group = np.unique(-score, return_inverse=True)[1]
-    items, found = (np.concatenate([[0.0], np.bincount(group, w).cumsum()]) for w in (None, marked.astype(np.float64)))
-    return np.interp(flagged, items, found)
+    group = np.unique(-score, return_inverse=True)[1]  # items of equal score, the highest first
+    items_by_group = np.bincount(group)
+    marked_by_group = np.bincount(group, weights=marked.astype(np.float64))
+
+    # from 0 on, the number of items down to each group -> the marked ones among them
+    n_items = np.append(0.0, items_by_group.cumsum())
+    n_marked = np.append(0.0, marked_by_group.cumsum())
+    return np.interp(n_flagged, n_items, n_marked)
 
 
 def _check(score: Score, marked: Marked) -> None:
-    if np.isnan(score).any():
-        raise ValueError(f"{int(np.isnan(score).sum())} of {len(score)} scores are NaN; leave those items out")
-    if not 0 < marked.sum() < len(marked):
-        raise ValueError(f"{int(marked.sum())} of {len(marked)} items are marked; it takes some of either kind")
+    """Raises ValueError for scores that are NaN, and unless some items are marked and some are not."""
+    missing = int(np.isnan(score).sum())
+    if missing:
+        raise ValueError(f"{missing} of {len(score)} scores are NaN; leave those items out")
+    n_marked = int(marked.sum())
+    if not 0 < n_marked < len(marked):
+        raise ValueError(f"{n_marked} of {len(marked)} items are marked; some must be marked and some not")

@@ -23,8 +23,8 @@ def logit_columns(logit_classes: Sequence[str], classes: Sequence[str]) -> Int[n
     >>> logit_columns(["cat", "dog"], ["dog", "eel", "cat"])
     array([ 1, -1,  0])
     """
-    column = {key: at for at, key in enumerate(logit_classes)}
-    return np.array([column.get(key, -1) for key in classes], dtype=np.int64)
+    column_of_class = {key: column for column, key in enumerate(logit_classes)}
+    return np.array([column_of_class.get(key, -1) for key in classes], dtype=np.int64)
 
 
 def open_top1(logits: Logits, true: Images) -> float:
@@ -37,8 +37,8 @@ def open_top1(logits: Logits, true: Images) -> float:
     >>> open_top1(np.array([[3.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), np.array([0, 1]))
     0.5
     """
-    _check(true)
-    return float((_largest(logits) == true).mean())
+    _check_not_empty(true)
+    return float((_arg_max(logits) == true).mean())
 
 
 def masked_top1(logits: Logits, columns: Columns, true: Images) -> float:
@@ -52,7 +52,7 @@ def masked_top1(logits: Logits, columns: Columns, true: Images) -> float:
     1.0
     """
     rows = np.flatnonzero(np.isin(true, columns))
-    _check(rows)
+    _check_not_empty(rows)
     return float((masked_answers(logits[rows], columns) == true[rows]).mean())
 
 
@@ -62,7 +62,8 @@ def masked_answers(logits: Logits, columns: Columns) -> Images:
     >>> masked_answers(np.array([[3.0, 1.0, 9.0], [0.0, 1.0, 2.0]]), np.array([0, 1]))
     array([0, 1])
     """
-    return columns[_largest(np.take(logits, columns, axis=1))]
+    allowed_logits = np.take(logits, columns, axis=1)
+    return columns[_arg_max(allowed_logits)]
 
 
 def grouped_top1(logits: Logits, group: Integer[np.ndarray, " logits"], true: Images) -> tuple[float, int]:
@@ -78,22 +79,29 @@ def grouped_top1(logits: Logits, group: Integer[np.ndarray, " logits"], true: Im
     >>> grouped_top1(logits, np.array([0, 0, 1, -1]), true=np.array([0, 3]))
     (1.0, 1)
     """
-    known = np.unique(group[group >= 0])
-    if len(known) < 2:
-        raise FcaError("groups of these classes", len(known), "two or more", "give groups of this data set's classes")
-    there = group[true] >= 0
-    _check(np.flatnonzero(there))
-    wide = logits[there].astype(np.float64)
-    sums = np.stack([logsumexp(wide[:, group == g], axis=1) for g in known], axis=1)  # logarithms of the sums
-    right = known[sums.argmax(axis=1)] == group[true[there]]
-    return float(right.mean()), len(right)
+    groups = np.unique(group[group >= 0])
+    if len(groups) < 2:
+        raise FcaError("groups of these classes", len(groups), "two or more", "give groups of this data set's classes")
+
+    is_in_group = group[true] >= 0
+    _check_not_empty(np.flatnonzero(is_in_group))
+    double_logits = logits[is_in_group].astype(np.float64)
+
+    # log p(group) up to a constant of the image: images x groups
+    log_sums = np.empty((len(double_logits), len(groups)))
+    for column, code in enumerate(groups):
+        log_sums[:, column] = logsumexp(double_logits[:, group == code], axis=1)
+    predicted_group = groups[log_sums.argmax(axis=1)]
+    true_group = group[true[is_in_group]]
+    return float((predicted_group == true_group).mean()), len(true_group)
 
 
-def _largest(logits: Logits) -> Images:
+def _arg_max(logits: Logits) -> Images:
     """The arg max of each row; half precision is widened first, which takes a third of the time."""
-    return logits.astype(np.promote_types(logits.dtype, np.float32), copy=False).argmax(axis=1)
+    at_least_single = np.promote_types(logits.dtype, np.float32)
+    return logits.astype(at_least_single, copy=False).argmax(axis=1)
 
 
-def _check(images: Images) -> None:
+def _check_not_empty(images: Images) -> None:
     if not len(images):
         raise FcaError("images of these classes", 0, "at least one", "take another subset or split")

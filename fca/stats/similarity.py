@@ -2,7 +2,7 @@
 
 sim(i, j) = (cos(z_i, z_j) + 1) / 2. The mean over the images of a class needs no pairs: with unit vectors u and class
 means m_c = mean u, it is (u_i . m_c + 1) / 2. Rows and columns of one matrix of images by classes then give the scores
-of every subset of classes. At the end: the scores exactly as the released Few-Class Arena logs them.
+of every subset of classes. The last part computes the scores exactly as the released Few-Class Arena logs them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PerImage = Float[np.ndarray, " images"]
 Similarity = Float[np.ndarray, "images classes"]
 Subset = Integer[np.ndarray, " subset"]
 Classes = Integer[np.ndarray, " classes"]
-Lists = list[Float[np.ndarray, "_ features"]]
+ImagesByClass = list[Float[np.ndarray, "_ features"]]
 
 
 class SimilarityScores(NamedTuple):
@@ -48,7 +48,7 @@ class SimilarityScores(NamedTuple):
 def class_similarity(features: Features, labels: Labels) -> Similarity:
     """Mean similarity of every image to every class, in [0, 1]; an image is left out of its own class' mean.
 
-    G(i, c) = (u_i . m_c + 1) / 2,   and for the own class of n images (n G(i, c) - 1) / (n - 1).
+    G(i, c) = (u_i . m_c + 1) / 2,   and for the image's own class of n images (n G(i, c) - 1) / (n - 1).
 
     features: any scale and float type (computed in float64).
     labels:   any integers; column k of the result is the k-th smallest label.
@@ -61,16 +61,22 @@ def class_similarity(features: Features, labels: Labels) -> Similarity:
            [0.5, 0. ],
            [0.5, 0. ]])
     """
-    classes, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     check_pairs(classes, counts)
     vectors, norms = _with_norms(features)
-    rows, n = np.arange(len(own)), counts[own]
-    means = csr_array((1 / (norms * n), (own, rows)), shape=(len(classes), len(own))) @ vectors
+
+    # class means of unit vectors, without a normalised copy of all features
+    rows = np.arange(len(codes))
+    n = counts[codes]  # images of the own class
+    averaging = csr_array((1 / (norms * n), (codes, rows)), shape=(len(classes), len(codes)))
+    means = averaging @ vectors  # classes x features
+
+    # in place: at 50,000 images and 1,000 classes a copy is 400 MB
     similarity: Similarity = vectors @ means.T  # two thirds of the time
     similarity *= 0.5 / norms[:, None]
     similarity += 0.5
-    similarity[rows, own] = (n * similarity[rows, own] - 1.0) / (n - 1.0)
-    return np.clip(similarity, 0.0, 1.0, out=similarity)  # rounding alone leaves the range
+    similarity[rows, codes] = (n * similarity[rows, codes] - 1.0) / (n - 1.0)
+    return np.clip(similarity, 0.0, 1.0, out=similarity)  # only rounding leaves the range
 
 
 def similarity_scores(features: Features, labels: Labels) -> SimilarityScores:
@@ -80,8 +86,8 @@ def similarity_scores(features: Features, labels: Labels) -> SimilarityScores:
     >>> similarity_scores(features, np.array([0, 0, 1, 1]))
     SimilarityScores(intra=1.0, inter=0.5, nearest_inter=0.5, simss=0.5, simss_pooled=0.5)
     """
-    own = np.unique(labels, return_inverse=True)[1]
-    return scores_of(class_similarity(features, labels), own)
+    columns = np.unique(labels, return_inverse=True)[1]
+    return scores_of(class_similarity(features, labels), columns)
 
 
 def subset_scores(similarity: Similarity, labels: Labels, classes: Subset) -> SimilarityScores:
@@ -94,62 +100,73 @@ def subset_scores(similarity: Similarity, labels: Labels, classes: Subset) -> Si
     >>> subset_scores(class_similarity(features, labels), labels, np.array([0, 8])).inter
     0.5
     """
-    known, chosen = chosen_classes(labels, classes)
+    all_classes, chosen = chosen_classes(labels, classes)
     rows = np.flatnonzero(np.isin(labels, chosen))
-    columns = np.searchsorted(known, chosen)
-    return scores_of(similarity[np.ix_(rows, columns)], np.searchsorted(chosen, labels[rows]))
+    columns = np.searchsorted(all_classes, chosen)
+    column_in_subset = np.searchsorted(chosen, labels[rows])
+    return scores_of(similarity[np.ix_(rows, columns)], column_in_subset)
 
 
-def silhouette(own: Float[np.ndarray, "*shape"], nearest: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """(own - nearest) / max(own, nearest), the summand of eq. 4, for similarities in [0, 1]: between -1 and 1.
+def silhouette(
+    to_own: Float[np.ndarray, "*shape"], to_nearest: Float[np.ndarray, "*shape"]
+) -> Float[np.ndarray, "*shape"]:
+    """(to_own - to_nearest) / max(to_own, to_nearest), the summand of eq. 4: between -1 and 1.
 
-    Both are 0 (but for rounding) only for an image opposite to every other one; equal ones score 0.
+    to_own, to_nearest: similarities in [0, 1] to the own class and to the nearest other class. Both are 0 (but for
+    rounding) only for an image opposite to all other images; equal similarities score 0.
 
     >>> silhouette(np.array([1.0, 0.5, 0.0]), np.array([0.5, 1.0, 0.0]))
     array([ 0.5, -0.5,  0. ])
     """
-    larger = np.maximum(own, nearest)
-    scored = np.asarray(own - nearest)
-    np.divide(scored, larger, out=scored, where=larger > 1e-12)
-    scored[larger <= 1e-12] = 0.0
-    return scored
+    larger = np.maximum(to_own, to_nearest)
+    is_positive = larger > 1e-12
+    scores = np.asarray(to_own - to_nearest)
+    np.divide(scores, larger, out=scores, where=is_positive)
+    scores[~is_positive] = 0.0
+    return scores
 
 
 def chosen_classes(
     labels: Labels, classes: Subset
-) -> tuple[Integer[np.ndarray, " known"], Integer[np.ndarray, " chosen"]]:
+) -> tuple[Integer[np.ndarray, " all_classes"], Integer[np.ndarray, " chosen"]]:
     """All labels and those of the subset, both sorted and unique; raises FcaError naming one that has no image."""
-    known, chosen = np.unique(labels), np.unique(classes)
-    missing = np.setdiff1d(chosen, known)
+    all_classes = np.unique(labels)
+    chosen = np.unique(classes)
+    missing = np.setdiff1d(chosen, all_classes)
     if len(missing):
-        raise FcaError("class", missing[0], f"the {len(known)} labels that have images", "leave it out of the subset")
-    return known, chosen
+        allowed = f"the {len(all_classes)} labels that have images"
+        raise FcaError("class", missing[0], allowed, "leave it out of the subset")
+    return all_classes, chosen
 
 
-def scores_of(similarity: Similarity, own: Labels) -> SimilarityScores:
-    """The five scores from a matrix of class_similarity and the column of each image's class; raises as above.
+def scores_of(similarity: Similarity, columns: Labels) -> SimilarityScores:
+    """The five scores from a matrix of class_similarity and the column of each image's class.
 
-    Uses up `similarity`: at 50,000 images and 1,000 classes a copy of it is 400 MB.
+    Raises FcaError for fewer than two classes. Overwrites `similarity`: at 50,000 images and 1,000 classes a copy of it
+    is 400 MB.
     """
     images, classes = similarity.shape
     check_number(classes)
+
     rows = np.arange(images)
-    to_own = similarity[rows, own]
-    to_others = (similarity.sum(axis=1) - to_own) / (classes - 1)
-    similarity[rows, own] = -np.inf
+    to_own = similarity[rows, columns]
+    to_others = (similarity.sum(axis=1) - to_own) / (classes - 1)  # mean over the other classes
+    similarity[rows, columns] = -np.inf
     to_nearest = similarity.max(axis=1)
-    scored = silhouette(to_own, to_nearest)
-    counts = np.bincount(own)
+    silhouettes = silhouette(to_own, to_nearest)
+
+    class_sizes = np.bincount(columns)
 
     def mean_of_class_means(values: PerImage) -> float:
-        return float((np.bincount(own, weights=values) / counts).mean())
+        class_sums = np.bincount(columns, weights=values)
+        return float((class_sums / class_sizes).mean())
 
     return SimilarityScores(
         intra=mean_of_class_means(to_own),
-        inter=mean_of_class_means(to_others),  # every pair of classes is met from both sides with the same mean
+        inter=mean_of_class_means(to_others),  # both classes of a pair contribute its mean similarity
         nearest_inter=mean_of_class_means(to_nearest),
-        simss=mean_of_class_means(scored),
-        simss_pooled=float(scored.mean()),
+        simss=mean_of_class_means(silhouettes),
+        simss_pooled=float(silhouettes.mean()),
     )
 
 
@@ -162,9 +179,10 @@ def check_number(classes: int) -> None:
 def check_pairs(classes: Classes, counts: Classes) -> None:
     """Raises FcaError for fewer than two classes, and naming those with fewer than two images."""
     check_number(len(classes))
-    if (counts < 2).any():
-        alone = ", ".join(str(c) for c in classes[counts < 2][:10])
-        raise FcaError("class with one image", alone, "two images or more a class", "leave it out or add images")
+    has_no_pair = counts < 2
+    if has_no_pair.any():
+        names = ", ".join(str(name) for name in classes[has_no_pair][:10])
+        raise FcaError("class with one image", names, "two images or more a class", "leave it out or add images")
 
 
 def unit_vectors(features: Features) -> Features:
@@ -179,33 +197,34 @@ def unit_vectors(features: Features) -> Features:
 
 
 def _with_norms(features: Features) -> tuple[Features, PerImage]:
-    """A copy in float64, and the length of each row."""
+    """A copy in float64, and the length of each row. Raises FcaError for rows that are zero or not finite."""
     vectors = features.astype(np.float64)
-    norms = np.sqrt(np.einsum("if,if->i", vectors, vectors))
-    bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
-    if len(bad):
-        where, step = ", ".join(str(i) for i in bad[:10]), f"{len(bad)} images: look at them and the encoder"
-        raise FcaError("features of image", where, "finite numbers, not all zero", step)
+    norms = np.sqrt(np.einsum("if,if->i", vectors, vectors))  # i: image, f: feature
+    unusable = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
+    if len(unusable):
+        images = ", ".join(str(image) for image in unusable[:10])
+        step = f"{len(unusable)} images: look at them and the encoder"
+        raise FcaError("features of image", images, "finite numbers, not all zero", step)
     return vectors, norms
 
 
-# The released Few-Class Arena (github.com/fewclassarena/fca, tools/ncls/fc-sim.py and configs/_base_/sim.py) goes
-# through the subsets of a data set one after the other, ncl by ncl and within it seed by seed, and keeps for each class
-# one list of images that it never clears:
+# The released Few-Class Arena (github.com/fewclassarena/fca, tools/ncls/fc-sim.py and configs/_base_/sim.py) visits the
+# subsets of a data set one after the other, ncl by ncl and within it seed by seed, and keeps for each class one list of
+# images that it never clears:
 #
-# a. a class met for the first time gets an empty list, and its first image (of the validation list) is not put in;
-# b. met again in a later subset, all its images are put in once more, the first one too: a class of n images met k
-#    times has k n - 1 entries, of which its first image has k - 1 and any other k;
+# a. a class that comes for the first time gets an empty list, and its first image (of the validation list) is skipped;
+# b. when it comes again in a later subset, all its images are appended once more, including the first one: after k
+#    subsets a class of n images has k n - 1 entries, k - 1 of its first image and k of any other;
 # c. S_alpha is one mean over all pairs of entries of one class, pooled over the classes (eq. 1 reads: a mean of class
 #    means). Copies make pairs of an image with itself, of similarity 1;
 # d. S_beta is one mean over the pairs (entry i of a class, entry j of a class drawn later) with j > i, counted along
-#    the lists: the upper triangle of each rectangle. So it depends on the order in which classes were drawn, and of
-#    images;
+#    the lists: the upper triangle of each rectangle. So it depends on the order in which classes were drawn, and on
+#    the order of images;
 # e. SimSS is one mean over all entries (eq. 4 reads: a mean of class means); entries leave out themselves, not their
 #    copies.
 #
-# All with sim(i, j) = (cos + 1) / 2. There the cosine is single precision, and SimSS of 800 classes takes hours of
-# pairs; here it is double precision, and sums over entries come from counted sums of unit vectors.
+# All use sim(i, j) = (cos + 1) / 2. The released code computes cosines in single precision, and SimSS of 800 classes
+# takes hours of pairs; here they are in double precision, and sums over entries come from counted sums of unit vectors.
 
 
 class ReleasedScores(NamedTuple):
@@ -242,69 +261,93 @@ def fca_released(features: Features, labels: Labels, subsets_in_order: Sequence[
     (0.7, 0.8)
     """
     units = unit_vectors(features)
-    members = {int(c): np.flatnonzero(labels == c) for c in np.unique(labels)}
-    met = dict.fromkeys(members, 0)
-    lines = []
+    rows_by_class = {int(c): np.flatnonzero(labels == c) for c in np.unique(labels)}
+    times_by_class = dict.fromkeys(rows_by_class, 0)
+    scores = []
     for subset in subsets_in_order:
-        _check(subset, members)
+        _check_subset(subset, rows_by_class)
         for c in subset:
-            met[c] += 1
-        lines.append(_released([units[members[c]] for c in subset], np.array([met[c] for c in subset])))
-    return lines
+            times_by_class[c] += 1
+
+        images = [units[rows_by_class[c]] for c in subset]
+        times = np.array([times_by_class[c] for c in subset])
+        scores.append(_released_scores(images, times))
+    return scores
 
 
-def _check(subset: Sequence[int], members: Mapping[int, np.ndarray]) -> None:
+def _check_subset(subset: Sequence[int], rows_by_class: Mapping[int, np.ndarray]) -> None:
+    """Raises FcaError for fewer than two classes, a class twice, and a class of fewer than two images."""
     if len(subset) < 2 or len(set(subset)) < len(subset):
-        raise FcaError("classes of a subset", list(subset), "two or more different ones", "mend the subset")
+        raise FcaError("classes of a subset", list(subset), "two or more different ones", "correct the subset")
     for c in subset:
-        if len(members.get(c, ())) < 2:
-            found, allowed = f"{len(members.get(c, ()))} of {c}", "two images or more a class"
-            raise FcaError("images of class", found, allowed, "leave the subset out")
+        images = len(rows_by_class.get(c, ()))
+        if images < 2:
+            raise FcaError("images of class", f"{images} of {c}", "two images or more a class", "leave the subset out")
 
 
-def _released(images: Lists, times: Classes) -> ReleasedScores:
+def _released_scores(images: ImagesByClass, times: Classes) -> ReleasedScores:
     """The scores of the lists of one subset: entry j of a class is its image (j + 1) mod n, up to entry k n - 2.
 
-    images: unit vectors, one array a class in the order of the draw.    times: k, how often each class was met.
+    images: unit vectors, one array a class in the order of the draw.    times: k, in how many subsets each class was.
     """
-    lengths = times * np.array([len(own) for own in images]) - 1
-    sums = np.stack([k * own.sum(axis=0) - own[0] for own, k in zip(images, times, strict=True)])  # of the entries
+    lengths = times * np.array([len(units) for units in images]) - 1
+    entry_sums = np.empty((len(images), images[0].shape[1]))  # classes x features
+    for c, units in enumerate(images):
+        entry_sums[c] = times[c] * units.sum(axis=0) - units[0]  # of the first image one copy is missing
+
     # half of all ordered pairs of entries of a class, except an entry with itself
-    s_alpha = _mean_similarity(float((sums**2).sum()) - lengths.sum(), int((lengths * (lengths - 1)).sum()))
-    return ReleasedScores(s_alpha, _s_beta(images, lengths), _simss(images, times, lengths, sums))
+    cosines = float((entry_sums**2).sum()) - lengths.sum()
+    pairs = int((lengths * (lengths - 1)).sum())
+    return ReleasedScores(
+        s_alpha=_mean_similarity(cosines, pairs),
+        s_beta=_released_s_beta(images, lengths),
+        simss=_released_simss(images, times, lengths, entry_sums),
+    )
 
 
-def _s_beta(images: Lists, lengths: Classes) -> float:
-    """Down the lists, entry j by entry: that of a class with those above j in the classes drawn before it."""
-    sizes, flat = np.array([len(own) for own in images]), np.concatenate(images)
-    starts, above = np.cumsum(sizes) - sizes, np.zeros((len(images), flat.shape[1]))
-    cosines, pairs = 0.0, 0
+def _released_s_beta(images: ImagesByClass, lengths: Classes) -> float:
+    """Entry j by entry: entry j of each class is paired with the entries before j of the classes drawn before it."""
+    sizes = np.array([len(units) for units in images])
+    all_images = np.concatenate(images)
+    starts = np.cumsum(sizes) - sizes  # position of the first image of each class
+    previous_sums = np.zeros((len(images), all_images.shape[1]))  # of the entries before j: classes x features
+
+    cosines = 0.0
+    pairs = 0
     for j in range(lengths.max()):
-        there = lengths > j
-        entries = flat[starts + (j + 1) % sizes] * there[:, None]
-        cosines += float(np.einsum("cf,cf->", entries, np.cumsum(above, axis=0) - above))
-        counts = np.minimum(j, lengths)
-        pairs += int((np.cumsum(counts) - counts)[there].sum())
-        above += entries
+        has_entry = lengths > j
+        entries = all_images[starts + (j + 1) % sizes] * has_entry[:, None]
+        sums_of_earlier_classes = np.cumsum(previous_sums, axis=0) - previous_sums
+        cosines += float(np.einsum("cf,cf->", entries, sums_of_earlier_classes))  # c: class, f: feature
+
+        previous_counts = np.minimum(j, lengths)
+        counts_of_earlier_classes = np.cumsum(previous_counts) - previous_counts
+        pairs += int(counts_of_earlier_classes[has_entry].sum())
+        previous_sums += entries
     return _mean_similarity(cosines, pairs)
 
 
-def _simss(images: Lists, times: Classes, lengths: Classes, sums: Float[np.ndarray, "classes features"]) -> float:
-    """Entry by entry; copies of an image score the same."""
+def _released_simss(
+    images: ImagesByClass, times: Classes, lengths: Classes, entry_sums: Float[np.ndarray, "classes features"]
+) -> float:
+    """Mean silhouette of all entries; the copies of an image have the same silhouette. NaN for a class of one entry."""
     total = 0.0
-    for c, own in enumerate(images):
-        others = lengths - (np.arange(len(lengths)) == c)
-        if others[c] == 0:
+    for c, units in enumerate(images):
+        is_own_class = np.arange(len(lengths)) == c
+        n_compared = lengths - is_own_class  # an entry leaves out itself
+        if n_compared[c] == 0:
             return float("nan")
-        similarity = (own @ sums.T - (others < lengths)) / others / 2 + 0.5
+
+        cosine_sums = units @ entry_sums.T - is_own_class  # images x classes
+        similarity = cosine_sums / n_compared / 2 + 0.5
         to_own = similarity[:, c].copy()
         similarity[:, c] = -np.inf
-        nearest = similarity.max(axis=1)
-        scored = (to_own - nearest) / np.maximum(to_own, nearest)
-        total += times[c] * scored.sum() - scored[0]
+        to_nearest = similarity.max(axis=1)
+        silhouettes = (to_own - to_nearest) / np.maximum(to_own, to_nearest)
+        total += times[c] * silhouettes.sum() - silhouettes[0]  # the first image has one entry fewer
     return float(total / lengths.sum())
 
 
 def _mean_similarity(cosines: float, pairs: int) -> float:
-    """The mean over so many pairs, from the sum of their cosines."""
+    """Mean similarity of this many pairs, from the sum of their cosines; NaN without pairs."""
     return float((cosines / pairs + 1) / 2) if pairs else float("nan")

@@ -22,19 +22,22 @@ def wrong_above(threshold, edges, risks):
 
 
 def violations(edges, risks, images, candidates=1):
-    """Of SETS drawn sets, the share whose threshold lets through more error than was asked for."""
+    """Of SETS drawn sets, the share whose threshold lets through more error than ERROR."""
     rng = np.random.default_rng(0)
-    risk_of = lambda sure: np.array(risks)[np.searchsorted(edges, sure, side="right") - 1]  # noqa: E731
-    over = 0
+
+    def draw_network():  # the candidates are equal except for luck
+        confidence = rng.random(images)
+        risk = np.array(risks)[np.searchsorted(edges, confidence, side="right") - 1]
+        return confidence, rng.random(images) >= risk
+
+    n_violations = 0
     for _ in range(SETS):
-        drawn = []
-        for _ in range(candidates):  # networks alike in all but luck, of which these images choose the best
-            sure = rng.random(images)
-            drawn.append((sure, rng.random(images) >= risk_of(sure)))
-        sure, right = max(drawn, key=lambda one: one[1].sum())
-        found = abstention(sure, right, ERROR, LEVEL, candidates)
-        over += found.threshold is not None and wrong_above(found.threshold, edges, risks) > ERROR
-    return over / SETS
+        networks = [draw_network() for _ in range(candidates)]
+        confidence, right = max(networks, key=lambda network: network[1].sum())
+        threshold = abstention(confidence, right, ERROR, LEVEL, candidates).threshold
+        if threshold is not None:
+            n_violations += wrong_above(threshold, edges, risks) > ERROR
+    return n_violations / SETS
 
 
 @pytest.mark.parametrize("images", [60, 250])
@@ -42,14 +45,14 @@ def violations(edges, risks, images, candidates=1):
     ("edges", "risks"),
     [
         ([0, 1], [0.1001]),  # always slightly too much: any threshold is a violation
-        ([0, 0.5, 1], [0.5, 0.1]),  # at the border above .5, beyond it below
+        ([0, 0.5, 1], [0.5, 0.1]),  # at the limit above 0.5, over it below
         ([0, 0.4, 0.8, 1], [0.4, 0.02, 0.15]),  # the surest answers are not the best
         ([0, 0.3, 0.6, 1], [0.4, 0.15, 0.02]),
     ],
 )
 @pytest.mark.slow
 def test_the_error_of_answered_images_is_kept_with_the_stated_confidence(edges, risks, images):
-    # 600 sets: a rate of .05 has a standard error of .009; three of them above
+    # 600 sets: a rate of 0.05 has a standard error of 0.009; three of them above
     assert violations(edges, risks, images) <= 1 - LEVEL + 0.027
 
 
@@ -65,12 +68,15 @@ def test_images_that_also_chose_the_network_need_the_union_bound():
 
 
 def test_a_threshold_is_where_clopper_and_pearson_s_upper_end_is_below_the_error():
-    sure, right = np.linspace(1, 0.01, 80), np.arange(80) < 70  # below 87 images: one sequence, at the full level
-    found = abstention(sure, right, 0.1)
-    upper = [beta.ppf(0.95, (~right[:n]).sum() + 1, right[:n].sum()) for n in range(29, 81)]
-    most = 28 + np.argmax(np.array(upper) > 0.1)  # the last count before the first that is too high
-    assert (found.answered, found.wrong) == (most, (~right[:most]).sum())
-    assert found.threshold == sure[most]
+    confidence = np.linspace(1, 0.01, 80)
+    right = np.arange(80) < 70
+    result = abstention(confidence, right, 0.1)
+
+    # below 87 images there is one sequence, at the full level; it starts at 29
+    upper_ends = np.array([beta.ppf(0.95, (~right[:n]).sum() + 1, right[:n].sum()) for n in range(29, 81)])
+    answered = 28 + np.argmax(upper_ends > 0.1)  # the last count before the first that is too high
+    assert (result.answered, result.wrong) == (answered, (~right[:answered]).sum())
+    assert result.threshold == confidence[answered]
 
 
 def test_a_classifier_that_is_good_enough_answers_everything():
@@ -78,13 +84,13 @@ def test_a_classifier_that_is_good_enough_answers_everything():
 
 
 def test_equal_confidences_are_answered_together_or_not_at_all():
-    sure = np.repeat([0.9, 0.6], 100)
-    found = abstention(sure, np.repeat([True, False], 100), 0.05)
-    assert (found.threshold, found.answered, found.wrong) == (0.6, 100, 0)
+    confidence = np.repeat([0.9, 0.6], 100)
+    right = np.repeat([True, False], 100)
+    assert abstention(confidence, right, 0.05) == (0.6, 200, 100, 0)
 
 
 def test_too_few_images_choose_no_threshold_whatever_they_show():
-    assert fewest_images(0.05) == 59  # .95^59 = .0485
+    assert fewest_images(0.05) == 59  # 0.95^59 = 0.0485
     assert abstention(np.full(58, 0.9), np.ones(58, bool), 0.05) == (None, 58, 0, 0)
     assert abstention(np.full(59, 0.9), np.ones(59, bool), 0.05) == (0.0, 59, 59, 0)
 
@@ -94,12 +100,12 @@ def test_no_number_of_images_helps_a_classifier_that_is_never_good_enough():
     assert enough_images(sure[::-1], right, 0.05) is None
 
 
-def test_as_many_images_as_are_said_to_be_enough_are_enough():
-    sure = np.linspace(0.5, 1, 40)
-    n = enough_images(sure, sure > 0.6, 0.05)
-    more = np.linspace(0.5, 1, n + 10)  # a count of whole images, and one wrong image more or less
-    assert abstention(more, more > 0.6, 0.05).threshold is not None
-    assert abstention(sure, sure > 0.6, 0.05).threshold is None
+def test_as_many_images_as_are_estimated_to_be_enough_are_enough():
+    few = np.linspace(0.5, 1, 40)
+    n = enough_images(few, few > 0.6, 0.05)
+    enough = np.linspace(0.5, 1, n + 10)  # a count of whole images, and one wrong image more or less
+    assert abstention(enough, enough > 0.6, 0.05).threshold is not None
+    assert abstention(few, few > 0.6, 0.05).threshold is None
 
 
 @pytest.mark.parametrize(("error", "level"), [(0.0, 0.95), (1.0, 0.95), (0.05, 1.0)])
@@ -143,20 +149,21 @@ SIZES = [[20], [10, 10], [15, 5], [60, 20, 5], [100, 60, 30, 10], [2, 50], [20] 
 
 def ways_to_share(error, images):
     """Errors of classes whose mean is `error`: the same everywhere, all in the smallest class, all in the largest."""
-    count = len(images)
-    yield np.full(count, error)
+    classes = len(images)
+    yield np.full(classes, error)
     for order in (np.argsort(images), np.argsort(-images)):
-        errors, left = np.zeros(count), count * error
-        for at in order:
-            errors[at] = min(1.0, left)
-            left -= errors[at]
+        errors = np.zeros(classes)
+        remaining = classes * error
+        for c in order:
+            errors[c] = min(1.0, remaining)
+            remaining -= errors[c]
         yield errors
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_a_balanced_error_is_excluded_wrongly_no_more_often_than_stated_however_classes_share_it(sizes):
-    """20 to 200 images, few mistakes: 4,000 draws; three standard errors of .05 are .01."""
+    """20 to 200 images, few mistakes: 4,000 draws; three standard errors of 0.05 are 0.01."""
     rng, images = np.random.default_rng(0), np.array(sizes)
     for error in (0.01, 0.03, 0.1, 0.2):
         for errors in ways_to_share(error, images):
@@ -169,15 +176,18 @@ def test_a_balanced_p_value_is_no_smaller_than_any_way_to_share_the_error_makes_
     """Against the exact probability, by enumeration of all counts of two classes, at a grid of errors."""
     images, error = np.array([12, 5]), 0.2
     counts = np.array([[a, b] for a in range(13) for b in range(6)])
-    shares = (counts / images).sum(axis=1)
+    sums = (counts / images).sum(axis=1)
+
+    def exact_p_value(observed_sum, first_error):
+        errors = [first_error, 2 * error - first_error]
+        probabilities = binom.pmf(counts, images, errors).prod(axis=1)
+        return probabilities[sums <= observed_sum + 1e-12].sum()
+
     for wrong in ([0, 0], [1, 0], [0, 1], [2, 1]):
-        is_as_small = shares <= (np.array(wrong) / images).sum() + 1e-12
-        exact = [
-            binom.pmf(counts, images, [first, 2 * error - first]).prod(axis=1)[is_as_small].sum()
-            for first in np.linspace(0, 2 * error, 81)
-        ]
+        observed_sum = (np.array(wrong) / images).sum()
+        largest = max(exact_p_value(observed_sum, first_error) for first_error in np.linspace(0, 2 * error, 81))
         [bound] = balanced_p_values(np.array([wrong]), images[None], error)
-        assert max(exact) - 1e-9 <= bound <= 3 * max(exact)
+        assert largest - 1e-9 <= bound <= 3 * largest
 
 
 @pytest.mark.parametrize("classes", [1, 2, 5])
@@ -203,12 +213,18 @@ def test_a_balanced_threshold_is_not_bought_with_a_rare_class():
 @pytest.mark.slow
 def test_a_balanced_error_of_answered_images_is_kept_with_the_stated_confidence():
     """Two classes of 80 % and 20 %; the unsure images of the rare one are wrong: 400 sets, three standard errors."""
-    rng, error, over = np.random.default_rng(0), 0.15, 0
+    rng, error = np.random.default_rng(0), 0.15
+    n_violations = 0
     for _ in range(400):
-        sure, labels = rng.random(150), (rng.random(150) < 0.2).astype(int)
-        right = rng.random(150) >= np.where((labels == 1) & (sure < 0.5), 0.4, 0.05)
-        threshold = abstention(sure, right, error, LEVEL, labels=labels).threshold
-        if threshold is not None:
-            unsure = max(0.5 - threshold, 0) / (1 - threshold)  # share of the answered images below 0.5
-            over += (0.05 + 0.4 * unsure + 0.05 * (1 - unsure)) / 2 > error
-    assert over / 400 <= 1 - LEVEL + 0.033
+        confidence = rng.random(150)
+        labels = (rng.random(150) < 0.2).astype(int)
+        risk = np.where((labels == 1) & (confidence < 0.5), 0.4, 0.05)
+        right = rng.random(150) >= risk
+        threshold = abstention(confidence, right, error, LEVEL, labels=labels).threshold
+        if threshold is None:
+            continue
+
+        unsure = max(0.5 - threshold, 0) / (1 - threshold)  # share of the answered images below 0.5
+        error_of_rare_class = 0.4 * unsure + 0.05 * (1 - unsure)
+        n_violations += (0.05 + error_of_rare_class) / 2 > error
+    assert n_violations / 400 <= 1 - LEVEL + 0.033

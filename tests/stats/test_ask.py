@@ -4,20 +4,23 @@ from fca.stats.ask import Listed, ask_until_done
 
 
 class Countdown:
-    """Asks for 3, 2, 1, each only once the one before was answered."""
+    """Asks for 3, 2, 1, each only after the previous answer."""
 
     def __init__(self):
-        self.left, self.answers, self.in_hand = 3, [], False
+        self.number = 3
+        self.answers = []
+        self.is_waiting = False
 
     def ask(self):
-        if self.in_hand or not self.left:
+        if self.is_waiting or not self.number:
             return None
-        self.in_hand = True
-        return self.left
+        self.is_waiting = True
+        return self.number
 
     def tell(self, question, answer):
         self.answers.append((question, answer))
-        self.left, self.in_hand = self.left - 1, False
+        self.number -= 1
+        self.is_waiting = False
 
 
 def test_an_asker_that_waits_for_an_answer_is_asked_again():
@@ -33,6 +36,6 @@ def test_a_question_without_value_is_a_question():
 
 
 def test_as_many_questions_as_asked_for_are_in_hand_and_the_oldest_is_answered():
-    seen = []
-    ask_until_done(Listed("abcd"), lambda *questions: seen.append("".join(questions)), in_hand=3)
-    assert seen == ["abc", "bcd", "cd", "d"]
+    pending = []
+    ask_until_done(Listed("abcd"), lambda *questions: pending.append("".join(questions)), in_hand=3)
+    assert pending == ["abc", "bcd", "cd", "d"]

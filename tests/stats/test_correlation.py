@@ -47,10 +47,12 @@ def test_within_groups_it_is_the_partial_correlation_given_the_group(seed):
 
 
 def test_within_groups_spearman_ranks_inside_each_group():
+    def ranks_in_halves(values):
+        return np.concatenate([scipy.stats.rankdata(half) for half in np.split(values, 2)])
+
     x, y = tied(3)
     groups = np.repeat([7, 2], 20)
-    ranks = [np.concatenate([scipy.stats.rankdata(part) for part in np.split(v, 2)]) for v in (x, y)]
-    expected = correlation(*ranks, groups=groups)
+    expected = correlation(ranks_in_halves(x), ranks_in_halves(y), groups=groups)
     assert correlation(x, y, "spearman", groups) == pytest.approx(expected)
 
 
@@ -104,25 +106,29 @@ def test_a_weight_is_the_same_as_repeating_the_point(method, grouped):
     x, y = tied(5, points=12)
     groups = np.arange(12) % 3 if grouped else None
     weights = np.random.default_rng(1).integers(0, 3, size=(20, 12))
-    ours = resampled_correlation(x, y, weights, method, groups)
-    for r, w in zip(ours, weights, strict=True):
-        chosen = np.repeat(np.arange(12), w)
-        written_out = correlation(x[chosen], y[chosen], method, groups[chosen] if grouped else None)
-        assert r == pytest.approx(written_out.r, nan_ok=True, abs=1e-12)
+    coefficients = resampled_correlation(x, y, weights, method, groups)
+    for coefficient, weight in zip(coefficients, weights, strict=True):
+        points = np.repeat(np.arange(12), weight)
+        repeated_groups = groups[points] if grouped else None
+        written_out = correlation(x[points], y[points], method, repeated_groups)
+        assert coefficient == pytest.approx(written_out.r, nan_ok=True, abs=1e-12)
 
 
 @methods
 def test_every_resample_may_have_its_own_y(method):
     x, y = tied(6, points=10)
-    rng = np.random.default_rng(2)
-    own = np.stack([y, -y, y])
-    own[2, 4] = np.nan
-    weights = rng.integers(0, 3, size=(3, 10))
-    ours = resampled_correlation(x, own, weights, method)
-    there = np.arange(10) != 4
-    assert ours[0] == pytest.approx(resampled_correlation(x, y, weights[:1], method)[0])
-    assert ours[1] == pytest.approx(resampled_correlation(x, -y, weights[1:2], method)[0])
-    assert ours[2] == pytest.approx(resampled_correlation(x[there], y[there], weights[2:, there], method)[0])
+    y_by_resample = np.stack([y, -y, y])
+    y_by_resample[2, 4] = np.nan
+    has_value = np.arange(10) != 4
+    weights = np.random.default_rng(2).integers(0, 3, size=(3, 10))
+
+    first, second, third = resampled_correlation(x, y_by_resample, weights, method)
+    [first_alone] = resampled_correlation(x, y, weights[:1], method)
+    [second_alone] = resampled_correlation(x, -y, weights[1:2], method)
+    [third_alone] = resampled_correlation(x[has_value], y[has_value], weights[2:, has_value], method)
+    assert first == pytest.approx(first_alone)
+    assert second == pytest.approx(second_alone)
+    assert third == pytest.approx(third_alone)
 
 
 def test_an_unknown_method_is_named():
@@ -132,24 +138,33 @@ def test_an_unknown_method_is_named():
 
 def test_tau_is_scipy_s_and_its_interval_leaves_out_whole_models():
     rng = np.random.default_rng(0)
-    ability, top1 = rng.normal(size=12), rng.integers(0, 6, 12) / 6
+    ability = rng.normal(size=12)
+    top1 = rng.integers(0, 6, 12) / 6
     models = np.array(["a", "b", "c", "d", "e", "f"] * 2)
-    found = kendall(ability, top1, models.tolist())
-    assert found.value == pytest.approx(scipy.stats.kendalltau(ability, top1).statistic, abs=1e-12)
-    left = [scipy.stats.kendalltau(ability[models != m], top1[models != m]).statistic for m in "abcdef"]
-    z = np.arctanh(left)
-    half = scipy.stats.t.ppf(0.975, 5) * (5 / 6 * ((z - z.mean()) ** 2).sum()) ** 0.5
-    assert np.arctanh([found.low, found.high]) == pytest.approx(np.arctanh(found.value) + np.array([-half, half]))
+    tau, low, high = kendall(ability, top1, models.tolist())
+    assert tau == pytest.approx(scipy.stats.kendalltau(ability, top1).statistic, abs=1e-12)
+
+    z = []
+    for model in "abcdef":
+        is_other = models != model
+        z.append(np.arctanh(scipy.stats.kendalltau(ability[is_other], top1[is_other]).statistic))
+    squares = ((z - np.mean(z)) ** 2).sum()
+    half_width = scipy.stats.t.ppf(0.975, 5) * (5 / 6 * squares) ** 0.5
+    ends = np.arctanh(tau) + np.array([-half_width, half_width])
+    assert np.arctanh([low, high]) == pytest.approx(ends)
 
 
 def test_rounding_is_no_difference_between_subjects_of_equal_answers():
-    found = kendall(np.array([0.0, 1e-16, 1.0]), np.array([0.5, 0.5, 0.9]), ["a", "b", "c"])
-    assert found.value == pytest.approx(1.0, abs=1e-12)
+    ability = np.array([0.0, 1e-16, 1.0])
+    top1 = np.array([0.5, 0.5, 0.9])
+    assert kendall(ability, top1, ["a", "b", "c"]).value == pytest.approx(1.0, abs=1e-12)
 
 
 def test_ranks_in_perfect_order_without_a_model_keep_their_interval():
-    found = kendall(np.arange(8.0), np.array([0.1, 0.2, 0.3, 0.5, 0.4, 0.6, 0.7, 0.8]), ["a", "b", "c", "d"] * 2)
-    assert found.low < found.value == 1 - 2 / 28 < found.high < 1
+    ability = np.arange(8.0)
+    top1 = np.array([0.1, 0.2, 0.3, 0.5, 0.4, 0.6, 0.7, 0.8])
+    tau, low, high = kendall(ability, top1, ["a", "b", "c", "d"] * 2)
+    assert low < tau == 1 - 2 / 28 < high < 1
 
 
 @pytest.mark.parametrize(("n", "low"), [(5, -0.52), (12, 0.97), (40, 0.999)])
@@ -179,15 +194,19 @@ def test_correlation_intervals_of_normal_points_hold_their_level(n, rho):
 
 def test_a_useless_predictor_within_groups_excludes_0_at_its_level_even_if_seeds_share_something():
     seeds, sizes = 5, 4  # five subset seeds at four numbers of classes, half of the variance shared by a seed
-    cluster, groups = np.repeat(np.arange(seeds), sizes), np.tile(np.arange(sizes), seeds)
+    cluster = np.repeat(np.arange(seeds), sizes)
+    groups = np.tile(np.arange(sizes), seeds)
     rng = np.random.default_rng(2)
-    shared, own = rng.normal(size=(2, 600, seeds))[..., cluster], rng.normal(size=(2, 600, seeds * sizes))
-    x, y = (shared + own) / 2**0.5 + 3 * groups
+    seed_effects = rng.normal(size=(2, 600, seeds))[..., cluster]
+    noise = rng.normal(size=(2, 600, seeds * sizes))
+    x, y = (seed_effects + noise) / 2**0.5 + 3 * groups
     share = covered(x, y, 0.0, cluster=cluster, groups=groups)
     assert share == pytest.approx(0.96, abs=0.02)  # standard error 0.008; Fisher's own interval: 0.87
 
 
 def test_one_model_alone_has_no_interval_and_equal_accuracies_no_tau():
-    one = kendall(np.array([0.0, 1.0]), np.array([0.1, 0.2]), ["a", "a"])
-    assert (one.value, np.isnan(one.low), np.isnan(one.high)) == (1.0, True, True)
-    assert np.isnan(kendall(np.array([0.0, 1.0]), np.array([0.5, 0.5]), ["a", "b"]).value)
+    ability = np.array([0.0, 1.0])
+    tau, low, high = kendall(ability, np.array([0.1, 0.2]), ["a", "a"])
+    assert tau == 1.0
+    assert np.isnan([low, high]).all()
+    assert np.isnan(kendall(ability, np.array([0.5, 0.5]), ["a", "b"]).value)

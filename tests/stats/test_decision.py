@@ -11,21 +11,20 @@ from fca.stats.decision import accuracy_draws, pareto, probability_within
 @pytest.mark.parametrize(("right", "wrong"), [(45, 5), (0, 12), (3, 3)])
 def test_one_accuracy_is_a_beta_distribution(right, wrong):
     correct = np.array([[1.0] * right + [0.0] * wrong])
-    drawn = np.sort(accuracy_draws(correct, draws=20_000)[:, 0])
+    draws = np.sort(accuracy_draws(correct, draws=20_000)[:, 0])
     exact = beta(right + 0.5, wrong + 0.5)  # Jeffreys' halves
-    gap = np.abs(exact.cdf(drawn) - np.linspace(0, 1, len(drawn))).max()
-    assert gap < 1.63 / np.sqrt(len(drawn))  # Kolmogorov and Smirnov, p = .01
+    gap = np.abs(exact.cdf(draws) - np.linspace(0, 1, len(draws))).max()
+    assert gap < 1.63 / np.sqrt(len(draws))  # Kolmogorov and Smirnov, p = 0.01
 
 
 def test_models_that_fail_on_the_same_images_are_compared_without_the_noise_that_they_share():
-    rng = np.random.default_rng(0)
-    one = (rng.random(200) < 0.7).astype(float)
-    other = one.copy()
-    other[:2] = 1 - other[:2]
-    same = accuracy_draws(np.stack([one, other]))
-    assert same[:, 0].std() == pytest.approx(np.sqrt(0.7 * 0.3 / 201), rel=0.1)
-    assert (same[:, 0] - same[:, 1]).std() < 0.011  # two images of 200
-    assert probability_within(same, 0.03).min() > 0.95
+    first = (np.random.default_rng(0).random(200) < 0.7).astype(float)
+    second = first.copy()
+    second[:2] = 1 - second[:2]
+    draws = accuracy_draws(np.stack([first, second]))
+    assert draws[:, 0].std() == pytest.approx(np.sqrt(0.7 * 0.3 / 201), rel=0.1)
+    assert (draws[:, 0] - draws[:, 1]).std() < 0.011  # two images of 200
+    assert probability_within(draws, 0.03).min() > 0.95
 
 
 def test_a_model_of_which_nothing_is_known_is_not_compared():
@@ -45,29 +44,31 @@ def test_no_error_on_a_few_images_leaves_doubt_and_on_many_does_not(n, sure):
 def test_the_chosen_model_is_within_the_margin_as_often_as_was_claimed():
     """Ten models of nearly the same accuracy, 200 times: any one that counts as good enough."""
     rng = np.random.default_rng(1)
-    kept, said = [], 0
+    is_within = []
     for _ in range(200):
         truth = rng.normal(0.85, 0.03, 10)
-        common = rng.normal(size=300)  # images are hard or easy for all
-        right = common[None] + rng.normal(size=(10, 300)) < np.sqrt(2) * ndtri(truth)[:, None]
+        ease_of_image = rng.normal(size=300)  # for all models
+        noise = rng.normal(size=(10, 300))
+        right = ease_of_image[None] + noise < np.sqrt(2) * ndtri(truth)[:, None]
         draws = accuracy_draws(right.astype(float), draws=500)
-        sure = np.flatnonzero(probability_within(draws, 0.02) >= 0.9)
-        if len(sure):
-            said += 1
-            kept.append(truth[rng.choice(sure)] >= truth.max() - 0.02)
-    assert said > 50
-    assert np.mean(kept) > 0.9 - 3 * 0.3 / np.sqrt(said)
+        good_enough = np.flatnonzero(probability_within(draws, 0.02) >= 0.9)
+        if len(good_enough):
+            chosen = rng.choice(good_enough)
+            is_within.append(truth[chosen] >= truth.max() - 0.02)
+    claims = len(is_within)
+    assert claims > 50
+    assert np.mean(is_within) > 0.9 - 3 * 0.3 / np.sqrt(claims)
 
 
 def test_the_front_is_that_of_brute_force():
     rng = np.random.default_rng(3)
-    accuracy, cost = rng.integers(0, 6, 30) / 6, rng.integers(0, 6, 30).astype(float)
+    accuracy = rng.integers(0, 6, 30) / 6
+    cost = rng.integers(0, 6, 30).astype(float)
 
-    def beaten(m):
-        others = range(30)
-        return any(
-            accuracy[o] >= accuracy[m] and cost[o] <= cost[m] and (accuracy[o] > accuracy[m] or cost[o] < cost[m])
-            for o in others
-        )
+    def dominates(a, b):
+        is_as_good = accuracy[a] >= accuracy[b] and cost[a] <= cost[b]
+        is_better = accuracy[a] > accuracy[b] or cost[a] < cost[b]
+        return is_as_good and is_better
 
-    assert pareto(accuracy, cost).tolist() == [not beaten(m) for m in range(30)]
+    is_on_front = [not any(dominates(a, b) for a in range(30)) for b in range(30)]
+    assert pareto(accuracy, cost).tolist() == is_on_front

@@ -25,7 +25,8 @@ from fca.stats.label_errors import (
 def answers(subjects=12, items=40, classes=4, missing=0.2, seed=0):
     rng = np.random.default_rng(seed)
     label = rng.integers(classes, size=items)
-    pred = np.where(rng.random((subjects, items)) < 0.5, label, rng.integers(-1, classes, (subjects, items)))
+    is_label = rng.random((subjects, items)) < 0.5
+    pred = np.where(is_label, label, rng.integers(-1, classes, (subjects, items)))
     correct = (pred == label).astype(np.float64)
     correct[rng.random(correct.shape) < missing] = np.nan
     return correct, np.where(np.isnan(correct), -1, pred)
@@ -39,15 +40,16 @@ def scored(n=200, levels=12, seed=0):
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_the_modal_wrong_answer_is_the_most_frequent_one_among_those_asked(missing):
+def test_the_modal_wrong_answer_is_the_most_frequent_one_among_the_responses(missing):
     correct, pred = answers(missing=missing)
-    found = modal_wrong(correct, pred)
+    modal = modal_wrong(correct, pred)
     for item in range(correct.shape[1]):
-        asked = ~np.isnan(correct[:, item])
-        counts = Counter(p for p, right in zip(pred[:, item], correct[:, item], strict=True) if right == 0 and p >= 0)
-        most = max(counts.values(), default=0)
-        assert found.share[item] == most / asked.sum()
-        assert found.answer[item] == min((p for p in counts if counts[p] == most), default=-1)
+        n_responses = (~np.isnan(correct[:, item])).sum()
+        is_wrong = (correct[:, item] == 0) & (pred[:, item] >= 0)
+        counts = Counter(pred[is_wrong, item].tolist())
+        highest_count = max(counts.values(), default=0)
+        assert modal.share[item] == highest_count / n_responses
+        assert modal.answer[item] == min((c for c in counts if counts[c] == highest_count), default=-1)
 
 
 def test_answers_without_a_class_agree_with_nobody():
@@ -65,11 +67,12 @@ def test_an_item_that_nobody_was_asked_has_no_share():
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_item_rest_is_pearson_s_correlation_with_the_accuracy_on_the_others(missing):
     correct, _ = answers(missing=missing)
-    found = item_rest(correct)
+    correlations = item_rest(correct)
     for item in range(correct.shape[1]):
-        asked = ~np.isnan(correct[:, item])
-        rest = np.nanmean(np.delete(correct, item, axis=1), axis=1)[asked]
-        assert found[item] == pytest.approx(pearsonr(correct[asked, item], rest).statistic, abs=1e-12)
+        has_response = ~np.isnan(correct[:, item])
+        accuracy_elsewhere = np.nanmean(np.delete(correct, item, axis=1), axis=1)
+        expected = pearsonr(correct[has_response, item], accuracy_elsewhere[has_response]).statistic
+        assert correlations[item] == pytest.approx(expected, abs=1e-12)
 
 
 def test_an_item_that_all_get_right_has_no_correlation_and_the_score_of_none():
@@ -80,8 +83,8 @@ def test_an_item_that_all_get_right_has_no_correlation_and_the_score_of_none():
 
 def test_the_rules_that_need_a_fit_are_there_only_with_one():
     correct, pred = answers()
-    one = np.linspace(0, 1, correct.shape[1])
-    assert set(RULES) == set(suspicion(correct, pred, one, one, one))
+    parameter = np.linspace(0, 1, correct.shape[1])
+    assert set(RULES) == set(suspicion(correct, pred, parameter, parameter, parameter))
     fitted = {"low_p_max", "low_discrimination_feasibility"}
     assert set(RULES) - set(suspicion(correct, pred)) == fitted
 
@@ -98,46 +101,52 @@ def test_a_planted_wrong_label_is_the_most_suspect():
     rng = np.random.default_rng(3)
     true = rng.integers(5, size=300)
     pred = np.where(rng.random((20, 300)) < 0.8, true, rng.integers(5, size=(20, 300)))
-    label, planted = true.copy(), np.zeros(300, dtype=bool)
-    label[:15], planted[:15] = (true[:15] + 1) % 5, True
+    is_planted = np.arange(300) < 15
+    label = np.where(is_planted, (true + 1) % 5, true)
     correct = (pred == label).astype(np.float64)
-    assert recall_at(suspicion(correct, pred)["modal_wrong_share"], planted, 0.05).value == 1
+    score = suspicion(correct, pred)["modal_wrong_share"]
+    assert recall_at(score, is_planted, 0.05).value == 1
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 30))
 def test_auc_is_that_of_scikit_learn_with_ties(seed, levels):
     score, marked = scored(levels=levels, seed=seed)
-    found = auc(score, marked)
-    assert found.value == pytest.approx(roc_auc_score(marked, score), abs=1e-12)
-    assert 0 <= found.low <= found.value <= found.high <= 1
+    value, low, high = auc(score, marked)
+    assert value == pytest.approx(roc_auc_score(marked, score), abs=1e-12)
+    assert 0 <= low <= value <= high <= 1
 
 
 def test_the_interval_of_auc_is_that_of_a_bootstrap_over_items():
     score, marked = scored(n=2000)
-    rng = np.random.default_rng(0)
-    drawn = rng.integers(len(score), size=(1000, len(score)))
-    ranks, of_marked = rankdata(score[drawn], axis=1), marked[drawn].sum(axis=1)
-    above = (ranks * marked[drawn]).sum(axis=1) - of_marked * (of_marked + 1) / 2  # pairs in order: Mann and Whitney
-    low, high = np.quantile(above / of_marked / (len(score) - of_marked), [0.025, 0.975])
-    found = auc(score, marked)
-    assert (found.low, found.high) == pytest.approx((low, high), abs=0.004)  # Monte Carlo: 0.0015 at 1,000 draws
+    n = len(score)
+    resamples = np.random.default_rng(0).integers(n, size=(1000, n))
+    ranks = rankdata(score[resamples], axis=1)
+    is_marked = marked[resamples]
+    n_marked = is_marked.sum(axis=1)
+    pairs_in_order = (ranks * is_marked).sum(axis=1) - n_marked * (n_marked + 1) / 2  # Mann and Whitney
+    ends = np.quantile(pairs_in_order / n_marked / (n - n_marked), [0.025, 0.975])
+
+    _, low, high = auc(score, marked)
+    assert (low, high) == pytest.approx(tuple(ends), abs=0.004)  # Monte Carlo: 0.0015 at 1,000 draws
 
 
 def test_auc_of_perfect_order_has_no_interval():
-    found = auc(np.array([3.0, 2, 1, 0]), np.array([True, True, False, False]))
-    assert found.value == 1
-    assert np.isnan([found.low, found.high]).all()
+    value, low, high = auc(np.array([3.0, 2, 1, 0]), np.array([True, True, False, False]))
+    assert value == 1
+    assert np.isnan([low, high]).all()
 
 
-def test_ties_at_the_cut_are_told_by_expectation():
+def test_ties_at_the_cut_count_by_expectation():
     score, marked = scored()
-    rng, found = np.random.default_rng(1), []
+    rng = np.random.default_rng(1)
+    marked_among_first = []
     for _ in range(4000):
-        order = np.lexsort((rng.random(len(score)), -score))
-        found.append(marked[order[:20]].sum())
-    assert precision_at(score, marked, 20).value == pytest.approx(np.mean(found) / 20, abs=0.01)  # 3 standard errors
-    assert recall_at(score, marked, 0.1).value == pytest.approx(np.mean(found) / marked.sum(), abs=0.01)
+        order = np.lexsort((rng.random(len(score)), -score))  # ties in random order
+        marked_among_first.append(marked[order[:20]].sum())
+    mean = np.mean(marked_among_first)
+    assert precision_at(score, marked, 20).value == pytest.approx(mean / 20, abs=0.01)  # 3 standard errors
+    assert recall_at(score, marked, 0.1).value == pytest.approx(mean / marked.sum(), abs=0.01)
 
 
 def test_a_score_that_says_nothing_is_chance():

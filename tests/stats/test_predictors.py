@@ -33,15 +33,16 @@ def images(seed, classes=3, per_class=8, size=5, spread=1.0):
 def test_silhouette_equals_the_definition(seed):
     features, labels = images(seed)
     distance = pairwise_distances(features, metric="cosine")
-    values = []
-    for i, own in enumerate(labels):
-        mean = {c: distance[i, (labels == c) & (np.arange(len(labels)) != i)].mean() for c in set(labels.tolist())}
-        a, b = mean[own], min(value for c, value in mean.items() if c != own)
-        values.append((b - a) / max(a, b))
-    assert cosine_silhouette(features, labels) == pytest.approx(np.mean(values), abs=1e-10)
-    assert cosine_silhouette(features, labels) == pytest.approx(
-        silhouette_samples(features, labels, metric="cosine").mean()
-    )
+    silhouettes = []
+    for i, label in enumerate(labels):
+        is_another_image = np.arange(len(labels)) != i
+        mean_distance = {c: distance[i, (labels == c) & is_another_image].mean() for c in set(labels.tolist())}
+        a = mean_distance[label]
+        b = min(mean_distance[c] for c in mean_distance if c != label)
+        silhouettes.append((b - a) / max(a, b))
+    score = cosine_silhouette(features, labels)
+    assert score == pytest.approx(np.mean(silhouettes), abs=1e-10)
+    assert score == pytest.approx(silhouette_samples(features, labels, metric="cosine").mean())
 
 
 @settings(deadline=None, max_examples=10)
@@ -51,10 +52,12 @@ def test_knn_equals_a_vote_counted_image_by_image(seed, neighbours):
     units = normalize(features)
     right = []
     for i, unit in enumerate(units):
-        order = [j for j in np.argsort(-(units @ unit)).tolist() if j != i][:neighbours]
-        votes = [labels[j] for j in order]
-        most = max(votes.count(c) for c in votes)
-        right.append(next(c for c in votes if votes.count(c) == most) == labels[i])  # of equals, the nearest
+        nearest_first = np.argsort(-(units @ unit)).tolist()
+        nearest_first.remove(i)
+        votes = [labels[j] for j in nearest_first[:neighbours]]
+        highest_count = max(votes.count(c) for c in votes)
+        predicted = next(c for c in votes if votes.count(c) == highest_count)  # of equals, the nearest
+        right.append(predicted == labels[i])
     assert knn_top1(features, labels, neighbours) == np.mean(right)
 
 
@@ -62,15 +65,17 @@ def test_knn_equals_a_vote_counted_image_by_image(seed, neighbours):
 @given(seed=st.integers(0, 10**6), classes=st.sampled_from([2, 3]))
 def test_the_probe_left_out_equals_refitting_without_each_image(seed, classes):
     features, labels = images(seed, classes=classes)
-    units, targets = normalize(features), (labels[:, None] == np.unique(labels)).astype(float)
-    left_out = np.empty((len(RIDGE_PENALTIES), *targets.shape))
+    units = normalize(features)
+    targets = (labels[:, None] == np.unique(labels)).astype(float)
+    outputs = np.empty((len(RIDGE_PENALTIES), *targets.shape))
     for number, penalty in enumerate(RIDGE_PENALTIES):
         for i in range(len(labels)):
-            rest = np.arange(len(labels)) != i
-            fit = Ridge(penalty).fit(units[rest], targets[rest])
-            left_out[number, i] = fit.predict(units[i : i + 1])[0]
-    best = ((left_out - targets) ** 2).mean(axis=(1, 2)).argmin()
-    expected = (left_out[best].argmax(axis=1) == targets.argmax(axis=1)).mean()
+            is_another_image = np.arange(len(labels)) != i
+            ridge = Ridge(penalty).fit(units[is_another_image], targets[is_another_image])
+            outputs[number, i] = ridge.predict(units[i : i + 1])[0]
+
+    best = ((outputs - targets) ** 2).mean(axis=(1, 2)).argmin()
+    expected = (outputs[best].argmax(axis=1) == targets.argmax(axis=1)).mean()
     assert probe_top1(features, labels) == pytest.approx(expected, abs=1e-12)
 
 
@@ -81,33 +86,40 @@ def test_the_probe_left_out_equals_refitting_without_each_image(seed, classes):
 def test_logme_is_the_greatest_evidence_that_direct_search_finds(per_class, size, scale):
     features, labels = images(3, per_class=per_class, size=size)
     features *= scale
-    best = []
-    for c in np.unique(labels):
-        y = (labels == c).astype(float)
+    n = len(labels)
 
-        def loss(logs, y=y):
-            covariance = features @ features.T * np.exp(-logs[0]) + np.exp(-logs[1]) * np.eye(len(y))
-            return -scipy.stats.multivariate_normal(cov=covariance, allow_singular=True).logpdf(y) / len(y)
+    def greatest_evidence(y):
+        def loss(logs):  # logarithms of a and b
+            covariance = features @ features.T * np.exp(-logs[0]) + np.exp(-logs[1]) * np.eye(n)
+            return -scipy.stats.multivariate_normal(cov=covariance, allow_singular=True).logpdf(y) / n
 
         starts = [(np.log(a * scale**2), np.log(b)) for a in (0.1, 10) for b in (1, 30)]
-        best.append(max(-scipy.optimize.minimize(loss, start, method="Nelder-Mead").fun for start in starts))
-    assert logme(features, labels) == pytest.approx(np.mean(best), abs=1e-4)  # what Nelder-Mead stops at
+        return max(-scipy.optimize.minimize(loss, start, method="Nelder-Mead").fun for start in starts)
+
+    evidences = [greatest_evidence((labels == c).astype(float)) for c in np.unique(labels)]
+    assert logme(features, labels) == pytest.approx(np.mean(evidences), abs=1e-4)  # where Nelder-Mead stops
 
 
 def test_logme_equals_the_published_update_written_out_with_matrices():
     features, labels = images(5, per_class=15)
+    n, size = features.shape
+    gram = features.T @ features
     evidences = []
     for c in np.unique(labels):
-        y, (n, size) = (labels == c).astype(float), features.shape
+        y = (labels == c).astype(float)
         alpha = beta = 1.0
         for _ in range(500):
-            a = alpha * np.eye(size) + beta * features.T @ features
+            a = alpha * np.eye(size) + beta * gram
             mean = beta * np.linalg.solve(a, features.T @ y)
-            gamma = beta * np.trace(np.linalg.solve(a, features.T @ features))
+            gamma = beta * np.trace(np.linalg.solve(a, gram))
             residual = ((features @ mean - y) ** 2).sum()
-            alpha, beta = gamma / (mean @ mean), (n - gamma) / residual
-        evidence = size * np.log(alpha) + n * np.log(beta) - n * np.log(2 * np.pi) - np.linalg.slogdet(a)[1]
-        evidences.append((evidence - beta * residual - alpha * mean @ mean) / 2 / n)
+            alpha = gamma / (mean @ mean)
+            beta = (n - gamma) / residual
+
+        _, log_determinant = np.linalg.slogdet(a)
+        log_evidence = size * np.log(alpha) + n * np.log(beta) - n * np.log(2 * np.pi) - log_determinant
+        log_evidence -= beta * residual + alpha * mean @ mean
+        evidences.append(log_evidence / 2 / n)
     assert logme(features, labels) == pytest.approx(np.mean(evidences), abs=1e-8)
 
 
@@ -118,8 +130,11 @@ def test_logme_of_features_that_tell_the_classes_without_noise_is_finite_and_hig
 
 @every_score
 def test_closer_classes_are_harder_for_every_predictor(score):
-    found = [np.mean([score(*images(seed, per_class=20, spread=s)) for seed in range(3)]) for s in (0.2, 1.0, 4.0)]
-    assert found == sorted(found, reverse=True)
+    means = []
+    for spread in (0.2, 1.0, 4.0):
+        scores = [score(*images(seed, per_class=20, spread=spread)) for seed in range(3)]
+        means.append(np.mean(scores))
+    assert means == sorted(means, reverse=True)
 
 
 @every_score
@@ -145,15 +160,22 @@ def test_separation_is_half_the_difference_of_mean_cosines():
 
 def test_a_sample_has_as_many_images_of_every_class_and_is_nested():
     labels = np.random.default_rng(0).permutation(np.repeat([4, 9, 11], [50, 3, 80]))
+
+    def sampled_images_by_class(images):
+        sampled_labels = labels[sample_rows(labels, images=images)]
+        return [(sampled_labels == c).sum() for c in (4, 9, 11)]
+
+    assert sampled_images_by_class(60) == [20, 3, 20]
+    assert sampled_images_by_class(1) == [2, 2, 2]
+
     rows = sample_rows(labels, images=60)
     assert (np.diff(rows) > 0).all()
-    assert [(labels[rows] == c).sum() for c in (4, 9, 11)] == [20, 3, 20]
     assert set(sample_rows(labels, images=12)) < set(rows)
-    assert set(rows[labels[rows] == 4]) == set(
-        np.flatnonzero(np.isin(labels, [4]))[sample_rows(labels[labels == 4], 20)]
-    )
-    assert [(labels[sample_rows(labels, images=1)] == c).sum() for c in (4, 9, 11)] == [2, 2, 2]
     assert set(sample_rows(labels, images=12, seed=1)) != set(sample_rows(labels, images=12))
+
+    rows_of_class = np.flatnonzero(labels == 4)
+    sampled_alone = rows_of_class[sample_rows(labels[rows_of_class], 20)]
+    assert set(rows[labels[rows] == 4]) == set(sampled_alone), "the draw of a class does not depend on other classes"
 
 
 def test_few_images_are_all_taken():

@@ -12,35 +12,39 @@ from fca.types import FcaError
 from tests.support.clouds import clouds
 
 
-def refitted(x, y, together, penalty):
-    """What scikit-learn's ridge gives each image when it is fitted without those that are left out with it."""
+def refitted(x, y, folds, penalty):
+    """The outputs of scikit-learn's ridge for each image when it is fitted without the image's fold."""
     targets = np.eye(y.max() + 1)[y]
     alpha = penalty * np.square(x - x.mean(axis=0)).mean() * len(x)
     outputs = np.empty_like(targets)
-    for out in (together == one for one in np.unique(together)):
-        outputs[out] = Ridge(alpha=alpha, solver="svd").fit(x[~out], targets[~out]).predict(x[out])
+    for fold in np.unique(folds):
+        is_out = folds == fold
+        ridge = Ridge(alpha=alpha, solver="svd").fit(x[~is_out], targets[~is_out])
+        outputs[is_out] = ridge.predict(x[is_out])
     return outputs
 
 
 def one_of_each_class(y):
-    """As the images of a class are dealt, up to FOLDS of them: the first of every class, the second, ..."""
-    place = np.empty(len(y), np.int64)
+    """Folds of single images: up to FOLDS images of a class are dealt, the first of every class, the second, ..."""
+    number_in_class = np.empty(len(y), np.int64)
     for label in np.unique(y):
         members = np.flatnonzero(y == label)
-        place[np.random.default_rng([0, label]).permutation(members)] = np.arange(len(members))
-    return place % FOLDS
+        shuffled = np.random.default_rng([0, label]).permutation(members)
+        number_in_class[shuffled] = np.arange(len(members))
+    return number_in_class % FOLDS
 
 
 @pytest.mark.parametrize(("n", "features"), [(90, 8), (30, 200)], ids=["more images", "more features"])
 def test_the_solution_is_scikit_learn_s_ridge_at_the_chosen_penalty(n, features):
     x, y = clouds(n, features)
-    found = fit_probe(x, y)
-    wide = x.astype(np.float64)
-    alpha = found.penalty * np.square(wide - wide.mean(axis=0)).mean() * n
-    ridge = Ridge(alpha=alpha, solver="svd").fit(wide, np.eye(3)[y])
-    scale = found.weight[0, 0] / ridge.coef_[0, 0]
-    assert found.weight == pytest.approx(scale * ridge.coef_, rel=1e-7, abs=1e-10)  # condition number of X'X below 1e6
-    assert found.bias == pytest.approx(scale * ridge.intercept_, rel=1e-7)
+    fitted = fit_probe(x, y)
+    x = x.astype(np.float64)
+    alpha = fitted.penalty * np.square(x - x.mean(axis=0)).mean() * n
+    ridge = Ridge(alpha=alpha, solver="svd").fit(x, np.eye(3)[y])
+    scale = fitted.weight[0, 0] / ridge.coef_[0, 0]
+    # condition number of X'X below 1e6
+    assert fitted.weight == pytest.approx(scale * ridge.coef_, rel=1e-7, abs=1e-10)
+    assert fitted.bias == pytest.approx(scale * ridge.intercept_, rel=1e-7)
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -48,20 +52,26 @@ def test_the_solution_is_scikit_learn_s_ridge_at_the_chosen_penalty(n, features)
 def test_images_left_out_get_what_a_fit_without_them_gives_at_the_penalty_of_least_error(n, features, grouped):
     x, y = clouds(n, features, spread=5.0)
     x = x.astype(np.float64)
-    groups = np.repeat(np.arange(n // 2), 2)[np.argsort(y, kind="stable").argsort()] if grouped else None
-    found = fit_probe(x, y, groups)
-    together = probe._folds(y, np.arange(n) if groups is None else groups)
+    groups = None
+    if grouped:  # two images each, of one class
+        position_in_class_order = np.argsort(y, kind="stable").argsort()
+        groups = np.repeat(np.arange(n // 2), 2)[position_in_class_order]
+    fitted = fit_probe(x, y, groups)
+
+    folds = probe._folds(y, np.arange(n) if groups is None else groups)
     if grouped:
-        assert all(len(set(together[groups == one])) == 1 for one in groups), "a group is left out whole"
+        assert all(len(set(folds[groups == group])) == 1 for group in groups), "a group is left out whole"
     else:
-        assert (together == one_of_each_class(y)).all()
-    by_penalty = {penalty: refitted(x, y, together, penalty) for penalty in PENALTIES}
-    error = {penalty: np.square(outputs - np.eye(3)[y]).mean() for penalty, outputs in by_penalty.items()}
-    assert found.penalty == min(error, key=error.get)
-    assert max(error.values()) > 1.05 * min(error.values()), "or there was nothing to choose"
-    outputs = by_penalty[found.penalty]
+        assert (folds == one_of_each_class(y)).all()
+
+    outputs_by_penalty = {penalty: refitted(x, y, folds, penalty) for penalty in PENALTIES}
+    errors = {penalty: np.square(outputs - np.eye(3)[y]).mean() for penalty, outputs in outputs_by_penalty.items()}
+    assert fitted.penalty == min(errors, key=errors.get)
+    assert max(errors.values()) > 1.05 * min(errors.values()), "or there was nothing to choose"
+
     # the search for the logarithm of the temperature ends within 1e-5, of both
-    assert found.left_out == pytest.approx(temperature(outputs, y) * outputs, rel=2e-5, abs=1e-7)
+    outputs = outputs_by_penalty[fitted.penalty]
+    assert fitted.left_out == pytest.approx(temperature(outputs, y) * outputs, rel=2e-5, abs=1e-7)
 
 
 @pytest.mark.parametrize(("n", "features"), [(120, 8), (60, 100)], ids=["more images", "more features"])
@@ -71,27 +81,31 @@ def test_large_folds_get_what_a_fit_without_them_gives_from_one_decomposition_ea
     x = x.astype(np.float64)
     groups = np.arange(n) // (n // 2)
     monkeypatch.setattr(probe.np.linalg, "solve", None)
-    found = fit_probe(x, y, groups)
+    fitted = fit_probe(x, y, groups)
     monkeypatch.undo()
 
-    together = probe._folds(y, groups)
-    assert 2 * np.bincount(together).min() > min(n - 1, features)
-    outputs = refitted(x, y, together, found.penalty)
-    assert found.left_out == pytest.approx(temperature(outputs, y) * outputs, rel=2e-5, abs=1e-7)  # as above
+    folds = probe._folds(y, groups)
+    assert 2 * np.bincount(folds).min() > min(n - 1, features)
+    outputs = refitted(x, y, folds, fitted.penalty)
+    assert fitted.left_out == pytest.approx(temperature(outputs, y) * outputs, rel=2e-5, abs=1e-7)  # as above
 
 
 def test_of_many_images_a_sample_is_left_out_of_fits_to_all_others(monkeypatch):
     x, y = clouds(300, 8, spread=4.0)
     x = x.astype(np.float64)
     monkeypatch.setattr(probe, "JUDGED", 60)
-    found = fit_probe(x, y)
-    assert (found.judged == representative_rows(y, 60)).all()
-    for image, logits in zip(found.judged[:3], found.left_out, strict=False):
-        beside = found.judged[probe._folds(y[found.judged], found.judged) == folds_of(found, y)[image]]
-        kept = np.setdiff1d(np.arange(300), beside)
-        alpha = found.penalty * np.square(x - x.mean(axis=0)).mean() * 300
-        ridge = Ridge(alpha=alpha, solver="svd").fit(x[kept], np.eye(3)[y[kept]])
+    fitted = fit_probe(x, y)
+    assert (fitted.judged == representative_rows(y, 60)).all()
+
+    folds = probe._folds(y[fitted.judged], fitted.judged)
+    alpha = fitted.penalty * np.square(x - x.mean(axis=0)).mean() * 300
+    for number in range(3):
+        image = fitted.judged[number]
+        fold = fitted.judged[folds == folds[number]]
+        rows = np.setdiff1d(np.arange(300), fold)
+        ridge = Ridge(alpha=alpha, solver="svd").fit(x[rows], np.eye(3)[y[rows]])
         outputs = ridge.predict(x[image : image + 1])[0]
+        logits = fitted.left_out[number]
         assert logits / logits.sum() == pytest.approx(outputs, rel=1e-6)  # outputs of a ridge add to 1
 
 
@@ -99,35 +113,39 @@ def test_unequal_classes_judge_a_probe_by_their_shares(monkeypatch):
     """As many of each class once judged it: here they find 50 % right, where 91 % of such images are."""
     monkeypatch.setattr(probe, "JUDGED", 400)
     x, y = clouds(60_000, 6, classes=2, spread=2.0)
-    is_kept = (y == 0) | (np.random.default_rng(1).random(len(y)) < 0.1)
-    x, y = x[is_kept], y[is_kept]
-    known, new = slice(0, 4000), slice(4000, None)
-    found = fit_probe(x[known], y[known])
-    truth = (found.logits(x[new]).argmax(axis=1) == y[new]).mean()
-    judged = (found.left_out.argmax(axis=1) == y[known][found.judged]).mean()
-    assert np.bincount(y[known][found.judged]) == pytest.approx(400 * np.bincount(y[known]) / 4000, abs=1)
-    assert judged == pytest.approx(truth, abs=3 * np.sqrt(truth * (1 - truth) / 400))
+    is_selected = (y == 0) | (np.random.default_rng(1).random(len(y)) < 0.1)
+    x, y = x[is_selected], y[is_selected]
+    train_x, train_y = x[:4000], y[:4000]
+    new_x, new_y = x[4000:], y[4000:]
+
+    fitted = fit_probe(train_x, train_y)
+    judged_y = train_y[fitted.judged]
+    assert np.bincount(judged_y) == pytest.approx(400 * np.bincount(train_y) / 4000, abs=1)
+
+    true_accuracy = (fitted.logits(new_x).argmax(axis=1) == new_y).mean()
+    left_out_accuracy = (fitted.left_out.argmax(axis=1) == judged_y).mean()
+    standard_error = np.sqrt(true_accuracy * (1 - true_accuracy) / 400)
+    assert left_out_accuracy == pytest.approx(true_accuracy, abs=3 * standard_error)
 
 
 @pytest.mark.parametrize("counts", [[900, 100], [2000, 3, 40], [50] * 30, [10, 10], [4990, 5, 5]])
 @pytest.mark.parametrize("images", [4, 100, 2000])
 def test_a_representative_sample_has_each_class_by_its_share_but_rare_ones_a_few_times(counts, images):
-    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    classes = len(counts)
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(classes), counts))
     rows = representative_rows(labels, images)
-    found = np.bincount(labels[rows], minlength=len(counts))
+    sampled = np.bincount(labels[rows], minlength=classes)
     assert (np.diff(rows) > 0).all()
     if sum(counts) <= images:
-        assert found.tolist() == counts
+        assert sampled.tolist() == counts
         return
-    fewest = np.minimum(counts, max(2, min(probe.RARE, images // len(counts))))
-    assert (found >= fewest).all()
-    is_common = found > fewest
-    assert found[is_common] == pytest.approx(images * np.array(counts)[is_common] / sum(counts), abs=1)
+
+    fewest = np.minimum(counts, max(2, min(probe.RARE, images // classes)))
+    is_common = sampled > fewest
+    proportional = images * np.array(counts) / sum(counts)
+    assert (sampled >= fewest).all()
+    assert sampled[is_common] == pytest.approx(proportional[is_common], abs=1)
     assert len(rows) <= images + fewest.sum()
-
-
-def folds_of(found, y):
-    return dict(zip(found.judged.tolist(), probe._folds(y[found.judged], found.judged), strict=True))
 
 
 def test_the_temperature_makes_images_left_out_likelier_than_any_other():
@@ -163,18 +181,20 @@ def test_what_was_judged_is_what_is_delivered():
 
     40 sets: intervals that hold 90 % hold 30 or more of them with probability 0.998.
     """
-    held, errors = 0, []
+    covered, errors = 0, []
     for seed in range(40):
         x, y = spectral_clouds(120 + 500, 5, seed, spread=3.5)
-        found = fit_probe(x[:100], y[:100])
-        on_val = found.logits(x[100:120]).argmax(axis=1) == y[100:120]
-        right = np.concatenate([found.left_out.argmax(axis=1) == y[found.judged], on_val])
-        delivered = (found.logits(x[120:]).argmax(axis=1) == y[120:]).mean()
+        fitted = fit_probe(x[:100], y[:100])
+        right_left_out = fitted.left_out.argmax(axis=1) == y[fitted.judged]
+        right_on_val = fitted.logits(x[100:120]).argmax(axis=1) == y[100:120]
+        right = np.concatenate([right_left_out, right_on_val])
+        new_accuracy = (fitted.logits(x[120:]).argmax(axis=1) == y[120:]).mean()
+
         draws = accuracy_draws(right[None].astype(float), draws=500)
         low, high = np.quantile(draws, (0.05, 0.95))
-        held += low <= delivered <= high
-        errors.append(right.mean() - delivered)
-    assert held >= 30
+        covered += low <= new_accuracy <= high
+        errors.append(right.mean() - new_accuracy)
+    assert covered >= 30
     assert abs(np.mean(errors)) < 3 * np.std(errors) / np.sqrt(40)
 
 
@@ -183,9 +203,11 @@ def test_what_was_judged_is_what_is_delivered():
 def test_answers_do_not_depend_on_the_origin_or_the_unit_of_the_features(shift, scale):
     x, y = clouds(60, 5, spread=3.0)
     x = x.astype(np.float64)
-    one, other = fit_probe(x, y), fit_probe(x * scale + shift, y)
-    assert other.penalty == one.penalty
-    assert other.logits(x * scale + shift) == pytest.approx(one.logits(x), rel=1e-5, abs=1e-5)
+    moved_x = x * scale + shift
+    fitted = fit_probe(x, y)
+    fitted_to_moved = fit_probe(moved_x, y)
+    assert fitted_to_moved.penalty == fitted.penalty
+    assert fitted_to_moved.logits(moved_x) == pytest.approx(fitted.logits(x), rel=1e-5, abs=1e-5)
 
 
 def test_features_that_never_vary_give_the_commonest_class():
@@ -194,9 +216,9 @@ def test_features_that_never_vary_give_the_commonest_class():
 
 
 def test_one_image_a_class_is_enough_for_a_probe():
-    found = fit_probe(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0, 1]))
-    assert found.logits(np.eye(2)).argmax(axis=1).tolist() == [0, 1]
-    assert np.isfinite(found.left_out).all()
+    fitted = fit_probe(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0, 1]))
+    assert fitted.logits(np.eye(2)).argmax(axis=1).tolist() == [0, 1]
+    assert np.isfinite(fitted.left_out).all()
 
 
 @pytest.mark.parametrize(("labels", "message"), [([0, 0, 2], r"\[2, 0, 1\] images a class"), ([0, 0], r"\[2\]")])
@@ -209,11 +231,13 @@ def test_a_class_without_images_is_named(labels, message):
 def test_features_that_are_not_finite_are_refused_with_their_number(value):
     """A float16 that overflowed once gave "Eigenvalues did not converge", and NaN for an image that is predicted."""
     x, y = clouds(60, 5)
-    found = fit_probe(x, y)
+    fitted = fit_probe(x, y)
     x[[3, 7], 2] = value
-    for work in (lambda: fit_probe(x, y), lambda: found.logits(x)):
-        with pytest.raises(FcaError, match=r"infinite or missing features = 2 of 60; .*; next: choose another network"):
-            work()
+    message = r"infinite or missing features = 2 of 60; .*; next: choose another network"
+    with pytest.raises(FcaError, match=message):
+        fit_probe(x, y)
+    with pytest.raises(FcaError, match=message):
+        fitted.logits(x)
 
 
 def test_one_decomposition_answers_for_all_penalties(monkeypatch):

@@ -22,11 +22,12 @@ def literal(features, labels, subsets):
     lists, lines = {}, []
     for subset in subsets:
         for image, label in enumerate(labels.tolist()):
-            if label in subset:
-                if label in lists:
-                    lists[label].append(image)
-                else:
-                    lists[label] = []
+            if label not in subset:
+                continue
+            if label in lists:
+                lists[label].append(image)
+            else:
+                lists[label] = []
         lines.append((alpha(sim, lists, subset), beta(sim, lists, subset), score(sim, lists, subset)))
     return lines
 
@@ -56,10 +57,11 @@ def beta(sim, lists, subset):
 def score(sim, lists, subset):
     heap = []
     for c in subset:
+        other_classes = [d for d in subset if d != c]
         for i, image in enumerate(lists[c]):
-            own = mean([sim[image][other] for j, other in enumerate(lists[c]) if j != i])
-            nearest = max(mean([sim[image][other] for other in lists[d]]) for d in subset if d != c)
-            heap.append((own - nearest) / max(own, nearest))
+            to_own = mean([sim[image][entry] for j, entry in enumerate(lists[c]) if j != i])
+            to_nearest = max(mean([sim[image][entry] for entry in lists[d]]) for d in other_classes)
+            heap.append((to_own - to_nearest) / max(to_own, to_nearest))
     return mean(heap)
 
 
@@ -81,15 +83,18 @@ def test_every_score_equals_the_literal_loop_over_a_grid_of_draws(seed):
 
 def test_what_came_before_changes_the_scores():
     features, labels = images_of(seed=8, sizes=(4, 7))
-    alone, after = fca_released(features, labels, [(0, 1)])[0], fca_released(features, labels, [(1, 2), (0, 1)])[1]
-    assert all(abs(one - other) > 1e-6 for one, other in zip(alone, after, strict=True))
+    [first] = fca_released(features, labels, [(0, 1)])
+    _, second = fca_released(features, labels, [(1, 2), (0, 1)])
+    assert np.abs(np.subtract(first, second)).min() > 1e-6
 
 
 def test_the_order_of_the_draw_changes_s_beta_only():
     features, labels = images_of(seed=8, sizes=(4, 7))
-    one, other = (fca_released(features, labels, [subset])[0] for subset in [(0, 1, 2), (2, 0, 1)])
-    assert (one.s_alpha, one.simss) == pytest.approx((other.s_alpha, other.simss), abs=1e-12)
-    assert abs(one.s_beta - other.s_beta) > 1e-6
+    [ascending] = fca_released(features, labels, [(0, 1, 2)])
+    [reordered] = fca_released(features, labels, [(2, 0, 1)])
+    assert ascending.s_alpha == pytest.approx(reordered.s_alpha, abs=1e-12)
+    assert ascending.simss == pytest.approx(reordered.simss, abs=1e-12)
+    assert abs(ascending.s_beta - reordered.s_beta) > 1e-6
 
 
 def test_classes_of_two_images_have_no_pair_at_first_sight_and_nan_is_logged():
@@ -102,8 +107,9 @@ def test_classes_of_two_images_have_no_pair_at_first_sight_and_nan_is_logged():
 def test_without_repeats_the_scores_near_ours_as_classes_grow():
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(5), 400)
-    features = rng.normal(size=(5, 8))[labels] + rng.normal(size=(2000, 8))
-    released = fca_released(features, labels, [tuple(range(5))])[0]
+    centres = rng.normal(size=(5, 8))
+    features = centres[labels] + rng.normal(size=(2000, 8))
+    [released] = fca_released(features, labels, [tuple(range(5))])
     ours = subset_scores(class_similarity(features, labels), labels, np.arange(5))
     assert released.simss == pytest.approx(ours.simss_pooled, abs=2e-3)  # one image in 400 is missing
     assert released.s_alpha == pytest.approx(ours.intra, abs=2e-3)
@@ -111,23 +117,23 @@ def test_without_repeats_the_scores_near_ours_as_classes_grow():
 
 def test_the_draw_is_the_sampler_s_in_its_own_order():
     for ncl, seed in GRID:
-        drawn = released_draw(100, ncl, seed)
-        assert tuple(sorted(drawn)) == draw_subset(100, ncl, seed, "fca").classes
-        assert 99 not in drawn
+        classes = released_draw(100, ncl, seed)
+        assert tuple(sorted(classes)) == draw_subset(100, ncl, seed, "fca").classes
+        assert 99 not in classes
 
 
 def test_lists_grow_over_the_imagenet_grid_as_the_script_s_do():
-    met = np.zeros(1000, int)
-    lengths = {}
+    times_met = np.zeros(1000, int)
+    range_by_ncl = {}
     for ncl in (2, 3, 4, 5, 10, 100):
-        found = []
+        mean_lengths = []
         for seed in range(5):
-            drawn = list(released_draw(1000, ncl, seed))
-            met[drawn] += 1
-            found.append((50 * met[drawn] - 1).mean())  # 50 images a class, the first one not at first sight
-        lengths[ncl] = (min(found), max(found))
+            subset = list(released_draw(1000, ncl, seed))
+            times_met[subset] += 1
+            mean_lengths.append((50 * times_met[subset] - 1).mean())  # of 50 images a class, the first is skipped once
+        range_by_ncl[ncl] = (round(min(mean_lengths)), round(max(mean_lengths)))
     # counted by replaying the script's list logic: entries a class, mean over the classes of a subset
-    assert {n: (round(a), round(b)) for n, (a, b) in lengths.items()} == {
+    assert range_by_ncl == {
         2: (49, 49),
         3: (82, 82),
         4: (112, 112),

@@ -21,9 +21,9 @@ def test_numbers_of_pairs_are_those_of_the_published_tables(effect, pairs):
 
 
 def test_power_is_how_often_a_simulated_t_test_finds_the_difference():
-    drawn = np.random.default_rng(0).normal(0.7, 1.0, size=(20_000, 12))
-    found = scipy.stats.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05
-    assert t_power(0.7, 12) == pytest.approx(found.mean(), abs=0.01)  # 3 standard errors of 20,000 tests
+    samples = np.random.default_rng(0).normal(0.7, 1.0, size=(20_000, 12))
+    is_significant = scipy.stats.ttest_1samp(samples, 0, axis=1).pvalue < 0.05
+    assert t_power(0.7, 12) == pytest.approx(is_significant.mean(), abs=0.01)  # 3 standard errors of 20,000 tests
     assert t_power(-0.7, 12) == t_power(0.7, 12)
     assert t_power(0.0, 12) == pytest.approx(0.05)
 
@@ -31,14 +31,16 @@ def test_power_is_how_often_a_simulated_t_test_finds_the_difference():
 @settings(max_examples=40)
 @given(st.floats(0.004, 8))
 def test_one_seed_fewer_would_not_do(effect):
+    def power(n):  # scipy's noncentral t, the slower and independent way
+        critical = scipy.stats.t.isf(0.025, n - 1)
+        return scipy.stats.nct.sf(critical, n - 1, effect * n**0.5)
+
     seeds = int(seeds_for(effect))
-    t, nc = (lambda n: scipy.stats.t.isf(0.025, n - 1)), (lambda n: effect * n**0.5)
-    if seeds < 5000:  # scipy's noncentral t, the slower and independent way
-        power = [scipy.stats.nct.sf(t(n), n - 1, nc(n)) for n in (seeds, seeds - 1) if n > 1]
-        assert power[0] > 0.8 - 1e-6
-        assert seeds == 2 or power[1] < 0.8
-    else:
+    if seeds >= 5000:
         assert t_power(effect, seeds) == pytest.approx(0.8, abs=1e-4)
+        return
+    assert power(seeds) > 0.8 - 1e-6
+    assert seeds == 2 or power(seeds - 1) < 0.8
 
 
 def test_the_normal_distribution_takes_over_where_it_makes_no_difference():
@@ -53,10 +55,11 @@ def test_more_than_a_million_seeds_is_no_end(effect):
 
 
 def test_the_interval_of_seeds_covers_the_truth():
-    rng, truth = np.random.default_rng(1), 1.2
-    wanted = seeds_for(truth)
-    found = [seeds_needed(row) for row in rng.normal(truth, 1.0, size=(600, 6))]
-    covered = np.mean([needed.low <= wanted <= needed.high for needed in found])
+    true_effect = 1.2
+    true_seeds = seeds_for(true_effect)
+    samples = np.random.default_rng(1).normal(true_effect, 1.0, size=(600, 6))
+    estimates = [seeds_needed(differences) for differences in samples]
+    covered = np.mean([estimate.low <= true_seeds <= estimate.high for estimate in estimates])
     assert 0.92 < covered <= 0.995  # 95 %, standard error 0.009; whole numbers round it up
 
 
@@ -106,54 +109,67 @@ def test_kendalls_w_is_missing_where_nothing_is_ranked(accuracy):
 
 
 def test_rank_stability_counts_resamples_one_by_one():
-    accuracy, cluster = scores(3), np.array([0, 1, 2, 3, 3, 4, -1])
-    found = rank_stability(accuracy, cluster)
-    best, kept, ranks = np.zeros(4), np.zeros((4, 4)), []
-    order = accuracy.mean(axis=0)
+    accuracy = scores(3)
+    cluster = np.array([0, 1, 2, 3, 3, 4, -1])
+    mean_accuracy = accuracy.mean(axis=0)
     weights = point_weights(cluster)
+
+    times_best = np.zeros(4)
+    times_same_order = np.zeros((4, 4))
+    ranks = []
     for weight in weights:
-        mean = np.round(np.average(accuracy, axis=0, weights=weight), 12)
-        first = mean == mean.max()
-        best += first / first.sum()
-        ranks.append(scipy.stats.rankdata(-mean))
+        resampled = np.round(np.average(accuracy, axis=0, weights=weight), 12)
+        is_best = resampled == resampled.max()
+        times_best += is_best / is_best.sum()
+        ranks.append(scipy.stats.rankdata(-resampled))
         for a, b in itertools.product(range(4), repeat=2):
-            kept[a, b] += (mean[a] - mean[b]) * (order[a] - order[b]) > 0
-    assert found.p_best == pytest.approx(best / len(weights))
-    assert found.p_best.sum() == pytest.approx(1)
+            times_same_order[a, b] += (resampled[a] - resampled[b]) * (mean_accuracy[a] - mean_accuracy[b]) > 0
+
+    stability = rank_stability(accuracy, cluster)
+    assert stability.p_best == pytest.approx(times_best / len(weights))
+    assert stability.p_best.sum() == pytest.approx(1)
+    assert stability.rank.tolist() == scipy.stats.rankdata(-mean_accuracy.round(12)).tolist()
+
     tail = (1 - widened(5)) / 2  # of five drawn clusters
-    assert np.stack([found.low, found.high]) == pytest.approx(np.quantile(ranks, [tail, 1 - tail], axis=0))
-    assert found.rank.tolist() == scipy.stats.rankdata(-order.round(12)).tolist()
-    different = ~np.isnan(found.kept)
-    assert found.kept[different] == pytest.approx(kept[different] / len(weights))
-    assert np.isnan(np.diag(found.kept)).all()
+    ends = np.quantile(ranks, [tail, 1 - tail], axis=0)
+    assert np.stack([stability.low, stability.high]) == pytest.approx(ends)
+
+    is_different = ~np.isnan(stability.kept)
+    assert stability.kept[is_different] == pytest.approx(times_same_order[is_different] / len(weights))
+    assert np.isnan(np.diag(stability.kept)).all()
 
 
 def test_equal_models_share_the_best_place():
-    found = rank_stability(np.tile([[0.7, 0.7, 0.1]], (5, 1)), np.arange(5))
-    assert found.p_best.tolist() == [0.5, 0.5, 0.0]
-    assert found.rank.tolist() == [1.5, 1.5, 3.0]
-    assert np.isnan(found.kept[0, 1])
+    stability = rank_stability(np.tile([[0.7, 0.7, 0.1]], (5, 1)), np.arange(5))
+    assert stability.p_best.tolist() == [0.5, 0.5, 0.0]
+    assert stability.rank.tolist() == [1.5, 1.5, 3.0]
+    assert np.isnan(stability.kept[0, 1])
 
 
 @pytest.mark.parametrize("seeds", [1, 4])
-def test_few_seeds_say_too_little_of_another(seeds):
-    found = rank_stability(np.tile([0.9, 0.8], (seeds + 1, 1)), np.array([*range(seeds), -1]))
-    assert found.rank.tolist() == [1.0, 2.0]
-    assert np.isnan([*found.p_best, *found.low, *found.high, *found.kept.ravel()]).all()
+def test_few_seeds_show_too_little_of_others(seeds):
+    accuracy = np.tile([0.9, 0.8], (seeds + 1, 1))
+    stability = rank_stability(accuracy, cluster=np.array([*range(seeds), -1]))
+    assert stability.rank.tolist() == [1.0, 2.0]
+    for unknown in (stability.p_best, stability.low, stability.high, stability.kept):
+        assert np.isnan(unknown).all()
 
 
 def power_by_quadrature(effect, n):
     """Over the standard deviation of the sample; the noncentral t of scipy 1.16 has no number for 2 seeds."""
-    freedom, shift = n - 1, effect * n**0.5
+    freedom = n - 1
+    shift = effect * n**0.5
     critical = scipy.stats.t.ppf(0.975, freedom)
 
-    def beyond(spread):
-        at = critical * spread / freedom**0.5
-        return (norm.sf(at - shift) + norm.cdf(-at - shift)) * chi.pdf(spread, freedom)
+    def density_of_rejection(spread):
+        boundary = critical * spread / freedom**0.5
+        p_rejected = norm.sf(boundary - shift) + norm.cdf(-boundary - shift)
+        return p_rejected * chi.pdf(spread, freedom)
 
-    middle = freedom**0.5
-    parts = [(max(0.0, middle - 10), middle), (middle, middle + 10)]  # all but 1e-20 of the density
-    return sum(quad(beyond, *part, epsabs=1e-12)[0] for part in parts)
+    middle = freedom**0.5  # within 10 of it is all but 1e-20 of the density
+    below, _ = quad(density_of_rejection, max(0.0, middle - 10), middle, epsabs=1e-12)
+    above, _ = quad(density_of_rejection, middle, middle + 10, epsabs=1e-12)
+    return below + above
 
 
 @pytest.mark.parametrize("effect", [0.05, 0.2, 0.5, 1.0, 2.0, 5.0])

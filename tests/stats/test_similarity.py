@@ -23,25 +23,33 @@ def labelled_features(draw, classes=(2, 5)):
 
 
 def pairwise(z, labels):
-    """Eqs. 1 to 4 as they read: every pair of images by itself."""
-    sim = [[(np.dot(a, b) / np.sqrt(np.dot(a, a) * np.dot(b, b)) + 1) / 2 for b in z] for a in z]
-    images, classes = range(len(z)), sorted(set(labels.tolist()))
+    """Eqs. 1 to 4 as published: every pair of images by itself."""
+    images = range(len(z))
+    classes = sorted(set(labels.tolist()))
     members = {c: [i for i in images if labels[i] == c] for c in classes}
-    own = [np.mean([sim[i][j] for j in members[labels[i]] if j != i]) for i in images]
-    other = [{c: np.mean([sim[i][j] for j in members[c]]) for c in classes if c != labels[i]} for i in images]
-    nearest = [max(o.values()) for o in other]
-    silhouette = [(a - b) / max(a, b) for a, b in zip(own, nearest, strict=True)]
-    pairs = itertools.combinations(classes, 2)
 
-    def by_class(values):
+    sim = np.empty((len(z), len(z)))
+    for i, j in itertools.product(images, images):
+        cosine = np.dot(z[i], z[j]) / np.sqrt(np.dot(z[i], z[i]) * np.dot(z[j], z[j]))
+        sim[i, j] = (cosine + 1) / 2
+
+    to_own, to_nearest = [], []
+    for i in images:
+        to_own.append(np.mean([sim[i, j] for j in members[labels[i]] if j != i]))
+        to_nearest.append(max(np.mean(sim[i, members[c]]) for c in classes if c != labels[i]))
+    silhouettes = [(a - b) / max(a, b) for a, b in zip(to_own, to_nearest, strict=True)]
+
+    def mean_of_class_means(values):
         return np.mean([np.mean([values[i] for i in members[c]]) for c in classes])
 
+    within_classes = [[sim[i, j] for i, j in itertools.combinations(members[c], 2)] for c in classes]
+    between_classes = [sim[np.ix_(members[a], members[b])] for a, b in itertools.combinations(classes, 2)]
     return {
-        "intra": np.mean([np.mean([sim[i][j] for i, j in itertools.combinations(members[c], 2)]) for c in classes]),
-        "inter": np.mean([np.mean([sim[i][j] for i in members[a] for j in members[b]]) for a, b in pairs]),
-        "nearest_inter": by_class(nearest),
-        "simss": by_class(silhouette),
-        "simss_pooled": np.mean(silhouette),
+        "intra": np.mean([np.mean(similarities) for similarities in within_classes]),
+        "inter": np.mean([np.mean(similarities) for similarities in between_classes]),
+        "nearest_inter": mean_of_class_means(to_nearest),
+        "simss": mean_of_class_means(silhouettes),
+        "simss_pooled": np.mean(silhouettes),
     }
 
 
@@ -121,11 +129,12 @@ def test_the_features_are_not_changed():
 
 
 def test_subset_scores_leave_the_matrix_as_it_was():
-    features, labels = np.random.default_rng(0).normal(size=(9, 3)), np.arange(9) % 3
+    features = np.random.default_rng(0).normal(size=(9, 3))
+    labels = np.arange(9) % 3
     similarity = class_similarity(features, labels)
-    before = similarity.copy()
+    unchanged = similarity.copy()
     subset_scores(similarity, labels, np.array([0, 1, 2]))
-    assert (similarity == before).all()
+    assert (similarity == unchanged).all()
 
 
 @pytest.mark.parametrize(

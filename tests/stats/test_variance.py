@@ -14,19 +14,25 @@ def even(rng, sd, size):
 
 def nested(rng, subsets=4, inits=3, images=60, sd=(0.06, 0.04, 0.15)):
     """Sub-models: each subset has its own networks and its own images."""
-    found = []
+    runs_of_subsets = []
     for s in range(subsets):
-        chance = 0.7 + even(rng, sd[0], 1) + even(rng, sd[1], (inits, 1)) + even(rng, sd[2], (1, images))
+        subset_effect = even(rng, sd[0], 1)
+        init_effects = even(rng, sd[1], (inits, 1))
+        image_effects = even(rng, sd[2], (1, images))
+        chance = 0.7 + subset_effect + init_effects + image_effects
+
         names = tuple(f"{s}/{i}" for i in range(inits))
-        image = s * images + np.arange(images)
-        found.append(SubsetRuns(rng.random((inits, images)) < chance, image, np.arange(images) % 2, names))
-    return found
+        image_numbers = s * images + np.arange(images)
+        strata = np.arange(images) % 2
+        runs_of_subsets.append(SubsetRuns(rng.random((inits, images)) < chance, image_numbers, strata, names))
+    return runs_of_subsets
 
 
 def truth(images=60, sd=(0.06, 0.04, 0.15)):
-    a, b, c = np.square(sd)
-    alone = 0.7 * 0.3 - a - b - c  # E[p (1 - p)]
-    return a, b, alone / images, c / images
+    """The components of `nested`: subset, init, luck, test."""
+    subset, init, image = np.square(sd)
+    residual = 0.7 * 0.3 - subset - init - image  # E[p (1 - p)]
+    return subset, init, residual / images, image / images
 
 
 def simulated(draw, repeats=250, seed=0):
@@ -58,46 +64,56 @@ def test_intervals_cover_the_known_components(many):
 def crossed(rng, chance=None, subsets=5, ncl=3, inits=2, per_class=20):
     """Full models: the same networks and, where subsets share a class, the same images."""
     classes = len(chance)
-    easy = chance[:, None] + even(rng, 0.12, (classes, per_class))
-    right = rng.random((inits, classes, per_class)) < easy + even(rng, 0.04, (inits, 1, 1))
-    found = []
+    image_chance = chance[:, None] + even(rng, 0.12, (classes, per_class))
+    uniform = rng.random((inits, classes, per_class))
+    right = uniform < image_chance + even(rng, 0.04, (inits, 1, 1))
+
+    runs_of_subsets = []
     for _ in range(subsets):
-        drawn = np.sort(rng.choice(classes, ncl, replace=False))
-        images = (drawn[:, None] * per_class + np.arange(per_class)).ravel()
-        found.append(
-            SubsetRuns(right[:, drawn].reshape(inits, -1), images, np.repeat(drawn, per_class), ("a", "b")[:inits])
-        )
-    return found
+        subset = np.sort(rng.choice(classes, ncl, replace=False))
+        correct = right[:, subset].reshape(inits, -1)
+        images = (subset[:, None] * per_class + np.arange(per_class)).ravel()
+        strata = np.repeat(subset, per_class)
+        runs_of_subsets.append(SubsetRuns(correct, images, strata, ("a", "b")[:inits]))
+    return runs_of_subsets
 
 
 @pytest.mark.parametrize("inits", [1, 2])
 def test_what_subsets_share_is_not_taken_off(inits):
-    chance, ncl, per_class = np.linspace(0.55, 0.8, 6), 3, 20
-    mean, error, splits = simulated(lambda rng: crossed(rng, chance, inits=inits), repeats=240, seed=2)
-    subset = chance.var(ddof=1) * (1 / ncl - 1 / len(chance))  # without replacement: Cochran 1977, theorem 2.2
+    chance = np.linspace(0.55, 0.8, 6)
+    ncl, per_class = 3, 20
     n = ncl * per_class
-    alone = (chance * (1 - chance)).mean() - 0.12**2 - 0.04**2
-    test, init, luck = 0.12**2 / n, 0.04**2, alone / n
+    subset = chance.var(ddof=1) * (1 / ncl - 1 / len(chance))  # without replacement: Cochran 1977, theorem 2.2
+    init = 0.04**2
+    luck = ((chance * (1 - chance)).mean() - 0.12**2 - 0.04**2) / n
+    test = 0.12**2 / n
+
+    mean, error, splits = simulated(lambda rng: crossed(rng, chance, inits=inits), repeats=240, seed=2)
+    assert mean[0] == pytest.approx(subset, abs=3.5 * error[0])
     if inits == 1:
-        assert mean[3] == pytest.approx(test + luck, abs=3.5 * error[3])  # one answer an image: not to be split
+        assert mean[3] == pytest.approx(test + luck, abs=3.5 * error[3])  # one answer an image: not separable
         assert np.isnan([split.init for split in splits]).all()
         assert np.isnan([split.luck for split in splits]).all()
-    else:
-        assert (np.abs(mean[1:] - [init, luck, test]) < 3.5 * error[1:]).all()
-    assert mean[0] == pytest.approx(subset, abs=3.5 * error[0])
-    if inits == 2:  # the same subsets as if nothing were shared
-        apart = simulated(lambda rng: [own(s, k) for k, s in enumerate(crossed(rng, chance))], repeats=60, seed=2)[0]
-        assert apart[0] < subset - 3.5 * error[0] * 2
+        return
+
+    assert (np.abs(mean[1:] - [init, luck, test]) < 3.5 * error[1:]).all()
+
+    def as_if_nothing_were_shared(rng):
+        return [unshared(runs, number) for number, runs in enumerate(crossed(rng, chance))]
+
+    mean_unshared, _, _ = simulated(as_if_nothing_were_shared, repeats=60, seed=2)
+    assert mean_unshared[0] < subset - 3.5 * error[0] * 2
 
 
 def lucky(rng, inits=(2,) * 5, images=200, right=0.8):
     """Every training is right on each image with the same probability: no class, image or initialisation is better."""
-    found = []
-    for s, number in enumerate(inits):
-        names = tuple(f"{s}/{i}" for i in range(number))
-        correct = rng.random((number, images)) < right
-        found.append(SubsetRuns(correct, s * images + np.arange(images), np.arange(images) % 2, names))
-    return found
+    runs_of_subsets = []
+    for s, n_inits in enumerate(inits):
+        names = tuple(f"{s}/{i}" for i in range(n_inits))
+        correct = rng.random((n_inits, images)) < right
+        image_numbers = s * images + np.arange(images)
+        runs_of_subsets.append(SubsetRuns(correct, image_numbers, np.arange(images) % 2, names))
+    return runs_of_subsets
 
 
 @pytest.mark.wide
@@ -112,30 +128,41 @@ def test_luck_on_single_images_is_luck_and_no_initialisation(inits):
     assert np.mean([not split.init.low > 0 for split in splits]) > 0.91
 
 
-def own(subset, number):
-    return subset._replace(images=subset.images + 1000 * number, runs=tuple(f"{r}{number}" for r in subset.runs))
+def unshared(subset, number):
+    """The same runs, of images and networks that no other subset has."""
+    return subset._replace(
+        images=subset.images + 1000 * number,
+        runs=tuple(f"{run}{number}" for run in subset.runs),
+    )
 
 
 def test_a_balanced_layout_is_the_analysis_of_variance():
     subsets = nested(np.random.default_rng(3))
-    split = split_variance(subsets)
-    accuracy = np.array([s.correct.mean(axis=1) for s in subsets])
-    within = accuracy.var(axis=1, ddof=1).mean()
-    between = scipy.stats.f_oneway(*accuracy).statistic * within / 3  # mean square over inits: variance of the means
-    test, residual = 0.0, 0.0
+    n_subsets, n_inits, n_images = 4, 3, 60
+    accuracy = np.array([s.correct.mean(axis=1) for s in subsets])  # subsets x inits
+    between_inits = accuracy.var(axis=1, ddof=1).mean()
+    f_statistic = scipy.stats.f_oneway(*accuracy).statistic
+    between_means = f_statistic * between_inits / n_inits  # mean square over inits: variance of the means
+
+    test, luck = 0.0, 0.0
     for s in subsets:
         for c in (0, 1):
-            x = s.correct[:, s.strata == c].astype(float)
+            x = s.correct[:, s.strata == c].astype(float)  # inits x images of the class
             n = x.shape[1]
-            rest = x - x.mean(axis=0) - x.mean(axis=1, keepdims=True) + x.mean()
-            alone = (rest**2).sum() / (2 * (n - 1))
-            images = 3 * ((x.mean(axis=0) - x.mean()) ** 2).sum() / (n - 1)
-            test += (n / 60) ** 2 * (images - alone) / 3 / n / 4  # expected: var C + var E / 3, less var E / 3
-            residual += (n / 60) ** 2 * alone / n / 4
-    assert split.luck.value == pytest.approx(residual, abs=1e-15)
-    assert split.init.value == pytest.approx(within - residual, abs=1e-15)
+            interaction = x - x.mean(axis=0) - x.mean(axis=1, keepdims=True) + x.mean()
+            residual_square = (interaction**2).sum() / ((n_inits - 1) * (n - 1))
+            image_square = n_inits * ((x.mean(axis=0) - x.mean()) ** 2).sum() / (n - 1)
+
+            weight = (n / n_images) ** 2 / n / n_subsets
+            luck += weight * residual_square
+            test += weight * (image_square - residual_square) / n_inits  # var C
+
+    split = split_variance(subsets)
+    noise = (between_inits - luck) / n_inits + test + luck / n_inits
+    assert split.luck.value == pytest.approx(luck, abs=1e-15)
+    assert split.init.value == pytest.approx(between_inits - luck, abs=1e-15)
     assert split.test.value == pytest.approx(test, abs=1e-15)
-    assert split.subset.value == pytest.approx(between - (within - residual) / 3 - test - residual / 3, abs=1e-15)
+    assert split.subset.value == pytest.approx(between_means - noise, abs=1e-15)
 
 
 def test_two_classes_of_different_ease_are_no_sampling_error():
@@ -166,34 +193,40 @@ def test_the_order_of_subsets_inits_and_images_changes_nothing():
 
 
 def test_subsets_with_one_init_borrow_from_the_others():
-    subsets = nested(np.random.default_rng(7))
-    first = subsets[0]
-    some = [SubsetRuns(first.correct[:1], first.images, first.strata, first.runs[:1]), *subsets[1:]]
-    split = split_variance(some)
-    inits = [s.correct.mean(axis=1).var(ddof=1) for s in subsets[1:]]
-    assert split.init.value + split.luck.value == pytest.approx(np.mean(inits))
+    first, *other_subsets = nested(np.random.default_rng(7))
+    first_with_one_init = first._replace(correct=first.correct[:1], runs=first.runs[:1])
+    split = split_variance([first_with_one_init, *other_subsets])
+    between_inits = [s.correct.mean(axis=1).var(ddof=1) for s in other_subsets]
+    assert split.init.value + split.luck.value == pytest.approx(np.mean(between_inits))
     assert np.isfinite(np.array(split)).all()
-    mean, error, _ = simulated(
-        lambda rng: [*nested(rng, subsets=2), nested(rng, inits=1)[0]._replace(runs=("z",))], repeats=200, seed=8
-    )
+
+    def two_subsets_and_a_single_init(rng):
+        subsets = nested(rng, subsets=2)
+        single = nested(rng, inits=1)[0]
+        return [*subsets, single._replace(runs=("z",))]
+
+    mean, error, _ = simulated(two_subsets_and_a_single_init, repeats=200, seed=8)
     assert (np.abs(mean - truth()) < 3.5 * error).all()
 
 
-def test_one_subset_or_one_image_leaves_missing_what_they_cannot_tell():
-    one = nested(np.random.default_rng(9), subsets=1)
-    assert np.isnan(split_variance(one).subset).all()
-    assert split_variance(one).init.value > 0
-    lonely = SubsetRuns(np.array([[True]]), np.array([0]), np.array([0]), ("a",))
-    assert np.isnan(np.array(split_variance([lonely, lonely]))).all()
+def test_one_subset_or_one_image_leaves_missing_what_they_cannot_show():
+    one_subset = nested(np.random.default_rng(9), subsets=1)
+    assert np.isnan(split_variance(one_subset).subset).all()
+    assert split_variance(one_subset).init.value > 0
+
+    one_image = SubsetRuns(np.array([[True]]), np.array([0]), np.array([0]), ("a",))
+    assert np.isnan(np.array(split_variance([one_image, one_image]))).all()
 
 
 def test_less_spread_than_noise_has_no_interval():
     rng = np.random.default_rng(10)
-    right = np.repeat([True, False], 20)  # shuffled: each subset has exactly half right, and noise of its own
-    same = [
-        SubsetRuns(rng.permutation(right)[None], 100 * s + np.arange(40), np.zeros(40, int), (str(s),)) for s in (0, 1)
-    ]
-    subset = split_variance(same).subset
+    half_right = np.repeat([True, False], 20)
+    subsets = []
+    for s in (0, 1):  # each has exactly half right, and its own noise
+        correct = rng.permutation(half_right)[None]
+        subsets.append(SubsetRuns(correct, 100 * s + np.arange(40), np.zeros(40, int), (str(s),)))
+
+    subset = split_variance(subsets).subset
     assert subset.value == pytest.approx(-0.25 / 39)
     assert np.isnan([subset.low, subset.high]).all()
 
