@@ -106,16 +106,17 @@ class FewClass(OfSubsets):
         groups = read_groups(self.groups, self.group_columns) if self.groups else None
         rows, points = read_points(store, self, self.per_model, groups)
         subset = per_subset(points)
-        partial = subset[subset["ncl"] < subset["dataset"].map(rows.models.groupby("dataset")["num_classes"].max())]
-        agreement = rank_agreement(partial, rows.full)
-        compared = points[points[PROTOCOL].isin(["sub", "masked"])]
+        num_classes = rows.models.groupby("dataset")["num_classes"].max()
+        partial = subset[subset["ncl"] < subset["dataset"].map(num_classes)]
+        sub_and_masked = points[points[PROTOCOL].isin(["sub", "masked"])]
+
         frames = (
             points,
             with_chance(accuracy(subset), points),
-            with_all_at_chance(gap(partial), compared, [DATASET, NCL]),
+            with_all_at_chance(gap(partial), sub_and_masked, [DATASET, NCL]),
             dcn(subset),
             with_all_at_chance(ranks(subset), points, [DATASET, PROTOCOL, NCL]),
-            agreement,
+            rank_agreement(partial, rows.full),
         )
         runs = sorted(set(points["run_id"]))
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS})
@@ -123,107 +124,146 @@ class FewClass(OfSubsets):
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
-    """One line for each dataset, model, protocol and subset: the mean over initialisation seeds, where there is one."""
-    known = points.dropna(subset="top1")
+    """One line for each dataset, model, protocol and subset: mean accuracy over initialisation seeds."""
+    measured = points.dropna(subset="top1")
     by = ["dataset", "model", "protocol", "ncl", *DRAW]
-    return known.groupby(by, dropna=False, as_index=False).agg(top1=("top1", "mean"))
+    return measured.groupby(by, dropna=False, as_index=False).agg(top1=("top1", "mean"))
 
 
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
-    """Mean over subsets, its interval, and the spread between subsets (missing where there is one only)."""
-    return ACCURACY_MEANS.frame(
-        {**key, **_mean(TOP1, part, FRACTION), SPREAD: part[TOP1].std(), SUBSETS: len(part)}
-        for key, part in parts(subset, (DATASET, MODEL, PROTOCOL, NCL))
-    )
+    """Mean over subsets, its interval, and the spread between subsets (missing for a single one)."""
+    lines = []
+    for key, subsets in parts(subset, (DATASET, MODEL, PROTOCOL, NCL)):
+        lines.append(
+            {
+                **key,
+                **_mean_cells(TOP1, subsets, FRACTION),
+                SPREAD: subsets[TOP1].std(),
+                SUBSETS: len(subsets),
+            }
+        )
+    return ACCURACY_MEANS.frame(lines)
 
 
 def with_chance(means: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     """`accuracy` with the mean accuracy of guessing, and whether each mean is at the level of chance."""
-    decided = chance_of_means(points)
-    return means.drop(columns=[CHANCE, AT_CHANCE]).merge(decided, on=[DATASET, MODEL, PROTOCOL, NCL], how="left")
+    chance = chance_of_means(points)
+    return means.drop(columns=[CHANCE, AT_CHANCE]).merge(chance, on=[DATASET, MODEL, PROTOCOL, NCL], how="left")
 
 
 def with_all_at_chance(lines: pd.DataFrame, points: pd.DataFrame, by: list[Column]) -> pd.DataFrame:
-    """The lines with whether all mean accuracies that agree in `by` are at the level of chance; missing if unknown."""
-    decided = chance_of_means(points).groupby(by)[AT_CHANCE].all().reset_index()
-    return lines.drop(columns=AT_CHANCE).merge(decided, on=by, how="left")[list(lines)]
+    """The lines with whether all mean accuracies of each group are at the level of chance; missing if unknown.
+
+    by: the columns of a group.
+    """
+    at_chance = chance_of_means(points).groupby(by)[AT_CHANCE].all().reset_index()
+    return lines.drop(columns=AT_CHANCE).merge(at_chance, on=by, how="left")[list(lines)]
 
 
 def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
-    """Of each model, protocol and ncl: accuracy of guessing, and whether the mean accuracy is at the level of chance.
+    """Accuracy of guessing of each model, protocol and ncl, and whether the mean accuracy is at the level of chance.
 
-    Subsets share classes and so images: each image counts once, by as many a class as there are on average.
+    Subsets share classes and so images. Each image counts once: the number of images is the number of different
+    classes times the mean number of images of a class.
     """
+    measured = points.dropna(subset=[TOP1, CHANCE])
     lines = []
-    for key, part in parts(points.dropna(subset=[TOP1, CHANCE]), (DATASET, MODEL, PROTOCOL, NCL)):
-        images_of_class = float((part[N_TEST] / part[NCL]).mean())
-        images = round(images_of_class * len(set().union(*part[CLASSES])))
-        guess = float(part[CHANCE].mean())
-        right = part[TOP1].mean() * images
-        lines.append({**key, CHANCE: guess, AT_CHANCE: right_at_chance(right, images, guess)})
-    decided = pd.DataFrame(lines, columns=[DATASET, MODEL, PROTOCOL, NCL, CHANCE, AT_CHANCE])
-    return decided.astype({"ncl": "int64", "chance": "float64", "at_chance": "bool"})
+    for key, subsets in parts(measured, (DATASET, MODEL, PROTOCOL, NCL)):
+        images_of_class = float((subsets[N_TEST] / subsets[NCL]).mean())
+        classes = set().union(*subsets[CLASSES])
+        n_images = round(images_of_class * len(classes))
+        n_right = subsets[TOP1].mean() * n_images
+        chance = float(subsets[CHANCE].mean())
+        lines.append({**key, CHANCE: chance, AT_CHANCE: right_at_chance(n_right, n_images, chance)})
+
+    frame = pd.DataFrame(lines, columns=[DATASET, MODEL, PROTOCOL, NCL, CHANCE, AT_CHANCE])
+    return frame.astype({"ncl": "int64", "chance": "float64", "at_chance": "bool"})
 
 
 def dcn(subset: pd.DataFrame) -> pd.DataFrame:
     """The best model of each subset (of equals, the first by name) and how many there were to choose from."""
-    best = subset.sort_values(["top1", "model"], ascending=[False, True], kind="stable")
-    grouped = best.groupby(["dataset", "protocol", "ncl", *DRAW], dropna=False, as_index=False)
+    best_first = subset.sort_values(["top1", "model"], ascending=[False, True], kind="stable")
+    grouped = best_first.groupby(["dataset", "protocol", "ncl", *DRAW], dropna=False, as_index=False)
     return grouped.agg(top1=("top1", "first"), model=("model", "first"), models=("model", "size"))
 
 
 def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     """Mean rank over the subsets that all models of this protocol and ncl have in common; equals share their rank."""
     by = [DATASET, PROTOCOL, NCL]
-    together = subset.groupby([*by, *DRAW], dropna=False)
-    ranked = subset.assign(rank=together["top1"].rank(ascending=False))
-    models = subset.groupby(by)["model"].transform("nunique")
-    complete = together["model"].transform("size") == models
-    ranked = ranked.assign(models=models)[complete]
-    return RANKS.frame(
-        {**key, **_mean(RANK, part, (1.0, float(part[MODELS].iloc[0]))), SUBSETS: len(part)}
-        for key, part in parts(ranked, [*by, MODEL])
-    )
+    by_draw = subset.groupby([*by, *DRAW], dropna=False)
+    n_models = subset.groupby(by)["model"].transform("nunique")
+    is_complete = by_draw["model"].transform("size") == n_models
+    ranked = subset.assign(rank=by_draw["top1"].rank(ascending=False), models=n_models)[is_complete]
+
+    lines = []
+    for key, subsets in parts(ranked, [*by, MODEL]):
+        last_rank = float(subsets[MODELS].iloc[0])
+        lines.append({**key, **_mean_cells(RANK, subsets, (1.0, last_rank)), SUBSETS: len(subsets)})
+    return RANKS.frame(lines)
 
 
 def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     """Spearman's rho of each subset's accuracies with the full models' accuracy on all classes, over the models."""
     reference = full.groupby(["dataset", "model"])["top1_open"].mean().rename("reference").reset_index()
-    both, by = partial.merge(reference, on=["dataset", "model"]), [DATASET, PROTOCOL, NCL]
+    accuracies = partial.merge(reference, on=["dataset", "model"])
+    by = [DATASET, PROTOCOL, NCL]
+
+    # rho of each subset
+    rho_lines = []
+    for key, models in parts(accuracies, [*by, *DRAW]):
+        rho = correlation(models["top1"].to_numpy(), models["reference"].to_numpy(), "spearman").r
+        rho_lines.append({**key, RANKING_RHO: rho, MODELS: len(models)})
+    rho_by_subset = pd.DataFrame(rho_lines, columns=[*by, *DRAW, RANKING_RHO, MODELS]).dropna(subset=RANKING_RHO)
+
     lines = []
-    for key, part in parts(both, [*by, *DRAW]):
-        rho = correlation(part["top1"].to_numpy(), part["reference"].to_numpy(), "spearman").r
-        lines.append({**key, RANKING_RHO: rho, MODELS: len(part)})
-    each = pd.DataFrame(lines, columns=[*by, *DRAW, RANKING_RHO, MODELS]).dropna(subset=RANKING_RHO)
-    return RANK_AGREEMENT.frame(
-        {**key, **_mean(RANKING_RHO, of, SIGNED_FRACTION), MODELS: of[MODELS].max(), SUBSETS: len(of)}
-        for key, of in parts(each, by)
-    )
+    for key, subsets in parts(rho_by_subset, by):
+        lines.append(
+            {
+                **key,
+                **_mean_cells(RANKING_RHO, subsets, SIGNED_FRACTION),
+                MODELS: subsets[MODELS].max(),
+                SUBSETS: len(subsets),
+            }
+        )
+    return RANK_AGREEMENT.frame(lines)
 
 
 def gap(partial: pd.DataFrame) -> pd.DataFrame:
-    """Sub-model minus full model over the pairs (model, subset) that have both; `partial` holds no full set.
+    """Sub-model minus full model over the pairs (model, subset) that have both.
 
-    verdict: whether the interval of sub minus open lies above 0, below it, or on both sides; or why there is none.
+    partial: per_subset without the subsets of all classes.
+    verdict: whether the interval of sub minus open is above 0, below it, or contains it; or why there is none.
     """
     accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])
     pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()
-    pairs[SUB_MINUS_OPEN], pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["open"], pairs["sub"] - pairs["masked"]
+    pairs[SUB_MINUS_OPEN] = pairs["sub"] - pairs["open"]
+    pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["masked"]
+
     lines = []
-    for key, part in parts(pairs, (DATASET, NCL)):
-        line = key | _mean(SUB_MINUS_OPEN, part, SIGNED_FRACTION) | _mean(SUB_MINUS_MASKED, part, SIGNED_FRACTION)
-        line |= {N_PAIRS: len(part), MODELS: part[MODEL].nunique(), SUBSETS: len(part[DRAW].drop_duplicates())}
-        lines.append(line | {GAP_VERDICT: _verdict(line[SUB_MINUS_OPEN.low], line[SUB_MINUS_OPEN.high])})
+    for key, pairs_at_ncl in parts(pairs, (DATASET, NCL)):
+        open_cells = _mean_cells(SUB_MINUS_OPEN, pairs_at_ncl, SIGNED_FRACTION)
+        lines.append(
+            {
+                **key,
+                **open_cells,
+                **_mean_cells(SUB_MINUS_MASKED, pairs_at_ncl, SIGNED_FRACTION),
+                N_PAIRS: len(pairs_at_ncl),
+                MODELS: pairs_at_ncl[MODEL].nunique(),
+                SUBSETS: len(pairs_at_ncl[DRAW].drop_duplicates()),
+                GAP_VERDICT: _verdict(open_cells[SUB_MINUS_OPEN.low], open_cells[SUB_MINUS_OPEN.high]),
+            }
+        )
     return GAP.frame(lines)
 
 
-def _mean(column: Column, part: pd.DataFrame, within: tuple[float, float]) -> dict[str, float]:
+def _mean_cells(column: Column, subsets: pd.DataFrame, within: tuple[float, float]) -> dict[str, float]:
     """Mean of a column with its interval over subset seeds; subsets without a seed were not drawn."""
-    found = mean_with_interval(part[column], part["subset_seed"], within=within)
-    return dict(zip(with_interval(column), found, strict=True))
+    estimate = mean_with_interval(subsets[column], subsets["subset_seed"], within=within)
+    return dict(zip(with_interval(column), estimate, strict=True))
 
 
 def _verdict(low: float, high: float) -> str:
+    """Whether sub-models are above open full models, from the interval of their difference."""
     if pd.isna(low):
         return NO_MEAN_INTERVAL
     if low > 0:

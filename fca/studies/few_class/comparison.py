@@ -103,12 +103,17 @@ class Comparison(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables paired and rank_stability."""
-        found = points_with_predictions(store, self, self.per_model)
-        subset = per_subset(found.points)
-        pairs, parameters = paired(subset), found.rows.noted({**asdict(self), **METHOD})
-        require(pairs, "pairs of models on one subset", found.rows.total, COMMAND)
-        frames = (pairs, with_all_at_chance(stability(subset), found.points, BY))
-        return [spec.table(frame, parameters, found.runs) for spec, frame in zip(self.tables, frames, strict=True)]
+        stored = points_with_predictions(store, self, self.per_model)
+        subset = per_subset(stored.points)
+        pairs = paired(subset)
+        require(pairs, "pairs of models on one subset", stored.rows.total, COMMAND)
+        rank_stability_lines = with_all_at_chance(stability(subset), stored.points, BY)
+
+        parameters = stored.rows.noted({**asdict(self), **METHOD})
+        return [
+            PAIRED.table(pairs, parameters, stored.runs),
+            RANK_STABILITY.table(rank_stability_lines, parameters, stored.runs),
+        ]
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
@@ -119,89 +124,146 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
     by = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
     lines = []
     for key, inits in parts(points, by):
-        line = {**key, "top1": inits["top1"].mean(), "images": None, "right": None}
+        images = None
+        mean_right = None
         if inits["predictions"].notna().all():
-            line["images"] = inits["predictions"].iloc[0].images
-            line["right"] = np.mean([one.right for one in inits["predictions"]], axis=0)
-        lines.append(line)
+            images = inits["predictions"].iloc[0].images
+            mean_right = np.mean([predictions.right for predictions in inits["predictions"]], axis=0)
+        lines.append({**key, "top1": inits["top1"].mean(), "images": images, "right": mean_right})
     return pd.DataFrame(lines, columns=[*by, "top1", "images", "right"]).astype({"subset_seed": "Int64"})
 
 
 def paired(subset: pd.DataFrame) -> pd.DataFrame:
-    """One line a pair of models with a common subset: model_a minus model_b, by name."""
+    """One line for each pair of models with a common subset: model_a minus model_b, by name."""
     lines = []
-    for key, part in parts(subset, BY):
-        for a, b in combinations(sorted(part["model"].unique()), 2):
-            of_a, of_b = (part[part["model"] == model] for model in (a, b))
-            both = of_a.merge(of_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
-            if len(both):
-                lines.append({**key, "model_a": a, "model_b": b, **_pair(both)})
+    for key, points in parts(subset, BY):
+        for model_a, model_b in combinations(sorted(points["model"].unique()), 2):
+            points_a = points[points["model"] == model_a]
+            points_b = points[points["model"] == model_b]
+            common = points_a.merge(points_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
+            if len(common):
+                lines.append({**key, "model_a": model_a, "model_b": model_b, **_compare_pair(common)})
     frame = PAIRED.frame(lines)
-    frame[P_HOLM] = frame.dropna(subset=MCNEMAR_P).groupby(BY)[MCNEMAR_P].transform(lambda p: holm(p.to_numpy()))
+
+    # Holm's correction over all pairs of one data set, protocol and ncl
+    tested = frame.dropna(subset=MCNEMAR_P)
+    frame[P_HOLM] = tested.groupby(BY)[MCNEMAR_P].transform(lambda p: holm(p.to_numpy()))
+
+    # significant: by the images and by the interval; unknown only if the images are and the interval is missing
     has_interval = frame[[LEAD.low, LEAD.high]].notna().all(axis="columns")
-    beyond_0 = (frame[LEAD.low] > 0) | (frame[LEAD.high] < 0)
-    clear_images = frame[P_HOLM] < 1 - LEVEL
-    known = frame[P_HOLM].notna() & (has_interval | ~clear_images)
-    frame[SIGNIFICANT] = (clear_images & beyond_0).astype("boolean").where(known)
-    kinds: dict[str, Any] = {str(column): "Int64" for column in PAIRED.columns if column.kind is int and column != NCL}
-    return frame.astype(kinds)
+    excludes_0 = (frame[LEAD.low] > 0) | (frame[LEAD.high] < 0)
+    has_small_p = frame[P_HOLM] < 1 - LEVEL
+    is_decided = frame[P_HOLM].notna() & (has_interval | ~has_small_p)
+    frame[SIGNIFICANT] = (has_small_p & excludes_0).astype("boolean").where(is_decided)
+
+    integer_columns = [str(column) for column in PAIRED.columns if column.kind is int and column != NCL]
+    return frame.astype(dict.fromkeys(integer_columns, "Int64"))
 
 
-def _pair(both: pd.DataFrame) -> dict[str, Any]:
-    """Two models on the subsets that both were evaluated on."""
-    top1, cluster = both[["top1_a", "top1_b"]].to_numpy(), pd.factorize(both["subset_seed"])[0]
-    each = top1[:, 0] - top1[:, 1]
-    drawn = each[cluster >= 0]
-    needed = seeds_needed(drawn)
-    more = [max(0.0, seeds - len(drawn)) if np.isfinite(seeds) else None for seeds in needed]
-    counts, over_images = _images(both)
-    mean, *over_subsets = mean_with_interval(each, both["subset_seed"], within=SIGNED_FRACTION)
-    kept = no_interval(len(drawn), "subset seeds")
-    has_no_spread = len(drawn) > 1 and np.isnan(over_subsets[0])
-    notes = [
-        counts.pop("note"),
-        NO_SPREAD if has_no_spread else None,
-        UNBOUNDED if np.isinf(needed.high) else None,
-        kept and f"order_kept: {kept}",
-    ]
+def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
+    """The cells of one pair of models, from the subsets on which both were evaluated."""
+    top1 = common[["top1_a", "top1_b"]].to_numpy()  # subsets x 2
+    differences = top1[:, 0] - top1[:, 1]
+    seed_codes = pd.factorize(common["subset_seed"])[0]
+    differences_of_draws = differences[seed_codes >= 0]  # subsets without a seed were not drawn
+    n_draws = len(differences_of_draws)
+
+    # the mean difference; with one subset its interval is over images
+    image_counts, interval_over_images, images_note = _compare_images(common)
+    mean, *interval_over_seeds = mean_with_interval(differences, common["subset_seed"], within=SIGNED_FRACTION)
+    interval = interval_over_seeds if len(common) > 1 else interval_over_images
+
+    # the seeds that are still missing, None without bound
+    needed = seeds_needed(differences_of_draws)
+    more_seeds = [max(0.0, n_seeds - n_draws) if np.isfinite(n_seeds) else None for n_seeds in needed]
+
+    notes = [images_note]
+    if n_draws > 1 and np.isnan(interval_over_seeds[0]):
+        notes.append(NO_SPREAD)
+    if np.isinf(needed.high):
+        notes.append(UNBOUNDED)
+    why_no_order = no_interval(n_draws, "subset seeds")
+    if why_no_order:
+        notes.append(f"order_kept: {why_no_order}")
+
     return {
-        **counts,
-        **dict(zip(with_interval(LEAD), [mean, *(over_subsets if len(both) > 1 else over_images)], strict=True)),
-        "order_kept": rank_stability(top1, cluster).kept[0, 1],
-        "subsets": len(both),
-        "seeds": len(drawn),
-        **dict(zip(with_interval(MORE_SEEDS), more, strict=True)),
+        **image_counts,
+        **dict(zip(with_interval(LEAD), [mean, *interval], strict=True)),
+        "order_kept": rank_stability(top1, seed_codes).kept[0, 1],
+        "subsets": len(common),
+        "seeds": n_draws,
+        **dict(zip(with_interval(MORE_SEEDS), more_seeds, strict=True)),
         "note": "; ".join(note for note in notes if note) or None,
     }
 
 
-def _images(both: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, float]]:
-    """Who is right where the other is not, with p; and the interval of the difference where there is one subset."""
-    there = both[both["right_a"].notna() & both["right_b"].notna()]
-    if there.empty:
-        return {"p": np.nan, "note": "predictions of both models are not stored"}, (np.nan, np.nan)
-    a, b = (np.concatenate(there[name].tolist()) for name in ("right_a", "right_b"))
-    _, image = np.unique(np.concatenate(there["images_a"].tolist()), return_inverse=True)
-    lead = np.bincount(image, weights=a - b)
-    only_a, only_b = (int((side * lead > 1e-9).sum()) for side in (1, -1))
-    note = f"images of {len(there)} of {len(both)} subsets" if len(there) < len(both) else None
-    counts = {"images": len(lead), "only_a_right": only_a, "only_b_right": only_b, "p": mcnemar(only_a, only_b)}
-    cells = [float(cell.sum()) for cell in (a * b, a * (1 - b), (1 - a) * b, (1 - a) * (1 - b))]
-    return {**counts, "note": note}, paired_interval(*cells)
+def _compare_images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, float], str | None]:
+    """Images that only one model gets right, with p; the interval of the difference on one subset; and a note."""
+    is_stored = common["right_a"].notna() & common["right_b"].notna()
+    stored = common[is_stored]
+    if stored.empty:
+        return {"p": np.nan}, (np.nan, np.nan), "predictions of both models are not stored"
+
+    right_a = np.concatenate(stored["right_a"].tolist())  # subsets x images, flat; means over initialisations
+    right_b = np.concatenate(stored["right_b"].tolist())
+
+    # an image of several subsets counts once, for the model that is right on it more often
+    _, image_codes = np.unique(np.concatenate(stored["images_a"].tolist()), return_inverse=True)
+    lead_by_image = np.bincount(image_codes, weights=right_a - right_b)
+    only_a = int((lead_by_image > 1e-9).sum())
+    only_b = int((-lead_by_image > 1e-9).sum())
+    counts = {
+        "images": len(lead_by_image),
+        "only_a_right": only_a,
+        "only_b_right": only_b,
+        "p": mcnemar(only_a, only_b),
+    }
+
+    # the fourfold table: both right, only a, only b, none
+    interval = paired_interval(
+        float((right_a * right_b).sum()),
+        float((right_a * (1 - right_b)).sum()),
+        float(((1 - right_a) * right_b).sum()),
+        float(((1 - right_a) * (1 - right_b)).sum()),
+    )
+    note = None
+    if len(stored) < len(common):
+        note = f"images of {len(stored)} of {len(common)} subsets"
+    return counts, interval, note
 
 
 def stability(subset: pd.DataFrame) -> pd.DataFrame:
-    """One line a model: where it stands over resamples of the subsets that every model of its kind was evaluated on."""
+    """One line for each model: its rank over resamples of the subsets on which all models of the group were evaluated.
+
+    A group is the models of one data set, protocol and ncl.
+    """
     lines: list[dict[str, Any]] = []
-    for key, part in parts(subset, BY):
-        complete = wide(MODEL, part, [*DRAW, "fingerprint"]).dropna()
-        if complete.shape[1] > 1 and len(complete):
-            table = complete.to_numpy()
-            found = rank_stability(table, pd.factorize(complete.index.get_level_values("subset_seed"))[0])
-            seeds = complete.index.get_level_values("subset_seed").nunique()
-            same = {**key, "kendall_w": kendall_w(table), "subsets": len(table), "seeds": seeds}
-            same["note"] = no_interval(seeds, "subset seeds")
-            columns = zip(complete, found.p_best, found.rank, found.low, found.high, strict=True)
-            names = (MODEL, P_BEST, *with_interval(STANDING))
-            lines += [{**same, **dict(zip(names, values, strict=True))} for values in columns]
+    for key, points in parts(subset, BY):
+        accuracies = wide(MODEL, points, [*DRAW, "fingerprint"]).dropna()
+        n_subsets, n_models = accuracies.shape
+        if n_models < 2 or n_subsets == 0:
+            continue
+
+        table = accuracies.to_numpy()  # subsets x models
+        seeds = accuracies.index.get_level_values("subset_seed")
+        n_seeds = seeds.nunique()
+        shared_cells = {
+            **key,
+            "kendall_w": kendall_w(table),
+            "subsets": n_subsets,
+            "seeds": n_seeds,
+            "note": no_interval(n_seeds, "subset seeds"),
+        }
+        resampled = rank_stability(table, pd.factorize(seeds)[0])
+        for i, model in enumerate(accuracies):
+            lines.append(
+                {
+                    **shared_cells,
+                    MODEL: model,
+                    P_BEST: resampled.p_best[i],
+                    STANDING: resampled.rank[i],
+                    STANDING.low: resampled.low[i],
+                    STANDING.high: resampled.high[i],
+                }
+            )
     return RANK_STABILITY.frame(lines)

@@ -1,4 +1,4 @@
-"""Accuracy of every model on every class subset, under every protocol: what few-class tables are made of.
+"""Accuracy of every model on every class subset, under every protocol: the input of the few-class tables.
 
 Subsets are those of the stored sub-models and scores, or a grid of draws. With the predictions behind each accuracy,
 models can be compared image by image.
@@ -54,56 +54,90 @@ DIFFERENCE = Column("difference", float, "+.2%", "difference of accuracies")
 def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:
     """Accuracy of every model on every subset: `sub` from its training run, other protocols from stored predictions.
 
-    With groups also `grouped`, on those images of the subset whose class is in a group; missing where there is none.
+    With groups also `grouped`, on the images of the subset whose class is in a group; missing where there are none.
     """
-    measured = ["seed", "top1", "top1_low", "top1_high", "n_test", "run_id", "fingerprint", "split"]
-    how = rows.trained[["dataset", "model", "classes", *measured]]
-    lines = records(subsets.merge(how, on=["dataset", "classes"]).assign(protocol="sub"))
+    # sub-models
+    columns = ["seed", "top1", "top1_low", "top1_high", "n_test", "run_id", "fingerprint", "split"]
+    trained = rows.trained[["dataset", "model", "classes", *columns]]
+    lines = records(subsets.merge(trained, on=["dataset", "classes"]).assign(protocol="sub"))
     for line in lines:
-        line["chance"] = _guessing(store, line.pop("fingerprint"), line.pop("split"), line["classes"])
+        line["chance"] = _chance(store, line.pop("fingerprint"), line.pop("split"), line["classes"])
+
+    # full models
     for row in records(rows.full):
-        lines += _scored(store, row, subsets[subsets["dataset"] == row["dataset"]], groups)
-    kinds = {"ncl": "int64", "subset_seed": "Int64", "seed": "Int64", "n_test": "Int64"}
-    kinds |= {"top1": "float64", "chance": "float64"}
-    points = pd.DataFrame(lines, columns=list(ACCURACY)).astype(kinds)
-    return points.sort_values([c for c in ACCURACY if not c.startswith("top1")], ignore_index=True)
+        subsets_of_dataset = subsets[subsets["dataset"] == row["dataset"]]
+        lines += _score_full_model(store, row, subsets_of_dataset, groups)
+
+    dtypes = {
+        "ncl": "int64",
+        "subset_seed": "Int64",
+        "seed": "Int64",
+        "n_test": "Int64",
+        "top1": "float64",
+        "chance": "float64",
+    }
+    points = pd.DataFrame(lines, columns=list(ACCURACY)).astype(dtypes)
+    key = [column for column in ACCURACY if not column.startswith("top1")]
+    return points.sort_values(key, ignore_index=True)
 
 
-def _guessing(store: Store, fingerprint: str, split: str, classes: Sequence[int]) -> float:
+def _chance(store: Store, fingerprint: str, split: str, classes: Sequence[int]) -> float:
     """Accuracy of guessing on the images of a subset."""
     items = store.items(fingerprint)
-    label = items["label"].cat.codes[(items["split"] == split).to_numpy()].to_numpy()
-    tested = label[np.isin(label, list(classes))]
-    return guessing(tested) if len(tested) else float("nan")
+    is_of_split = (items["split"] == split).to_numpy()
+    labels = items["label"].cat.codes[is_of_split].to_numpy()
+    labels_of_subset = labels[np.isin(labels, list(classes))]
+    return guessing(labels_of_subset) if len(labels_of_subset) else float("nan")
 
 
-def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Groups | None) -> list[dict[str, Any]]:
+def _score_full_model(
+    store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Groups | None
+) -> list[dict[str, Any]]:
     """One full model on each subset, under every protocol.
 
-    Guessing among all classes is right as often as the most frequent class of all images; among those of a subset or
-    among groups, as the most frequent of these.
+    Guessing among all classes is right as often as the most frequent class of all images; guessing among the classes
+    of a subset, or among groups, as often as the most frequent of these.
     """
-    found = predictions(store, row)
-    group = None if groups is None else groups.codes(found.logit_classes)
-    true, logits = found.true, found.logits
+    stored = predictions(store, row)
+    group_by_class = None if groups is None else groups.codes(stored.logit_classes)
+
     lines = []
     for subset in records(subsets):
-        columns = found.columns[list(subset["classes"])]
-        inside = found.of_classes(subset["classes"])
-        n = int(inside.sum())
-        if not n:
+        columns = stored.columns[list(subset["classes"])]  # of the logits
+        is_of_subset = stored.of_classes(subset["classes"])
+        n_images = int(is_of_subset.sum())
+        if not n_images:
             raise FcaError("test images of classes", subset["classes"], "at least one", "leave the subset out")
-        top1 = {"open": (float(found.right[inside].mean()), n), "masked": (masked_top1(logits, columns, true), n)}
-        guesses = {"open": guessing(found.labels), "masked": guessing(found.labels[inside])}
-        if group is not None and (group[columns] >= 0).any():
-            top1["grouped"] = grouped_top1(logits[inside], group, true[inside])
-            group_of_image = group[true[inside]]
-            guesses["grouped"] = guessing(group_of_image[group_of_image >= 0])
-        for protocol, (value, of) in top1.items():
-            low, high = wilson(round(value * of), of)
-            scored = {"protocol": protocol, "top1": value, "top1_low": low, "top1_high": high, "n_test": of}
-            scored["chance"] = guesses[protocol]
-            lines.append({**subset, **scored, **{name: row[name] for name in ("model", "seed", "run_id")}})
+
+        # protocol -> accuracy, images, accuracy of guessing
+        open_top1 = float(stored.right[is_of_subset].mean())
+        masked = masked_top1(stored.logits, columns, stored.true)
+        scores = {
+            "open": (open_top1, n_images, guessing(stored.labels)),
+            "masked": (masked, n_images, guessing(stored.labels[is_of_subset])),
+        }
+        if group_by_class is not None and (group_by_class[columns] >= 0).any():
+            true = stored.true[is_of_subset]
+            top1, n_grouped = grouped_top1(stored.logits[is_of_subset], group_by_class, true)
+            group_of_image = group_by_class[true]
+            scores["grouped"] = (top1, n_grouped, guessing(group_of_image[group_of_image >= 0]))
+
+        for protocol, (top1, n_scored, chance) in scores.items():
+            low, high = wilson(round(top1 * n_scored), n_scored)
+            lines.append(
+                {
+                    **subset,
+                    "protocol": protocol,
+                    "top1": top1,
+                    "top1_low": low,
+                    "top1_high": high,
+                    "n_test": n_scored,
+                    "chance": chance,
+                    "model": row["model"],
+                    "seed": row["seed"],
+                    "run_id": row["run_id"],
+                }
+            )
     return lines
 
 
@@ -119,7 +153,7 @@ EmbeddedSplit = Annotated[
 
 @dataclass(frozen=True)
 class OfSubsets:
-    """What all analyses of class subsets ask for: the rows to read, and the subsets to score."""
+    """The options that all analyses of class subsets share: the rows to read, and the subsets to score."""
 
     query: Query = None
     ncl: Annotated[
@@ -133,7 +167,7 @@ class OfSubsets:
 
 
 def wide(column: Column, points: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Accuracies: one column a model (or protocol), one line for what agrees in `by`; missing where none is stored."""
+    """Accuracies with a column for each model (or protocol) and a line for each value of `by`; NaN if not stored."""
     return points.groupby([*by, column], dropna=False)[TOP1].last().unstack()  # noqa: PD010  pivot drops missing seeds
 
 
@@ -148,61 +182,80 @@ def embed_rows(store: Store, query: str | None, split: str) -> Rows:
 
 
 def of_one_draw(rows: Rows) -> Rows:
-    """The rows of those data sets whose label indices mean the same in all of them, and whose draws are of one kind."""
-    everything = pd.concat([rows.models, rows.scored, rows.embedded])
-    return comparable(rows, everything, "model", columns=("num_classes", "sampler"))
+    """The rows of data sets whose label indices mean the same in all rows, and whose subsets have one sampler."""
+    all_rows = pd.concat([rows.models, rows.scored, rows.embedded])
+    return comparable(rows, all_rows, "model", columns=("num_classes", "sampler"))
 
 
-def subsets_of(rows: Rows, asked: OfSubsets) -> pd.DataFrame:
-    """The subsets of every data set among the rows (see `of_one_draw`), one line a draw.
+def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
+    """The subsets of every data set among the rows (see `of_one_draw`), one line for each draw.
 
     With ncl and seeds: that grid of draws. Without: the classes of the stored sub-models and of stored scores, each
     under every (ncl, seed, sampler) that draws it (two seeds may draw the same classes: trained once, drawn twice),
-    named classes under the sampler `named`; or, where there are none, all classes.
+    named classes under the sampler `named`; or, if none are stored, all classes.
     Raises FcaError if only one of ncl and seeds is given.
     """
-    if (asked.ncl is None) != (asked.seeds is None):
-        given = f"analysis.ncl={asked.ncl} analysis.seeds={asked.seeds}"
-        raise FcaError("grid of subsets", given, "both, or neither", "name the other one too")
-    everything = pd.concat([rows.models, rows.scored, rows.embedded])
-    stored = pd.concat([rows.trained, rows.scored])
+    if (options.ncl is None) != (options.seeds is None):
+        typed = f"analysis.ncl={options.ncl} analysis.seeds={options.seeds}"
+        raise FcaError("grid of subsets", typed, "both, or neither", "name the other one too")
+
+    all_rows = pd.concat([rows.models, rows.scored, rows.embedded])
+    subset_rows = pd.concat([rows.trained, rows.scored])
     lines = []
-    for dataset, part in everything.groupby("dataset"):
-        num_classes = int(part["num_classes"].max())
-        if asked.ncl is None or asked.seeds is None:
-            subsets = _found(num_classes, stored[stored["dataset"] == dataset]) or [full_set(num_classes)]
+    for dataset, rows_of_dataset in all_rows.groupby("dataset"):
+        num_classes = int(rows_of_dataset["num_classes"].max())
+        if options.ncl is None or options.seeds is None:
+            subsets = _stored_subsets(num_classes, subset_rows[subset_rows["dataset"] == dataset])
+            if not subsets:
+                subsets = [full_set(num_classes)]
         else:
-            sizes = [number_of_classes(size, num_classes) for size in asked.ncl]
-            drawn = [draw_subset(num_classes, n, seed, asked.sampler) for n in sizes for seed in asked.seeds]
-            subsets = list(dict.fromkeys(drawn))  # all classes are one subset, whatever the seed
-        lines += [(dataset, s.ncl, s.seed, s.sampler, s.classes) for s in subsets]
+            sizes = [number_of_classes(size, num_classes) for size in options.ncl]
+            grid = [draw_subset(num_classes, *draw, options.sampler) for draw in product(sizes, options.seeds)]
+            subsets = list(dict.fromkeys(grid))  # all classes are one subset, whatever the seed
+
+        for subset in subsets:
+            lines.append((dataset, subset.ncl, subset.seed, subset.sampler, subset.classes))
     frame = pd.DataFrame(lines, columns=[DATASET, *SUBSET])
     return frame.astype({"dataset": "str", "ncl": "int64", "subset_seed": "Int64", "sampler": "str"})
 
 
-def _found(num_classes: int, given: pd.DataFrame) -> list[ClassSubset]:
-    known = set(given["classes"])
-    axes = (sorted(given[name].dropna().unique()) for name in ("sampler", "ncl", "subset_seed"))
-    draws = [draw_subset(num_classes, int(n), int(seed), how) for how, n, seed in product(*axes) if n < num_classes]
-    drawn = [subset for subset in draws if subset.classes in known]
-    named = known - {subset.classes for subset in drawn}
-    return [*drawn, *(ClassSubset(c, sampler=NAMED if len(c) < num_classes else None) for c in sorted(named))]
+def _stored_subsets(num_classes: int, rows: pd.DataFrame) -> list[ClassSubset]:
+    """The subsets of these rows: first each draw whose classes are stored, then classes that no draw gives."""
+    stored_classes = set(rows["classes"])
+
+    # every combination of the stored samplers, sizes and seeds
+    samplers = sorted(rows["sampler"].dropna().unique())
+    sizes = sorted(rows["ncl"].dropna().unique())
+    seeds = sorted(rows["subset_seed"].dropna().unique())
+    drawn_subsets = []
+    for sampler, ncl, seed in product(samplers, sizes, seeds):
+        if ncl >= num_classes:
+            continue
+        subset = draw_subset(num_classes, int(ncl), int(seed), sampler)
+        if subset.classes in stored_classes:
+            drawn_subsets.append(subset)
+
+    undrawn_subsets = []
+    for classes in sorted(stored_classes - {subset.classes for subset in drawn_subsets}):
+        sampler = NAMED if len(classes) < num_classes else None
+        undrawn_subsets.append(ClassSubset(classes, sampler=sampler))
+    return [*drawn_subsets, *undrawn_subsets]
 
 
 def read_points(
-    store: Store, asked: OfSubsets, per_model: Sequence[str], groups: Groups | None = None
+    store: Store, options: OfSubsets, per_model: Sequence[str], groups: Groups | None = None
 ) -> tuple[Rows, pd.DataFrame]:
-    """The stored rows, and `accuracy_points` of all models on the subsets asked for; FcaError where there are none."""
-    rows = select(store, asked.query)
+    """The stored rows, and `accuracy_points` of all models on the subsets of the options; FcaError if none exist."""
+    rows = select(store, options.query)
     require(rows.models, "rows of trained or full models", rows.total, COMMAND)
     rows = of_one_draw(comparable(rows, rows.models, "model", per_model))
-    points = accuracy_points(store, rows, subsets_of(rows, asked), groups)
+    points = accuracy_points(store, rows, subsets_of(rows, options), groups)
     require(points, "models of these subsets", rows.total, COMMAND)
     return rows, points
 
 
 class PredictedSubset(NamedTuple):
-    """Of one run on the test images of one subset."""
+    """Predictions of one run on the test images of one subset."""
 
     images: np.ndarray  # positions among the test images of the data set
     labels: np.ndarray  # label indices in the data set
@@ -217,43 +270,54 @@ class PointsWithPredictions(NamedTuple):
     rows: Rows
 
 
-def points_with_predictions(store: Store, asked: OfSubsets, per_model: Sequence[str]) -> PointsWithPredictions:
+def points_with_predictions(store: Store, options: OfSubsets, per_model: Sequence[str]) -> PointsWithPredictions:
     """Every accuracy of every model on every subset, with the images behind it; the options are those of few_class.
 
     A sub-model's predictions are in the predict row of its best weights; without that row they are None.
     """
-    rows, points = read_points(store, asked, per_model)
+    rows, points = read_points(store, options, per_model)
     points = points.dropna(subset="top1").reset_index(drop=True)
-    about = {row["run_id"]: row for row in records(rows.models)}
-    children = _children(store)
-    found: dict[Any, PredictedSubset] = {}
-    read = set(points["run_id"])
-    for run_id, part in points.groupby("run_id"):
-        row = about[run_id]
-        source = children.get(str(run_id)) if row["task"] == "train" else row
-        if source is not None:
-            read.add(source["run_id"])
-            found |= zip(part.index, _predicted(store, source, part), strict=True)
-    fingerprint = [about[run_id]["fingerprint"] for run_id in points["run_id"]]
-    stored = pd.Series([found.get(at) for at in points.index], index=points.index, dtype="object")
-    points = points.assign(fingerprint=fingerprint, predictions=stored)
-    return PointsWithPredictions(points, tuple(sorted(read)), rows)
+    model_row_by_run = {row["run_id"]: row for row in records(rows.models)}
+    predict_row_by_training = _predict_rows_of_trainings(store)
+
+    runs_read = set(points["run_id"])
+    predictions_by_point: dict[Any, PredictedSubset] = {}
+    for run_id, points_of_run in points.groupby("run_id"):
+        predict_row: Mapping[str, Any] | None = model_row_by_run[run_id]
+        if model_row_by_run[run_id]["task"] == "train":
+            predict_row = predict_row_by_training.get(str(run_id))
+        if predict_row is None:
+            continue
+
+        runs_read.add(predict_row["run_id"])
+        predicted_subsets = _predictions_of_points(store, predict_row, points_of_run)
+        predictions_by_point.update(zip(points_of_run.index, predicted_subsets, strict=True))
+
+    fingerprints = [model_row_by_run[run_id]["fingerprint"] for run_id in points["run_id"]]
+    stored_predictions = [predictions_by_point.get(point) for point in points.index]
+    points = points.assign(
+        fingerprint=fingerprints,
+        predictions=pd.Series(stored_predictions, index=points.index, dtype="object"),
+    )
+    return PointsWithPredictions(points, tuple(sorted(runs_read)), rows)
 
 
-def _children(store: Store) -> dict[str, dict[str, Any]]:
+def _predict_rows_of_trainings(store: Store) -> dict[str, dict[str, Any]]:
     """Training run -> the predict row of its best weights on clean test images."""
     rows = store.rows("task == 'predict' and split == 'test' and shift == 'clean'")
-    best = rows[rows["parent"].notna() & rows["snapshot"].fillna("best").eq("best")]
-    return {row["parent"]: row for row in records(best)}
+    is_of_training = rows["parent"].notna()
+    has_best_weights = rows["snapshot"].fillna("best").eq("best")
+    return {row["parent"]: row for row in records(rows[is_of_training & has_best_weights])}
 
 
-def _predicted(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> Iterator[PredictedSubset]:
+def _predictions_of_points(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> Iterator[PredictedSubset]:
     """One run's predictions on the subset of each of its points, by the protocol of the point."""
     stored = predictions(store, row)
     for point in records(points):
-        inside = stored.of_classes(point["classes"])
-        right = stored.right[inside]
+        is_of_subset = stored.of_classes(point["classes"])
+        is_right = stored.right[is_of_subset]
         if point["protocol"] == "masked":
             columns = stored.columns[list(point["classes"])]
-            right = masked_answers(stored.logits[inside], columns) == stored.true[inside]
-        yield PredictedSubset(stored.images[inside], stored.labels[inside], right)
+            masked = masked_answers(stored.logits[is_of_subset], columns)
+            is_right = masked == stored.true[is_of_subset]
+        yield PredictedSubset(stored.images[is_of_subset], stored.labels[is_of_subset], is_right)

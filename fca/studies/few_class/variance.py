@@ -54,64 +54,84 @@ class Variance(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Table variance."""
-        found = points_with_predictions(store, self, self.per_model)
-        parameters = found.rows.noted({**asdict(self), "method": METHOD, "intervals": INTERVALS})
-        return [VARIANCE.table(variance(found.points), parameters, found.runs)]
+        stored = points_with_predictions(store, self, self.per_model)
+        parameters = stored.rows.noted({**asdict(self), "method": METHOD, "intervals": INTERVALS})
+        return [VARIANCE.table(variance(stored.points), parameters, stored.runs)]
 
 
 def variance(points: pd.DataFrame) -> pd.DataFrame:
     """One line for each dataset, model, protocol and ncl; `note` gives the reason for what is missing."""
-    kinds: dict[str, Any] = {
-        str(column): "Int64" if column.kind is int else "float64" for column in VARIANCE.columns[len(BY) : -1]
+    frame = VARIANCE.frame({**key, **_variance_cells(group)} for key, group in parts(points, BY))
+
+    dtypes: dict[str, Any] = {}
+    for column in VARIANCE.columns[len(BY) : -1]:  # neither the key nor the note
+        dtypes[str(column)] = "Int64" if column.kind is int else "float64"
+    return frame.astype(dtypes)
+
+
+def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
+    """The variance components over the subsets of one model, protocol and ncl."""
+    n_subsets = points.groupby(DRAW, dropna=False).ngroups
+    subset_runs = list(_subset_runs(points))
+    if not subset_runs:
+        return {"subsets": n_subsets, "note": "no predictions are stored"}
+
+    # negative estimates count as 0
+    split = split_variance(subset_runs)
+    components = split._asdict()
+    variances = {name: float(np.maximum(component.value, 0)) for name, component in components.items()}
+    total = float(np.nansum(list(variances.values())))
+    has_shares = np.isfinite(variances["subset"]) and total > 0
+
+    cells: dict[str, Any] = {}
+    for name, component in components.items():
+        cells[f"var_{name}"] = variances[name]
+        if has_shares:
+            cells[f"share_{name}"] = variances[name] / total
+        cells[f"sd_{name}"] = variances[name] ** 0.5
+        cells[f"sd_{name}_low"] = component.low**0.5
+        cells[f"sd_{name}_high"] = component.high**0.5
+
+    return {
+        **cells,
+        "subsets": len(subset_runs),
+        "inits": max(len(subset.runs) for subset in subset_runs),
+        "images": len(np.unique(np.concatenate([subset.images for subset in subset_runs]))),
+        "note": "; ".join(_notes(split, subset_runs, n_subsets)) or None,
     }
-    return VARIANCE.frame({**key, **_line(part)} for key, part in parts(points, BY)).astype(kinds)
 
 
-def _line(part: pd.DataFrame) -> dict[str, Any]:
-    """The split over the subsets of one model, protocol and ncl."""
-    subsets = list(_subset_runs(part))
-    drawn = part.groupby(DRAW, dropna=False).ngroups
-    if not subsets:
-        return {"subsets": drawn, "note": "no predictions are stored"}
-    split = split_variance(subsets)
-    shown = {name: float(np.maximum(component.value, 0)) for name, component in split._asdict().items()}
-    line = {f"var_{name}": value for name, value in shown.items()}
-    total = float(np.nansum(list(shown.values())))
-    if np.isfinite(shown["subset"]) and total > 0:
-        line |= {f"share_{name}": value / total for name, value in shown.items()}
-    for name, component in split._asdict().items():
-        ends = (shown[name], component.low, component.high)
-        line |= {f"sd_{name}{end}": value**0.5 for end, value in zip(("", "_low", "_high"), ends, strict=True)}
-    inits = [len(s.runs) for s in subsets]
-    images = len(np.unique(np.concatenate([s.images for s in subsets])))
-    notes = "; ".join(_notes(split, subsets, drawn)) or None
-    return {**line, "subsets": len(subsets), "inits": max(inits), "images": images, "note": notes}
-
-
-def _subset_runs(part: pd.DataFrame) -> Iterator[SubsetRuns]:
+def _subset_runs(points: pd.DataFrame) -> Iterator[SubsetRuns]:
     """The runs on each subset whose predictions are stored."""
-    for _, runs in part[part["predictions"].notna()].groupby(DRAW, dropna=False):
+    stored = points[points["predictions"].notna()]
+    for _, runs in stored.groupby(DRAW, dropna=False):
         inits = runs.sort_values("run_id")
         first = inits["predictions"].iloc[0]
-        correct = np.stack([one.right for one in inits["predictions"]])
+        correct = np.stack([predictions.right for predictions in inits["predictions"]])  # initialisations x images
         yield SubsetRuns(correct, first.images, first.labels, tuple(inits["run_id"]))
 
 
-def _notes(split: VarianceSplit, subsets: list[SubsetRuns], drawn: int) -> Iterator[str]:
-    inits = [len(s.runs) for s in subsets]
-    if len(subsets) < drawn:
-        yield f"predictions for {len(subsets)} of {drawn} subsets"
-    if len(subsets) == 1:
+def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) -> Iterator[str]:
+    """Reasons for what is missing or not as expected. n_subsets: with those without stored predictions."""
+    if len(subset_runs) < n_subsets:
+        yield f"predictions for {len(subset_runs)} of {n_subsets} subsets"
+    if len(subset_runs) == 1:
         yield "one subset: var_subset unknown"
-    if max(inits) == 1:
-        same = len({s.runs for s in subsets}) == 1 < len(subsets)
-        yield "one initialisation: var_init and var_luck unknown, their shares are within var_subset and var_test" + (
-            ", but for what is common to all subsets, as one network predicted them all" if same else ""
-        )
-    elif min(inits) < max(inits):
-        yield f"{min(inits)} to {max(inits)} initialisations a subset"
-    if any(np.unique(s.strata, return_counts=True)[1].min() == 1 for s in subsets):
+
+    n_inits = [len(subset.runs) for subset in subset_runs]
+    if max(n_inits) == 1:
+        note = "one initialisation: var_init and var_luck unknown, their shares are within var_subset and var_test"
+        is_same_network = len(subset_runs) > 1 and len({subset.runs for subset in subset_runs}) == 1
+        if is_same_network:
+            note += ", but for what is common to all subsets, as one network predicted them all"
+        yield note
+    elif min(n_inits) < max(n_inits):
+        yield f"{min(n_inits)} to {max(n_inits)} initialisations a subset"
+
+    fewest_images = [np.unique(subset.strata, return_counts=True)[1].min() for subset in subset_runs]
+    if 1 in fewest_images:
         yield "a class with one test image: sampled as one class with the others"
+
     for name, component in split._asdict().items():
         if component.value < 0:
             yield f"var_{name} estimated at {component.value:.1e}, shown as 0"
