@@ -126,8 +126,8 @@ class FewClass(OfSubsets):
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
     """One line for each dataset, model, protocol and subset: mean accuracy over initialisation seeds."""
     measured = points.dropna(subset="top1")
-    by = ["dataset", "model", "protocol", "ncl", *DRAW]
-    return measured.groupby(by, dropna=False, as_index=False).agg(top1=("top1", "mean"))
+    key_columns = ["dataset", "model", "protocol", "ncl", *DRAW]
+    return measured.groupby(key_columns, dropna=False, as_index=False).agg(top1=("top1", "mean"))
 
 
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
@@ -189,14 +189,15 @@ def dcn(subset: pd.DataFrame) -> pd.DataFrame:
 
 def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     """Mean rank over the subsets that all models of this protocol and ncl have in common; equals share their rank."""
-    by = [DATASET, PROTOCOL, NCL]
-    by_draw = subset.groupby([*by, *DRAW], dropna=False)
-    n_models = subset.groupby(by)["model"].transform("nunique")
+    group_columns = [DATASET, PROTOCOL, NCL]
+    by_draw = subset.groupby([*group_columns, *DRAW], dropna=False)
+    rank = by_draw["top1"].rank(ascending=False)
+    n_models = subset.groupby(group_columns)["model"].transform("nunique")
     is_complete = by_draw["model"].transform("size") == n_models
-    ranked = subset.assign(rank=by_draw["top1"].rank(ascending=False), models=n_models)[is_complete]
+    ranked = subset.assign(rank=rank, models=n_models)[is_complete]
 
     lines = []
-    for key, subsets in parts(ranked, [*by, MODEL]):
+    for key, subsets in parts(ranked, [*group_columns, MODEL]):
         last_rank = float(subsets[MODELS].iloc[0])
         lines.append({**key, **_mean_cells(RANK, subsets, (1.0, last_rank)), SUBSETS: len(subsets)})
     return RANKS.frame(lines)
@@ -206,17 +207,18 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     """Spearman's rho of each subset's accuracies with the full models' accuracy on all classes, over the models."""
     reference = full.groupby(["dataset", "model"])["top1_open"].mean().rename("reference").reset_index()
     accuracies = partial.merge(reference, on=["dataset", "model"])
-    by = [DATASET, PROTOCOL, NCL]
+    group_columns = [DATASET, PROTOCOL, NCL]
 
     # rho of each subset
     rho_lines = []
-    for key, models in parts(accuracies, [*by, *DRAW]):
+    for key, models in parts(accuracies, [*group_columns, *DRAW]):
         rho = correlation(models["top1"].to_numpy(), models["reference"].to_numpy(), "spearman").r
         rho_lines.append({**key, RANKING_RHO: rho, MODELS: len(models)})
-    rho_by_subset = pd.DataFrame(rho_lines, columns=[*by, *DRAW, RANKING_RHO, MODELS]).dropna(subset=RANKING_RHO)
+    rho_columns = [*group_columns, *DRAW, RANKING_RHO, MODELS]
+    rho_by_subset = pd.DataFrame(rho_lines, columns=rho_columns).dropna(subset=RANKING_RHO)
 
     lines = []
-    for key, subsets in parts(rho_by_subset, by):
+    for key, subsets in parts(rho_by_subset, group_columns):
         lines.append(
             {
                 **key,

@@ -121,16 +121,16 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 
     images, right: of the stored predictions, None unless every initialisation has them.
     """
-    by = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
+    key_columns = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
     lines = []
-    for key, inits in parts(points, by):
+    for key, inits in parts(points, key_columns):
         images = None
         mean_right = None
         if inits["predictions"].notna().all():
             images = inits["predictions"].iloc[0].images
             mean_right = np.mean([predictions.right for predictions in inits["predictions"]], axis=0)
         lines.append({**key, "top1": inits["top1"].mean(), "images": images, "right": mean_right})
-    return pd.DataFrame(lines, columns=[*by, "top1", "images", "right"]).astype({"subset_seed": "Int64"})
+    return pd.DataFrame(lines, columns=[*key_columns, "top1", "images", "right"]).astype({"subset_seed": "Int64"})
 
 
 def paired(subset: pd.DataFrame) -> pd.DataFrame:
@@ -149,7 +149,7 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
     tested = frame.dropna(subset=MCNEMAR_P)
     frame[P_HOLM] = tested.groupby(BY)[MCNEMAR_P].transform(lambda p: holm(p.to_numpy()))
 
-    # significant: by the images and by the interval; unknown only if the images are and the interval is missing
+    # significant by the images and by the interval; unknown if the images are significant without an interval
     has_interval = frame[[LEAD.low, LEAD.high]].notna().all(axis="columns")
     excludes_0 = (frame[LEAD.low] > 0) | (frame[LEAD.high] < 0)
     has_small_p = frame[P_HOLM] < 1 - LEVEL

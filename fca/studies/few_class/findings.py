@@ -105,7 +105,7 @@ def measures(
     is_partial = subset["ncl"] < num_classes
     is_few = subset["ncl"].isin(few_classes)
     few = subset[is_partial & is_few]
-    many = subset[is_partial & ~is_few]
+    above_few = subset[is_partial & ~is_few]
     few_open = few[few["protocol"] == "open"]
     few_masked = few[few["protocol"] == "masked"]
 
@@ -116,7 +116,7 @@ def measures(
         "a, other models": mean_of(*best_of_different_models(few, "open")),
         "a, other models, masked": mean_of(*best_of_different_models(few, "masked")),
         "b, full to sub": spread_ratio(few, "open", few, "sub"),
-        "b, few to many": spread_ratio(few, "open", many, "open"),
+        "b, few to many": spread_ratio(few, "open", above_few, "open"),
         "c.1": mean_of(*minus_reference(few_open, top1_all_classes)),
         "c.1, masked": mean_of(*minus_reference(few_masked, top1_all_classes)),
         "c.2": mean_of(*size_correlation(few, params, "open"), limit=1.0),
@@ -185,10 +185,11 @@ def few_minus_most_classes(subset: pd.DataFrame, few_classes: list[int]) -> Draw
     few = sub[sub["ncl"].isin(few_classes) & ~has_most_classes]
 
     with_most_classes = sub[has_most_classes]
-    by = ["model", "subset_seed"]
+    reference_key = ["model", "subset_seed"]
     if with_most_classes["subset_seed"].isna().all():  # all classes, which no seed drew
-        by = ["model"]
-    return minus_reference(few, with_most_classes.groupby(by)["top1"].mean())
+        reference_key = ["model"]
+    reference = with_most_classes.groupby(reference_key)["top1"].mean()
+    return minus_reference(few, reference)
 
 
 def size_correlation(few: pd.DataFrame, params: pd.Series, protocol: str) -> Draws:

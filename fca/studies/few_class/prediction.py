@@ -79,7 +79,13 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
         embedding = embedded(store, row_by_run[run_id])
         for subset in records(subsets_of_run):
             image_scores = _image_scores(embedding, np.array(subset["classes"]), images)
-            lines.append({**subset, "separation": separation(subset["intra"], subset["inter"]), **image_scores})
+            lines.append(
+                {
+                    **subset,
+                    "separation": separation(subset["intra"], subset["inter"]),
+                    **image_scores,
+                }
+            )
 
     points = pd.DataFrame(lines, columns=[DATASET, ENCODER, *SUBSET, *VALUES, "run_id"])
     return points.astype({"ncl": "int64", "subset_seed": "Int64", **dict.fromkeys(VALUES, "float64")})
@@ -188,12 +194,12 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
     }
 
     # predictors without missing values; those of one number beside log ncl also have a correlation within ncl
-    regressors_by_predictor = {}
+    regressors_by_predictor: dict[str, tuple[str, ...]] = {}
     column_by_predictor = {}
     for name, regressors in PREDICTORS.items():
         if points[list(regressors)].isna().any(axis=None):
             continue
-        regressors_by_predictor[name] = list(regressors)
+        regressors_by_predictor[name] = regressors
         if len(regressors) == 2:
             column_by_predictor[name] = regressors[1]
     within = _correlations_within_ncl(points, column_by_predictor, draw_codes)
@@ -202,7 +208,7 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
     for unit in units:
         predictions = {}
         for name, regressors in regressors_by_predictor.items():
-            predictions[name] = _predict_held_out(points, regressors, unit)
+            predictions[name] = _predict_held_out(points, list(regressors), unit)
         baseline = predictions[BASELINE]
         clusters = draw_codes if unit == "subset seed" else pd.factorize(points["stored"])[0]
         baseline_error = judge(accuracy, baseline, baseline, clusters).error.value
@@ -389,7 +395,6 @@ def _with_targets(accuracies: pd.DataFrame, models: pd.DataFrame, protocol: str)
     """The accuracies of one protocol with their target, `DCN sub`; one target for each adaptation if several exist."""
     of_protocol = accuracies[accuracies["protocol"] == protocol]
     adaptation = of_protocol["run_id"].map(models.set_index("run_id")["adaptation"])
-    target = f"DCN {protocol}"
     if len(adaptation.unique()) > 1:
-        target = f"DCN {protocol}, " + adaptation.fillna("unknown")
-    return of_protocol.assign(target=target)
+        return of_protocol.assign(target=f"DCN {protocol}, " + adaptation.fillna("unknown"))
+    return of_protocol.assign(target=f"DCN {protocol}")

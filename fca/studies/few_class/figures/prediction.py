@@ -107,7 +107,8 @@ def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -
     ranked = prediction[prediction[tables.BEYOND_NCL] != "baseline"].sort_values(tables.ERROR, kind="stable")
     rank_in_panel = ranked.groupby(PANEL).cumcount() + 1
     places = pd.concat([alone.assign(place=0), ranked.assign(place=rank_in_panel)])
-    places = places.loc[places["place"] <= BEST, [*PANEL, PREDICTOR, "place"]]
+    is_among_best = places["place"] <= BEST
+    places = places.loc[is_among_best, [*PANEL, PREDICTOR, "place"]]
 
     predicted_points = points.dropna(subset=TOP1_PREDICTED)
     frame = _with_panels(predicted_points.merge(places), "place")
