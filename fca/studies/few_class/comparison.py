@@ -149,15 +149,23 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
     tested = frame.dropna(subset=MCNEMAR_P)
     frame[P_HOLM] = tested.groupby(BY)[MCNEMAR_P].transform(lambda p: holm(p.to_numpy()))
 
-    # significant by the images and by the interval; unknown if the images are significant without an interval
-    has_interval = frame[[LEAD.low, LEAD.high]].notna().all(axis="columns")
-    excludes_0 = (frame[LEAD.low] > 0) | (frame[LEAD.high] < 0)
-    has_small_p = frame[P_HOLM] < 1 - LEVEL
-    is_decided = frame[P_HOLM].notna() & (has_interval | ~has_small_p)
-    frame[SIGNIFICANT] = (has_small_p & excludes_0).astype("boolean").where(is_decided)
+    frame[SIGNIFICANT] = _is_significant(frame)
 
     integer_columns = [str(column) for column in PAIRED.columns if column.kind is int and column != NCL]
     return frame.astype(dict.fromkeys(integer_columns, "Int64"))
+
+
+def _is_significant(pairs: pd.DataFrame) -> pd.Series:
+    """Whether both p and the interval of the difference are significant; missing for a small p without an interval."""
+    low = pairs[LEAD.low]
+    high = pairs[LEAD.high]
+    p = pairs[P_HOLM]
+
+    has_small_p = p < 1 - LEVEL
+    excludes_0 = (low > 0) | (high < 0)
+    has_interval = low.notna() & high.notna()
+    is_decided = p.notna() & (has_interval | ~has_small_p)
+    return (has_small_p & excludes_0).astype("boolean").where(is_decided)
 
 
 def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
