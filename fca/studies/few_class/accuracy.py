@@ -106,37 +106,42 @@ class FewClass(OfSubsets):
         groups = read_groups(self.groups, self.group_columns) if self.groups else None
         rows, points = read_points(store, self, self.per_model, groups)
         subset = per_subset(points)
-
-        classes_by_dataset = rows.models.groupby("dataset")["num_classes"].max()
-        partial = subset[subset["ncl"] < subset["dataset"].map(classes_by_dataset)]  # without all classes
-        points_of_gap = points[points[PROTOCOL].isin(["sub", "masked"])]
+        num_classes = rows.models.groupby("dataset")["num_classes"].max()
+        partial = subset[subset["ncl"] < subset["dataset"].map(num_classes)]
+        sub_and_masked = points[points[PROTOCOL].isin(["sub", "masked"])]
 
         frames = (
             points,
             with_chance(accuracy(subset), points),
-            with_all_at_chance(gap(partial), points_of_gap, [DATASET, NCL]),
+            with_all_at_chance(gap(partial), sub_and_masked, [DATASET, NCL]),
             dcn(subset),
             with_all_at_chance(ranks(subset), points, [DATASET, PROTOCOL, NCL]),
             rank_agreement(partial, rows.full),
         )
-        run_ids = sorted(set(points["run_id"]))
+        runs = sorted(set(points["run_id"]))
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS})
-        return [spec.table(frame, parameters, run_ids) for spec, frame in zip(self.tables, frames, strict=True)]
+        return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
-    """One line for each dataset, model, protocol and subset: the mean over initialisation seeds, where there is one."""
+    """One line for each dataset, model, protocol and subset: mean accuracy over initialisation seeds."""
     measured = points.dropna(subset="top1")
-    keys = ["dataset", "model", "protocol", "ncl", *DRAW]
-    return measured.groupby(keys, dropna=False, as_index=False).agg(top1=("top1", "mean"))
+    key_columns = ["dataset", "model", "protocol", "ncl", *DRAW]
+    return measured.groupby(key_columns, dropna=False, as_index=False).agg(top1=("top1", "mean"))
 
 
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
-    """Mean over subsets, its interval, and the spread between subsets (missing if there is only one)."""
+    """Mean over subsets, its interval, and the spread between subsets (missing for a single one)."""
     lines = []
     for key, subsets in groups_by_columns(subset, (DATASET, MODEL, PROTOCOL, NCL)):
-        mean = _mean(TOP1, subsets, FRACTION)
-        lines.append({**key, **mean, SPREAD: subsets[TOP1].std(), SUBSETS: len(subsets)})
+        lines.append(
+            {
+                **key,
+                **_mean_cells(TOP1, subsets, FRACTION),
+                SPREAD: subsets[TOP1].std(),
+                SUBSETS: len(subsets),
+            }
+        )
     return ACCURACY_MEANS.frame(lines)
 
 
@@ -147,76 +152,89 @@ def with_chance(means: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_all_at_chance(lines: pd.DataFrame, points: pd.DataFrame, by: list[Column]) -> pd.DataFrame:
-    """The lines with whether all mean accuracies that agree in `by` are at the level of chance; missing if unknown."""
-    all_at_chance = chance_of_means(points).groupby(by)[AT_CHANCE].all().reset_index()
-    return lines.drop(columns=AT_CHANCE).merge(all_at_chance, on=by, how="left")[list(lines)]
+    """The lines with whether all mean accuracies of each group are at the level of chance; missing if unknown.
+
+    by: the columns of a group.
+    """
+    at_chance = chance_of_means(points).groupby(by)[AT_CHANCE].all().reset_index()
+    return lines.drop(columns=AT_CHANCE).merge(at_chance, on=by, how="left")[list(lines)]
 
 
 def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
-    """For each model, protocol and ncl: accuracy of guessing, and whether the mean accuracy is at the level of chance.
+    """Accuracy of guessing of each model, protocol and ncl, and whether the mean accuracy is at the level of chance.
 
-    Subsets share classes and therefore images: each image counts once. The number of images is that of all classes in
-    any subset, with the average number of images per class.
+    Subsets share classes and so images. Each image counts once: the number of images is the number of different
+    classes times the mean number of images of a class.
     """
+    measured = points.dropna(subset=[TOP1, CHANCE])
     lines = []
-    for key, subsets in groups_by_columns(points.dropna(subset=[TOP1, CHANCE]), (DATASET, MODEL, PROTOCOL, NCL)):
-        images_per_class = float((subsets[N_TEST] / subsets[NCL]).mean())
-        n_classes = len(set().union(*subsets[CLASSES]))
-        n_images = round(images_per_class * n_classes)
-
-        guess = float(subsets[CHANCE].mean())
+    for key, subsets in groups_by_columns(measured, (DATASET, MODEL, PROTOCOL, NCL)):
+        images_of_class = float((subsets[N_TEST] / subsets[NCL]).mean())
+        classes = set().union(*subsets[CLASSES])
+        n_images = round(images_of_class * len(classes))
         n_right = subsets[TOP1].mean() * n_images
-        lines.append({**key, CHANCE: guess, AT_CHANCE: right_at_chance(n_right, n_images, guess)})
+        chance = float(subsets[CHANCE].mean())
+        lines.append({**key, CHANCE: chance, AT_CHANCE: right_at_chance(n_right, n_images, chance)})
 
-    chance = pd.DataFrame(lines, columns=[DATASET, MODEL, PROTOCOL, NCL, CHANCE, AT_CHANCE])
-    return chance.astype({"ncl": "int64", "chance": "float64", "at_chance": "bool"})
+    frame = pd.DataFrame(lines, columns=[DATASET, MODEL, PROTOCOL, NCL, CHANCE, AT_CHANCE])
+    return frame.astype({"ncl": "int64", "chance": "float64", "at_chance": "bool"})
 
 
 def dcn(subset: pd.DataFrame) -> pd.DataFrame:
     """The best model of each subset (of equals, the first by name) and how many there were to choose from."""
-    best = subset.sort_values(["top1", "model"], ascending=[False, True], kind="stable")
-    grouped = best.groupby(["dataset", "protocol", "ncl", *DRAW], dropna=False, as_index=False)
+    best_first = subset.sort_values(["top1", "model"], ascending=[False, True], kind="stable")
+    grouped = best_first.groupby(["dataset", "protocol", "ncl", *DRAW], dropna=False, as_index=False)
     return grouped.agg(top1=("top1", "first"), model=("model", "first"), models=("model", "size"))
 
 
 def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     """Mean rank over the subsets that all models of this protocol and ncl have in common; equals share their rank."""
-    columns = [DATASET, PROTOCOL, NCL]
-    by_subset = subset.groupby([*columns, *DRAW], dropna=False)
-    n_models = subset.groupby(columns)["model"].transform("nunique")
-    ranked = subset.assign(rank=by_subset["top1"].rank(ascending=False), models=n_models)
+    group_columns = [DATASET, PROTOCOL, NCL]
+    by_draw = subset.groupby([*group_columns, *DRAW], dropna=False)
+    rank = by_draw["top1"].rank(ascending=False)
+    n_models = subset.groupby(group_columns)["model"].transform("nunique")
+    is_complete = by_draw["model"].transform("size") == n_models
+    ranked = subset.assign(rank=rank, models=n_models)[is_complete]
 
-    has_all_models = by_subset["model"].transform("size") == n_models
     lines = []
-    for key, subsets in groups_by_columns(ranked[has_all_models], [*columns, MODEL]):
+    for key, subsets in groups_by_columns(ranked, [*group_columns, MODEL]):
         last_rank = float(subsets[MODELS].iloc[0])
-        lines.append({**key, **_mean(RANK, subsets, (1.0, last_rank)), SUBSETS: len(subsets)})
+        lines.append({**key, **_mean_cells(RANK, subsets, (1.0, last_rank)), SUBSETS: len(subsets)})
     return RANKS.frame(lines)
 
 
 def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     """Spearman's rho of each subset's accuracies with the full models' accuracy on all classes, over the models."""
     reference = full.groupby(["dataset", "model"])["top1_open"].mean().rename("reference").reset_index()
-    with_reference = partial.merge(reference, on=["dataset", "model"])
+    accuracies = partial.merge(reference, on=["dataset", "model"])
+    group_columns = [DATASET, PROTOCOL, NCL]
 
-    columns = [DATASET, PROTOCOL, NCL]
-    lines_of_subsets = []
-    for key, models in groups_by_columns(with_reference, [*columns, *DRAW]):
+    # rho of each subset
+    rho_lines = []
+    for key, models in groups_by_columns(accuracies, [*group_columns, *DRAW]):
         rho = correlation(models["top1"].to_numpy(), models["reference"].to_numpy(), "spearman").r
-        lines_of_subsets.append({**key, RANKING_RHO: rho, MODELS: len(models)})
-    rho_by_subset = pd.DataFrame(lines_of_subsets, columns=[*columns, *DRAW, RANKING_RHO, MODELS])
+        rho_lines.append({**key, RANKING_RHO: rho, MODELS: len(models)})
+    rho_columns = [*group_columns, *DRAW, RANKING_RHO, MODELS]
+    rho_by_subset = pd.DataFrame(rho_lines, columns=rho_columns).dropna(subset=RANKING_RHO)
 
     lines = []
-    for key, subsets in groups_by_columns(rho_by_subset.dropna(subset=RANKING_RHO), columns):
-        mean = _mean(RANKING_RHO, subsets, SIGNED_FRACTION)
-        lines.append({**key, **mean, MODELS: subsets[MODELS].max(), SUBSETS: len(subsets)})
+    for key, subsets in groups_by_columns(rho_by_subset, group_columns):
+        lines.append(
+            {
+                **key,
+                **_mean_cells(RANKING_RHO, subsets, SIGNED_FRACTION),
+                MODELS: subsets[MODELS].max(),
+                SUBSETS: len(subsets),
+            }
+        )
     return RANK_AGREEMENT.frame(lines)
 
 
 def gap(partial: pd.DataFrame) -> pd.DataFrame:
-    """Sub-model minus full model over the pairs (model, subset) that have both; `partial` holds no full set.
+    """Sub-model minus full model over the pairs (model, subset) that have both.
 
-    verdict: whether the interval of sub minus open lies above 0, below it, or on both sides; or why there is none.
+    partial: per_subset without the subsets of all classes.
+    verdict: whether the interval of sub minus open is above 0, below it, or contains it; or why there is none.
     """
     accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])
     pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()
@@ -224,28 +242,30 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
     pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["masked"]
 
     lines = []
-    for key, pairs_of_size in groups_by_columns(pairs, (DATASET, NCL)):
-        minus_open = _mean(SUB_MINUS_OPEN, pairs_of_size, SIGNED_FRACTION)
-        line = {
-            **key,
-            **minus_open,
-            **_mean(SUB_MINUS_MASKED, pairs_of_size, SIGNED_FRACTION),
-            N_PAIRS: len(pairs_of_size),
-            MODELS: pairs_of_size[MODEL].nunique(),
-            SUBSETS: len(pairs_of_size[DRAW].drop_duplicates()),
-            GAP_VERDICT: _verdict(minus_open[SUB_MINUS_OPEN.low], minus_open[SUB_MINUS_OPEN.high]),
-        }
-        lines.append(line)
+    for key, pairs_at_ncl in groups_by_columns(pairs, (DATASET, NCL)):
+        open_cells = _mean_cells(SUB_MINUS_OPEN, pairs_at_ncl, SIGNED_FRACTION)
+        lines.append(
+            {
+                **key,
+                **open_cells,
+                **_mean_cells(SUB_MINUS_MASKED, pairs_at_ncl, SIGNED_FRACTION),
+                N_PAIRS: len(pairs_at_ncl),
+                MODELS: pairs_at_ncl[MODEL].nunique(),
+                SUBSETS: len(pairs_at_ncl[DRAW].drop_duplicates()),
+                GAP_VERDICT: _verdict(open_cells[SUB_MINUS_OPEN.low], open_cells[SUB_MINUS_OPEN.high]),
+            }
+        )
     return GAP.frame(lines)
 
 
-def _mean(column: Column, frame: pd.DataFrame, within: tuple[float, float]) -> dict[str, float]:
+def _mean_cells(column: Column, subsets: pd.DataFrame, within: tuple[float, float]) -> dict[str, float]:
     """Mean of a column with its interval over subset seeds; subsets without a seed were not drawn."""
-    mean = mean_with_interval(frame[column], frame["subset_seed"], within=within)
-    return dict(zip(interval_columns(column), mean, strict=True))
+    estimate = mean_with_interval(subsets[column], subsets["subset_seed"], within=within)
+    return dict(zip(interval_columns(column), estimate, strict=True))
 
 
 def _verdict(low: float, high: float) -> str:
+    """Whether sub-models are above open full models, from the interval of their difference."""
     if pd.isna(low):
         return NO_MEAN_INTERVAL
     if low > 0:

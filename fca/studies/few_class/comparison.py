@@ -103,14 +103,17 @@ class Comparison(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables paired and rank_stability."""
-        accuracies = points_with_predictions(store, self, self.per_model)
-        subset = per_subset(accuracies.points)
+        stored = points_with_predictions(store, self, self.per_model)
+        subset = per_subset(stored.points)
         pairs = paired(subset)
-        require_rows(pairs, "pairs of models on one subset", accuracies.rows.total, COMMAND)
+        require_rows(pairs, "pairs of models on one subset", stored.rows.total, COMMAND)
+        rank_stability_lines = with_all_at_chance(stability(subset), stored.points, BY)
 
-        parameters = accuracies.rows.noted({**asdict(self), **METHOD})
-        frames = (pairs, with_all_at_chance(stability(subset), accuracies.points, BY))
-        return [spec.table(frame, parameters, accuracies.runs) for spec, frame in zip(self.tables, frames, strict=True)]
+        parameters = stored.rows.noted({**asdict(self), **METHOD})
+        return [
+            PAIRED.table(pairs, parameters, stored.runs),
+            RANK_STABILITY.table(rank_stability_lines, parameters, stored.runs),
+        ]
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
@@ -118,138 +121,157 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 
     images, right: of the stored predictions, None unless every initialisation has them.
     """
-    keys = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
+    key_columns = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
     lines = []
-    for key, initialisations in groups_by_columns(points, keys):
-        line = {**key, "top1": initialisations["top1"].mean(), "images": None, "right": None}
-        predictions = initialisations["predictions"]
-        if predictions.notna().all():
-            line["images"] = predictions.iloc[0].images
-            line["right"] = np.mean([of_initialisation.right for of_initialisation in predictions], axis=0)
-        lines.append(line)
-    return pd.DataFrame(lines, columns=[*keys, "top1", "images", "right"]).astype({"subset_seed": "Int64"})
+    for key, inits in groups_by_columns(points, key_columns):
+        images = None
+        mean_right = None
+        if inits["predictions"].notna().all():
+            images = inits["predictions"].iloc[0].images
+            mean_right = np.mean([predictions.right for predictions in inits["predictions"]], axis=0)
+        lines.append({**key, "top1": inits["top1"].mean(), "images": images, "right": mean_right})
+    return pd.DataFrame(lines, columns=[*key_columns, "top1", "images", "right"]).astype({"subset_seed": "Int64"})
 
 
 def paired(subset: pd.DataFrame) -> pd.DataFrame:
-    """One line for each pair of models with a common subset: model_a minus model_b, in the order of their names."""
+    """One line for each pair of models with a common subset: model_a minus model_b, by name."""
     lines = []
-    for key, accuracies in groups_by_columns(subset, BY):
-        models = sorted(accuracies["model"].unique())
-        for model_a, model_b in combinations(models, 2):
-            of_a = accuracies[accuracies["model"] == model_a]
-            of_b = accuracies[accuracies["model"] == model_b]
-            common = of_a.merge(of_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
+    for key, points in groups_by_columns(subset, BY):
+        for model_a, model_b in combinations(sorted(points["model"].unique()), 2):
+            points_a = points[points["model"] == model_a]
+            points_b = points[points["model"] == model_b]
+            common = points_a.merge(points_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
             if len(common):
-                lines.append({**key, "model_a": model_a, "model_b": model_b, **_pair(common)})
-
+                lines.append({**key, "model_a": model_a, "model_b": model_b, **_compare_pair(common)})
     frame = PAIRED.frame(lines)
-    p_values = frame.dropna(subset=MCNEMAR_P).groupby(BY)[MCNEMAR_P]
-    frame[P_HOLM] = p_values.transform(lambda p: holm(p.to_numpy()))
 
-    # Significant: the p-value and the interval agree; unknown where a small p-value has no interval beside it
-    has_interval = frame[[LEAD.low, LEAD.high]].notna().all(axis="columns")
-    excludes_0 = (frame[LEAD.low] > 0) | (frame[LEAD.high] < 0)
-    has_small_p = frame[P_HOLM] < 1 - LEVEL
-    is_known = frame[P_HOLM].notna() & (has_interval | ~has_small_p)
-    frame[SIGNIFICANT] = (has_small_p & excludes_0).astype("boolean").where(is_known)
+    # Holm's correction over all pairs of one data set, protocol and ncl
+    tested = frame.dropna(subset=MCNEMAR_P)
+    frame[P_HOLM] = tested.groupby(BY)[MCNEMAR_P].transform(lambda p: holm(p.to_numpy()))
 
-    counts = [column for column in PAIRED.columns if column.value_type is int and column != NCL]
-    types: dict[str, Any] = {str(column): "Int64" for column in counts}
-    return frame.astype(types)
+    frame[SIGNIFICANT] = _is_significant(frame)
+
+    integer_columns = [str(column) for column in PAIRED.columns if column.value_type is int and column != NCL]
+    return frame.astype(dict.fromkeys(integer_columns, "Int64"))
 
 
-def _pair(common: pd.DataFrame) -> dict[str, Any]:
-    """Two models on the subsets on which both were evaluated."""
+def _is_significant(pairs: pd.DataFrame) -> pd.Series:
+    """Whether both p and the interval of the difference are significant; missing for a small p without an interval."""
+    low = pairs[LEAD.low]
+    high = pairs[LEAD.high]
+    p = pairs[P_HOLM]
+
+    has_small_p = p < 1 - LEVEL
+    excludes_0 = (low > 0) | (high < 0)
+    has_interval = low.notna() & high.notna()
+    is_decided = p.notna() & (has_interval | ~has_small_p)
+    return (has_small_p & excludes_0).astype("boolean").where(is_decided)
+
+
+def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
+    """The cells of one pair of models, from the subsets on which both were evaluated."""
     top1 = common[["top1_a", "top1_b"]].to_numpy()  # subsets x 2
-    difference = top1[:, 0] - top1[:, 1]
-    cluster = pd.factorize(common["subset_seed"])[0]  # -1: not drawn by a seed
-    difference_of_seeds = difference[cluster >= 0]
-    n_seeds = len(difference_of_seeds)
+    differences = top1[:, 0] - top1[:, 1]
+    seed_codes = pd.factorize(common["subset_seed"])[0]
+    differences_of_draws = differences[seed_codes >= 0]  # subsets without a seed were not drawn
+    n_draws = len(differences_of_draws)
 
-    counts, interval_over_images, images_note = _images(common)
-    mean, *interval_over_subsets = mean_with_interval(difference, common["subset_seed"], within=SIGNED_FRACTION)
-    interval = interval_over_subsets if len(common) > 1 else interval_over_images
+    # the mean difference; with one subset its interval is over images
+    image_counts, interval_over_images, images_note = _compare_images(common)
+    mean, *interval_over_seeds = mean_with_interval(differences, common["subset_seed"], within=SIGNED_FRACTION)
+    interval = interval_over_seeds if len(common) > 1 else interval_over_images
 
-    needed = seeds_needed(difference_of_seeds)
-    more_seeds = [max(0.0, seeds - n_seeds) if np.isfinite(seeds) else None for seeds in needed]
+    # the seeds that are still missing, None without bound
+    needed = seeds_needed(differences_of_draws)
+    more_seeds = [max(0.0, n_seeds - n_draws) if np.isfinite(n_seeds) else None for n_seeds in needed]
 
     notes = [images_note]
-    if n_seeds > 1 and np.isnan(interval_over_subsets[0]):
+    if n_draws > 1 and np.isnan(interval_over_seeds[0]):
         notes.append(NO_SPREAD)
     if np.isinf(needed.high):
         notes.append(UNBOUNDED)
-    no_order = no_interval(n_seeds, "subset seeds")
-    if no_order:
-        notes.append(f"order_kept: {no_order}")
+    why_no_order = no_interval(n_draws, "subset seeds")
+    if why_no_order:
+        notes.append(f"order_kept: {why_no_order}")
 
     return {
-        **counts,
+        **image_counts,
         **dict(zip(interval_columns(LEAD), [mean, *interval], strict=True)),
-        "order_kept": rank_stability(top1, cluster).kept[0, 1],
+        "order_kept": rank_stability(top1, seed_codes).kept[0, 1],
         "subsets": len(common),
-        "seeds": n_seeds,
+        "seeds": n_draws,
         **dict(zip(interval_columns(MORE_SEEDS), more_seeds, strict=True)),
         "note": "; ".join(note for note in notes if note) or None,
     }
 
 
-def _images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, float], str | None]:
-    """Counts of images that only one model gets right, with p; the interval over images of one subset; a note.
-
-    An image of several subsets counts once, for the model that is right on it more often.
-    """
-    stored = common[common["right_a"].notna() & common["right_b"].notna()]
+def _compare_images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, float], str | None]:
+    """Images that only one model gets right, with p; the interval of the difference on one subset; and a note."""
+    is_stored = common["right_a"].notna() & common["right_b"].notna()
+    stored = common[is_stored]
     if stored.empty:
         return {"p": np.nan}, (np.nan, np.nan), "predictions of both models are not stored"
-    note = f"images of {len(stored)} of {len(common)} subsets" if len(stored) < len(common) else None
 
-    right_a = np.concatenate(stored["right_a"].tolist())  # shares of initialisations, subsets one after the other
+    right_a = np.concatenate(stored["right_a"].tolist())  # subsets x images, flat; means over initialisations
     right_b = np.concatenate(stored["right_b"].tolist())
-    _, image = np.unique(np.concatenate(stored["images_a"].tolist()), return_inverse=True)
-    lead_of_image = np.bincount(image, weights=right_a - right_b)
-    only_a_right = int((lead_of_image > 1e-9).sum())
-    only_b_right = int((-lead_of_image > 1e-9).sum())
 
+    # an image of several subsets counts once, for the model that is right on it more often
+    _, image_codes = np.unique(np.concatenate(stored["images_a"].tolist()), return_inverse=True)
+    lead_by_image = np.bincount(image_codes, weights=right_a - right_b)
+    only_a = int((lead_by_image > 1e-9).sum())
+    only_b = int((-lead_by_image > 1e-9).sum())
     counts = {
-        "images": len(lead_of_image),
-        "only_a_right": only_a_right,
-        "only_b_right": only_b_right,
-        "p": mcnemar(only_a_right, only_b_right),
+        "images": len(lead_by_image),
+        "only_a_right": only_a,
+        "only_b_right": only_b,
+        "p": mcnemar(only_a, only_b),
     }
+
+    # the fourfold table: both right, only a, only b, none
     interval = paired_interval(
         float((right_a * right_b).sum()),
         float((right_a * (1 - right_b)).sum()),
         float(((1 - right_a) * right_b).sum()),
         float(((1 - right_a) * (1 - right_b)).sum()),
     )
+    note = None
+    if len(stored) < len(common):
+        note = f"images of {len(stored)} of {len(common)} subsets"
     return counts, interval, note
 
 
 def stability(subset: pd.DataFrame) -> pd.DataFrame:
-    """One line for each model: its rank over resamples of the subsets on which all models were evaluated."""
+    """One line for each model: its rank over resamples of the subsets on which all models of the group were evaluated.
+
+    A group is the models of one data set, protocol and ncl.
+    """
     lines: list[dict[str, Any]] = []
-    for key, accuracies in groups_by_columns(subset, BY):
-        complete = wide(MODEL, accuracies, [*DRAW, "fingerprint"]).dropna()  # subsets x models
-        n_subsets, n_models = complete.shape
-        if n_models < 2 or not n_subsets:
+    for key, points in groups_by_columns(subset, BY):
+        accuracies = wide(MODEL, points, [*DRAW, "fingerprint"]).dropna()
+        n_subsets, n_models = accuracies.shape
+        if n_models < 2 or n_subsets == 0:
             continue
 
-        subset_seed = complete.index.get_level_values("subset_seed")
-        n_seeds = subset_seed.nunique()
-        resampled = rank_stability(complete.to_numpy(), pd.factorize(subset_seed)[0])
-        agreement = kendall_w(complete.to_numpy())
-        for i, model in enumerate(complete):
-            line = {
-                **key,
-                "kendall_w": agreement,
-                "subsets": n_subsets,
-                "seeds": n_seeds,
-                "note": no_interval(n_seeds, "subset seeds"),
-                MODEL: model,
-                P_BEST: resampled.p_best[i],
-                STANDING: resampled.rank[i],
-                STANDING.low: resampled.low[i],
-                STANDING.high: resampled.high[i],
-            }
-            lines.append(line)
+        table = accuracies.to_numpy()  # subsets x models
+        seeds = accuracies.index.get_level_values("subset_seed")
+        n_seeds = seeds.nunique()
+        shared_cells = {
+            **key,
+            "kendall_w": kendall_w(table),
+            "subsets": n_subsets,
+            "seeds": n_seeds,
+            "note": no_interval(n_seeds, "subset seeds"),
+        }
+        resampled = rank_stability(table, pd.factorize(seeds)[0])
+        for i, model in enumerate(accuracies):
+            lines.append(
+                {
+                    **shared_cells,
+                    MODEL: model,
+                    P_BEST: resampled.p_best[i],
+                    STANDING: resampled.rank[i],
+                    STANDING.low: resampled.low[i],
+                    STANDING.high: resampled.high[i],
+                }
+            )
     return RANK_STABILITY.frame(lines)

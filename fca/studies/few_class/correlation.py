@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -93,101 +93,125 @@ class Correlation(OfSubsets):
         rows = embed_rows(store, self.query, self.split)
         require_rows(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
         rows = of_one_draw(drop_conflicting_rows(rows, rows.models, "model", self.per_model))
-        subsets = subsets_of(rows, self)
 
+        # SimSS and accuracy of every subset
+        subsets = subsets_of(rows, self)
         accuracies = accuracy_points(store, rows, subsets)
         similarities = similarity_points(store, rows, subsets)
-        scored = similarities.dropna(subset="simss")[["dataset", "encoder", "ncl", *DRAW, "simss"]]
-        points = scored.merge(per_subset(accuracies), on=["dataset", "ncl", *DRAW])
+        scored_subsets = similarities.dropna(subset="simss")[["dataset", "encoder", "ncl", *DRAW, "simss"]]
+        points = scored_subsets.merge(per_subset(accuracies), on=["dataset", "ncl", *DRAW])
         require_rows(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
 
         chance = chance_of_means(accuracies)
         lines = []
-        points_of_targets = []
-        for key, points_of_encoder in groups_by_columns(points, [DATASET, ENCODER]):
+        target_points = []
+        for key, of_encoder in groups_by_columns(points, [DATASET, ENCODER]):
             chance_of_dataset = chance[chance[DATASET] == key[DATASET]]
-            for target in targets(points_of_encoder):
-                at_chance = all_at_chance(chance_of_dataset[_is_behind(target, chance_of_dataset)])
-                lines += [{**key, AT_CHANCE: at_chance, **line} for line in correlations(target)]
-                points_of_targets.append(target.points)
+            for target in targets(of_encoder):
+                is_of_target = _is_of_target(target, chance_of_dataset)
+                shared_cells = {**key, AT_CHANCE: all_at_chance(chance_of_dataset[is_of_target])}
+                for line in correlations(target):
+                    lines.append({**shared_cells, **line})
+                target_points.append(target.points)
 
-        run_ids = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
+        runs = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"})
-        all_points = CORRELATION_POINTS.frame(pd.concat(points_of_targets, ignore_index=True))
+        points_frame = CORRELATION_POINTS.frame(pd.concat(target_points, ignore_index=True))
         return [
-            CORRELATION.table(CORRELATION.frame(lines), parameters, run_ids),
-            CORRELATION_POINTS.table(all_points, parameters, run_ids),
+            CORRELATION.table(CORRELATION.frame(lines), parameters, runs),
+            CORRELATION_POINTS.table(points_frame, parameters, runs),
         ]
 
 
 @dataclass(frozen=True)
 class Target:
-    """An accuracy to be predicted, one point for each subset: of one model, or of the best of several (DCN).
+    """An accuracy to predict, one point for each subset: of one model, or of the best of several (DCN).
 
-    table: the accuracy of every one of those models on every subset, missing where it was not evaluated.
+    table: the accuracy of each of those models on each subset, missing where it was not evaluated.
     """
 
     points: pd.DataFrame
-    table: Float[np.ndarray, "subsets models"]
+    table: np.ndarray
 
 
 def targets(points: pd.DataFrame) -> Iterator[Target]:
-    """DCN of each protocol, then every model under each protocol; the points are of one data set and encoder."""
-    points_by_protocol = {protocol: points[points["protocol"] == protocol] for protocol in PROTOCOL.choices}
-    points_by_name = {f"DCN {protocol}": accuracies for protocol, accuracies in points_by_protocol.items()}
+    """DCN of each protocol, then every model under each protocol.
+
+    points: accuracies with SimSS, of one data set and encoder.
+    """
+    points_by_target = {}
+    for protocol in PROTOCOL.choices:
+        points_by_target[f"DCN {protocol}"] = points[points["protocol"] == protocol]
     for model in sorted(set(points["model"])):
-        for protocol, accuracies in points_by_protocol.items():
-            points_by_name[f"{model} {protocol}"] = accuracies[accuracies["model"] == model]
+        for protocol in PROTOCOL.choices:
+            is_of_target = (points["protocol"] == protocol) & (points["model"] == model)
+            points_by_target[f"{model} {protocol}"] = points[is_of_target]
 
-    for name, accuracies in points_by_name.items():
-        if accuracies.empty:
+    for name, of_target in points_by_target.items():
+        if of_target.empty:
             continue
-        best_first = accuracies.sort_values("top1", ascending=False, kind="stable")
+
+        best_first = of_target.sort_values("top1", ascending=False, kind="stable")
         best = best_first.groupby(["ncl", *DRAW], dropna=False).first().reset_index()
-        yield Target(best.assign(target=name), wide(MODEL, accuracies, ["ncl", *DRAW]).to_numpy())
+        accuracies = wide(MODEL, of_target, ["ncl", *DRAW]).to_numpy()  # subsets x models
+        yield Target(best.assign(target=name), accuracies)
 
 
-def _is_behind(target: Target, accuracies: pd.DataFrame) -> pd.Series:
-    """Which accuracies a target is made of: those of one model under one protocol, or of all models (DCN)."""
-    first = target.points.iloc[0]
-    has_protocol = accuracies[PROTOCOL] == first[PROTOCOL]
-    if first[TARGET].startswith("DCN "):
+def _is_of_target(target: Target, accuracies: pd.DataFrame) -> pd.Series:
+    """Which accuracies a target consists of: one model's under one protocol, or those of all models (DCN)."""
+    first_point = target.points.iloc[0]
+    has_protocol = accuracies[PROTOCOL] == first_point[PROTOCOL]
+    if first_point[TARGET].startswith("DCN "):
         return has_protocol
-    return has_protocol & (accuracies[MODEL] == first[MODEL])
+    return has_protocol & (accuracies[MODEL] == first_point[MODEL])
+
+
+class _Scope(NamedTuple):
+    """The subsets over which a predictor is correlated with accuracy."""
+
+    name: str
+    predictor: str
+    x: np.ndarray
+    is_included: np.ndarray  # bool, of each subset
+    groups: np.ndarray | None  # correlate within these, pooled
 
 
 def correlations(target: Target) -> Iterator[dict[str, Any]]:
     """SimSS over all points, within every ncl pooled, and at each ncl; ncl alone over all points."""
-    ncl = target.points["ncl"].to_numpy()
-    simss = target.points["simss"].to_numpy()
-    top1 = target.points["top1"].to_numpy()
-    best_without = _best_without_each_model(target.table)  # left out x subsets
+    points = target.points
+    ncl = points["ncl"].to_numpy()
+    simss = points["simss"].to_numpy()
+    top1 = points["top1"].to_numpy()
+    best_without_each_model = _best_without_each_model(target.table)  # left-out models x subsets
 
-    # Predictor, its values, scope, points of the scope, groups within which it is correlated
-    everywhere = np.ones(len(ncl), dtype=bool)
-    predictors: list[tuple[str, np.ndarray, str, np.ndarray, np.ndarray | None]] = [
-        ("simss", simss, "all", everywhere, None),
-        ("simss", simss, "within ncl", everywhere, ncl),
-        *(("simss", simss, f"ncl={n}", ncl == n, None) for n in np.unique(ncl)),
-        ("ncl", ncl, "all", everywhere, None),
+    all_subsets = np.ones(len(ncl), dtype=bool)
+    scopes = [
+        _Scope("all", "simss", simss, all_subsets, None),
+        _Scope("within ncl", "simss", simss, all_subsets, ncl),
+        *(_Scope(f"ncl={n}", "simss", simss, ncl == n, None) for n in np.unique(ncl)),
+        _Scope("all", "ncl", ncl, all_subsets, None),
     ]
 
-    for method, (predictor, x, scope, is_in_scope, groups) in product(METHODS, predictors):
-        estimate = correlation(x[is_in_scope], top1[is_in_scope], method, groups)
-        each_once = np.ones((len(best_without), int(is_in_scope.sum())), dtype=np.int64)
-        without_each_model = resampled_correlation(
-            x[is_in_scope], best_without[:, is_in_scope], each_once, method, groups
-        )
+    for method, scope in product(METHODS, scopes):
+        x = scope.x[scope.is_included]
+        y = top1[scope.is_included]
+        estimate = correlation(x, y, method, scope.groups)
 
-        cluster, seeds = pd.factorize(target.points["subset_seed"][is_in_scope])
-        over_models = [without_each_model] if len(without_each_model) else []
-        low, high = correlation_interval(x[is_in_scope], top1[is_in_scope], cluster, method, groups, over_models)
+        # DCN also varies with the models at hand: leave out each
+        over_models = []
+        if len(best_without_each_model):
+            best_in_scope = best_without_each_model[:, scope.is_included]
+            each_once = np.ones(best_in_scope.shape, dtype=np.int64)
+            over_models.append(resampled_correlation(x, best_in_scope, each_once, method, scope.groups))
+        seed_of_point, seeds = pd.factorize(points["subset_seed"][scope.is_included])
+        low, high = correlation_interval(x, y, seed_of_point, method, scope.groups, over_models)
+
         lacks_interval = np.isnan(low) and not np.isnan(estimate.r)
         yield {
-            "target": target.points["target"].iloc[0],
+            "target": points["target"].iloc[0],
             "models": target.table.shape[1],
-            "scope": scope,
-            "predictor": predictor,
+            "scope": scope.name,
+            "predictor": scope.predictor,
             "method": method,
             "n": estimate.n,
             "seeds": len(seeds),
@@ -204,11 +228,12 @@ def _best_without_each_model(
 ) -> Float[np.ndarray, "left_out subsets"]:
     """The best accuracy on every subset with each model left out, NaN where no other was evaluated.
 
-    Empty for fewer than FEWEST_DRAWS models: the best is then that of the models at hand.
+    No rows for fewer than FEWEST_DRAWS models: then the result is about the models at hand only.
     """
-    n_subsets, n_models = table.shape
+    n_models = table.shape[1]
     if n_models < FEWEST_DRAWS:
-        return np.empty((0, n_subsets))
-    accuracies = np.nan_to_num(table, nan=-np.inf)
-    best = np.stack([np.delete(accuracies, model, axis=1).max(axis=1) for model in range(n_models)])
+        return np.empty((0, len(table)))
+
+    without_missing = np.nan_to_num(table, nan=-np.inf)
+    best = np.stack([np.delete(without_missing, model, axis=1).max(axis=1) for model in range(n_models)])
     return np.where(np.isinf(best), np.nan, best)

@@ -32,7 +32,7 @@ from fca.types import Column, FcaError, Table
 from fca.validation import Allowed, Seed
 
 PAPER = "Few-Class Arena (arXiv:2411.01099) eq. 4"
-SAME = [DATASET, ENCODER, SPLIT]
+KEY = [DATASET, ENCODER, SPLIT]
 CLASS_A = Column("class_a", str, "", "first class")
 CLASS_B = Column("class_b", str, "", "second class")
 PLACE_A = Column("place_a", int, ".0f", "place of the first class on the map")
@@ -59,112 +59,131 @@ DIFFICULTY_PAIRS = TableSpec(
     "difficulty_pairs",
     "How hard are two classes to separate? (SimSS of every pair, the hardest first; higher = easier)",
     f"{PAPER} on every subset of two classes",
-    (*SAME, CLASS_A, CLASS_B, SIMSS),
+    (*KEY, CLASS_A, CLASS_B, SIMSS),
 )
 DIFFICULTY_MAP = TableSpec(
     "difficulty_map",
     "Which classes resemble which? (the classes with the hardest pairs, alike ones side by side)",
     f"{PAPER} on every subset of two classes; places by average linkage of SimSS",
-    (*SAME, CLASS_A, CLASS_B, PLACE_A, PLACE_B, SIMSS),
+    (*KEY, CLASS_A, CLASS_B, PLACE_A, PLACE_B, SIMSS),
 )
 DIFFICULTY_CLASSES = TableSpec(
     "difficulty_classes",
     "How hard is each class? (mean SimSS of its pairs, and the class it is hardest to separate from)",
     f"{PAPER} on every subset of two classes",
-    (*SAME, CLASS, IMAGES, SIMSS_MEAN, SIMSS_NEAREST, NEAREST, PLACE, NOTE),
+    (*KEY, CLASS, IMAGES, SIMSS_MEAN, SIMSS_NEAREST, NEAREST, PLACE, NOTE),
 )
 DIFFICULTY_SUBSETS = TableSpec(
     "difficulty_subsets",
     "Which few classes are the hardest and the easiest together? (beside the spread of random subsets)",
     f"{PAPER}; greedy search with swaps, exact for two classes, and for three of up to 20",
-    (*SAME, NCL, EXTREME, SIMSS, RANDOM_MEAN, *QUANTILES, RANDOM, SEED, CLASSES, KEYS),
+    (*KEY, NCL, EXTREME, SIMSS, RANDOM_MEAN, *QUANTILES, RANDOM, SEED, CLASSES, KEYS),
 )
 DIFFICULTY_WHAT_IF = TableSpec(
     "difficulty_what_if",
     "What would adding a class to a subset, or making two of its classes one, change?",
     f"{PAPER}, recomputed in closed form",
-    (*SAME, SUBSET_KEYS, CHANGE, CLASS_A, CLASS_B, SIMSS_BEFORE, SIMSS_AFTER, SIMSS_CHANGE),
+    (*KEY, SUBSET_KEYS, CHANGE, CLASS_A, CLASS_B, SIMSS_BEFORE, SIMSS_AFTER, SIMSS_CHANGE),
 )
-MAX_CLASSES_ON_MAP = 60  # those with the hardest pairs
-BASE_SIZE = 5  # classes of the subset that is added to where none is configured
+MAP_CLASSES = 60  # classes on the map: those with the hardest pairs
+BASE_CLASSES = 5  # classes of the subset to change if the user names none
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """One data set and encoder. Rows and columns of `pairs` are the usable classes, `usable` their label indices."""
+    """The tables of one data set and encoder; classes are positions among the usable ones unless they are labels."""
 
     embedding: Embedded
     options: DifficultyMap
 
     @cached_property
     def usable(self) -> np.ndarray:
+        """Label indices of the classes with two images or more."""
         return np.unique(self.embedding.labels)
 
     @cached_property
     def pairs(self) -> np.ndarray:
+        """SimSS of every pair of usable classes."""
         return pair_simss(self.embedding.similarity, self.embedding.labels)
 
     def frames(self) -> dict[TableSpec, pd.DataFrame]:
-        """The lines of each table that has some: none where fewer than two classes have two images."""
+        """The lines of each table that has any: none if fewer than two classes have two images."""
         if not len(self.usable):
             return {}
-        frames = (
-            self._pairs(),
-            self._map(),
-            self._classes(),
-            pd.DataFrame(self._subsets()),
-            pd.DataFrame(self._what_if()),
-        )
-        return {spec: frame for spec, frame in zip(self.options.tables, frames, strict=True) if len(frame)}
 
-    def _keys_of(self, classes: np.ndarray) -> np.ndarray:
-        """Keys of usable classes by their position among them."""
+        subsets = pd.DataFrame(self._subsets())
+        what_if = pd.DataFrame(self._what_if())  # refuses unknown classes, so before all pairs
+        frame_by_table = {
+            DIFFICULTY_PAIRS: self._pairs(),
+            DIFFICULTY_MAP: self._map(),
+            DIFFICULTY_CLASSES: self._classes(),
+            DIFFICULTY_SUBSETS: subsets,
+            DIFFICULTY_WHAT_IF: what_if,
+        }
+        return {spec: frame for spec, frame in frame_by_table.items() if len(frame)}
+
+    def _keys(self, classes: np.ndarray) -> np.ndarray:
+        """Class keys of usable classes."""
         return np.array(self.embedding.keys, dtype=object)[self.usable[classes]]
 
-    def _lines(self, a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
-        return pd.DataFrame({"class_a": self._keys_of(a), "class_b": self._keys_of(b), "simss": self.pairs[a, b]})
+    def _pair_lines(self, a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
+        """One line for each pair of usable classes a[i] and b[i]."""
+        return pd.DataFrame({"class_a": self._keys(a), "class_b": self._keys(b), "simss": self.pairs[a, b]})
 
     def _pairs(self) -> pd.DataFrame:
-        lines = self._lines(*np.triu_indices(len(self.usable), 1))
+        """Every pair of usable classes, the hardest first."""
+        lines = self._pair_lines(*np.triu_indices(len(self.usable), 1))
         return lines.sort_values("simss", kind="stable", ignore_index=True)
 
     def _classes(self) -> pd.DataFrame:
         """One line for each class of the data set; `note` gives the reason where one has no score."""
+        frame = pd.DataFrame({"class": self.embedding.keys, "images": self.embedding.counts})
+
         scores = {
             "simss_mean": np.nanmean(self.pairs, axis=1),
             "simss_nearest": np.nanmin(self.pairs, axis=1),
-            "nearest": self._keys_of(np.nanargmin(self.pairs, axis=1)),
+            "nearest": self._keys(np.nanargmin(self.pairs, axis=1)),
             "note": None,
         }
         place = pd.Series(np.arange(len(self.order)), index=self.usable[self.order])
-
-        frame = pd.DataFrame({"class": self.embedding.keys, "images": self.embedding.counts})
         frame = frame.join(pd.DataFrame(scores, index=self.usable)).assign(place=place.astype("Int64"))
-        frame.loc[frame["simss_mean"].isna(), "note"] = f"fewer than two images in {self.options.split}"
+
+        has_no_score = frame["simss_mean"].isna()
+        frame.loc[has_no_score, "note"] = f"fewer than two images in {self.options.split}"
         return frame
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The classes with the hardest pairs, similar ones side by side: the leaves of a clustering."""
-        hardest_first = np.argsort(np.nanmin(self.pairs, axis=1), kind="stable")
-        hardest = np.sort(hardest_first[:MAX_CLASSES_ON_MAP])
+        """The classes with the hardest pairs, alike ones side by side: the leaves of a clustering."""
+        hardest = np.sort(np.argsort(np.nanmin(self.pairs, axis=1), kind="stable")[:MAP_CLASSES])
         distances = self.pairs[np.ix_(hardest, hardest)] - np.nanmin(self.pairs)
         np.fill_diagonal(distances, 0.0)
         tree = linkage(squareform(distances, checks=False), "average", optimal_ordering=True)
         return hardest[leaves_list(tree)]
 
     def _map(self) -> pd.DataFrame:
-        a, b = np.triu_indices(len(self.order), 1)
-        return self._lines(self.order[a], self.order[b]).assign(place_a=a, place_b=b)
+        """Every pair of the classes on the map, with their places."""
+        place_a, place_b = np.triu_indices(len(self.order), 1)
+        lines = self._pair_lines(self.order[place_a], self.order[place_b])
+        return lines.assign(place_a=place_a, place_b=place_b)
 
     def _subsets(self) -> Iterator[dict[str, Any]]:
-        """The hardest and the easiest subset of each size, beside random ones."""
+        """The hardest and the easiest subset of each size, beside the distribution of random subsets."""
         similarity = self.embedding.similarity
         labels = self.embedding.labels
-        sizes = [size for size in self.options.sizes if size <= len(self.usable)]
-        for size in sizes:
-            random = random_simss(similarity, labels, size, self.options.draws, self.options.seed)
-            quantiles = np.quantile(random, (0.05, 0.5, 0.95))
+
+        for size in self.options.sizes:
+            if size > len(self.usable):
+                continue
+
+            simss = random_simss(similarity, labels, size, self.options.draws, self.options.seed)
+            quantiles = np.quantile(simss, (0.05, 0.5, 0.95))
+            random_cells = {
+                "random_mean": simss.mean(),
+                "random": len(simss),
+                "seed": self.options.seed,
+                **dict(zip(QUANTILES, quantiles, strict=True)),
+            }
             for extreme in EXTREME.choices:
                 subset = extreme_subset(similarity, labels, size, extreme == "hardest", pairs=self.pairs)
                 yield {
@@ -172,52 +191,52 @@ class Mapped:
                     "extreme": extreme,
                     **subset._asdict(),
                     "keys": tuple(self.embedding.keys[label] for label in subset.classes),
-                    "random_mean": random.mean(),
-                    "random": len(random),
-                    "seed": self.options.seed,
-                    **dict(zip(QUANTILES, quantiles, strict=True)),
+                    **random_cells,
                 }
 
     def _what_if(self) -> Iterator[dict[str, Any]]:
-        """Every class added, the most harmful first; every two classes merged, the most helpful first."""
+        """Every class added, the one that hurts most first; every two merged, those that help most first."""
         similarity = self.embedding.similarity
         labels = self.embedding.labels
         keys = self.embedding.keys
-        base = self._base()
-        before = subset_scores(similarity, labels, base).simss
-        same_values = {"subset": tuple(keys[label] for label in base), "simss_before": before}
+        subset = self._subset_to_change()
+        simss_before = subset_scores(similarity, labels, subset).simss
+        shared_cells = {"subset": tuple(keys[label] for label in subset), "simss_before": simss_before}
 
-        change_by_added = what_if_added(similarity, labels, base)  # NaN for the classes of the subset, sorted last
-        n_others = len(change_by_added) - len(base)
-        for i in np.argsort(change_by_added, kind="stable")[:n_others]:
+        changes = what_if_added(similarity, labels, subset)  # NaN, and so last, for classes of the subset
+        n_other_classes = len(changes) - len(subset)
+        for i in np.argsort(changes, kind="stable")[:n_other_classes]:
             yield {
-                **same_values,
+                **shared_cells,
                 "change": "add",
                 "class_a": keys[self.usable[i]],
                 "class_b": None,
-                "simss_after": before + change_by_added[i],
-                "difference": change_by_added[i],
+                "simss_after": simss_before + changes[i],
+                "difference": changes[i],
             }
 
-        if len(base) < 3:  # merged, two classes leave nothing to compare with
+        if len(subset) < 3:  # merging two would leave one class
             return
-        pairs = combinations(base.tolist(), 2)
-        merged = {pair: what_if_merged(similarity, labels, base, *pair) for pair in pairs}
-        for a, b in sorted(merged, key=lambda pair: -merged[pair]):
+        simss_by_pair = {}
+        for a, b in combinations(subset.tolist(), 2):
+            simss_by_pair[a, b] = what_if_merged(similarity, labels, subset, a, b)
+        for a, b in sorted(simss_by_pair, key=lambda pair: -simss_by_pair[pair]):
+            simss_after = simss_by_pair[a, b]
             yield {
-                **same_values,
+                **shared_cells,
                 "change": "merge",
                 "class_a": keys[a],
                 "class_b": keys[b],
-                "simss_after": merged[a, b],
-                "difference": merged[a, b] - before,
+                "simss_after": simss_after,
+                "difference": simss_after - simss_before,
             }
 
-    def _base(self) -> np.ndarray:
-        """The subset that classes are added to and merged in."""
+    def _subset_to_change(self) -> np.ndarray:
+        """Labels of the subset that classes are added to and merged in."""
         if self.options.classes is not None:
             return np.array(named_subset(self.embedding.keys, self.options.classes, "classes").classes)
-        size = max(2, min(BASE_SIZE, len(self.usable) - 1))
+
+        size = max(2, min(BASE_CLASSES, len(self.usable) - 1))
         hardest = extreme_subset(self.embedding.similarity, self.embedding.labels, size, pairs=self.pairs)
         return np.array(hardest.classes)
 
@@ -246,22 +265,23 @@ class DifficultyMap:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables difficulty_pairs, difficulty_map, difficulty_classes, difficulty_subsets and difficulty_what_if."""
-        selected = embed_rows(store, self.query, self.split)
-        rows = selected.embedded
-        frames: dict[TableSpec, list[pd.DataFrame]] = {spec: [] for spec in self.tables}
-        for row in records(rows.sort_values(["dataset", "encoder", "run_id"])):
-            same_values = {str(column): str(row[column]) for column in SAME}
-            for spec, frame in Mapped(embedded(store, row), self).frames().items():
-                frames[spec].append(frame.assign(**same_values))
-        if not frames[DIFFICULTY_PAIRS]:
-            datasets = ", ".join(sorted(set(rows["dataset"])))
-            what = f"classes with two images in {self.split} of {datasets}"
-            raise FcaError(what, "0 or 1", "2 or more", "embed another split, or a larger set")
+        rows = embed_rows(store, self.query, self.split)
+        embed = rows.embedded
 
-        run_ids = sorted(rows["run_id"])
-        parameters = selected.noted({**asdict(self), "shown": MAX_CLASSES_ON_MAP})
+        frames_by_table: dict[TableSpec, list[pd.DataFrame]] = {spec: [] for spec in self.tables}
+        for row in records(embed.sort_values(["dataset", "encoder", "run_id"])):
+            key_cells = {key: str(row[key]) for key in KEY}
+            for spec, frame in Mapped(embedded(store, row), self).frames().items():
+                frames_by_table[spec].append(frame.assign(**key_cells))
+        if not frames_by_table[DIFFICULTY_PAIRS]:
+            datasets = ", ".join(sorted(set(embed["dataset"])))
+            classes = f"classes with two images in {self.split} of {datasets}"
+            raise FcaError(classes, "0 or 1", "2 or more", "embed another split, or a larger set")
+
+        runs = sorted(embed["run_id"])
+        parameters = rows.noted({**asdict(self), "shown": MAP_CLASSES})
         tables = []
-        for spec, frames_of_table in frames.items():
-            lines = pd.concat(frames_of_table, ignore_index=True) if frames_of_table else ()
-            tables.append(spec.table(spec.frame(lines), parameters, run_ids))
+        for spec, frames in frames_by_table.items():
+            lines = pd.concat(frames, ignore_index=True) if frames else ()
+            tables.append(spec.table(spec.frame(lines), parameters, runs))
         return tables

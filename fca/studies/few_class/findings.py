@@ -1,6 +1,6 @@
 """Do the findings of Few-Class Arena on few classes hold here: who is more accurate, where, and does size help?
 
-Each finding is a measure: one value a class subset, and its mean (or spread) over subset seeds with an interval.
+Each finding is a measure: one value for each class subset, and its mean (or spread) over subset seeds with an interval.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fca.tables.table import (
 from fca.types import Column, Table, interval_columns
 from fca.validation import Allowed
 
-Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and over how many models
+Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and the number of models behind it
 MEASURES = {  # finding -> what is measured, and in which unit
     "a, best of models": ("the best sub-model minus the best full model, open", "points"),
     "a, mean of models": ("sub-models minus full models, open, mean of models", "points"),
@@ -86,15 +86,18 @@ class Findings(OfSubsets):
     def __call__(self, store: Store) -> list[Table]:
         """Table findings; a measure that is undefined on a data set has no line."""
         rows, points = read_points(store, self, self.per_model)
+
         lines = []
-        for dataset, accuracies in per_subset(points).groupby("dataset"):
+        for dataset, subset in per_subset(points).groupby("dataset"):
             models = rows.models[rows.models["dataset"] == dataset]
             num_classes = int(models["num_classes"].max())
-            params = models.groupby("model")["params"].max().dropna().astype("float64")  # the largest head counts
-            on_all_classes = models.groupby("model")["top1_open"].mean().dropna()
-            for name, values in measures(accuracies, params, on_all_classes, num_classes, self.few).items():
-                description, unit = MEASURES[name]
-                lines.append({DATASET: dataset, FINDING: name, MEASURE: description, UNIT: unit, **values})
+            params = models.groupby("model")["params"].max().dropna().astype("float64")  # with the largest head
+            top1_all_classes = models.groupby("model")["top1_open"].mean().dropna()
+
+            cells_by_finding = measures(subset, params, top1_all_classes, num_classes, self.few)
+            for name, cells in cells_by_finding.items():
+                measure, unit = MEASURES[name]
+                lines.append({DATASET: dataset, FINDING: name, MEASURE: measure, UNIT: unit, **cells})
 
         intervals = f"95 %: {interval_over('subset seeds')}, of ratios on the logarithm"
         parameters = rows.noted({**asdict(self), "intervals": intervals})
@@ -102,65 +105,69 @@ class Findings(OfSubsets):
 
 
 def measures(
-    subset: pd.DataFrame, params: pd.Series, on_all_classes: pd.Series, num_classes: int, few_classes: list[int]
+    subset: pd.DataFrame, params: pd.Series, top1_all_classes: pd.Series, num_classes: int, few_classes: list[int]
 ) -> dict[str, dict[str, Any]]:
     """The measures that are defined on one data set, each with its interval and verdict.
 
     subset: fca.studies.few_class.accuracy.per_subset.    params: of every model.
-    on_all_classes: accuracy of every full model on all classes, where open and masked are the same.
+    top1_all_classes: accuracy of every full model on all classes, where open and masked are the same.
     """
     is_partial = subset["ncl"] < num_classes
     is_few = subset["ncl"].isin(few_classes)
     few = subset[is_partial & is_few]
-    more = subset[is_partial & ~is_few]
-    open_few = few[few["protocol"] == "open"]
-    masked_few = few[few["protocol"] == "masked"]
+    above_few = subset[is_partial & ~is_few]
+    few_open = few[few["protocol"] == "open"]
+    few_masked = few[few["protocol"] == "masked"]
 
-    values_by_finding = {
-        "a, best of models": mean_of(*paired(few, "open", "max")),
-        "a, mean of models": mean_of(*paired(few, "open")),
-        "a, masked": mean_of(*paired(few, "masked")),
-        "a, other models": mean_of(*unpaired(few, "open")),
-        "a, other models, masked": mean_of(*unpaired(few, "masked")),
-        "b, full to sub": ratio(few, "open", few, "sub"),
-        "b, few to many": ratio(few, "open", more, "open"),
-        "c.1": mean_of(*against(open_few, on_all_classes)),
-        "c.1, masked": mean_of(*against(masked_few, on_all_classes)),
-        "c.2": mean_of(*scaling(few, params, "open"), largest=1.0),
-        "d.1": mean_of(*growth(subset, few_classes)),
-        "d.2": mean_of(*scaling(few, params, "sub"), largest=1.0),
+    value_cells = {
+        "a, best of models": mean_of(*sub_minus_full(few, "open", "max")),
+        "a, mean of models": mean_of(*sub_minus_full(few, "open")),
+        "a, masked": mean_of(*sub_minus_full(few, "masked")),
+        "a, other models": mean_of(*best_of_different_models(few, "open")),
+        "a, other models, masked": mean_of(*best_of_different_models(few, "masked")),
+        "b, full to sub": spread_ratio(few, "open", few, "sub"),
+        "b, few to many": spread_ratio(few, "open", above_few, "open"),
+        "c.1": mean_of(*minus_reference(few_open, top1_all_classes)),
+        "c.1, masked": mean_of(*minus_reference(few_masked, top1_all_classes)),
+        "c.2": mean_of(*size_correlation(few, params, "open"), limit=1.0),
+        "d.1": mean_of(*few_minus_most_classes(subset, few_classes)),
+        "d.2": mean_of(*size_correlation(few, params, "sub"), limit=1.0),
     }
 
-    defined = {name: values for name, values in values_by_finding.items() if values}
-    for name, values in defined.items():
-        _, unit = MEASURES[name]
-        no_effect = 1.0 if unit == "ratio" else 0.0
-        values[NO_EFFECT] = no_effect
-        values[FINDING_VERDICT] = _verdict(values, no_effect)
-    return defined
+    measured = {}
+    for name, cells in value_cells.items():
+        if cells:
+            _, unit = MEASURES[name]
+            no_effect = 1.0 if unit == "ratio" else 0.0
+            measured[name] = {**cells, NO_EFFECT: no_effect, FINDING_VERDICT: _verdict(cells, no_effect)}
+    return measured
 
 
-def _verdict(values: dict[str, Any], no_effect: float) -> str:
-    """Where the interval lies, or why there is none."""
-    low = values[FINDING_VALUE.low]
-    high = values[FINDING_VALUE.high]
+def _verdict(cells: dict[str, Any], no_effect: float) -> str:
+    """On which side of no effect the interval is, or why there is no interval."""
+    low = cells[FINDING_VALUE.low]
+    high = cells[FINDING_VALUE.high]
     if pd.isna(low):
         return UNDEFINED_WITHOUT if no_effect else NO_MEAN_INTERVAL
     if low > no_effect:
         return "above"
-    return "below" if high < no_effect else "not significant"
+    if high < no_effect:
+        return "below"
+    return "not significant"
 
 
-def paired(subset: pd.DataFrame, protocol: str, aggregate: str = "mean") -> Draws:
+def sub_minus_full(subset: pd.DataFrame, protocol: str, aggregate: str = "mean") -> Draws:
     """Sub-models minus full models on the same subset: their mean or best (max), over the models that have both."""
-    pairs = wide(PROTOCOL, subset, [MODEL, NCL, *DRAW]).reindex(columns=["sub", protocol]).dropna()
-    by_subset = pairs.groupby([NCL, *DRAW]).agg(aggregate)
-    values = 100 * (by_subset["sub"] - by_subset[protocol])
-    return values.rename("value").reset_index(), pairs.index.get_level_values(MODEL).nunique()
+    accuracies = wide(PROTOCOL, subset, [MODEL, NCL, *DRAW])
+    pairs = accuracies.reindex(columns=["sub", protocol]).dropna()
+    over_models = pairs.groupby([NCL, *DRAW]).agg(aggregate)
+    values = 100 * (over_models["sub"] - over_models[protocol])
+    n_models = pairs.index.get_level_values(MODEL).nunique()
+    return values.rename("value").reset_index(), n_models
 
 
-def unpaired(subset: pd.DataFrame, protocol: str) -> Draws:
-    """The best sub-model minus the best full model where no model is both; nothing where one is (see paired)."""
+def best_of_different_models(subset: pd.DataFrame, protocol: str) -> Draws:
+    """The best sub-model minus the best full model if no model is both; else nothing (see sub_minus_full)."""
     sub = subset[subset["protocol"] == "sub"]
     full = subset[subset["protocol"] == protocol]
     if set(sub["model"]) & set(full["model"]):
@@ -172,101 +179,116 @@ def unpaired(subset: pd.DataFrame, protocol: str) -> Draws:
     return values, sub["model"].nunique() + full["model"].nunique()
 
 
-def against(few: pd.DataFrame, reference: pd.Series) -> Draws:
+def minus_reference(few: pd.DataFrame, reference: pd.Series) -> Draws:
     """Accuracy at few classes minus the reference of the same model (and of the same subset seed, if it has one)."""
-    compared = few.merge(reference.rename("reference").reset_index(), on=list(reference.index.names))
-    compared = compared.assign(value=100 * (compared["top1"] - compared["reference"]))
-    values = compared.groupby([NCL, *DRAW], dropna=False)["value"].mean()
-    return values.reset_index(), compared["model"].nunique()
+    reference_frame = reference.rename("reference").reset_index()
+    pairs = few.merge(reference_frame, on=list(reference.index.names))
+    differences = pairs.assign(value=100 * (pairs["top1"] - pairs["reference"]))
+    values = differences.groupby([NCL, *DRAW], dropna=False)["value"].mean().reset_index()
+    return values, pairs["model"].nunique()
 
 
-def growth(subset: pd.DataFrame, few_classes: list[int]) -> Draws:
+def few_minus_most_classes(subset: pd.DataFrame, few_classes: list[int]) -> Draws:
     """Accuracy of sub-models at few classes minus at the most classes that any was trained on."""
     sub = subset[subset["protocol"] == "sub"]
     has_most_classes = sub["ncl"] == sub["ncl"].max()
     few = sub[sub["ncl"].isin(few_classes) & ~has_most_classes]
 
-    largest = sub[has_most_classes]
-    keys = ["model"] if largest["subset_seed"].isna().all() else ["model", "subset_seed"]
-    return against(few, largest.groupby(keys)["top1"].mean())
+    with_most_classes = sub[has_most_classes]
+    reference_key = ["model", "subset_seed"]
+    if with_most_classes["subset_seed"].isna().all():  # all classes, which no seed drew
+        reference_key = ["model"]
+    reference = with_most_classes.groupby(reference_key)["top1"].mean()
+    return minus_reference(few, reference)
 
 
-def scaling(few: pd.DataFrame, params: pd.Series, protocol: str) -> Draws:
+def size_correlation(few: pd.DataFrame, params: pd.Series, protocol: str) -> Draws:
     """Spearman's rho of parameters and accuracy over the models of every subset (three or more)."""
-    with_params = few[(few["protocol"] == protocol) & few["model"].isin(params.index)]
+    has_size = few["model"].isin(params.index)
+    sized = few[(few["protocol"] == protocol) & has_size]
+
     lines = []
-    for key, models in with_params.groupby([NCL, *DRAW], dropna=False):
-        if models["model"].nunique() >= 3:
-            sizes = models["model"].map(params).to_numpy()
-            rho = correlation(sizes, models["top1"].to_numpy(), "spearman").r
+    for key, of_subset in sized.groupby([NCL, *DRAW], dropna=False):
+        if of_subset["model"].nunique() >= 3:
+            sizes = of_subset["model"].map(params).to_numpy()
+            rho = correlation(sizes, of_subset["top1"].to_numpy(), "spearman").r
             lines.append((*key, rho))
     values = pd.DataFrame(lines, columns=[NCL, *DRAW, "value"]).dropna(subset="value")
-    return values, with_params["model"].nunique()
+    return values, sized["model"].nunique()
 
 
-def mean_of(draws: pd.DataFrame, models: int, largest: float = 100.0) -> dict[str, Any]:
+def mean_of(draws: pd.DataFrame, n_models: int, limit: float = 100.0) -> dict[str, Any]:
     """The mean over subsets, and its interval over subset seeds; nothing where there is no subset.
 
-    largest: the largest possible value, and -largest the smallest: 100 points, or a correlation of 1.
+    limit: values are within [-limit, limit]: 100 points, or a correlation of 1.
     """
     if draws.empty:
         return {}
+
     seeds = draws["subset_seed"]
-    mean = mean_with_interval(draws["value"], seeds, within=(-largest, largest))
-    return _measured(*mean, seeds.nunique(), models)
+    mean, low, high = mean_with_interval(draws["value"], seeds, within=(-limit, limit))
+    return _value_cells(mean, low, high, seeds.nunique(), n_models)
 
 
-def _measured(*values: Any) -> dict[str, Any]:
-    return dict(zip((*interval_columns(FINDING_VALUE), SUBSET_SEEDS, MODELS), values, strict=True))
+def _value_cells(value: float, low: float, high: float, n_seeds: int, n_models: int) -> dict[str, Any]:
+    return {
+        FINDING_VALUE: value,
+        FINDING_VALUE.low: low,
+        FINDING_VALUE.high: high,
+        SUBSET_SEEDS: n_seeds,
+        MODELS: n_models,
+    }
 
 
-def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_protocol: str) -> dict[str, Any]:
-    """Standard deviation between subsets of one ncl, pooled over ncl; models averaged first, the same ones on top.
+def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_protocol: str) -> dict[str, Any]:
+    """Ratio of two standard deviations between subsets of one ncl, pooled over ncl, of the mean over the same models.
 
-    A subset that one of these models did not predict is left out: else the spread would also be between models.
+    A subset that one of these models did not predict is left out: otherwise the spread would also be between models.
     """
-    top = top[top["protocol"] == top_protocol]
-    bottom = bottom[bottom["protocol"] == bottom_protocol]
-    models = set(top["model"]) & set(bottom["model"])
-    top_means = _means_of_subsets(top, models)
-    bottom_means = _means_of_subsets(bottom, models)
-    fewest_seeds = min(top_means["subset_seed"].nunique(), bottom_means["subset_seed"].nunique())
-    if fewest_seeds < 2:
+    top_points = top[top["protocol"] == top_protocol]
+    bottom_points = bottom[bottom["protocol"] == bottom_protocol]
+    models = set(top_points["model"]) & set(bottom_points["model"])
+    top_means = _means_over_models(top_points, models)
+    bottom_means = _means_over_models(bottom_points, models)
+    n_seeds = min(top_means["subset_seed"].nunique(), bottom_means["subset_seed"].nunique())
+    if n_seeds < 2:
         return {}
 
-    # The ratio with all seeds, then with each seed left out
+    # first all seeds, then each seed left out
     seeds = sorted({*top_means["subset_seed"], *bottom_means["subset_seed"]})
     every_seed = np.ones((1, len(seeds)), dtype=np.int64)
-    weights = np.vstack([every_seed, left_out_weights(np.arange(len(seeds)))])  # (1 + seeds) x seeds
+    weights = np.vstack([every_seed, left_out_weights(np.arange(len(seeds)))])  # resamples x seeds
     with np.errstate(divide="ignore", invalid="ignore"):
-        value, *values_left_out = _spread(top_means, seeds, weights) / _spread(bottom_means, seeds, weights)
+        ratios = _spread(top_means, seeds, weights) / _spread(bottom_means, seeds, weights)
+    value = ratios[0]
     if not np.isfinite(value):
         return {}
-    interval = jackknife_interval(value, np.array(values_left_out), scale=LOG)
-    return _measured(value, *interval, fewest_seeds, len(models))
+
+    low, high = jackknife_interval(value, ratios[1:], scale=LOG)
+    return _value_cells(value, low, high, n_seeds, len(models))
 
 
-def _means_of_subsets(accuracies: pd.DataFrame, models: set[str]) -> pd.DataFrame:
-    """The mean accuracy of these models on each subset that all of them predicted."""
-    by_subset = accuracies[accuracies["model"].isin(models)].groupby([NCL, *DRAW], as_index=False)
+def _means_over_models(points: pd.DataFrame, models: set[str]) -> pd.DataFrame:
+    """Mean accuracy of these models on each subset that all of them predicted."""
+    by_subset = points[points["model"].isin(models)].groupby([NCL, *DRAW], as_index=False)
     means = by_subset.agg(top1=("top1", "mean"), models=("model", "size"))
     return means[means["models"] == len(models)]
 
 
 def _spread(means: pd.DataFrame, seeds: list[Any], weights: np.ndarray) -> np.ndarray:
-    """Standard deviation between subsets of equal ncl, pooled over ncl, for each row of weights.
+    """Standard deviation between subsets of one ncl, pooled over ncl, for each row of weights.
 
-    sqrt(Σ_ncl Σ_i w_i (y_i - ȳ)² / Σ_ncl (n - 1)), with n = Σ_i w_i
+    sqrt(sum_ncl sum_i w_i (a_i - mean_ncl)^2 / sum_ncl (n_ncl - 1)),   n_ncl = sum_i w_i
 
-    weights: how often each subset seed counts, rows x seeds.
+    means: accuracy a_i of each subset i.    weights: resamples x seeds; w_i is that of the seed of subset i.
     """
     squares = freedom = 0.0
-    for _, subsets in means.groupby("ncl"):
-        columns = [seeds.index(seed) for seed in subsets["subset_seed"]]
-        weight = weights[:, columns]  # rows x subsets
-        n = weight.sum(axis=1)
-        top1 = subsets["top1"].to_numpy()
-        mean = weight @ top1 / np.maximum(n, 1)
-        squares = squares + (weight * (top1 - mean[:, None]) ** 2).sum(axis=1)
+    for _, at_ncl in means.groupby("ncl"):
+        column_of_subset = [seeds.index(seed) for seed in at_ncl["subset_seed"]]
+        w = weights[:, column_of_subset]  # resamples x subsets
+        n = w.sum(axis=1)
+        top1 = at_ncl["top1"].to_numpy()
+        mean = w @ top1 / np.maximum(n, 1)
+        squares = squares + (w * (top1 - mean[:, None]) ** 2).sum(axis=1)
         freedom = freedom + np.maximum(n - 1, 0)
     return np.sqrt(squares / freedom)

@@ -1,11 +1,10 @@
-"""How hard class subsets look: SimSS and its parts, by the definitions and as the released script has them."""
+"""How hard class subsets look: SimSS and its parts, by the definitions and as the released script computes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,7 +44,7 @@ DIFFERENCE_ABSOLUTE = Column("difference_absolute", float, ".4f", "mean absolute
 DIFFERENCE_LARGEST = Column("difference_largest", float, ".4f", "largest absolute difference")
 POOLED_ABSOLUTE = Column("pooled_absolute", float, ".4f", "mean absolute difference from our SimSS pooled over images")
 
-SOURCE_COLUMNS = [DATASET, ENCODER, SPLIT]
+KEY = [DATASET, ENCODER, SPLIT]
 SCORES = [SIMSS, SIMSS_POOLED, INTRA, INTER, NEAREST_INTER]
 LOGGED = [S_ALPHA_RELEASED, S_BETA_RELEASED, SIMSS_RELEASED]
 SOURCE = "the code released with Few-Class Arena (arXiv:2411.01099); fca.stats.similarity lists its quirks"
@@ -57,29 +56,29 @@ SIMILARITY = TableSpec(
     "similarity",
     "How alike are the images of each class subset, within classes and between? (higher simss = easier)",
     "Few-Class Arena (arXiv:2411.01099) eqs. 1 to 4 with sim = (cos + 1) / 2",
-    (*SOURCE_COLUMNS, *SUBSET, *SCORES, IMAGES_OF_SUBSET, NOTE, RUN_ID),
+    (*KEY, *SUBSET, *SCORES, IMAGES_OF_SUBSET, NOTE, RUN_ID),
 )
 RELEASED = TableSpec(
     "released",
     "What would the released script log for each subset, quirk for quirk?",
     SOURCE,
-    (*SOURCE_COLUMNS, *SUBSET, STEP, *SCORES[:4], *LOGGED, RELEASED_MINUS_OURS, RUN_ID),
+    (*KEY, *SUBSET, STEP, *SCORES[:4], *LOGGED, RELEASED_MINUS_OURS, RUN_ID),
 )
 RELEASED_AGREEMENT = TableSpec(
     "released_agreement",
     "How far is the released SimSS from ours? (released minus ours on the same subsets: exact, so no interval)",
     SOURCE,
-    (*SOURCE_COLUMNS, SUBSETS, RELEASED_MINUS_OURS, DIFFERENCE_ABSOLUTE, DIFFERENCE_LARGEST, POOLED_ABSOLUTE, R),
+    (*KEY, SUBSETS, RELEASED_MINUS_OURS, DIFFERENCE_ABSOLUTE, DIFFERENCE_LARGEST, POOLED_ABSOLUTE, R),
 )
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """The similarities of an `embed` row, for the classes with two images or more; empty if fewer than two have them.
+    """The similarities of an `embed` row, for classes with two images or more; empty if there are fewer than two such.
 
-    keys:   class keys in label order.    counts: images of each, those that were embedded or sampled.
+    keys:   class keys in label order.    counts: embedded or sampled images of each class.
     labels: of the images in the matrix.    features: of the same images; None where a function compared pairs.
-    pairs:  the similarities that such a function gave.
+    pairs:  the similarities that this function returned.
     """
 
     keys: list[str]
@@ -91,13 +90,15 @@ class Embedded:
     @cached_property
     def similarity(self) -> Float[np.ndarray, "images classes"]:
         """Of every image to every class; raises what class_similarity does."""
-        if self.features is None:
-            return np.empty((0, 0)) if self.pairs is None else self.pairs
-        return class_similarity(self.features, self.labels) if len(self.labels) else np.empty((0, 0))
+        if self.pairs is not None:
+            return self.pairs
+        if self.features is None or not len(self.labels):
+            return np.empty((0, 0))
+        return class_similarity(self.features, self.labels)
 
 
 def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
-    """Read an `embed` row: its features, or the similarities that a function of two images gave."""
+    """Read an `embed` row: its features, or the similarities that a function of two images returned."""
     run_id = row["run_id"]
     keys, labels = labels_of(store, row)
     has_pairs = store.has_array(run_id, "similarity")
@@ -105,18 +106,21 @@ def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
         labels = labels[store.array(run_id, "sampled")]
     values = store.array(run_id, "similarity" if has_pairs else "features", lines=len(labels))
 
+    # images of the classes with two images or more
     counts = np.bincount(labels, minlength=len(keys))
-    classes = np.flatnonzero(counts > 1)
-    is_usable = np.isin(labels, classes) if len(classes) > 1 else np.zeros(len(labels), dtype=bool)
-    rows = np.flatnonzero(is_usable)
+    usable_classes = np.flatnonzero(counts > 1)
+    usable_images = np.empty(0, np.int64)
+    if len(usable_classes) > 1:
+        usable_images = np.flatnonzero(np.isin(labels, usable_classes))
+
     if has_pairs:
-        pairs = values[np.ix_(rows, classes)].astype(np.float64)
-        return Embedded(keys, counts, labels[rows], None, pairs)
-    return Embedded(keys, counts, labels[rows], np.asarray(values)[rows], None)
+        pairs = values[np.ix_(usable_images, usable_classes)].astype(np.float64)
+        return Embedded(keys, counts, labels[usable_images], None, pairs)
+    return Embedded(keys, counts, labels[usable_images], np.asarray(values)[usable_images], None)
 
 
 def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.DataFrame:
-    """Similarity scores of every subset by every encoder: one matrix for each data set and encoder.
+    """Similarity scores of every subset by every encoder, from one matrix for each data set and encoder.
 
     A subset with a class of fewer than two images has no score; its `note` names the class.
     """
@@ -125,24 +129,27 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
         embedding = embedded(store, row)
         for subset in records(subsets[subsets["dataset"] == row["dataset"]]):
             classes = np.array(subset["classes"])
-            small = [c for c in classes if embedding.counts[c] < 2]
+            counts = embedding.counts[classes]
+
+            scores: dict[str, float] = {}
             note = None
-            scores: dict[str, Any] = {}
-            if small:
-                counts = ", ".join(f"{embedding.keys[c]} has {embedding.counts[c]}" for c in small)
-                note = f"images in {row['split']}: {counts}; a class needs 2"
+            small_classes = [f"{embedding.keys[c]} has {n}" for c, n in zip(classes, counts, strict=True) if n < 2]
+            if small_classes:
+                note = f"images in {row['split']}: {', '.join(small_classes)}; a class needs 2"
             else:
                 scores = subset_scores(embedding.similarity, embedding.labels, classes)._asdict()
-            line = {
-                **subset,
-                "encoder": row["encoder"],
-                "split": row["split"],
-                "run_id": row["run_id"],
-                **scores,
-                "images": int(embedding.counts[classes].sum()),
-                "note": note,
-            }
-            lines.append(line)
+
+            lines.append(
+                {
+                    **subset,
+                    "encoder": row["encoder"],
+                    "split": row["split"],
+                    "run_id": row["run_id"],
+                    **scores,
+                    "images": int(counts.sum()),
+                    "note": note,
+                }
+            )
 
     points = SIMILARITY.frame(lines)
     points[SCORES] = points[SCORES].astype("float64")
@@ -154,64 +161,71 @@ def released_lines(store: Store, rows: Rows, points: pd.DataFrame, ncl: Sequence
     """The lines of table `released`, one for each subset and encoder.
 
     points: of similarity_points; subsets without a score, and encoders that have no features, are left out.
-    ncl:    the order of the loop, numbers or shares of the classes; a number that is listed twice is scored twice, as
-            where a tenth of the classes are 4.
+    ncl:    the order of the loop, numbers or shares of the classes; a number that occurs twice is scored twice, for
+            example 4 and a share that comes to 4 classes.
     """
     lines: list[dict[str, Any]] = []
     for row in records(rows.embedded):
         is_of_row = (points[RUN_ID] == row["run_id"]) & (points[DATASET] == row["dataset"])
-        lines += _lines(embedded(store, row), points[is_of_row], ncl)
+        lines += _released_lines_of_encoder(embedded(store, row), points[is_of_row], ncl)
     return RELEASED.frame(lines).astype({SUBSET_SEED: "Int64"})
 
 
-def _lines(embedding: Embedded, points: pd.DataFrame, ncl: Sequence[int | float] | None) -> Iterator[dict[str, Any]]:
-    """The lines of one encoder, in the order of the released script's loop."""
+def _released_lines_of_encoder(
+    embedding: Embedded, points: pd.DataFrame, ncl: Sequence[int | float] | None
+) -> Iterator[dict[str, Any]]:
+    """The lines of one data set and encoder, in the order of the script's loop."""
     if embedding.features is None:
         return
-    n_classes = len(embedding.keys)
+
+    num_classes = len(embedding.keys)
     scored = points.dropna(subset=SIMSS)
-    sizes = [number_of_classes(n, n_classes) for n in ncl or sorted(set(scored["ncl"]))]
-    step = count()
-    for sequence in _sequences(scored, sizes):
-        draws = [_as_drawn(line, n_classes) for line in sequence]
-        logged = fca_released(embedding.features, embedding.labels, draws)
-        for line, logged_scores in zip(sequence, logged, strict=True):
-            columns: dict[str, Any] = {name: line[name] for name in RELEASED.columns if name in line}
-            released_scores: dict[str, Any] = dict(zip(LOGGED, logged_scores, strict=True))
+    sizes = [number_of_classes(n, num_classes) for n in ncl or sorted(set(scored["ncl"]))]
+
+    step = 0
+    for subsets in _sequences(scored, sizes):
+        class_orders = [_class_order(subset, num_classes) for subset in subsets]
+        logged_scores = fca_released(embedding.features, embedding.labels, class_orders)
+        for subset, logged in zip(subsets, logged_scores, strict=True):
+            shared_cells: dict[str, Any] = {name: subset[name] for name in RELEASED.columns if name in subset}
+            logged_cells: dict[str, Any] = dict(zip(LOGGED, logged, strict=True))
             yield {
-                **columns,
-                **released_scores,
-                STEP: next(step),
-                RELEASED_MINUS_OURS: logged_scores.simss - line[SIMSS],
+                **shared_cells,
+                **logged_cells,
+                STEP: step,
+                RELEASED_MINUS_OURS: logged.simss - subset[SIMSS],
             }
+            step += 1
 
 
 def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
-    """The subsets of each sampler in the order of the loop, then each subset that no seed drew by itself."""
-    drawn_by_seed = scored[scored["subset_seed"].notna()]
-    for _, subsets in drawn_by_seed.groupby("sampler"):
-        sequence: list[dict[str, Any]] = []
+    """The drawn subsets of each sampler in the order of the loop; then each undrawn subset as its own sequence."""
+    is_drawn = scored["subset_seed"].notna()
+    for _, of_sampler in scored[is_drawn].groupby("sampler"):
+        sequence = []
         for size in sizes:
-            sequence += records(subsets[subsets["ncl"] == size].sort_values("subset_seed"))
+            sequence += records(of_sampler[of_sampler["ncl"] == size].sort_values("subset_seed"))
         yield sequence
-    for line in records(scored[scored["subset_seed"].isna()]):
-        yield [line]
+
+    for subset in records(scored[~is_drawn]):
+        yield [subset]
 
 
-def _as_drawn(line: Mapping[str, Any], num_classes: int) -> Sequence[int]:
-    """The classes in the order of the draw, on which S_beta depends; sorted where the sampler is not the original's."""
-    if line["sampler"] == "fca" and line["ncl"] < num_classes:
-        return released_draw(num_classes, int(line["ncl"]), int(line["subset_seed"]))
-    return tuple(int(c) for c in line["classes"])
+def _class_order(subset: Mapping[str, Any], num_classes: int) -> Sequence[int]:
+    """Classes in the order of the draw, on which S_beta depends; sorted unless the paper's sampler drew them."""
+    if subset["sampler"] == "fca" and subset["ncl"] < num_classes:
+        return released_draw(num_classes, int(subset["ncl"]), int(subset["subset_seed"]))
+    return tuple(int(c) for c in subset["classes"])
 
 
-def _agreement(lines: pd.DataFrame) -> dict[str, Any]:
-    """How far the released SimSS is from ours.
+def _agreement(released: pd.DataFrame) -> dict[str, Any]:
+    """The cells of `released_agreement` for one data set, encoder and split.
 
-    pooled_absolute: against our SimSS pooled over images, as theirs is; what remains is due to their quirks.
+    pooled_absolute compares with our SimSS pooled over images, as the script pools: what remains is its other quirks.
     """
-    scored = lines.dropna(subset="simss_released")
+    scored = released.dropna(subset="simss_released")
     distance = scored["difference"].abs()
+    distance_to_pooled = (scored["simss_released"] - scored["simss_pooled"]).abs()
     r = None
     if len(scored):
         r = correlation(scored["simss"].to_numpy(), scored["simss_released"].to_numpy()).r
@@ -220,7 +234,7 @@ def _agreement(lines: pd.DataFrame) -> dict[str, Any]:
         "difference": scored["difference"].mean(),
         "difference_absolute": distance.mean(),
         "difference_largest": distance.max(),
-        "pooled_absolute": (scored["simss_released"] - scored["simss_pooled"]).abs().mean(),
+        "pooled_absolute": distance_to_pooled.mean(),
         "r": r,
     }
 
@@ -239,13 +253,13 @@ class Similarity(OfSubsets):
         points = similarity_points(store, rows, subsets_of(rows, self))
         released = released_lines(store, rows, points, self.ncl)
         agreement = RELEASED_AGREEMENT.frame(
-            {**key, **_agreement(lines)} for key, lines in groups_by_columns(released, SOURCE_COLUMNS)
+            {**key, **_agreement(lines)} for key, lines in groups_by_columns(released, KEY)
         )
 
         parameters = rows.noted({**asdict(self), "order": ORDER})
-        released_run_ids = sorted(set(released[RUN_ID]))
+        runs = sorted(set(released[RUN_ID]))
         return [
             SIMILARITY.table(points, rows.noted(asdict(self)), sorted(set(points[RUN_ID]))),
-            RELEASED.table(released, parameters, released_run_ids),
-            RELEASED_AGREEMENT.table(agreement, parameters, released_run_ids),
+            RELEASED.table(released, parameters, runs),
+            RELEASED_AGREEMENT.table(agreement, parameters, runs),
         ]

@@ -1,4 +1,4 @@
-"""Accuracy of every model on every class subset, under every protocol: what few-class tables are made of.
+"""Accuracy of every model on every class subset, under every protocol: the input of the few-class tables.
 
 Subsets are those of the stored sub-models and scores, or a grid of draws. With the predictions behind each accuracy,
 models can be compared image by image.
@@ -54,30 +54,34 @@ DIFFERENCE = Column("difference", float, "+.2%", "difference of accuracies")
 def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:
     """Accuracy of every model on every subset: `sub` from its training run, other protocols from stored predictions.
 
-    With groups also `grouped`, on those images of the subset whose class is in a group; missing where there is none.
+    With groups also `grouped`, on the images of the subset whose class is in a group; missing where there are none.
     """
-    measured = ["seed", "top1", "top1_low", "top1_high", "n_test", "run_id", "fingerprint", "split"]
-    trainings = rows.trained[["dataset", "model", "classes", *measured]]
-    lines = records(subsets.merge(trainings, on=["dataset", "classes"]).assign(protocol="sub"))
+    # sub-models
+    columns = ["seed", "top1", "top1_low", "top1_high", "n_test", "run_id", "fingerprint", "split"]
+    trained = rows.trained[["dataset", "model", "classes", *columns]]
+    lines = records(subsets.merge(trained, on=["dataset", "classes"]).assign(protocol="sub"))
     for line in lines:
-        line["chance"] = _guessing(store, line.pop("fingerprint"), line.pop("split"), line["classes"])
+        line["chance"] = _chance(store, line.pop("fingerprint"), line.pop("split"), line["classes"])
+
+    # full models
     for row in records(rows.full):
-        lines += _scored(store, row, subsets[subsets["dataset"] == row["dataset"]], groups)
+        subsets_of_dataset = subsets[subsets["dataset"] == row["dataset"]]
+        lines += _score_full_model(store, row, subsets_of_dataset, groups)
 
-    points = pd.DataFrame(lines, columns=list(ACCURACY)).astype(
-        {
-            "ncl": "int64",
-            "subset_seed": "Int64",
-            "seed": "Int64",
-            "n_test": "Int64",
-            "top1": "float64",
-            "chance": "float64",
-        }
-    )
-    return points.sort_values([c for c in ACCURACY if not c.startswith("top1")], ignore_index=True)
+    dtypes = {
+        "ncl": "int64",
+        "subset_seed": "Int64",
+        "seed": "Int64",
+        "n_test": "Int64",
+        "top1": "float64",
+        "chance": "float64",
+    }
+    points = pd.DataFrame(lines, columns=list(ACCURACY)).astype(dtypes)
+    key = [column for column in ACCURACY if not column.startswith("top1")]
+    return points.sort_values(key, ignore_index=True)
 
 
-def _guessing(store: Store, fingerprint: str, split: str, classes: Sequence[int]) -> float:
+def _chance(store: Store, fingerprint: str, split: str, classes: Sequence[int]) -> float:
     """Accuracy of guessing on the images of a subset."""
     items = store.items(fingerprint)
     is_of_split = (items["split"] == split).to_numpy()
@@ -86,52 +90,54 @@ def _guessing(store: Store, fingerprint: str, split: str, classes: Sequence[int]
     return guessing(labels_of_subset) if len(labels_of_subset) else float("nan")
 
 
-def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Groups | None) -> list[dict[str, Any]]:
+def _score_full_model(
+    store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Groups | None
+) -> list[dict[str, Any]]:
     """One full model on each subset, under every protocol.
 
-    Guessing among all classes is right as often as the most frequent class of all images; among those of a subset or
-    among groups, as the most frequent of these.
+    Guessing among all classes is right as often as the most frequent class of all images; guessing among the classes
+    of a subset, or among groups, as often as the most frequent of these.
     """
     stored = predictions(store, row)
-    group_of_logit = None if groups is None else groups.codes(stored.logit_classes)
+    group_by_class = None if groups is None else groups.codes(stored.logit_classes)
+
     lines = []
     for subset in records(subsets):
-        columns = stored.columns[list(subset["classes"])]
-        is_inside = stored.of_classes(subset["classes"])
-        n_images = int(is_inside.sum())
+        columns = stored.columns[list(subset["classes"])]  # of the logits
+        is_of_subset = stored.of_classes(subset["classes"])
+        n_images = int(is_of_subset.sum())
         if not n_images:
             raise FcaError("test images of classes", subset["classes"], "at least one", "leave the subset out")
 
         # protocol -> accuracy, images, accuracy of guessing
+        open_top1 = float(stored.right[is_of_subset].mean())
+        masked = masked_top1(stored.logits, columns, stored.true)
         scores = {
-            "open": (float(stored.right[is_inside].mean()), n_images, guessing(stored.labels)),
-            "masked": (
-                masked_top1(stored.logits, columns, stored.true),
-                n_images,
-                guessing(stored.labels[is_inside]),
-            ),
+            "open": (open_top1, n_images, guessing(stored.labels)),
+            "masked": (masked, n_images, guessing(stored.labels[is_of_subset])),
         }
-        if group_of_logit is not None and (group_of_logit[columns] >= 0).any():
-            true = stored.true[is_inside]
-            top1, n_grouped = grouped_top1(stored.logits[is_inside], group_of_logit, true)
-            group_of_image = group_of_logit[true]
+        if group_by_class is not None and (group_by_class[columns] >= 0).any():
+            true = stored.true[is_of_subset]
+            top1, n_grouped = grouped_top1(stored.logits[is_of_subset], group_by_class, true)
+            group_of_image = group_by_class[true]
             scores["grouped"] = (top1, n_grouped, guessing(group_of_image[group_of_image >= 0]))
 
-        for protocol, (top1, n, chance) in scores.items():
-            low, high = wilson(round(top1 * n), n)
-            line = {
-                **subset,
-                "protocol": protocol,
-                "top1": top1,
-                "top1_low": low,
-                "top1_high": high,
-                "n_test": n,
-                "chance": chance,
-                "model": row["model"],
-                "seed": row["seed"],
-                "run_id": row["run_id"],
-            }
-            lines.append(line)
+        for protocol, (top1, n_scored, chance) in scores.items():
+            low, high = wilson(round(top1 * n_scored), n_scored)
+            lines.append(
+                {
+                    **subset,
+                    "protocol": protocol,
+                    "top1": top1,
+                    "top1_low": low,
+                    "top1_high": high,
+                    "n_test": n_scored,
+                    "chance": chance,
+                    "model": row["model"],
+                    "seed": row["seed"],
+                    "run_id": row["run_id"],
+                }
+            )
     return lines
 
 
@@ -147,7 +153,7 @@ EmbeddedSplit = Annotated[
 
 @dataclass(frozen=True)
 class OfSubsets:
-    """What all analyses of class subsets ask for: the rows to read, and the subsets to score."""
+    """The options that all analyses of class subsets share: the rows to read, and the subsets to score."""
 
     query: Query = None
     ncl: Annotated[
@@ -161,7 +167,7 @@ class OfSubsets:
 
 
 def wide(column: Column, points: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Accuracies, one column for each model (or protocol), one line for each value of `by`; missing if not stored."""
+    """Accuracies with a column for each model (or protocol) and a line for each value of `by`; NaN if not stored."""
     return points.groupby([*by, column], dropna=False)[TOP1].last().unstack()  # noqa: PD010  pivot drops missing seeds
 
 
@@ -176,7 +182,7 @@ def embed_rows(store: Store, query: str | None, split: str) -> Rows:
 
 
 def of_one_draw(rows: Rows) -> Rows:
-    """The rows of those data sets whose label indices mean the same in all of them, and whose draws are of one kind."""
+    """The rows of data sets whose label indices mean the same in all rows, and whose subsets have one sampler."""
     all_rows = pd.concat([rows.models, rows.scored, rows.embedded])
     return drop_conflicting_rows(rows, all_rows, "model", columns=("num_classes", "sampler"))
 
@@ -186,55 +192,60 @@ def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
 
     With ncl and seeds: that grid of draws. Without: the classes of the stored sub-models and of stored scores, each
     under every (ncl, seed, sampler) that draws it (two seeds may draw the same classes: trained once, drawn twice),
-    named classes under the sampler `named`; or, where there are none, all classes.
-    Raises FcaError if only one of ncl and seeds is configured.
+    named classes under the sampler `named`; or, if none are stored, all classes.
+    Raises FcaError if only one of ncl and seeds is given.
     """
     if (options.ncl is None) != (options.seeds is None):
         typed = f"analysis.ncl={options.ncl} analysis.seeds={options.seeds}"
         raise FcaError("grid of subsets", typed, "both, or neither", "name the other one too")
 
     all_rows = pd.concat([rows.models, rows.scored, rows.embedded])
-    rows_with_subset = pd.concat([rows.trained, rows.scored])
+    subset_rows = pd.concat([rows.trained, rows.scored])
     lines = []
     for dataset, rows_of_dataset in all_rows.groupby("dataset"):
         num_classes = int(rows_of_dataset["num_classes"].max())
         if options.ncl is None or options.seeds is None:
-            stored = rows_with_subset[rows_with_subset["dataset"] == dataset]
-            subsets = _stored_subsets(num_classes, stored) or [full_set(num_classes)]
+            subsets = _stored_subsets(num_classes, subset_rows[subset_rows["dataset"] == dataset])
+            if not subsets:
+                subsets = [full_set(num_classes)]
         else:
             sizes = [number_of_classes(size, num_classes) for size in options.ncl]
-            grid = product(sizes, options.seeds)
-            draws = [draw_subset(num_classes, size, seed, options.sampler) for size, seed in grid]
-            subsets = list(dict.fromkeys(draws))  # all classes are one subset, whatever the seed
+            grid = [draw_subset(num_classes, *draw, options.sampler) for draw in product(sizes, options.seeds)]
+            subsets = list(dict.fromkeys(grid))  # all classes are one subset, whatever the seed
+
         for subset in subsets:
             lines.append((dataset, subset.ncl, subset.seed, subset.sampler, subset.classes))
-
     frame = pd.DataFrame(lines, columns=[DATASET, *SUBSET])
     return frame.astype({"dataset": "str", "ncl": "int64", "subset_seed": "Int64", "sampler": "str"})
 
 
 def _stored_subsets(num_classes: int, rows: pd.DataFrame) -> list[ClassSubset]:
-    """The subsets of stored rows: under every stored sampler, size and seed that draws them, and the named ones."""
+    """The subsets of these rows: first each draw whose classes are stored, then classes that no draw gives."""
     stored_classes = set(rows["classes"])
+
+    # every combination of the stored samplers, sizes and seeds
     samplers = sorted(rows["sampler"].dropna().unique())
-    sizes = [size for size in sorted(rows["ncl"].dropna().unique()) if size < num_classes]
+    sizes = sorted(rows["ncl"].dropna().unique())
     seeds = sorted(rows["subset_seed"].dropna().unique())
-
-    drawn = []
-    for sampler, size, seed in product(samplers, sizes, seeds):
-        subset = draw_subset(num_classes, int(size), int(seed), sampler)
+    drawn_subsets = []
+    for sampler, ncl, seed in product(samplers, sizes, seeds):
+        if ncl >= num_classes:
+            continue
+        subset = draw_subset(num_classes, int(ncl), int(seed), sampler)
         if subset.classes in stored_classes:
-            drawn.append(subset)
+            drawn_subsets.append(subset)
 
-    not_drawn = sorted(stored_classes - {subset.classes for subset in drawn})
-    named = [ClassSubset(c, sampler=NAMED if len(c) < num_classes else None) for c in not_drawn]
-    return [*drawn, *named]
+    undrawn_subsets = []
+    for classes in sorted(stored_classes - {subset.classes for subset in drawn_subsets}):
+        sampler = NAMED if len(classes) < num_classes else None
+        undrawn_subsets.append(ClassSubset(classes, sampler=sampler))
+    return [*drawn_subsets, *undrawn_subsets]
 
 
 def read_points(
     store: Store, options: OfSubsets, per_model: Sequence[str], groups: Groups | None = None
 ) -> tuple[Rows, pd.DataFrame]:
-    """The stored rows, and `accuracy_points` of all models on the chosen subsets; FcaError if there are none."""
+    """The stored rows, and `accuracy_points` of all models on the subsets of the options; FcaError if none exist."""
     rows = select(store, options.query)
     require_rows(rows.models, "rows of trained or full models", rows.total, COMMAND)
     rows = of_one_draw(drop_conflicting_rows(rows, rows.models, "model", per_model))
@@ -266,42 +277,47 @@ def points_with_predictions(store: Store, options: OfSubsets, per_model: Sequenc
     """
     rows, points = read_points(store, options, per_model)
     points = points.dropna(subset="top1").reset_index(drop=True)
-    row_by_run_id = {row["run_id"]: row for row in records(rows.models)}
+    model_row_by_run = {row["run_id"]: row for row in records(rows.models)}
     predict_row_by_training = _predict_rows_of_trainings(store)
 
-    run_ids = set(points["run_id"])
+    runs_read = set(points["run_id"])
     predictions_by_point: dict[Any, PredictedSubset] = {}
     for run_id, points_of_run in points.groupby("run_id"):
-        row = row_by_run_id[run_id]
-        predict_row = predict_row_by_training.get(str(run_id)) if row["task"] == "train" else row
+        predict_row: Mapping[str, Any] | None = model_row_by_run[run_id]
+        if model_row_by_run[run_id]["task"] == "train":
+            predict_row = predict_row_by_training.get(str(run_id))
         if predict_row is None:
             continue
-        run_ids.add(predict_row["run_id"])
-        predicted = _predicted(store, predict_row, points_of_run)
-        predictions_by_point.update(zip(points_of_run.index, predicted, strict=True))
 
-    stored = [predictions_by_point.get(point) for point in points.index]
+        runs_read.add(predict_row["run_id"])
+        predicted_subsets = _predictions_of_points(store, predict_row, points_of_run)
+        predictions_by_point.update(zip(points_of_run.index, predicted_subsets, strict=True))
+
+    fingerprints = [model_row_by_run[run_id]["fingerprint"] for run_id in points["run_id"]]
+    stored_predictions = [predictions_by_point.get(point) for point in points.index]
     points = points.assign(
-        fingerprint=[row_by_run_id[run_id]["fingerprint"] for run_id in points["run_id"]],
-        predictions=pd.Series(stored, index=points.index, dtype="object"),
+        fingerprint=fingerprints,
+        predictions=pd.Series(stored_predictions, index=points.index, dtype="object"),
     )
-    return PointsWithPredictions(points, tuple(sorted(run_ids)), rows)
+    return PointsWithPredictions(points, tuple(sorted(runs_read)), rows)
 
 
 def _predict_rows_of_trainings(store: Store) -> dict[str, dict[str, Any]]:
     """Training run -> the predict row of its best weights on clean test images."""
     rows = store.rows("task == 'predict' and split == 'test' and shift == 'clean'")
-    best = rows[rows["parent"].notna() & rows["snapshot"].fillna("best").eq("best")]
-    return {row["parent"]: row for row in records(best)}
+    is_of_training = rows["parent"].notna()
+    has_best_weights = rows["snapshot"].fillna("best").eq("best")
+    return {row["parent"]: row for row in records(rows[is_of_training & has_best_weights])}
 
 
-def _predicted(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> Iterator[PredictedSubset]:
+def _predictions_of_points(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> Iterator[PredictedSubset]:
     """One run's predictions on the subset of each of its points, by the protocol of the point."""
     stored = predictions(store, row)
     for point in records(points):
-        is_inside = stored.of_classes(point["classes"])
-        right = stored.right[is_inside]
+        is_of_subset = stored.of_classes(point["classes"])
+        is_right = stored.right[is_of_subset]
         if point["protocol"] == "masked":
             columns = stored.columns[list(point["classes"])]
-            right = masked_answers(stored.logits[is_inside], columns) == stored.true[is_inside]
-        yield PredictedSubset(stored.images[is_inside], stored.labels[is_inside], right)
+            masked = masked_answers(stored.logits[is_of_subset], columns)
+            is_right = masked == stored.true[is_of_subset]
+        yield PredictedSubset(stored.images[is_of_subset], stored.labels[is_of_subset], is_right)

@@ -54,78 +54,84 @@ class Variance(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Table variance."""
-        accuracies = points_with_predictions(store, self, self.per_model)
-        parameters = accuracies.rows.noted({**asdict(self), "method": METHOD, "intervals": INTERVALS})
-        return [VARIANCE.table(variance(accuracies.points), parameters, accuracies.runs)]
+        stored = points_with_predictions(store, self, self.per_model)
+        parameters = stored.rows.noted({**asdict(self), "method": METHOD, "intervals": INTERVALS})
+        return [VARIANCE.table(variance(stored.points), parameters, stored.runs)]
 
 
 def variance(points: pd.DataFrame) -> pd.DataFrame:
     """One line for each dataset, model, protocol and ncl; `note` gives the reason for what is missing."""
-    frame = VARIANCE.frame({**key, **_line(accuracies)} for key, accuracies in groups_by_columns(points, BY))
-    numbers = VARIANCE.columns[len(BY) : -1]
-    types: dict[str, Any] = {str(column): "Int64" if column.value_type is int else "float64" for column in numbers}
-    return frame.astype(types)
+    frame = VARIANCE.frame({**key, **_variance_cells(group)} for key, group in groups_by_columns(points, BY))
+
+    dtypes: dict[str, Any] = {}
+    for column in VARIANCE.columns[len(BY) : -1]:  # neither the key nor the note
+        dtypes[str(column)] = "Int64" if column.value_type is int else "float64"
+    return frame.astype(dtypes)
 
 
-def _line(points: pd.DataFrame) -> dict[str, Any]:
-    """The split over the subsets of one model, protocol and ncl."""
-    subsets = list(_subset_runs(points))
+def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
+    """The variance components over the subsets of one model, protocol and ncl."""
     n_subsets = points.groupby(DRAW, dropna=False).ngroups
-    if not subsets:
+    subset_runs = list(_subset_runs(points))
+    if not subset_runs:
         return {"subsets": n_subsets, "note": "no predictions are stored"}
 
-    split = split_variance(subsets)
-    values = {name: float(np.maximum(component.value, 0)) for name, component in split._asdict().items()}
-    line = {f"var_{name}": value for name, value in values.items()}
+    # negative estimates count as 0
+    split = split_variance(subset_runs)
+    components = split._asdict()
+    variances = {name: float(np.maximum(component.value, 0)) for name, component in components.items()}
+    total = float(np.nansum(list(variances.values())))
+    has_shares = np.isfinite(variances["subset"]) and total > 0
 
-    total = float(np.nansum(list(values.values())))
-    if np.isfinite(values["subset"]) and total > 0:
-        for name, value in values.items():
-            line[f"share_{name}"] = value / total
+    cells: dict[str, Any] = {}
+    for name, component in components.items():
+        cells[f"var_{name}"] = variances[name]
+        if has_shares:
+            cells[f"share_{name}"] = variances[name] / total
+        cells[f"sd_{name}"] = variances[name] ** 0.5
+        cells[f"sd_{name}_low"] = component.low**0.5
+        cells[f"sd_{name}_high"] = component.high**0.5
 
-    for name, component in split._asdict().items():
-        line[f"sd_{name}"] = values[name] ** 0.5
-        line[f"sd_{name}_low"] = component.low**0.5
-        line[f"sd_{name}_high"] = component.high**0.5
-
-    all_images = np.concatenate([subset.images for subset in subsets])
     return {
-        **line,
-        "subsets": len(subsets),
-        "inits": max(len(subset.runs) for subset in subsets),
-        "images": len(np.unique(all_images)),
-        "note": "; ".join(_notes(split, subsets, n_subsets)) or None,
+        **cells,
+        "subsets": len(subset_runs),
+        "inits": max(len(subset.runs) for subset in subset_runs),
+        "images": len(np.unique(np.concatenate([subset.images for subset in subset_runs]))),
+        "note": "; ".join(_notes(split, subset_runs, n_subsets)) or None,
     }
 
 
 def _subset_runs(points: pd.DataFrame) -> Iterator[SubsetRuns]:
     """The runs on each subset whose predictions are stored."""
-    for _, runs in points[points["predictions"].notna()].groupby(DRAW, dropna=False):
-        initialisations = runs.sort_values("run_id")
-        first = initialisations["predictions"].iloc[0]
-        right = np.stack([predictions.right for predictions in initialisations["predictions"]])
-        yield SubsetRuns(right, first.images, first.labels, tuple(initialisations["run_id"]))
+    stored = points[points["predictions"].notna()]
+    for _, runs in stored.groupby(DRAW, dropna=False):
+        inits = runs.sort_values("run_id")
+        first = inits["predictions"].iloc[0]
+        correct = np.stack([predictions.right for predictions in inits["predictions"]])  # initialisations x images
+        yield SubsetRuns(correct, first.images, first.labels, tuple(inits["run_id"]))
 
 
-def _notes(split: VarianceSplit, subsets: list[SubsetRuns], n_subsets: int) -> Iterator[str]:
-    """What is unknown or shown otherwise than estimated, and why.    n_subsets: also those without predictions."""
-    if len(subsets) < n_subsets:
-        yield f"predictions for {len(subsets)} of {n_subsets} subsets"
-    if len(subsets) == 1:
+def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) -> Iterator[str]:
+    """Reasons for what is missing or not as expected. n_subsets: with those without stored predictions."""
+    if len(subset_runs) < n_subsets:
+        yield f"predictions for {len(subset_runs)} of {n_subsets} subsets"
+    if len(subset_runs) == 1:
         yield "one subset: var_subset unknown"
 
-    n_inits = [len(subset.runs) for subset in subsets]
+    n_inits = [len(subset.runs) for subset in subset_runs]
     if max(n_inits) == 1:
         note = "one initialisation: var_init and var_luck unknown, their shares are within var_subset and var_test"
-        is_one_network = len({subset.runs for subset in subsets}) == 1
-        if is_one_network and len(subsets) > 1:
+        is_same_network = len(subset_runs) > 1 and len({subset.runs for subset in subset_runs}) == 1
+        if is_same_network:
             note += ", but for what is common to all subsets, as one network predicted them all"
         yield note
     elif min(n_inits) < max(n_inits):
         yield f"{min(n_inits)} to {max(n_inits)} initialisations a subset"
 
-    if any(np.unique(subset.strata, return_counts=True)[1].min() == 1 for subset in subsets):
+    fewest_images = [np.unique(subset.strata, return_counts=True)[1].min() for subset in subset_runs]
+    if 1 in fewest_images:
         yield "a class with one test image: sampled as one class with the others"
+
     for name, component in split._asdict().items():
         if component.value < 0:
             yield f"var_{name} estimated at {component.value:.1e}, shown as 0"

@@ -145,7 +145,7 @@ def test_two_classes_have_a_pair_and_no_what_if(tmp_path, lab):
 
 
 def test_a_map_shows_the_classes_with_the_hardest_pairs_only(lab, monkeypatch):
-    monkeypatch.setattr("fca.studies.few_class.difficulty_map.MAX_CLASSES_ON_MAP", 4)
+    monkeypatch.setattr("fca.studies.few_class.difficulty_map.MAP_CLASSES", 4)
     lab.embed("hog", lab.features(seed=2))
     found = tables(lab)
     classes = found["difficulty_classes"]

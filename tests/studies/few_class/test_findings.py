@@ -28,37 +28,40 @@ def test_the_measures_of_the_findings_are_what_they_are_called():
     few = subset[subset["ncl"] < 20]
     draws = [(n, s) for n in (2, 3) for s in range(5)]
     best = [max(values[m, "sub", *d] for m in "xyz") - max(values[m, "open", *d] for m in "xyz") for d in draws]
-    assert findings.mean_of(*findings.paired(few, "open", "max"))["value"] == pytest.approx(100 * np.mean(best))
+    assert findings.mean_of(*findings.sub_minus_full(few, "open", "max"))["value"] == pytest.approx(100 * np.mean(best))
     mean = [values[m, "sub", *d] - values[m, "open", *d] for m in "xyz" for d in draws]
-    assert findings.mean_of(*findings.paired(few, "open"))["value"] == pytest.approx(100 * np.mean(mean))
+    assert findings.mean_of(*findings.sub_minus_full(few, "open"))["value"] == pytest.approx(100 * np.mean(mean))
     gained = [values[m, "sub", n, s] - values[m, "sub", 20, s] for m in "xyz" for n, s in draws]
-    found = findings.mean_of(*findings.growth(subset, [2, 3]))
+    found = findings.mean_of(*findings.few_minus_most_classes(subset, [2, 3]))
     assert found["value"] == pytest.approx(100 * np.mean(gained))
     apart = subset[(subset["model"] == "x") == (subset["protocol"] == "sub")]
     best = [values["x", "sub", *d] - max(values[m, "open", *d] for m in "yz") for d in draws]
-    found = findings.mean_of(*findings.unpaired(apart[apart["ncl"] < 20], "open"))
+    found = findings.mean_of(*findings.best_of_different_models(apart[apart["ncl"] < 20], "open"))
     assert (found["value"], found["models"]) == (pytest.approx(100 * np.mean(best)), 3)
-    assert not findings.mean_of(*findings.unpaired(few, "open"))
+    assert not findings.mean_of(*findings.best_of_different_models(few, "open"))
     rho = [scipy.stats.spearmanr([1, 2, 3], [values[m, "open", *d] for m in "xyz"]).statistic for d in draws]
-    found = findings.mean_of(*findings.scaling(few, pd.Series({"x": 1.0, "y": 2.0, "z": 3.0}), "open"))
+    found = findings.mean_of(*findings.size_correlation(few, pd.Series({"x": 1.0, "y": 2.0, "z": 3.0}), "open"))
     assert found["value"] == pytest.approx(np.mean(rho))
     spread = {}
     for p in ("sub", "open"):
         means = np.array([[np.mean([values[m, p, n, s] for m in "xyz"]) for s in range(5)] for n in (2, 3)])
         spread[p] = np.sqrt(means.var(axis=1, ddof=1).mean())  # pooled over ncl: equal degrees of freedom
-    found = findings.ratio(few, "open", few, "sub")
+    found = findings.spread_ratio(few, "open", few, "sub")
     assert found["value"] == pytest.approx(spread["open"] / spread["sub"])
     assert found["value_low"] < found["value"] < found["value_high"]
     few_draws = few[(few["subset_seed"] < 2) & (few["ncl"] == 2)]
-    found = findings.mean_of(*findings.paired(few_draws, "open"))
-    alone = found["value"] - scipy.stats.t.ppf(0.975, 1) * np.ptp(findings.paired(few_draws, "open")[0]["value"]) / 2
+    found = findings.mean_of(*findings.sub_minus_full(few_draws, "open"))
+    alone = (
+        found["value"]
+        - scipy.stats.t.ppf(0.975, 1) * np.ptp(findings.sub_minus_full(few_draws, "open")[0]["value"]) / 2
+    )
     assert found["value_low"] == pytest.approx(max(alone, -100))
     far = pd.DataFrame({"value": [-90.0, 90.0], "subset_seed": [0, 1]})
     found = findings.mean_of(far, 1)
     assert (found["value_low"], found["value_high"]) == (-100, 100), "no difference is larger"
-    found = findings.mean_of(far.assign(value=far["value"] / 100), 1, largest=1.0)
+    found = findings.mean_of(far.assign(value=far["value"] / 100), 1, limit=1.0)
     assert (found["value_low"], found["value_high"]) == (-1, 1), "nor a correlation"
-    two = findings.ratio(few[few["subset_seed"] < 2], "open", few, "sub")
+    two = findings.spread_ratio(few[few["subset_seed"] < 2], "open", few, "sub")
     assert two["seeds"] == 2, "the spread of two draws is known no better beside one of five"
     assert np.isnan([two["value_low"], two["value_high"]]).all()
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 from fca.stats.features import knn_top1, sample_rows
 from fca.stats.similarity import class_similarity, subset_scores
 from fca.store import Store
-from fca.studies.few_class.prediction import PREDICTORS, Prediction, judged
+from fca.studies.few_class.prediction import PREDICTORS, Prediction, judge_predictors
 from fca.subset import draw_subset
 from fca.types import FcaError
 from tests.support.lab import Lab, images
@@ -225,7 +225,9 @@ def test_a_similarity_without_features_is_judged_alone(told):
     points = points.assign(intra=0.5, inter=0.5, log_ncl=np.log(points["ncl"]), silhouette=np.nan, knn=np.nan)
     judgement = [
         line
-        for line, _ in judged(points.assign(probe=np.nan, logme=np.nan, stored=points["dataset"]).reset_index(), 0.005)
+        for line, _ in judge_predictors(
+            points.assign(probe=np.nan, logme=np.nan, stored=points["dataset"]).reset_index(), 0.005
+        )
     ]
     assert [line["predictor"] for line in judgement] == ["mean", "ncl", "log_ncl", "simss", "separation", "intra_inter"]
     assert judgement[3]["error_points"] == line(told["prediction"], "simss")["error_points"]

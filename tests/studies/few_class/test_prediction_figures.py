@@ -10,7 +10,7 @@ from fca.report import style
 from fca.report.finding import sentences
 from fca.studies.few_class.figures import prediction as figures
 from fca.studies.few_class.figures.prediction import prediction_statements, simss_statements
-from fca.studies.few_class.prediction import PREDICTION, PREDICTORS, Prediction, judged
+from fca.studies.few_class.prediction import PREDICTION, PREDICTORS, Prediction, judge_predictors
 from fca.subset import draw_subset
 from tests.support.figure_claims import drawn, drawn_findings, sentences_of
 
@@ -48,7 +48,9 @@ def points(datasets, encoders, seeds, signal):
 @cache
 def tables(datasets=("digits",), encoders=("hog",), seeds=6, signal=0.03):
     made = points(datasets, encoders, seeds, signal)
-    found = [pair for _, part in made.groupby("encoder") for pair in judged(part.reset_index(drop=True), 0.005)]
+    found = [
+        pair for _, part in made.groupby("encoder") for pair in judge_predictors(part.reset_index(drop=True), 0.005)
+    ]
     frames = {
         "prediction": PREDICTION.frame(line for line, _ in found).astype({"better_in": "Int64"}),
         "prediction_points": pd.concat([held for _, held in found], ignore_index=True),

@@ -66,18 +66,17 @@ _VERDICTS = {
 
 def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
     """Accuracy of every model against ncl: single subsets, their mean and its interval, one panel for each model."""
-    marks = pd.concat(
-        [
-            points.frame.assign(mark="point").astype({TOP1: "float64"}),
-            means.frame.assign(mark="mean").astype({TOP1: "float64"}),
-        ]
-    )
-    frame = _in_order(marks, DATASET, MODEL)
-    coloured = kinds.hue(PROTOCOL, frame)
-    x = style.ncl_axis()
+    subsets = points.frame.assign(mark="point").astype({TOP1: "float64"})
+    means_of_subsets = means.frame.assign(mark="mean").astype({TOP1: "float64"})
+    frame = _in_order(pd.concat([subsets, means_of_subsets]), DATASET, MODEL)
 
-    subsets = alt.Chart().transform_filter("datum.mark == 'point'").mark_circle(size=28)
-    subsets = subsets.encode(
+    x = style.ncl_axis()
+    coloured = kinds.hue(PROTOCOL, frame)
+    large_marks = kinds.points_with_intervals(
+        TOP1, x, means.columns, coloured, dodge=PROTOCOL, joined=PROTOCOL, where="datum.mark == 'mean'"
+    )
+    small_marks = alt.Chart().transform_filter("datum.mark == 'point'").mark_circle(size=28)
+    small_marks = small_marks.encode(
         x=x,
         xOffset=f"{PROTOCOL}:N",
         y=f"{TOP1}:Q",
@@ -85,14 +84,12 @@ def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
         color=coloured.colour(),
         opacity=coloured.opacity(0.5),
     )
-    means_of_subsets = kinds.points_with_intervals(
-        TOP1, x, means.columns, coloured, dodge=PROTOCOL, joined=PROTOCOL, where="datum.mark == 'mean'"
-    )
+
     title = style.title(
         "How does accuracy change with the number of classes?",
         f"Each small mark is one class subset, each large one the mean of the subsets with its {_INTERVAL}.",
     )
-    return style.faceted(kinds.layers(subsets, means_of_subsets), frame, title, (DATASET, MODEL, NCL, PROTOCOL))
+    return style.faceted(kinds.layers(small_marks, large_marks), frame, title, (DATASET, MODEL, NCL, PROTOCOL))
 
 
 def dcn_figure(dcn: Table) -> alt.FacetChart:
@@ -108,18 +105,19 @@ def dcn_figure(dcn: Table) -> alt.FacetChart:
 def gap_figure(gap: Table) -> alt.FacetChart:
     """Sub-model minus full model, open and masked, against ncl."""
     hover = (DATASET, PROTOCOL, NCL, *interval_columns(_DIFFERENCE), MODELS, SUBSETS)
-    frames = []
+    differences = []
     for protocol, column in (("open", accuracy.SUB_MINUS_OPEN), ("masked", accuracy.SUB_MINUS_MASKED)):
         names = dict(zip(interval_columns(column), interval_columns(_DIFFERENCE), strict=True))
-        frame = gap.frame.rename(columns=names).assign(protocol=protocol)
-        frames.append(frame[[*hover, accuracy.N_PAIRS]])
+        difference = gap.frame.rename(columns=names).assign(protocol=protocol)
+        differences.append(difference[[*hover, accuracy.N_PAIRS]])
+
     title = style.title(
         "How much more accurate are sub-models than full models?",
         "Each mark is the accuracy of sub-models minus that of full models on the same class subsets, the mean over",
         f"models and subsets with its {_INTERVAL}. Above the line, training on the subset only pays.",
     )
     axis = kinds.quantity(alt.Y, _DIFFERENCE)
-    return _by_ncl(pd.concat(frames), _DIFFERENCE, hover, title, axis, line=kinds.ZERO, size=90)
+    return _by_ncl(pd.concat(differences), _DIFFERENCE, hover, title, axis, line=kinds.ZERO, size=90)
 
 
 def agreement_figure(agreement: Table) -> alt.FacetChart:
@@ -129,8 +127,8 @@ def agreement_figure(agreement: Table) -> alt.FacetChart:
         f"1 is the same order, 0 is no relation. Each mark is the mean over class subsets with its {_INTERVAL}.",
     )
     axis = kinds.quantity(alt.Y, accuracy.RANKING_RHO, domainMax=1)
-    several = agreement.frame[agreement.frame[MODELS] > 1]
-    return _by_ncl(several, accuracy.RANKING_RHO, agreement.columns, title, axis, line=kinds.ZERO, size=90)
+    of_several = agreement.frame[agreement.frame[MODELS] > 1]
+    return _by_ncl(of_several, accuracy.RANKING_RHO, agreement.columns, title, axis, line=kinds.ZERO, size=90)
 
 
 def ranks_figure(ranks: Table) -> alt.FacetChart:
@@ -146,10 +144,11 @@ def ranks_figure(ranks: Table) -> alt.FacetChart:
 
 def of_several_models(frame: pd.DataFrame) -> pd.DataFrame:
     """The data sets and protocols of two models or more: one alone has no order."""
-    models = frame.groupby([DATASET, PROTOCOL])[MODEL].transform("nunique")
-    if len(frame) and not (models > 1).any():
+    n_models = frame.groupby([DATASET, PROTOCOL])[MODEL].transform("nunique")
+    has_several = n_models > 1
+    if len(frame) and not has_several.any():
         raise style.NothingToDraw("one model has no order; next: fca run -m model=FIRST,SECOND")
-    return frame[models > 1]
+    return frame[has_several]
 
 
 def models_by_ncl(
@@ -181,35 +180,38 @@ def _by_ncl(
 
 
 def by_protocol(frame: pd.DataFrame, *fields: str, below: bool = False) -> pd.DataFrame:
-    """By data set, protocol in its usual order, and ncl, with a panel for each of these fields and the protocol.
+    """Lines by data set, protocol in its declared order, and ncl, with a panel for these fields and the protocol.
 
-    below: whether the protocol in words, which is long, has a line of its own in the heading of the panel.
+    The column `way` holds the protocol in words.
+    below: whether the protocol, which is long in words, starts a new line in the heading of the panel.
     """
-    protocol_names = list(PROTOCOL.choices.values())
-    frame = frame.assign(protocol_name=pd.Categorical(frame[PROTOCOL].map(PROTOCOL.choices), protocol_names))
-    frame = frame.sort_values([DATASET, "protocol_name", NCL], kind="stable", ignore_index=True)
-    frame = frame.astype({"protocol_name": "str"})
-    panels = list(style.panels(frame, DATASET, *fields, "protocol_name"))
+    names = list(PROTOCOL.choices.values())
+    frame = frame.assign(way=pd.Categorical(frame[PROTOCOL].map(PROTOCOL.choices), names))
+    frame = frame.sort_values([DATASET, "way", NCL], kind="stable", ignore_index=True)
+    frame = frame.astype({"way": "str"})
+
+    panels = list(style.panels(frame, DATASET, *fields, "way"))
     if below:
-        with_names = zip(panels, frame["protocol_name"], strict=True)
-        panels = [panel.replace(f" · {name}", f"\n{name}") for panel, name in with_names]
-    return frame.drop(columns="protocol_name").assign(panel=panels)
+        named_panels = zip(panels, frame["way"], strict=True)
+        panels = [panel.replace(f" · {protocol}", f"\n{protocol}") for panel, protocol in named_panels]
+    return frame.assign(panel=panels)
 
 
 def _in_order(frame: pd.DataFrame, *fields: str) -> pd.DataFrame:
-    """With a `panel` of these fields, panels in their order."""
+    """Lines by these fields and ncl, with a panel for each combination of the fields."""
     frame = frame.sort_values([*fields, NCL], kind="stable", ignore_index=True)
     return frame.assign(panel=style.panels(frame, *fields))
 
 
 def findings_figure(findings: Table) -> alt.FacetChart:
     """Every measure with its interval, one panel for each data set and unit, over a line where there is no effect."""
-    frame = findings.frame.assign(unit_name=findings.frame[UNIT].map(dict(UNIT.choices)))
-    frame["panel"] = style.panels(frame, DATASET, "unit_name")
-    measures = [description for description, _ in MEASURES.values()]
-    y = kinds.category(alt.Y, MEASURE, measures, labelLimit=480)
+    frame = findings.frame.assign(words=findings.frame[UNIT].map(dict(UNIT.choices)))
+    frame["panel"] = style.panels(frame, DATASET, "words")
+    measures = [measure for measure, _ in MEASURES.values()]
+    rows = kinds.category(alt.Y, MEASURE, measures, labelLimit=480)
     axis = kinds.quantity(alt.X, FINDING_VALUE, "")
-    chart = kinds.points_with_intervals(FINDING_VALUE, y, findings.columns, scale=axis, line=str(NO_EFFECT))
+    chart = kinds.points_with_intervals(FINDING_VALUE, rows, findings.columns, scale=axis, line=str(NO_EFFECT))
+
     title = style.title(
         PAPER_FINDINGS.question,
         "Each dot is the mean over class subsets with its 95 % interval over subset seeds; the dashed line "
@@ -226,18 +228,16 @@ def without_bars(reasons: pd.Series) -> list[str]:
     >>> without_bars(pd.Series(["no interval: 3 subset seeds, 5 needed", None]))
     ['Without a bar: 3 subset seeds, 5 needed.']
     """
-    different_reasons = sorted(set(reasons.dropna()))
-    if not different_reasons:
-        return []
-    texts = [reason.removeprefix("no interval: ") for reason in different_reasons]
-    return [f"Without a bar: {'; '.join(texts)}."]
+    texts = [reason.removeprefix("no interval: ") for reason in sorted(set(reasons.dropna()))]
+    joined = "; ".join(texts)
+    return [f"Without a bar: {joined}."] if joined else []
 
 
 def of_first_protocol(means: pd.DataFrame) -> pd.DataFrame:
     """The mean accuracies of sub-models; where there are none, those of masked full models, and so on."""
     measured = means.dropna(subset=TOP1)
-    order = measured[PROTOCOL].map(list(SEVERAL_MODELS).index)
-    return measured[order == order.min()]
+    priority = measured[PROTOCOL].map(list(SEVERAL_MODELS).index)
+    return measured[priority == priority.min()]
 
 
 def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
@@ -262,15 +262,16 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
     lines = of_first_protocol(means)
     best = pd.concat([small.best_of(at_ncl, ACCURACY) for _, at_ncl in lines.groupby(NCL, sort=True)])
     has_interval = best[ACCURACY.low].notna()  # where all subsets score alike there is no interval
-    fewest = best.loc[has_interval, NCL].min() if has_interval.any() else best[NCL].min()
-    most = best[NCL].max()
-
+    lowest_ncl = best.loc[has_interval, NCL].min() if has_interval.any() else best[NCL].min()
+    highest_ncl = best[NCL].max()
     is_single_model = len(lines[MODEL].unique()) == 1
-    at_fewest = _at_fewest_classes(lines[lines[NCL] == fewest], best[best[NCL] == fewest], is_single_model)
-    sentence = f"With {fewest} classes of {lines[DATASET].iloc[0]}, {at_fewest}"
-    if most > fewest:
-        at_most = _at_most_classes(lines[lines[NCL] == most], best[best[NCL] == most], is_single_model)
-        sentence += f"; with {most}, {at_most}"
+
+    at_lowest = _at_fewest_classes(lines[lines[NCL] == lowest_ncl], best[best[NCL] == lowest_ncl], is_single_model)
+    sentence = f"With {lowest_ncl} classes of {lines[DATASET].iloc[0]}, {at_lowest}"
+    if highest_ncl > lowest_ncl:
+        is_highest = lines[NCL] == highest_ncl
+        at_highest = _at_most_classes(lines[is_highest], best[best[NCL] == highest_ncl], is_single_model)
+        sentence += f"; with {highest_ncl}, {at_highest}"
 
     hover = (MODEL, CLASSES, *interval_columns(ACCURACY), SUBSETS)
     yield Statement(f"{sentence}.", small.curve(best.drop_duplicates(NCL), CLASSES, ACCURACY, hover))
@@ -279,10 +280,11 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
 def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
     """The best models at the fewest classes with their accuracy, or that all are at the level of chance.
 
-    lines: of the models there.    best: those of them that are the best.    is_single_model: the page has but one.
+    lines: of all models at this ncl.    best: the lines of the best among them.
+    is_single_model: whether the page has only one model.
     """
     first = best.iloc[0].to_dict()
-    accuracy_there = format_with_interval(first, ACCURACY)
+    accuracy_text = format_with_interval(first, ACCURACY)
     models = SEVERAL_MODELS[first[PROTOCOL]]
     n_models = lines[MODEL].nunique()
 
@@ -299,10 +301,10 @@ def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model:
         level = f"at the level of chance ({_guess(first)})"
         if n_models > 1:
             return f"{small.all_of(n_models, models)} are {level}"
-        return f"{subject} is {level}: {accuracy_there}"
+        return f"{subject} is {level}: {accuracy_text}"
 
     verb = "reach" if len(best) > 1 else "reaches"
-    return f"{subject} {verb} {accuracy_there}"
+    return f"{subject} {verb} {accuracy_text}"
 
 
 def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
@@ -319,16 +321,17 @@ def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: b
             return f"{lines[MODEL].iloc[0]}, the only one, is {level}"
         return f"{small.all_of(n_models)} are {level}"
 
-    accuracy_there = format_with_interval({TOP1: best[TOP1].iloc[0]}, ACCURACY)
+    accuracy_text = format_with_interval({TOP1: best[TOP1].iloc[0]}, ACCURACY)
     if is_single_model:
-        return accuracy_there
+        return accuracy_text
     if len(best) == n_models > 1:
-        return f"{small.all_of(n_models)}, {accuracy_there}"
+        return f"{small.all_of(n_models)}, {accuracy_text}"
     only = ", the only one" if n_models == 1 else ""
-    return f"{small.listed(best[MODEL].tolist())}{only}, {accuracy_there}"
+    return f"{small.listed(best[MODEL].tolist())}{only}, {accuracy_text}"
 
 
 def _guess(line: Mapping[Any, Any]) -> str:
+    """The accuracy of guessing in words."""
     return format_with_interval({CHANCE: line[CHANCE]}, GUESS)
 
 
@@ -362,20 +365,22 @@ subsets.
     chart = small.curve(lines, CLASSES, gain, (CLASSES, *interval_columns(gain), MODELS, SUBSETS), line=0.0)
     yield Statement(_gain_at_fewest_classes(lines.iloc[0].to_dict(), bool(is_at_chance.iloc[0])), chart)
 
-    more_classes = lines.iloc[1:]
-    guessing = more_classes[is_at_chance.iloc[1:]]
+    # one sentence for all further numbers of classes
+    further_lines = lines.iloc[1:]
+    is_further_at_chance = is_at_chance.iloc[1:]
+    guessing = further_lines[is_further_at_chance]
     if len(guessing):
         at_ncl = small.listed(guessing[NCL].tolist())
         reason = "sub-models and full models are at the level of chance"
         yield Statement(f"{dataset}: no gain is known at ncl {at_ncl}: {reason}.")
 
-    limited = more_classes[~is_at_chance.iloc[1:]].dropna(subset=GAIN_MASKED)
+    limited = further_lines[~is_further_at_chance].dropna(subset=GAIN_MASKED)
     if len(limited):
         difference = "sub-models minus full models limited to the same labels (masked)"
         yield Statement(f"{dataset}: {difference} {_gain_by_ncl(limited, GAIN_MASKED)}.")
 
-    for verdict, lines_of_verdict in lines[~is_at_chance].groupby(accuracy.GAP_VERDICT, sort=False):
-        yield Statement(f"{dataset}: {_VERDICTS[str(verdict)]} {_gain_by_ncl(lines_of_verdict, GAIN_OPEN)}.")
+    for verdict, of_verdict in lines[~is_at_chance].groupby(accuracy.GAP_VERDICT, sort=False):
+        yield Statement(f"{dataset}: {_VERDICTS[str(verdict)]} {_gain_by_ncl(of_verdict, GAIN_OPEN)}.")
 
 
 def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
@@ -384,8 +389,8 @@ def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
     if is_at_chance:
         return f"Not known: {where}, sub-models and full models are at the level of chance."
 
-    gain = format_with_interval({GAIN_OPEN: line[GAIN_OPEN]}, GAIN_OPEN)
-    open_gain = f"(open to all labels: {gain}, as there is more to confuse)"
+    open_points = format_with_interval({GAIN_OPEN: line[GAIN_OPEN]}, GAIN_OPEN)
+    open_gain = f"(open to all labels: {open_points}, as there is more to confuse)"
     if pd.isna(line[GAIN_MASKED]):
         return f"Not known: {where}, no full model limited to the same labels is stored {open_gain}."
 
@@ -393,18 +398,22 @@ def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
     high = float(line[GAIN_MASKED.high])
     if pd.isna(low) or low == high:
         return f"{_gain_without_interval(line, where)} {open_gain}."
-    masked_gain = format_with_interval(line, GAIN_MASKED)
+
+    points = format_with_interval(line, GAIN_MASKED)
     if low > 0:
-        sentence = f"Yes: {where}, sub-models are {masked_gain} better than"
+        verdict = "Yes"
+        compared = f"are {points} better than"
     elif high < 0:
-        sentence = f"No: {where}, sub-models are worse, by {masked_gain}, than"
+        verdict = "No"
+        compared = f"are worse, by {points}, than"
     else:
-        sentence = f"Not significantly: {where}, sub-models differ by {masked_gain} from"
-    return f"{sentence} {LIMITED} {open_gain}."
+        verdict = "Not significantly"
+        compared = f"differ by {points} from"
+    return f"{verdict}: {where}, sub-models {compared} {LIMITED} {open_gain}."
 
 
 def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:
-    """What a difference shows that has no interval; an exact 0 of several subsets is a difference, too: none."""
+    """What a difference without an interval shows; if several subsets give exactly 0, the answer is no."""
     difference = abs(float(line[GAIN_MASKED]))
     is_one_subset = line[SUBSETS] == 1
     if difference <= ALIKE:
@@ -421,14 +430,18 @@ def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:
 def _gain_by_ncl(lines: pd.DataFrame, gain: Column) -> str:
     """`at ncl 2 (+4.1 points [+0.2, +8.0]), 5 (...)`, and over how many subsets; or why there is no interval."""
     gains = [f"{line[NCL]} ({format_with_interval(line, gain)})" for line in lines.to_dict("records")]
+    clauses = [f"at ncl {', '.join(gains)}"]
+
     has_interval = lines[gain.low].notna()
-    reasons = []
     if has_interval.any():
-        reasons.append(f"95 % over {lines[SUBSETS].min()} subsets")
+        clauses.append(f"95 % over {lines[SUBSETS].min()} subsets")
     if not has_interval.all():
-        without = ", ".join(map(str, lines.loc[~has_interval, NCL]))
-        reasons.append(f"ncl {without}: {NO_MEAN_INTERVAL}" if has_interval.any() else NO_MEAN_INTERVAL)
-    return "; ".join([f"at ncl {', '.join(gains)}", *reasons])
+        reason = NO_MEAN_INTERVAL
+        if has_interval.any():
+            ncl_without_interval = ", ".join(map(str, lines.loc[~has_interval, NCL]))
+            reason = f"ncl {ncl_without_interval}: {NO_MEAN_INTERVAL}"
+        clauses.append(reason)
+    return "; ".join(clauses)
 
 
 def rank_statements(ranks: pd.DataFrame) -> Iterator[Statement]:

@@ -24,12 +24,12 @@ from fca.studies.few_class.subset_accuracy import SUBSET_SEEDS
 from fca.tables.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1, VERDICT, all_at_chance
 from fca.types import Table, interval_columns
 
-_CLEAR = {
+_VERDICT_BY_SIGNIFICANCE = {
     True: "differs significantly",
     False: "not significant",
     None: "no test: no stored predictions, or no interval of the difference",
 }
-_DIFFERS = VERDICT.with_choices({text: text for text in _CLEAR.values()})
+_DIFFERS = VERDICT.with_choices({text: text for text in _VERDICT_BY_SIGNIFICANCE.values()})
 LEAD = tables.LEAD.with_format("+.1%", "lead")
 
 
@@ -38,12 +38,18 @@ def paired_figure(paired: Table) -> alt.FacetChart:
     frame = paired.frame.assign(
         sizes="ncl " + paired.frame[NCL].astype(str),
         pair=paired.frame[tables.MODEL_A] + " - " + paired.frame[tables.MODEL_B],
-        verdict=[_CLEAR[value] for value in style.cells(paired.frame[tables.SIGNIFICANT])],
+        verdict=[_VERDICT_BY_SIGNIFICANCE[value] for value in style.cells(paired.frame[tables.SIGNIFICANT])],
     )
-    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes").sort_values([DATASET, NCL], kind="stable")
-    coloured = kinds.hue(_DIFFERS, frame, ("#b0568f", "#7d8590", "#b07d00"), ("circle", "diamond", "square"))
-    rows = kinds.category(alt.Y, "pair", list(dict.fromkeys(frame["pair"])))
+    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes")
+    frame = frame.sort_values([DATASET, NCL], kind="stable")
+
+    pairs = list(dict.fromkeys(frame["pair"]))
+    rows = kinds.category(alt.Y, "pair", pairs)
+    colours = ("#b0568f", "#7d8590", "#b07d00")
+    shapes = ("circle", "diamond", "square")
+    coloured = kinds.hue(_DIFFERS, frame, colours, shapes)
     chart = kinds.points_with_intervals(tables.LEAD, rows, paired.columns, coloured, line=kinds.ZERO)
+
     title = style.title(
         "Which models differ on the same images?",
         "Each mark is the difference in accuracy on the same class subsets, with its 95 % interval. It is "
@@ -56,10 +62,12 @@ def paired_figure(paired: Table) -> alt.FacetChart:
 
 def stability_figure(stability: Table) -> alt.FacetChart:
     """The chance of every model to be the best at every ncl as a heat map, one panel for each protocol."""
-    known = stability.frame.dropna(subset=tables.P_BEST)
-    if known.empty and stability.frame[NOTE].notna().any():
-        raise style.NothingToDraw(stability.frame[NOTE].dropna().iloc[0])
-    frame = by_protocol(of_several_models(known), below=True)
+    with_share = stability.frame.dropna(subset=tables.P_BEST)
+    reasons = stability.frame[NOTE].dropna()
+    if with_share.empty and len(reasons):
+        raise style.NothingToDraw(reasons.iloc[0])
+
+    frame = by_protocol(of_several_models(with_share), below=True)
     title = style.title(
         "Would other draws of the classes have another winner?",
         "Each number is the share of bootstrap resamples of the subset seeds in which the model is the most accurate.",
@@ -82,6 +90,7 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
     >>> print(statement.sentence)
     None of 2 sub-models is significantly the best at 2 classes of zoo: b is +10.0 points [+5.0, +15.0] ahead of a.
     """
+    # the fewest classes, if they are not all classes
     lines = of_first_protocol(means)
     below_all_classes = lines[lines[NCL] < lines[NCL].max()]
     at_fewest = below_all_classes[below_all_classes[NCL] == below_all_classes[NCL].min()]
@@ -106,13 +115,14 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
         return
 
     first, second = ordered[MODEL].iloc[:2]
-    is_there = (paired[NCL] == ncl) & (paired[PROTOCOL] == protocol)
-    is_of_both = paired[[tables.MODEL_A, tables.MODEL_B]].isin([first, second]).all(axis="columns")
-    if not (is_there & is_of_both).any():
+    is_same_setting = (paired[NCL] == ncl) & (paired[PROTOCOL] == protocol)
+    is_same_pair = paired[[tables.MODEL_A, tables.MODEL_B]].isin([first, second]).all(axis="columns")
+    pairs = paired[is_same_setting & is_same_pair]
+    if pairs.empty:
         return
 
-    pair = paired[is_there & is_of_both].iloc[0].to_dict()
-    if pair[tables.MODEL_A] != first:
+    pair = pairs.iloc[0].to_dict()
+    if pair[tables.MODEL_A] != first:  # the table has second minus first
         pair |= {LEAD: -pair[LEAD], LEAD.low: -pair[LEAD.high], LEAD.high: -pair[LEAD.low]}
     lead = f"{format_with_interval(pair, LEAD)} ahead of {second}"
     is_significant = pair[tables.SIGNIFICANT]
@@ -149,15 +159,19 @@ would separate a from b at ncl 2 (95 % interval 2 to unbounded).
             counts.append(f"{at_ncl[tables.SIGNIFICANT].sum()} of {len(at_ncl)} at ncl {ncl}")
         n_seeds = int(tested[SUBSET_SEEDS].max())
         seeds = f"with {n_seeds} subset seed{'' if n_seeds == 1 else 's'}"
-        needed = _more_seeds(tested[~tested[tables.SIGNIFICANT].astype(bool)])
-        yield Statement(f"{dataset}: {seeds}, {pairs} that differ significantly: {', '.join(counts)}{needed}.")
+
+        is_significant = tested[tables.SIGNIFICANT].astype(bool)
+        more_seeds = _more_seeds(tested[~is_significant])
+        yield Statement(f"{dataset}: {seeds}, {pairs} that differ significantly: {', '.join(counts)}{more_seeds}.")
 
 
 def _more_seeds(insignificant: pd.DataFrame) -> str:
-    """The pair without a significant difference that needs the fewest more seeds."""
-    bounded = insignificant[insignificant[tables.MORE_SEEDS].notna() & (insignificant[tables.MORE_SEEDS] > 0)]
+    """The pair without a significant difference that needs the fewest more seeds, as the end of a sentence."""
+    is_bounded = insignificant[tables.MORE_SEEDS].notna() & (insignificant[tables.MORE_SEEDS] > 0)
+    bounded = insignificant[is_bounded]
     if bounded.empty:
         return ""
+
     pair = bounded.sort_values(tables.MORE_SEEDS, kind="stable").iloc[0]
     high = "unbounded" if pd.isna(pair[tables.MORE_SEEDS.high]) else int(pair[tables.MORE_SEEDS.high])
     models = f"{pair[tables.MODEL_A]} from {pair[tables.MODEL_B]} at ncl {pair[NCL]}"
@@ -175,12 +189,12 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
     digits: the best of sub-models in most resamples of the subset seeds: a at ncl 2 (93 % of the resamples).
     """
     dataset = stability[DATASET].iloc[0]
-    known = stability.dropna(subset=tables.P_BEST)
-    if known.empty:
+    with_share = stability.dropna(subset=tables.P_BEST)
+    if with_share.empty:
         reason = stability[NOTE].iloc[0]
         yield Statement(f"{dataset}: the stability of the order of the models is unknown ({reason}).")
 
-    for protocol, of_protocol in known.groupby(PROTOCOL, sort=False):
+    for protocol, of_protocol in with_share.groupby(PROTOCOL, sort=False):
         ncl_of_best: dict[str, list[str]] = {}
         for ncl, at_ncl in of_protocol.groupby(NCL):
             if all_at_chance(at_ncl):
@@ -188,8 +202,12 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
                 continue
 
             best = small.best_of(at_ncl, tables.P_BEST)
-            share = f"{100 * best[tables.P_BEST].iloc[0]:.0f} % of the resamples{' each' if len(best) > 1 else ''}"
-            names = small.listed(best[MODEL].tolist()) if len(best) < len(at_ncl) else "none, all are equal,"
+            share = f"{100 * best[tables.P_BEST].iloc[0]:.0f} % of the resamples"
+            if len(best) > 1:
+                share += " each"
+            names = "none, all are equal,"
+            if len(best) < len(at_ncl):
+                names = small.listed(best[MODEL].tolist())
             ncl_of_best.setdefault(names, []).append(f"{ncl} ({share})")
 
         best_by_ncl = "; ".join(f"{names} at ncl {', '.join(sizes)}" for names, sizes in ncl_of_best.items())

@@ -41,73 +41,85 @@ _VERDICTS = {"beyond ncl": "predicts", "not beyond ncl": "does not predict", "un
 
 def error_figure(prediction: Table) -> alt.FacetChart:
     """Mean absolute error of every predictor on what it never saw; dashed: ncl alone."""
-    frame = _named(prediction.frame.dropna(subset=tables.ERROR))
-    alone = frame[frame[PREDICTOR] == tables.BASELINE].set_index("panel")[tables.ERROR]
+    frame = _with_panels(prediction.frame.dropna(subset=tables.ERROR))
+    baseline_error_by_panel = frame[frame[PREDICTOR] == tables.BASELINE].set_index("panel")[tables.ERROR]
+    frame = frame.assign(line=frame["panel"].map(baseline_error_by_panel))
     title = style.title(
         "How far off is accuracy that was predicted before training?",
         "Each mark is the mean absolute error on what the prediction never saw, with its 95 % interval over "
         "subset seeds",
         "(for new data sets, over data sets). The dashed line is what the number of classes alone achieves.",
     )
-    return _dots(frame.assign(line=frame["panel"].map(alone)), tables.ERROR, prediction.columns, title)
+    return _one_row_per_predictor(frame, tables.ERROR, prediction.columns, title)
 
 
 def gain_figure(prediction: Table) -> alt.FacetChart:
     """How far below the error of ncl alone every predictor is, on the same subsets."""
-    frame = _named(prediction.frame.dropna(subset=tables.GAIN))
+    frame = _with_panels(prediction.frame.dropna(subset=tables.GAIN)).assign(line=0.0)
     title = style.title(
         "Does anything predict accuracy beyond the number of classes?",
         "Each mark shows by how much the error on what was never seen falls below that of ncl alone, with its 95 %",
         "interval over subset seeds (for new data sets, over data sets). Right of the dashed line it is smaller.",
     )
-    return _dots(frame.assign(line=0.0), tables.GAIN, prediction.columns, title)
+    return _one_row_per_predictor(frame, tables.GAIN, prediction.columns, title)
 
 
-def _dots(frame: pd.DataFrame, value: Column, hover: tuple[Column, ...], title: alt.Title) -> alt.FacetChart:
+def _one_row_per_predictor(
+    frame: pd.DataFrame, value: Column, hover: tuple[Column, ...], title: alt.Title
+) -> alt.FacetChart:
     """One row for each predictor, best first: a value with its interval, over a dashed line at the column `line`."""
-    order = list(dict.fromkeys(frame.sort_values(tables.ERROR, kind="stable")["named"]))
-    rows = kinds.category(alt.Y, "named", order, domain=False)
-    coloured = kinds.hue(tables.BEYOND_NCL, frame, _COLOURS, _SHAPES)
+    predictors = list(dict.fromkeys(frame.sort_values(tables.ERROR, kind="stable")["named"]))
+    rows = kinds.category(alt.Y, "named", predictors, domain=False)
     scale = kinds.quantity(alt.X, value)
+    coloured = kinds.hue(tables.BEYOND_NCL, frame, _COLOURS, _SHAPES)
     chart = kinds.points_with_intervals(value, rows, hover, coloured, line="line", scale=scale, size=90)
-    return style.faceted(chart, frame, title, (), height=24 * len(order), columns=min(2, frame["panel"].nunique()))
+
+    height = 24 * len(predictors)
+    columns = min(2, frame["panel"].nunique())
+    return style.faceted(chart, frame, title, (), height=height, columns=columns)
 
 
 def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
     """Measured against predicted accuracy of every subset, for ncl alone and the best predictors."""
-    frame = _best(points.frame, prediction.frame)
+    frame = _points_of_best_predictors(points.frame, prediction.frame)
+    x = kinds.quantity(alt.X, TOP1_PREDICTED)
     y = kinds.quantity(alt.Y, TOP1, "measured accuracy")
     coloured = kinds.hue(NCL, frame, shapes=None, title=NCL.meaning, ordered=True)
+
     base: Any = alt.Chart().encode(y=y)
-    equal = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color="#8b949e").encode(x=f"{TOP1}:Q")
+    diagonal = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color="#8b949e").encode(x=f"{TOP1}:Q")
     faint = base.encode(color=coloured.colour(), opacity=coloured.opacity(0.3))
-    spread = kinds.interval_marks(faint, TOP1_PREDICTED, upright=False)
-    marks = kinds.scatter(kinds.quantity(alt.X, TOP1_PREDICTED), y, points.columns, coloured, size=60)
+    intervals = kinds.interval_marks(faint, TOP1_PREDICTED, upright=False)
+    dots = kinds.scatter(x, y, points.columns, coloured, size=60)
+
     title = style.title(
         "How close do predictions come?",
         "Each dot is one class subset that the prediction never saw, with its 90 % prediction interval.",
         "On the dashed line both are equal.",
     )
-    return style.faceted(kinds.layers(equal, spread, marks), frame, title, (DATASET, NCL), columns=BEST + 1)
+    layers = kinds.layers(diagonal, intervals, dots)
+    return style.faceted(layers, frame, title, (DATASET, NCL), columns=BEST + 1)
 
 
-def _best(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
-    """The points of ncl alone and of the predictors that err least in each panel, in this order."""
-    ranked = prediction[prediction[tables.BEYOND_NCL] != "baseline"].sort_values(tables.ERROR, kind="stable")
+def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
+    """The points of ncl alone and of the predictors with the smallest errors in each panel, in this order."""
     alone = prediction[prediction[PREDICTOR] == tables.BASELINE]
-    places = pd.concat([alone.assign(place=0), ranked.assign(place=ranked.groupby(PANEL).cumcount() + 1)])
-    places = places.loc[places["place"] <= BEST, [*PANEL, PREDICTOR, "place"]]
-    frame = _named(points.dropna(subset=TOP1_PREDICTED).merge(places), "place")
+    ranked = prediction[prediction[tables.BEYOND_NCL] != "baseline"].sort_values(tables.ERROR, kind="stable")
+    rank_in_panel = ranked.groupby(PANEL).cumcount() + 1
+    places = pd.concat([alone.assign(place=0), ranked.assign(place=rank_in_panel)])
+    is_among_best = places["place"] <= BEST
+    places = places.loc[is_among_best, [*PANEL, PREDICTOR, "place"]]
+
+    predicted_points = points.dropna(subset=TOP1_PREDICTED)
+    frame = _with_panels(predicted_points.merge(places), "place")
     return frame.assign(panel=frame["panel"].str.replace(" · ", "\n") + "\n" + frame["named"])
 
 
-def _named(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
-    """With the words of predictor and way, and a panel for every encoder and way that there are."""
-    frame = frame.assign(
-        named=frame[PREDICTOR].map(NAMES), way="on " + frame[tables.HELD_OUT].map(tables.HELD_OUT_KINDS)
-    )
-    upwards = [True, True, False, *(True for _ in by)]
-    frame = frame.sort_values([*PANEL, *by], ascending=upwards, kind="stable", ignore_index=True)
+def _with_panels(frame: pd.DataFrame, *last_sort_columns: str) -> pd.DataFrame:
+    """The frame with its predictors in words (`named`), and a panel for each encoder, target and what is new."""
+    frame = frame.assign(named=frame[PREDICTOR].map(NAMES), way="on " + frame[tables.HELD_OUT].map(tables.UNSEEN))
+    ascending = [True, True, False] + [True] * len(last_sort_columns)  # new subsets before new data sets
+    frame = frame.sort_values([*PANEL, *last_sort_columns], ascending=ascending, kind="stable", ignore_index=True)
     return frame.assign(panel=style.panels(frame, ENCODER, TARGET, "way"))
 
 
@@ -132,67 +144,72 @@ average; the number of classes alone by 2.0 [1.0, 3.0].
     Before training, nothing predicts significantly better than the number of classes alone, which misses the accuracy \
 of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
     """
-    known = prediction.dropna(subset=tables.ERROR)
-    for number, ((encoder, target, held_out), lines) in enumerate(known.groupby(PANEL, sort=False)):
+    with_error = prediction.dropna(subset=tables.ERROR)
+    for number, ((encoder, target, held_out), lines) in enumerate(with_error.groupby(PANEL, sort=False)):
+        is_opening = number == 0
         unseen = {"subset seed": "a new subset", "data set": "a new data set"}[str(held_out)]
         detailed = f"{unseen} ({target} by {encoder})"
-        is_opening = number == 0
 
+        # the three best predictors above the number of classes alone
         ordered = lines.sort_values(tables.ERROR, kind="stable")
         alone = ordered[ordered[PREDICTOR] == tables.BASELINE]
-        others = ordered[~ordered[PREDICTOR].isin(tables.BASELINES)]
-        shown = pd.concat([others.head(3), alone])
-        shown = shown.assign(**{PREDICTOR_NAME: shown[PREDICTOR].map(NAMES)})
-        chart = small.dots(shown, PREDICTOR_NAME, ERROR, (PREDICTOR_NAME, *interval_columns(ERROR)))
+        predictors = ordered[~ordered[PREDICTOR].isin(tables.BASELINES)]
+        charted = pd.concat([predictors.head(3), alone])
+        charted = charted.assign(**{PREDICTOR_NAME: charted[PREDICTOR].map(NAMES)})
+        chart = small.dots(charted, PREDICTOR_NAME, ERROR, (PREDICTOR_NAME, *interval_columns(ERROR)))
+
         if all_at_chance(lines):
-            for_what = "" if is_opening else f" for {detailed}"
-            yield Statement(f"Not known{for_what}: all models are {NO_ACCURACY}.", chart)
+            subject = "Not known" if is_opening else f"Not known for {detailed}"
+            yield Statement(f"{subject}: all models are {NO_ACCURACY}.", chart)
             continue
 
-        errors = _errors_in_words(alone.iloc[0].to_dict(), others, unseen if is_opening else detailed)
+        errors = _errors_in_words(alone.iloc[0].to_dict(), predictors, unseen if is_opening else detailed)
         yield Statement(f"Before training, {errors}.", chart)
 
-        is_beyond = others[tables.BEYOND_NCL] == "beyond ncl"
-        names = [NAMES[predictor] for predictor in others.loc[is_beyond, PREDICTOR]]
+        is_beyond_ncl = predictors[tables.BEYOND_NCL] == "beyond ncl"
+        names = [NAMES[predictor] for predictor in predictors.loc[is_beyond_ncl, PREDICTOR]]
         if names:
             better = "Significantly better than ncl alone, each judged by itself"
             yield Statement(f"{better}, for {detailed}: {', '.join(names)}.")
 
 
-def _errors_in_words(alone: Mapping[Any, Any], others: pd.DataFrame, unseen: str) -> str:
-    """The errors of the number of classes alone and of the best of the other predictors.
+def _errors_in_words(alone: Mapping[Any, Any], predictors: pd.DataFrame, unseen: str) -> str:
+    """The errors of the number of classes alone and of the best predictor.
 
-    others: in the order of their errors.
+    alone: the line of the baseline.    predictors: the lines of all but the baselines, in the order of their errors.
     """
-    beyond = others[others[tables.BEYOND_NCL] == "beyond ncl"]
-    best = small.best_of(beyond if len(beyond) else others, ERROR, largest=False)
+    beyond_ncl = predictors[predictors[tables.BEYOND_NCL] == "beyond ncl"]
+    best = small.best_of(predictors if beyond_ncl.empty else beyond_ncl, ERROR, largest=False)
     line = best.iloc[0].to_dict()
     names = small.listed([NAMES[predictor] for predictor in best[PREDICTOR]])
     misses = f"misses the accuracy of {unseen} by"
-    if beyond.empty:
+    if beyond_ncl.empty:
         nothing = "nothing predicts significantly better than the number of classes alone, which"
         return f"{nothing} {misses} {_in_points(alone)} on average; {names} by {format_with_interval(line, ERROR)}"
 
-    near = _near_ties(others, best)
+    near_ties = _near_ties(predictors, best)
     if len(best) > 1:
-        predictors = f"each of the best predictors ({names})"
-    elif near:
-        predictors = names
+        subject = f"each of the best predictors ({names})"
+    elif near_ties:
+        subject = names
     else:
-        predictors = f"the best predictor ({names})"
-    sentence = f"{predictors} {misses} {_in_points(line)} on average"
+        subject = f"the best predictor ({names})"
+    sentence = f"{subject} {misses} {_in_points(line)} on average"
     sentence += f"; the number of classes alone by {format_with_interval(alone, ERROR)}"
-    if near:
+    if near_ties:
         tie = "Other predictors have errors within that interval, so none is shown to be the best"
-        sentence += f". {tie}: {small.listed(near)}"
+        sentence += f". {tie}: {small.listed(near_ties)}"
     return sentence
 
 
-def _near_ties(others: pd.DataFrame, best: pd.DataFrame) -> list[str]:
-    """The other predictors whose error lies within the interval of the best, with their errors."""
-    low, high = best[ERROR.low].iloc[0], best[ERROR.high].iloc[0]
-    near = others[others[ERROR].between(low, high) & ~others.index.isin(best.index)]
-    return [f"{NAMES[line[PREDICTOR]]} {line[ERROR]:.1f}" for line in near.to_dict("records")]
+def _near_ties(predictors: pd.DataFrame, best: pd.DataFrame) -> list[str]:
+    """The predictors, with their errors, whose error is within the interval of the best, except the best."""
+    low = best[ERROR.low].iloc[0]
+    high = best[ERROR.high].iloc[0]
+    is_within = predictors[ERROR].between(low, high)
+    is_best = predictors.index.isin(best.index)
+    near_ties = predictors[is_within & ~is_best]
+    return [f"{NAMES[line[PREDICTOR]]} {line[ERROR]:.1f}" for line in near_ties.to_dict("records")]
 
 
 def _in_points(line: Mapping[Any, Any]) -> str:
@@ -220,6 +237,7 @@ r = 0.10 [-0.20, 0.40] among subsets of equal ncl; its mean error is 3.0 points,
         predicts = f"SimSS by {line[ENCODER]} {_VERDICTS[line[tables.BEYOND_NCL]]} accuracy ({line[TARGET]})"
         r = "undefined" if pd.isna(line[WITHIN_R]) else format_with_interval(line, WITHIN_R)
         note = f" ({line[NOTE]})" if pd.notna(line[NOTE]) else ""
+
         sentence = f"{predicts} beyond the number of classes, on {unseen}: r = {r} among subsets of equal ncl{note}"
         if pd.isna(line[ERROR]):
             yield Statement(f"{sentence}; with one subset seed there is nothing unseen.")

@@ -47,75 +47,89 @@ def similarity_figure(similarity: Table) -> alt.FacetChart:
 def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
     """The best accuracy of any model against SimSS, one panel for each protocol; each heading gives r, p and n."""
     pearson = correlation.frame[correlation.frame[METHOD] == "pearson"]
-    heading = {key: _heading(part) for key, part in pearson.groupby(_TARGETS)}
+    coefficients_by_target = {key: _coefficients_in_words(lines) for key, lines in pearson.groupby(_TARGETS)}
     frame = by_encoder(points.frame[points.frame[TARGET].str.startswith("DCN ")])
-    where = frame["panel"] + " · " if style.differs(frame["panel"]) else ""
-    frame["panel"] = where + frame[TARGET] + "\n" + pd.MultiIndex.from_frame(frame[_TARGETS]).map(heading)
+    encoder_prefix = frame["panel"] + " · " if style.differs(frame["panel"]) else ""
+    coefficients = pd.MultiIndex.from_frame(frame[_TARGETS]).map(coefficients_by_target)
+    frame["panel"] = encoder_prefix + frame[TARGET] + "\n" + coefficients
+
     x = kinds.quantity(alt.X, tables.SIMSS, "SimSS (higher: easier to separate)")
     y = kinds.quantity(alt.Y, TOP1, "accuracy of the best model")
     coloured = kinds.hue(NCL, frame, title=NCL.meaning, ordered=True, shapes=None)
-    chart = kinds.layers(
-        kinds.least_squares(tables.SIMSS, TOP1, x, y), kinds.scatter(x, y, points.columns, coloured, size=90)
-    )
+    fit = kinds.least_squares(tables.SIMSS, TOP1, x, y)
+    marks = kinds.scatter(x, y, points.columns, coloured, size=90)
+
     title = style.title(
         "Do alike classes make a subset harder?",
         "Each mark is one class subset; the dashed line is the least-squares fit to the marks shown.",
         "r is Pearson's correlation, over all subsets and, below it, among subsets of equal ncl.",
     )
-    # not by model, because the best of all models has none; the protocol is the panel
-    fields, columns = (DATASET, NCL, PROTOCOL), frame[PROTOCOL].nunique()
-    return style.faceted(chart, frame, title, fields, columns=columns)
+    fields = (DATASET, NCL, PROTOCOL)  # not the model: each point is the best of all
+    n_protocols = frame[PROTOCOL].nunique()
+    return style.faceted(kinds.layers(fit, marks), frame, title, fields, columns=n_protocols)
 
 
 def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
     """Every correlation with its interval: SimSS over all subsets, within equal ncl, and ncl alone beside it."""
-    frame = _coefficients(correlation.frame, points.frame)
+    frame = _defined_coefficients(correlation.frame, points.frame)
     targets = list(dict.fromkeys(frame[TARGET]))
     rows = kinds.category(alt.Y, TARGET, targets, bands=True)
+
     coloured = kinds.hue(_COMPARED, frame, kinds.CONTRAST, ("circle", "diamond", "square"))
     scale = kinds.quantity(alt.X, COEFFICIENT, grid=True, padding=0, domain=[-1, 1])
     hover = (*correlation.columns, _COMPARED)
     chart = kinds.points_with_intervals(
         COEFFICIENT, rows, hover, coloured, dodge=_COMPARED, line=kinds.ZERO, scale=scale, size=60
     )
+
     title = style.title(
         "Does similarity predict more than the number of classes?",
         "Each mark is the correlation of an accuracy with SimSS or with ncl, with its 95 % interval over subset seeds.",
         "DCN is the accuracy of the best model; its interval is over models too, if there are five or more.",
         *without_bars(frame[NOTE]),
     )
-    return style.faceted(chart, frame, title, (DATASET, MODEL, PROTOCOL), height=max(150, 32 * len(targets)))
+    height = max(150, 32 * len(targets))
+    return style.faceted(chart, frame, title, (DATASET, MODEL, PROTOCOL), height=height)
 
 
-def _coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """The defined coefficients to draw, in words, with the model and protocol of their target."""
-    known = points.drop_duplicates(TARGET).set_index(TARGET)
+def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
+    """The coefficients of the figure with what each compares, in words, and the model and protocol of its target."""
+    first_points = points.drop_duplicates(TARGET).set_index(TARGET)
+    is_best_model = first_points.index.str.startswith("DCN ")
+    model_by_target = first_points[MODEL].where(~is_best_model)
     frame = frame.assign(
         compared=pd.MultiIndex.from_frame(frame[["predictor", "scope"]]).map(_WORDS),
-        protocol=frame[TARGET].map(known[PROTOCOL]),
-        model=frame[TARGET].map(known[MODEL].where(~known.index.str.startswith("DCN "))),
+        protocol=frame[TARGET].map(first_points[PROTOCOL]),
+        model=frame[TARGET].map(model_by_target),
     )
+
     frame = by_encoder(frame.dropna(subset=[_COMPARED, COEFFICIENT]))
-    return frame.assign(panel=frame[METHOD] + (" · " + frame["panel"] if style.differs(frame["panel"]) else ""))
+    encoder_suffix = " · " + frame["panel"] if style.differs(frame["panel"]) else ""
+    return frame.assign(panel=frame[METHOD] + encoder_suffix)
 
 
 def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     """Released minus our SimSS of every subset against ncl, one panel for each encoder; headings give the agreement."""
-    frame = by_encoder(released.frame.dropna(subset=tables.SIMSS_RELEASED).sort_values(tables.STEP, kind="stable"))
-    heading = {
-        (line[DATASET], line[ENCODER]): f"mean |difference| {line[tables.DIFFERENCE_ABSOLUTE]:.4f}, {_r(line['r'])}"
-        for line in agreement.frame.to_dict("records")
-    }
-    frame["panel"] += "\n" + pd.MultiIndex.from_frame(frame[[DATASET, ENCODER]]).map(heading)
+    scored = released.frame.dropna(subset=tables.SIMSS_RELEASED)
+    frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))
+
+    agreement_by_encoder = {}
+    for line in agreement.frame.to_dict("records"):
+        difference = f"mean |difference| {line[tables.DIFFERENCE_ABSOLUTE]:.4f}"
+        agreement_by_encoder[line[DATASET], line[ENCODER]] = f"{difference}, {_r_in_words(line['r'])}"
+    frame["panel"] += "\n" + pd.MultiIndex.from_frame(frame[[DATASET, ENCODER]]).map(agreement_by_encoder)
+
     coloured = kinds.hue(NCL, frame, shapes=None, legend=False)
-    marks = kinds.scatter(
-        style.ncl_axis(gap=None), kinds.quantity(alt.Y, tables.RELEASED_MINUS_OURS), released.columns, coloured
-    )
+    x = style.ncl_axis(gap=None)
+    y = kinds.quantity(alt.Y, tables.RELEASED_MINUS_OURS)
+    marks = kinds.scatter(x, y, released.columns, coloured)
+    zero_line = kinds.reference(kinds.ZERO, upright=True)
+
     title = style.title(
         "How far is the released similarity script from the definition?",
         "Each dot is one class subset, in the script's own order: its lists of images grow from subset to subset.",
     )
-    return style.faceted(kinds.layers(kinds.reference(kinds.ZERO, upright=True), marks), frame, title, (DATASET, NCL))
+    return style.faceted(kinds.layers(zero_line, marks), frame, title, (DATASET, NCL))
 
 
 def by_encoder(frame: pd.DataFrame) -> pd.DataFrame:
@@ -124,10 +138,11 @@ def by_encoder(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(panel=style.panels(frame, DATASET, ENCODER))
 
 
-def _heading(lines: pd.DataFrame) -> str:
+def _coefficients_in_words(lines: pd.DataFrame) -> str:
     """r, p and n of one target, over all subsets and within equal ncl: the second and third line of its heading."""
-    line = {one["scope"]: one for one in lines[lines["predictor"] == "simss"].to_dict("records")}
-    return f"{in_words(line['all'])}\nwithin ncl: {in_words(line['within ncl'])}"
+    of_simss = lines[lines["predictor"] == "simss"]
+    line_by_scope = {line["scope"]: line for line in of_simss.to_dict("records")}
+    return f"{in_words(line_by_scope['all'])}\nwithin ncl: {in_words(line_by_scope['within ncl'])}"
 
 
 def in_words(line: Mapping[Hashable, Any]) -> str:
@@ -154,35 +169,44 @@ def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> I
     The correlation of the number of classes alone with accuracy on digits is -0.80 [-0.90, -0.60] over 30 subsets.
     """
     is_of_best = (correlation[METHOD] == "pearson") & correlation[TARGET].str.startswith("DCN ")
-    by_target = [lines for _, lines in correlation[is_of_best].groupby([TARGET, ENCODER], sort=False)]
-    by_target.sort(key=lambda lines: bool(lines.loc[lines[PREDICTOR] == "simss", COEFFICIENT].isna().all()))
+    lines_by_target = [lines for _, lines in correlation[is_of_best].groupby([TARGET, ENCODER], sort=False)]
+    lines_by_target.sort(key=_has_no_coefficient)
 
     stated_targets: set[str] = set()
-    for lines in by_target:
+    for lines in lines_by_target:
         target, encoder = lines[[TARGET, ENCODER]].iloc[0]
-        is_opening = not stated_targets
-        best = f"best of the {NAMES[target.removeprefix('DCN ')]} ({target})"
-        accuracy = "accuracy" if is_opening else f"the accuracy of the {best}"
-        models = "all models" if is_opening else f"all {NAMES[target.removeprefix('DCN ')]}"
-        is_drawn = (points[ENCODER] == encoder) & (points[TARGET] == target)
-        chart = small.cloud(points[is_drawn].reset_index(drop=True), SIMSS, ACCURACY, (CLASSES, SIMSS, ACCURACY))
+        is_at_chance = all_at_chance(lines)
+        accuracy = "accuracy"
+        models = "all models"
+        if stated_targets:  # only the first statement goes without the name of its target
+            kind_of_models = NAMES[target.removeprefix("DCN ")]
+            accuracy = f"the accuracy of the best of the {kind_of_models} ({target})"
+            models = f"all {kind_of_models}"
 
-        line_of = {(line[PREDICTOR], line["scope"]): line for line in lines.to_dict("records")}
-        yield Statement(_similarity_in_words(line_of, accuracy, models, all_at_chance(lines)), chart)
+        points_of_target = points[(points[ENCODER] == encoder) & (points[TARGET] == target)]
+        chart = small.cloud(points_of_target.reset_index(drop=True), SIMSS, ACCURACY, (CLASSES, SIMSS, ACCURACY))
+        coefficients = {(line[PREDICTOR], line["scope"]): line for line in lines.to_dict("records")}
+        yield Statement(_similarity_in_words(coefficients, accuracy, models, is_at_chance), chart)
 
-        alone = line_of["ncl", "all"]
-        is_known = pd.notna(alone[R]) and alone["n"] >= FEWEST_POINTS and not all_at_chance(lines)
-        if is_known and target not in stated_targets:  # the same by each encoder
-            what = f"The correlation of the number of classes alone with {accuracy} on {alone[DATASET]}"
-            yield Statement(f"{what} is {format_with_interval(alone, R)} over {alone['n']} subsets.")
+        # the number of classes alone, which is the same for each encoder
+        alone = coefficients["ncl", "all"]
+        is_defined = pd.notna(alone[R]) and alone["n"] >= FEWEST_POINTS and not is_at_chance
+        if is_defined and target not in stated_targets:
+            subject = f"The correlation of the number of classes alone with {accuracy} on {alone[DATASET]}"
+            yield Statement(f"{subject} is {format_with_interval(alone, R)} over {alone['n']} subsets.")
         stated_targets.add(target)
 
 
+def _has_no_coefficient(lines: pd.DataFrame) -> bool:
+    """Whether the correlation of SimSS is undefined on all these lines."""
+    return bool(lines.loc[lines[PREDICTOR] == "simss", COEFFICIENT].isna().all())
+
+
 def _similarity_in_words(
-    line_of: Mapping[tuple[Any, Any], Mapping[Hashable, Any]], accuracy: str, models: str, is_at_chance: bool
+    coefficients: Mapping[tuple[Any, Any], Mapping[Hashable, Any]], accuracy: str, models: str, is_at_chance: bool
 ) -> str:
-    """Whether SimSS predicts an accuracy. line_of: (predictor, scope) -> a line of the correlation table."""
-    line = line_of["simss", "all"]
+    """Whether SimSS predicts an accuracy. coefficients: (predictor, scope) -> a line of the correlation table."""
+    line = coefficients["simss", "all"]
     dataset, n_subsets = line[DATASET], line["n"]
     if is_at_chance:
         return f"Not known: on {dataset}, {models} are {NO_ACCURACY}."
@@ -190,17 +214,21 @@ def _similarity_in_words(
         subsets = f"{n_subsets} subset{'' if n_subsets == 1 else 's'}"
         return f"Not known: {subsets} of {dataset} cannot show whether similarity predicts {accuracy}."
     if pd.isna(line[R]):
-        why = "the accuracies or the similarities do not differ"
-        return f"Not known: on {dataset}, SimSS by {line[ENCODER]} has no correlation with {accuracy}, because {why}."
+        reason = "the accuracies or the similarities do not differ"
+        return (
+            f"Not known: on {dataset}, SimSS by {line[ENCODER]} has no correlation with {accuracy}, because {reason}."
+        )
 
-    within = line_of.get(("simss", "within ncl"))
-    is_within_known = within is not None and pd.notna(within[R])
-    among_equal = f"; {format_with_interval(within, R)} among subsets of equal size" if is_within_known else ""
+    within_ncl = coefficients.get(("simss", "within ncl"))
+    among_equal = ""
+    if within_ncl is not None and pd.notna(within_ncl[R]):
+        among_equal = f"; {format_with_interval(within_ncl, R)} among subsets of equal size"
     correlation = f"r = {format_with_interval(line, R)} (SimSS by {line[ENCODER]}, {n_subsets} subsets){among_equal}"
     return f"Class similarity {_predicts(line)} {accuracy} on {dataset}: {correlation}."
 
 
 def _predicts(line: Mapping[Hashable, Any]) -> str:
+    """The verb of the sentence, by the interval of the correlation, or by its p where it has no interval."""
     if pd.isna(line[R.low]):
         is_small_p = line.get("p", 1.0) <= 0.05
         return "goes with" if is_small_p else "may or may not predict"
@@ -222,10 +250,10 @@ def released_statements(agreement: pd.DataFrame) -> Iterator[Statement]:
         yield Statement(
             f"{line[DATASET]}: SimSS by {line[ENCODER]} as the released script logs it differs from ours by "
             f"{line[tables.DIFFERENCE_ABSOLUTE]:.4f} on average (at most {line['difference_largest']:.4f}) over "
-            f"{line[SUBSETS]} subsets, {_r(line['r'])}; from ours pooled over images, as its mean is, by "
+            f"{line[SUBSETS]} subsets, {_r_in_words(line['r'])}; from ours pooled over images, as its mean is, by "
             f"{line['pooled_absolute']:.4f}."
         )
 
 
-def _r(r: float | None) -> str:
+def _r_in_words(r: float | None) -> str:
     return "r undefined" if pd.isna(r) else f"r = {r:.4f}"

@@ -21,41 +21,55 @@ _SHARE = Column("share", float, ".0%", "share of the variance")
 
 def variance_figure(variance: Table) -> alt.FacetChart:
     """The standard deviation of one accuracy by its source, against ncl; one panel for each model and protocol."""
-    frame = by_protocol(_long(variance).dropna(subset=_SD), MODEL, below=True)
+    by_source = _one_line_per_source(variance).dropna(subset=_SD)
+    frame = by_protocol(by_source, MODEL, below=True)
     frame = frame.sort_values([DATASET, MODEL], kind="stable")
-    colours, shapes = (*kinds.CONTRAST[:2], "#2b9c6f", kinds.GREY), ("circle", "diamond", "triangle-up", "square")
-    coloured = kinds.hue(_SOURCE, frame, colours, shapes, columns=2)
+
+    # two subsets allow an interval of 32 times the value: cut it off, so that the dots stay apart
+    axis_end = min(frame[_SD.high].max(), 3 * frame[_SD].max())
+    if not axis_end > 0:
+        axis_end = 1
+    scale = kinds.quantity(alt.X, _SD, grid=True, padding=0, domain=[0, axis_end])
     rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)
-    # only so far that the dots stay apart: two subsets allow 32 times the dot
-    end = min(frame[_SD.high].max(), 3 * frame[_SD].max())
-    scale = kinds.quantity(alt.X, _SD, grid=True, padding=0, domain=[0, end if end > 0 else 1])
-    hover = (DATASET, MODEL, PROTOCOL, _SOURCE, *interval_columns(_SD), _SHARE, *variance.columns[-4:])
+
+    colours = (*kinds.CONTRAST[:2], "#2b9c6f", kinds.GREY)
+    shapes = ("circle", "diamond", "triangle-up", "square")
+    coloured = kinds.hue(_SOURCE, frame, colours, shapes, columns=2)
+    hover = (DATASET, MODEL, PROTOCOL, _SOURCE, *interval_columns(_SD), _SHARE, *_sample_columns(variance))
     chart = kinds.points_with_intervals(_SD, rows, hover, coloured, dodge=_SOURCE, scale=scale, size=70)
+
     title = style.title(
         "Where does the spread of accuracies come from?",
         "Each mark is the standard deviation from one source, with its 95 % interval (cut off where it "
         "leaves the panel).",
         "Squared, the sources add up to the variance of the accuracy of one run on one subset.",
     )
-    tall = max(110, 64 * frame[NCL].nunique())  # four dots beside each other
-    return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=tall)
+    height = max(110, 64 * frame[NCL].nunique())  # four dots beside each other
+    return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=height)
 
 
-def _long(variance: Table) -> pd.DataFrame:
-    """One line for each source."""
-    same = [DATASET, MODEL, PROTOCOL, NCL, *variance.columns[-4:]]
-    drawn = [_SHARE, *interval_columns(_SD)]
-    parts = []
+def _one_line_per_source(variance: Table) -> pd.DataFrame:
+    """The table with four lines in place of each line, one for each source of variance."""
+    shared_columns = [DATASET, MODEL, PROTOCOL, NCL, *_sample_columns(variance)]
+    column_names = [*shared_columns, _SHARE, *interval_columns(_SD)]
+
+    frames = []
     for source, share, spread in zip(SOURCES.values(), SHARES, SPREADS, strict=True):
-        part = variance.frame[[*same, share, *interval_columns(spread)]].set_axis([*same, *drawn], axis="columns")
-        parts.append(part.assign(**{_SOURCE: source}))
-    return pd.concat(parts, ignore_index=True)
+        of_source = variance.frame[[*shared_columns, share, *interval_columns(spread)]]
+        of_source = of_source.set_axis(column_names, axis="columns")
+        frames.append(of_source.assign(**{_SOURCE: source}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _sample_columns(variance: Table) -> tuple[Column, ...]:
+    """The last columns of the table: numbers of subsets, initialisations and images, and the note."""
+    return variance.columns[-4:]
 
 
 def variance_statements(variance: pd.DataFrame) -> Iterator[Statement]:
     """Which source has the largest share of the variance, in how many of the models and ncl; by protocol.
 
-    Where init and luck are unknown, the other two have their shares: such lines are counted by themselves.
+    Where init and luck are unknown, the other two sources include their shares: such lines are counted separately.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "share_subset": 0.6, "share_init": 0.2, "share_luck": 0.1}
     >>> [statement] = variance_statements(pd.DataFrame([line | {"share_test": 0.1}]))
@@ -69,15 +83,20 @@ def variance_statements(variance: pd.DataFrame) -> Iterator[Statement]:
     dataset = variance[DATASET].iloc[0]
     shared = variance.dropna(subset="share_subset")
     shared = shared.assign(has_several_inits=shared["share_init"].notna())
-    for (protocol, has_several_inits), part in shared.groupby([PROTOCOL, "has_several_inits"], sort=False):
-        shares = part[SHARES].rename(columns=noun_of_share)
-        is_largest = shares.eq(shares.max(axis="columns"), axis="index")
-        largest_alone = is_largest[is_largest.sum(axis="columns") == 1].idxmax(axis="columns").value_counts()
+
+    for (protocol, has_several_inits), lines in shared.groupby([PROTOCOL, "has_several_inits"], sort=False):
         models = NAMES[str(protocol)]
-        if largest_alone.empty:
+        shares = lines[SHARES].rename(columns=noun_of_share)
+
+        # how often each source is the only largest one
+        is_largest = shares.eq(shares.max(axis="columns"), axis="index")
+        has_one_largest = is_largest.sum(axis="columns") == 1
+        n_largest_by_source = is_largest[has_one_largest].idxmax(axis="columns").value_counts()
+        if n_largest_by_source.empty:
             yield Statement(f"{dataset}: no source of variance of {models} is larger than the others.")
             continue
 
-        sources = ", ".join(f"{source} ({n} of {len(part)} models and ncl)" for source, n in largest_alone.items())
+        counts = [f"{source} ({n} of {len(lines)} models and ncl)" for source, n in n_largest_by_source.items()]
+        sources = ", ".join(counts)
         within = "" if has_several_inits else "; with one initialisation, its share and luck are within the other two"
         yield Statement(f"{dataset}: the largest source of variance of {models} is {sources}{within}.")

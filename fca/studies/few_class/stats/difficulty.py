@@ -1,7 +1,7 @@
 """Which classes are hard to distinguish by SimSS (arXiv:2411.01099, eq. 4), and the effect of adding or merging some.
 
-All of it comes from the matrix of `class_similarity`, the mean similarity of every image to every class: a pair needs
-two of its columns, a subset its rows and columns, and a merged class is a weighted mean of two columns.
+Everything is computed from the matrix of `class_similarity`, the mean similarity of every image to every class: a pair
+needs two of its columns, a subset its rows and columns, and a merged class is a weighted mean of two columns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fca.stats.similarity import (
 )
 from fca.types import FcaError
 
-SWAPPED_SUBSETS = 10  # of the grown subsets, those that swaps improve
+N_IMPROVED = 10  # grown subsets that are improved by swaps
 SMALLEST_GAIN = 1e-12  # less is rounding
 
 PerClass = Float[np.ndarray, " classes"]
@@ -54,57 +54,68 @@ class ByClass:
 
     @cached_property
     def class_labels(self) -> Integer[np.ndarray, " classes"]:
-        """Labels, sorted: the label of each column."""
+        """The label of each column, in ascending order."""
         return np.unique(self.labels)
 
     @cached_property
-    def column(self) -> Integer[np.ndarray, " images"]:
+    def column_of_image(self) -> Integer[np.ndarray, " images"]:
         """Column of each image's class."""
         return np.searchsorted(self.class_labels, self.labels)
 
     @cached_property
     def counts(self) -> Integer[np.ndarray, " classes"]:
         """Images of each class."""
-        return np.bincount(self.column)
+        return np.bincount(self.column_of_image)
 
     @cached_property
-    def members(self) -> list[Integer[np.ndarray, " members"]]:
+    def rows_of_class(self) -> list[Integer[np.ndarray, " members"]]:
         """Rows of each class' images."""
-        return np.split(np.argsort(self.column, kind="stable"), np.cumsum(self.counts)[:-1])
+        rows_by_class = np.argsort(self.column_of_image, kind="stable")
+        return np.split(rows_by_class, np.cumsum(self.counts)[:-1])
 
     @cached_property
-    def own_similarity(self) -> Float[np.ndarray, " images"]:
+    def intra(self) -> Float[np.ndarray, " images"]:
         """Similarity of each image to the others of its class."""
-        return self.similarity[np.arange(len(self.column)), self.column]
+        rows = np.arange(len(self.column_of_image))
+        return self.similarity[rows, self.column_of_image]
 
     def mean_silhouette(self, c: int, nearest: Float[np.ndarray, "members classes"]) -> PerClass:
         """Mean silhouette of the images of class c, for each of several similarities to the nearest other class."""
-        own_similarity = np.broadcast_to(self.own_similarity[self.members[c], None], nearest.shape)
-        return silhouette(own_similarity, nearest).mean(axis=0)
+        intra = np.broadcast_to(self.intra[self.rows_of_class[c], None], nearest.shape)
+        return silhouette(intra, nearest).mean(axis=0)
 
     def simss_with_each(self, subset: Sequence[int]) -> PerClass:
-        """SimSS of these classes with each other class added; NaN for those among them."""
+        """SimSS of these classes with each other class added; NaN for those among them.
+
+        SimSS is the mean over classes of their mean silhouettes. The added class needs the similarity of its images to
+        the nearest class of the subset; for each class of the subset the added one may become the nearest.
+        """
         nearest = self._nearest(subset)
-        means = np.bincount(self.column, weights=silhouette(self.own_similarity, nearest)) / self.counts
+
+        # the images of the added class
+        sums = np.bincount(self.column_of_image, weights=silhouette(self.intra, nearest)) / self.counts
+
+        # the images of the subset, beside each added class
         for c in subset:
-            rows = self.members[c]
-            means += self.mean_silhouette(c, np.maximum(nearest[rows, None], self.similarity[rows]))
-        means[list(subset)] = np.nan
-        return means / (len(subset) + 1)
+            rows = self.rows_of_class[c]
+            nearest_with_added = np.maximum(nearest[rows, None], self.similarity[rows])  # members x classes
+            sums += self.mean_silhouette(c, nearest_with_added)
+
+        sums[list(subset)] = np.nan
+        return sums / (len(subset) + 1)
 
     def simss(self, subset: Sequence[int]) -> float:
         """SimSS of these classes."""
-        rows = np.concatenate([self.members[c] for c in subset])
-        counts = [len(self.members[c]) for c in subset]
-        class_of_row = np.repeat(np.arange(len(subset)), counts)
-        return scores_of(self.similarity[np.ix_(rows, np.asarray(subset))], class_of_row).simss
+        rows = np.concatenate([self.rows_of_class[c] for c in subset])
+        column_of_row = np.repeat(np.arange(len(subset)), [len(self.rows_of_class[c]) for c in subset])
+        return scores_of(self.similarity[np.ix_(rows, np.asarray(subset))], column_of_row).simss
 
     def _nearest(self, subset: Sequence[int]) -> Float[np.ndarray, " images"]:
-        """Similarity of every image to the nearest of these classes that is not its own."""
-        columns = self.similarity[:, list(subset)]
-        for i, c in enumerate(subset):
-            columns[self.members[c], i] = -np.inf
-        return columns.max(axis=1)
+        """Similarity of every image to the nearest of these classes, except the class of the image."""
+        similarity = self.similarity[:, list(subset)]  # a copy: images x subset
+        for column, c in enumerate(subset):
+            similarity[self.rows_of_class[c], column] = -np.inf
+        return similarity.max(axis=1)
 
 
 class Extreme(NamedTuple):
@@ -129,9 +140,9 @@ def pair_simss(similarity: Similarity, labels: Labels) -> PairScores:
     array([[nan, 0.5],
            [0.5, nan]])
     """
-    matrix = ByClass(similarity, labels)
-    rows_by_class = enumerate(matrix.members)
-    one_sided = np.stack([matrix.mean_silhouette(c, similarity[rows]) for c, rows in rows_by_class])
+    images = ByClass(similarity, labels)
+    rows_of_class = enumerate(images.rows_of_class)
+    one_sided = np.stack([images.mean_silhouette(c, similarity[rows]) for c, rows in rows_of_class])  # d(a, c)
     pairs = (one_sided + one_sided.T) / 2
     np.fill_diagonal(pairs, np.nan)
     return pairs
@@ -147,9 +158,9 @@ def extreme_subset(
 ) -> Extreme:
     """The subset of `size` classes with the lowest SimSS (hardest) or the highest.
 
-    The best `starts` pairs grow by the best class at a time; then the best few change one class for another until no
-    such swap helps. Exact for two classes, and for three if all pairs are tried (200 starts: up to 20 classes);
-    beyond that no single swap improves the result.
+    Greedy search: the best `starts` pairs grow by the best class at a time. Then the best few subsets swap one class
+    for another until no swap helps. Exact for two classes, and for three where all pairs are tried (200 starts: up to
+    20 classes); otherwise no single swap improves the result.
 
     pairs: pair_simss of the same matrix, if known.    Raises FcaError unless 2 <= size <= number of classes.
 
@@ -159,30 +170,34 @@ def extreme_subset(
     >>> extreme_subset(class_similarity(features, labels), labels, 2).classes
     (1, 2)
     """
-    matrix = ByClass(similarity, labels)
-    n_classes = len(matrix.class_labels)
+    images = ByClass(similarity, labels)
+    n_classes = len(images.class_labels)
     _check_size(size, n_classes)
+    if pairs is None:
+        pairs = pair_simss(similarity, labels)
+    sign = 1.0 if hardest else -1.0  # scores are minimised
 
-    # Scores are negative where the easiest is sought, so that the lowest score is the best
-    sign = 1.0 if hardest else -1.0
+    # the best pairs
     first, second = np.triu_indices(n_classes, 1)
-    pair_scores = sign * (pair_simss(similarity, labels) if pairs is None else pairs)[first, second]
+    pair_scores = sign * pairs[first, second]
     n_starts = 1 if size == 2 else starts
-    best_pairs = np.argsort(pair_scores, kind="stable")[:n_starts]
-    score_by_subset: dict[tuple[int, ...], float] = {
-        (int(first[pair]), int(second[pair])): float(pair_scores[pair]) for pair in best_pairs
-    }
+    score_by_subset: dict[tuple[int, ...], float] = {}
+    for i in np.argsort(pair_scores, kind="stable")[:n_starts]:
+        score_by_subset[int(first[i]), int(second[i])] = float(pair_scores[i])
 
-    for _ in range(size - 2):  # two subsets that become equal continue as one
-        score_by_subset = dict(_with_best(matrix, subset, sign) for subset in score_by_subset)
+    # grow each by the best class; subsets that become equal continue as one
+    for _ in range(size - 2):
+        score_by_subset = dict(_add_best_class(images, subset, sign) for subset in score_by_subset)
 
+    # improve the best few by swaps
     if 2 < size < n_classes:
-        best_subsets = sorted(score_by_subset, key=lambda subset: score_by_subset[subset])[:SWAPPED_SUBSETS]
-        score_by_subset = dict(_swapped(matrix, subset, score_by_subset[subset], sign) for subset in best_subsets)
+        best_first = sorted(score_by_subset, key=lambda subset: score_by_subset[subset])
+        improved = [_swap_classes(images, s, score_by_subset[s], sign) for s in best_first[:N_IMPROVED]]
+        score_by_subset = dict(improved)
 
-    subset = min(score_by_subset, key=lambda subset: (score_by_subset[subset], subset))
-    classes = tuple(int(label) for label in matrix.class_labels[list(subset)])
-    return Extreme(classes, sign * score_by_subset[subset])
+    best = min(score_by_subset, key=lambda subset: (score_by_subset[subset], subset))
+    best_labels = tuple(int(label) for label in images.class_labels[list(best)])
+    return Extreme(best_labels, sign * score_by_subset[best])
 
 
 def what_if_added(similarity: Similarity, labels: Labels, subset: Subset) -> PerClass:
@@ -196,51 +211,54 @@ def what_if_added(similarity: Similarity, labels: Labels, subset: Subset) -> Per
     >>> what_if_added(alike, labels, np.array([0, 2])).round(3)
     array([   nan,  0.   ,    nan, -0.333])
     """
-    class_labels, chosen = chosen_classes(labels, subset)
-    before = subset_scores(similarity, labels, chosen).simss
-    columns = np.searchsorted(class_labels, chosen).tolist()
-    return ByClass(similarity, labels).simss_with_each(columns) - before
+    class_labels, subset_labels = chosen_classes(labels, subset)
+    simss_before = subset_scores(similarity, labels, subset_labels).simss
+    columns = np.searchsorted(class_labels, subset_labels).tolist()
+    return ByClass(similarity, labels).simss_with_each(columns) - simss_before
 
 
 def what_if_merged(similarity: Similarity, labels: Labels, subset: Subset, a: int, b: int) -> float:
     """SimSS of a subset (labels) if its classes a and b were one; the same as from features under merged labels.
 
-    An image is as similar to the merged class as to a and b on average, weighted by their images; an image of a counts
-    the n_a - 1 others of a, then the n_b of b:    a'(i) = ((n_a - 1) G(i, a) + n_b G(i, b)) / (n_a + n_b - 1).
+    The similarity G of an image to the merged class is the mean of its similarities to a and b, weighted by their
+    images. An image of a does not count itself:    G'(i) = ((n_a - 1) G(i, a) + n_b G(i, b)) / (n_a + n_b - 1).
 
-    Raises FcaError if a or b is not in the subset, if they are one class, or if no third is there to compare with.
+    Raises FcaError if a or b is not in the subset, if they are one class, or if there is no third class to compare
+    with.
 
     >>> from fca.stats.similarity import class_similarity
     >>> labels = np.array([0, 0, 1, 1, 2, 2])
     >>> what_if_merged(class_similarity(np.eye(2)[[0, 0, 1, 1, 1, 1]], labels), labels, np.array([0, 1, 2]), 1, 2)
     0.5
     """
-    class_labels, chosen = chosen_classes(labels, subset)
-    if a == b or not {a, b} <= set(chosen.tolist()):
-        raise FcaError("classes to merge", f"{a} and {b}", f"two different ones of {chosen.tolist()}", "change them")
-    if len(chosen) < 3:
-        raise FcaError("number of classes", len(chosen), "3 or more, to merge two", "take a larger subset")
+    class_labels, subset_labels = chosen_classes(labels, subset)
+    if a == b or not {a, b} <= set(subset_labels.tolist()):
+        allowed = f"two different ones of {subset_labels.tolist()}"
+        raise FcaError("classes to merge", f"{a} and {b}", allowed, "change them")
+    if len(subset_labels) < 3:
+        raise FcaError("number of classes", len(subset_labels), "3 or more, to merge two", "take a larger subset")
 
-    rows = np.flatnonzero(np.isin(labels, chosen))
-    matrix = similarity[np.ix_(rows, np.searchsorted(class_labels, chosen))]  # images x classes of the subset
-    column = np.searchsorted(chosen, labels[rows])  # of each image's class
-    merged, removed = np.searchsorted(chosen, sorted((a, b)))
-    pair = np.array([merged, removed])
+    # the images and classes of the subset
+    rows = np.flatnonzero(np.isin(labels, subset_labels))
+    matrix = similarity[np.ix_(rows, np.searchsorted(class_labels, subset_labels))]  # a copy: images x subset
+    column_of_image = np.searchsorted(subset_labels, labels[rows])
 
-    # Weighted mean over both classes, without the image itself
-    is_own_class = column[:, None] == pair
-    n_others = np.bincount(column)[pair] - is_own_class  # images x 2
-    matrix[:, merged] = (matrix[:, pair] * n_others).sum(axis=1) / n_others.sum(axis=1)
+    # the equation above; the first column of the two becomes the merged class
+    merged, removed = np.searchsorted(subset_labels, sorted((a, b)))
+    is_of_class = column_of_image[:, None] == np.array([merged, removed])  # images x 2
+    weights = np.bincount(column_of_image)[[merged, removed]] - is_of_class
+    matrix[:, merged] = (matrix[:, [merged, removed]] * weights).sum(axis=1) / weights.sum(axis=1)
 
-    column[column == removed] = merged
-    column -= column > removed
-    return scores_of(np.delete(matrix, removed, axis=1), column).simss
+    # the second column is removed, and later columns move to the left
+    column_of_image[column_of_image == removed] = merged
+    column_of_image = column_of_image - (column_of_image > removed)
+    return scores_of(np.delete(matrix, removed, axis=1), column_of_image).simss
 
 
 def random_simss(
     similarity: Similarity, labels: Labels, size: int, draws: int = 1000, seed: int = 0
 ) -> Float[np.ndarray, " subsets"]:
-    """SimSS of random subsets of `size` classes, each drawn by itself; of every subset where there are no more.
+    """SimSS of random subsets of `size` classes, drawn independently; of every subset if there are at most `draws`.
 
     seed: of numpy's default generator, together with the size. Raises FcaError as extreme_subset does.
 
@@ -249,40 +267,41 @@ def random_simss(
     >>> random_simss(class_similarity(np.eye(3)[labels], labels), labels, 2)
     array([0.5, 0.5, 0.5])
     """
-    matrix = ByClass(similarity, labels)
-    n_classes = len(matrix.class_labels)
+    images = ByClass(similarity, labels)
+    n_classes = len(images.class_labels)
     _check_size(size, n_classes)
     if comb(n_classes, size) <= draws:
-        return np.array([matrix.simss(subset) for subset in combinations(range(n_classes), size)])
+        return np.array([images.simss(subset) for subset in combinations(range(n_classes), size)])
 
     rng = np.random.default_rng([seed, size])
-    scores = []
+    simss = []
     for _ in range(draws):
         subset = sorted(rng.choice(n_classes, size, replace=False).tolist())
-        scores.append(matrix.simss(subset))
-    return np.array(scores)
+        simss.append(images.simss(subset))
+    return np.array(simss)
 
 
-def _check_size(size: int, classes: int) -> None:
-    if not 2 <= size <= classes:
-        raise FcaError("size of the subset", size, f"2 to {classes}, the classes there are", "change it")
+def _check_size(size: int, n_classes: int) -> None:
+    if not 2 <= size <= n_classes:
+        raise FcaError("size of the subset", size, f"2 to {n_classes}, the classes there are", "change it")
 
 
-def _with_best(matrix: ByClass, subset: tuple[int, ...], sign: float) -> tuple[tuple[int, ...], float]:
-    """The subset with the best further class added, and its score."""
-    scores = sign * matrix.simss_with_each(subset)
+def _add_best_class(images: ByClass, subset: tuple[int, ...], sign: float) -> tuple[tuple[int, ...], float]:
+    """The subset with the class added that makes sign * SimSS smallest, and this score."""
+    scores = sign * images.simss_with_each(subset)
     best = int(np.nanargmin(scores))
     return tuple(sorted((*subset, best))), float(scores[best])
 
 
-def _swapped(matrix: ByClass, subset: tuple[int, ...], score: float, sign: float) -> tuple[tuple[int, ...], float]:
-    """Swap one class for another, each time the swap that helps most, until none does."""
+def _swap_classes(images: ByClass, subset: tuple[int, ...], score: float, sign: float) -> tuple[tuple[int, ...], float]:
+    """Swap one class for another, each time the swap that helps most, until none does; the subset and its score."""
     while True:
-        swaps = []
+        candidates = []
         for removed in subset:
             remaining = tuple(c for c in subset if c != removed)
-            swaps.append(_with_best(matrix, remaining, sign))
-        best_subset, best_score = min(swaps, key=lambda swap: swap[1])
+            candidates.append(_add_best_class(images, remaining, sign))
+
+        best_subset, best_score = min(candidates, key=lambda candidate: candidate[1])
         if best_score > score - SMALLEST_GAIN:
             return subset, score
         subset = best_subset

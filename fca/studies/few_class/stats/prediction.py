@@ -16,9 +16,7 @@ from fca.stats.intervals import FRACTION, SIGNED_FRACTION, Estimated, mean_with_
 
 LEVEL = 0.9
 UNCLEAR = "undecided"  # the verdict where intervals are too wide
-RANK_TOLERANCE = (
-    1e-10  # a regressor that varies by less of its mean, or of the others, is constant or collinear up to rounding
-)
+RANK = 1e-10  # a regressor that varies by less of its mean, or of the others, is constant or collinear up to rounding
 
 Points = Float[np.ndarray, " points"]
 Codes = Integer[np.ndarray, " points"]
@@ -39,7 +37,7 @@ class HeldOut(NamedTuple):
 class Judgement(NamedTuple):
     """Means over the held-out points, as fractions, with 95 % intervals over clusters.
 
-    error: mean absolute error.    gain: the baseline's error minus it.
+    error: mean absolute error.    gain: the baseline's error minus this error.
     coverage, width: of the prediction intervals.
     """
 
@@ -57,8 +55,8 @@ def held_out(
     Every training point i has a fit f_i that left out its own fold, and a residual R_i = |y_i - f_i(x_i)|. At a point x
     the interval begins at the floor((1 - level)(n + 1))-th smallest of the n values f_i(x) - R_i, and ends at the
     ceil(level (n + 1))-th smallest of f_i(x) + R_i. The guaranteed coverage is 2 level - 1 or slightly less (0.8 at
-    0.9), the usual one is near level; and only for exchangeable points, which those of different data sets are not. So
-    it has to be measured (see judge).
+    0.9); the typical coverage is near level. Both hold only for exchangeable points, and points of different data
+    sets are not. So coverage has to be measured (see judge).
 
     regressors: none gives the mean of the training points.    accuracy: fractions in [0, 1].
     fold:       points left out together: a data set, or a subset seed. With one fold all is NaN.
@@ -68,19 +66,19 @@ def held_out(
     array([0.2, 0.4, 0.6])
     """
     x = regressors.astype(np.float64)
-    predictions = HeldOut(*(np.full(len(accuracy), np.nan) for _ in range(3)))
+    predicted = np.full(len(accuracy), np.nan)
+    low = np.full(len(accuracy), np.nan)
+    high = np.full(len(accuracy), np.nan)
+
     for k in np.unique(fold):
-        is_test = fold == k
-        is_train = ~is_test
-        if not is_train.any():
+        test = fold == k
+        train = fold != k
+        if not train.any():
             continue
-        x_train = x[is_train]
-        y_train = accuracy[is_train]
-        predictions.predicted[is_test] = _predict(x_train, y_train, x[is_test])
-        low, high = _cv_plus(x_train, y_train, fold[is_train], x[is_test], level)
-        predictions.low[is_test] = low
-        predictions.high[is_test] = high
-    return predictions
+
+        predicted[test] = _predict(x[train], accuracy[train], x[test])
+        low[test], high[test] = _cv_plus(x[train], accuracy[train], fold[train], x[test], level)
+    return HeldOut(predicted, low, high)
 
 
 def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -> Judgement:
@@ -100,33 +98,38 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     error = np.abs(accuracy - model.predicted)
     gain = np.abs(accuracy - baseline.predicted) - error
     is_inside = (accuracy >= model.low) & (accuracy <= model.high)
-    inside = np.where(np.isnan(model.low), np.nan, is_inside)
+    coverage = np.where(np.isnan(model.low), np.nan, is_inside)
     width = model.high - model.low
 
-    order = np.argsort(cluster, kind="stable")  # intervals do not depend on the order of the points, up to rounding
+    # points in the order of clusters: intervals do not depend on the order of the points, except by rounding
+    order = np.argsort(cluster, kind="stable")
     groups = np.where(cluster < 0, np.nan, cluster)[order]
-    n_clusters = int(cluster.max(initial=-1)) + 1
     mean_error = mean_with_interval(error[order], groups, within=FRACTION)
     mean_gain = mean_with_interval(gain[order], groups, within=SIGNED_FRACTION)
+    mean_coverage = mean_with_interval(coverage[order], groups, within=FRACTION)
+    mean_width = mean_with_interval(width[order], groups, within=FRACTION)
+
+    n_clusters = int(cluster.max(initial=-1)) + 1
     return Judgement(
         error=_for_shared_fits(mean_error, n_clusters, FRACTION),
         gain=_for_shared_fits(mean_gain, n_clusters, SIGNED_FRACTION),
-        coverage=mean_with_interval(inside[order], groups, within=FRACTION),
-        width=mean_with_interval(width[order], groups, within=FRACTION).value,
+        coverage=mean_coverage,
+        width=mean_width.value,
     )
 
 
-def _for_shared_fits(mean: Estimated, clusters: int, within: tuple[float, float]) -> Estimated:
-    """The interval of a cross-validated mean, wider as the fits of all folds share most of their points.
+def _for_shared_fits(mean: Estimated, n_clusters: int, within: tuple[float, float]) -> Estimated:
+    """The interval of a cross-validated mean, made wider because the fits of all folds share most of their points.
 
     Both halves are sqrt(1 + k / (k - 1)) times as wide: the variance s² / k of k independent clusters becomes
     s² (1 / k + n_test / n_train), with n_test / n_train = 1 / (k - 1)    (Nadeau and Bengio 2003, Machine Learning 52)
 
     Where fits are within several data sets, k counts the clusters of all.
     """
-    if clusters < 2:
+    if n_clusters < 2:
         return mean
-    factor = math.sqrt(1 + clusters / (clusters - 1))
+
+    factor = math.sqrt(1 + n_clusters / (n_clusters - 1))
     low = mean.value - factor * (mean.value - mean.low)
     high = mean.value + factor * (mean.high - mean.value)
     return Estimated(mean.value, max(within[0], low), min(within[1], high))
@@ -149,46 +152,53 @@ def verdict(
     True
     """
     gain_low, gain_high = gain
-    if gain_low > 0 and (r is None or r[0] > 0 or r[1] < 0):
+    is_correlated = r is None or r[0] > 0 or r[1] < 0
+    if gain_low > 0 and is_correlated:
         return "beyond ncl"
 
+    # the largest gain that the interval of r allows: error - error * sqrt(1 - r²)
     hidden_gain = gain_high
-    if r is not None and error is not None:
+    if r and error is not None:
         strongest_r = max(abs(r[0]), abs(r[1]))
         hidden_gain = error * (1 - (1 - strongest_r**2) ** 0.5)
-    return "not beyond ncl" if gain_high < worth and hidden_gain < worth else UNCLEAR
+    if gain_high < worth and hidden_gain < worth:
+        return "not beyond ncl"
+    return UNCLEAR
 
 
-def _predict(x: TrainX, y: Train, x_new: UnseenX) -> Unseen:
-    """Least squares with intercept; of equally good weights the smallest, so a constant regressor gets none."""
+def _predict(x: TrainX, y: Train, x_unseen: UnseenX) -> Unseen:
+    """Least squares with intercept, at x_unseen; of equally good weights the smallest, so a constant gets none.
+
+    y = mean y + (x - mean x) w,   w = argmin |y - mean y - (x - mean x) w|²
+    """
     mean_x = x.mean(axis=0)
     mean_y = y.mean()
-    # a centred constant is rounding, which alone could get any weight: it must be exactly 0
-    varies = np.ptp(x, axis=0) > RANK_TOLERANCE * np.abs(mean_x)
-    weights = np.linalg.lstsq((x - mean_x) * varies, y - mean_y, rcond=RANK_TOLERANCE)[0]
-    return np.clip(mean_y + (x_new - mean_x) @ weights, 0.0, 1.0)
+    # a centred constant is only rounding, which alone could get any weight: it must be exactly 0
+    varies = np.ptp(x, axis=0) > RANK * np.abs(mean_x)
+    weights = np.linalg.lstsq((x - mean_x) * varies, y - mean_y, rcond=RANK)[0]
+    return np.clip(mean_y + (x_unseen - mean_x) @ weights, 0.0, 1.0)
 
 
 def _cv_plus(
-    x: TrainX, y: Train, fold: Integer[np.ndarray, " train"], x_new: UnseenX, level: float
+    x: TrainX, y: Train, fold: Integer[np.ndarray, " train"], x_unseen: UnseenX, level: float
 ) -> tuple[Unseen, Unseen]:
-    """The CV+ interval of each new point (see held_out)."""
+    """Both ends of the CV+ intervals at x_unseen (see held_out); NaN for too few points or one fold."""
     n = len(y)
     folds = np.unique(fold)
     rank = math.ceil(round(level * (n + 1), 9))
     if rank > n or len(folds) < 2:
-        unknown = np.full(len(x_new), np.nan)
-        return unknown, unknown.copy()
+        return np.full(len(x_unseen), np.nan), np.full(len(x_unseen), np.nan)
 
     residual = np.empty(n)  # R_i
-    prediction = np.empty((n, len(x_new)))  # f_i(x)
+    fitted = np.empty((n, len(x_unseen)))  # f_i(x)
     for k in folds:
-        is_left_out = fold == k
-        n_left_out = is_left_out.sum()
-        predicted = _predict(x[~is_left_out], y[~is_left_out], np.concatenate([x[is_left_out], x_new]))
-        residual[is_left_out] = np.abs(y[is_left_out] - predicted[:n_left_out])
-        prediction[is_left_out] = predicted[n_left_out:]
+        test = fold == k
+        n_test = test.sum()
+        # one fit without this fold, at its points and at x_unseen
+        predicted = _predict(x[~test], y[~test], np.concatenate([x[test], x_unseen]))
+        residual[test] = np.abs(y[test] - predicted[:n_test])
+        fitted[test] = predicted[n_test:]
 
-    low = np.sort(prediction - residual[:, None], axis=0)[n - rank]
-    high = np.sort(prediction + residual[:, None], axis=0)[rank - 1]
+    low = np.sort(fitted - residual[:, None], axis=0)[n - rank]
+    high = np.sort(fitted + residual[:, None], axis=0)[rank - 1]
     return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
