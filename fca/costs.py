@@ -93,9 +93,9 @@ class Costs:
             for answer, cost in cost_of_answer.items():
                 regular_cost = 0.0 if answer == true else frequent_cost
                 if cost != regular_cost:
-                    exceptions.append(f"{answer} {amount(cost)}")
+                    exceptions.append(f"{answer} {format_cost(cost)}")
 
-            description = f"{true}: {amount(frequent_cost)}"
+            description = f"{true}: {format_cost(frequent_cost)}"
             if exceptions:
                 description += f" ({', '.join(exceptions)})"
             descriptions.append(description)
@@ -254,10 +254,10 @@ def mean_cost(costs: Costs, labels: Labels, answers: Labels) -> MeanCost:
     return MeanCost(value, low, high)
 
 
-def amount(cost: float) -> str:
+def format_cost(cost: float) -> str:
     """A cost to three digits, never with an exponent.
 
-    >>> amount(0.41666), amount(1234.5), amount(0.00012), amount(0.0)
+    >>> format_cost(0.41666), format_cost(1234.5), format_cost(0.00012), format_cost(0.0)
     ('0.417', '1,230', '0.00012', '0')
     """
     if not cost or not math.isfinite(cost):

@@ -44,7 +44,7 @@ CHUNK_LINES = 1000  # lines in memory as lists: with more, Python's garbage coll
 MAX_CELLS = 8  # in a message
 
 
-class Lines(NamedTuple):
+class TableLines(NamedTuple):
     """A table, line by line.    names: of the columns.    cells: of each line, as many as there are names."""
 
     names: list[str]
@@ -85,7 +85,7 @@ def read_table(source: bytes | str | Path, name: str | Path, comments: bool = Fa
     return frame
 
 
-def read_lines(source: bytes | str | Path, name: str | Path) -> Lines:
+def read_lines(source: bytes | str | Path, name: str | Path) -> TableLines:
     """A table line by line, where a frame of its columns would be too wide; see `read_table`.
 
     Its column names are data, so they are taken exactly, with their spaces; a missing name is "". A cell may still have
@@ -229,7 +229,7 @@ class _TableText:
     name: str
     comments: bool
 
-    def lines(self, skips_spaces: bool, clean_name: Callable[[str], str]) -> Lines:
+    def lines(self, skips_spaces: bool, clean_name: Callable[[str], str]) -> TableLines:
         """Names of the columns, and the lines, checked as they are read.
 
         skips_spaces: whether spaces after separators are ignored.    clean_name: a cell of the header -> the name.
@@ -253,7 +253,7 @@ class _TableText:
 
         n_cells = max(width, len(names))  # more cells than names where every line has separators at its end
         all_lines = chain([] if first_line is None else [first_line], reader)
-        return Lines(names, _checked_lines(all_lines, reader, names, n_cells, self.name))
+        return TableLines(names, _checked_lines(all_lines, reader, names, n_cells, self.name))
 
     def reader_after_header(self, skips_spaces: bool) -> tuple[Any, list[str]]:
         """A reader that has read the header, and the header; skips_spaces as in `lines`."""

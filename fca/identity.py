@@ -37,7 +37,7 @@ ADDED_LATER: Mapping[str, Mapping[str, Any]] = {
 """group -> key -> the value for the behaviour before the key existed: golden run ids survive a new key."""
 
 UNREADABLE = "unreadable"  # in place of a digest: no permission, gone, or damaged in its archive
-OF_FILES = ("bytes", "content", "mask_content")
+FILE_COLUMNS = ("bytes", "content", "mask_content")
 """Columns of items that enter a fingerprint."""
 
 
@@ -54,7 +54,7 @@ def fingerprint(items: pd.DataFrame, version: str = "") -> str:
     >>> fingerprint(pd.DataFrame({"image_id": ["a", "b"], "label": ["cat", "dog"], "split": ["test", "test"]}))
     '705e9bb044d9'
     """
-    columns = [column for column in ("image_id", *OF_FILES, "label", "split") if column in items]
+    columns = [column for column in ("image_id", *FILE_COLUMNS, "label", "split") if column in items]
     values_by_column = [items[column].astype(str).tolist() for column in columns]
     records = sorted(zip(*values_by_column, strict=True))
     text = "".join("\x1f".join(record) + "\x1e" for record in records) + version

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 from scipy.special import softmax
 
-from fca.costs import Costs, amount
+from fca.costs import Costs, format_cost
 
 Labels = Integer[np.ndarray, " images"]
 PerImage = Float[np.ndarray, " images"]
@@ -60,7 +60,7 @@ class Metric:
         """
         if self.costs is None:
             return f"{100 * margin:.3g} points"
-        return f"{amount(margin * self.largest)} an image"
+        return f"{format_cost(margin * self.largest)} an image"
 
     def decide(self, outputs: Float[np.ndarray, "images classes"]) -> Labels:
         """The predictions: the largest output; with costs, those of least expected cost, if outputs are logits."""

@@ -18,15 +18,15 @@ ONE_SPELLING = "one spelling each: these differ only in case, spaces, the way an
 _WHOLE_NUMBER = re.compile(r"\+?(-?)0*(\d+)(?:\.0*)?", re.ASCII)
 
 
-def comparable(name: str) -> str:
+def comparison_key(name: str) -> str:
     """A text that is equal for two spellings of one name.
 
     NFC, without case, without spaces around it, one space for several; of a whole number its value. 1.50 and 1.5 stay
     two names, as versions are.
 
-    >>> comparable(" Red  Fox "), comparable("cafe\\u0301") == comparable("Caf\\u00e9")
+    >>> comparison_key(" Red  Fox "), comparison_key("cafe\\u0301") == comparison_key("Caf\\u00e9")
     ('red fox', True)
-    >>> comparable("007"), comparable("7.0"), comparable("1.10")
+    >>> comparison_key("007"), comparison_key("7.0"), comparison_key("1.10")
     ('7', '7', '1.10')
     """
     with_single_spaces = " ".join(name.split())
@@ -61,29 +61,29 @@ def visible(name: str) -> str:
     return name if is_easy_to_see else quoted(name)
 
 
-def spellings(names: Iterable[str]) -> list[list[str]]:
+def groups_of_spellings(names: Iterable[str]) -> list[list[str]]:
     """The names that have several spellings: one list of spellings a name, in order of first occurrence.
 
-    >>> spellings(["cat", "dog", "Cat", "cat "])
+    >>> groups_of_spellings(["cat", "dog", "Cat", "cat "])
     [['cat', 'Cat', 'cat ']]
     """
     spellings_by_key: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
-        spellings_by_key.setdefault(comparable(name), []).append(name)
+        spellings_by_key.setdefault(comparison_key(name), []).append(name)
     return [forms for forms in spellings_by_key.values() if len(forms) > 1]
 
 
-def have_spellings(names: pd.Series) -> bool:
+def has_spellings(names: pd.Series) -> bool:
     """Whether any of these different names are spellings of one name; a second for a million names.
 
-    >>> have_spellings(pd.Series(["p01", "p1"])), have_spellings(pd.Series(["01", "1"]))
+    >>> has_spellings(pd.Series(["p01", "p1"])), has_spellings(pd.Series(["01", "1"]))
     (False, True)
     """
     has_other_letters = names.str.contains(r"[^\x20-\x7e]").any()
     if has_other_letters:
-        return bool(names.map(comparable).duplicated().any())
+        return bool(names.map(comparison_key).duplicated().any())
 
-    # as `comparable` does with ASCII
+    # as `comparison_key` does with ASCII
     folded = names.str.strip().str.replace(r" +", " ", regex=True).str.lower()
     keys = folded.str.replace(r"^\+?(-?)0*(\d+)(\.0*)?$", r"\1\2", regex=True)
     return bool(keys.duplicated().any())
@@ -94,12 +94,12 @@ def check_spellings(what: str, names: pd.Series, counted: str, step: str) -> Non
 
     counted: the unit of these counts, for the message: images.
     """
-    if not have_spellings(names.drop_duplicates()):
+    if not has_spellings(names.drop_duplicates()):
         return
 
     counts = {str(name): int(count) for name, count in names.value_counts(sort=False).items()}
     lists = []
-    for forms in spellings(counts):
+    for forms in groups_of_spellings(counts):
         forms_with_counts = [f"{quoted(name)} ({counts[name]} {counted})" for name in forms]
         lists.append(", ".join(forms_with_counts))
 
@@ -119,8 +119,8 @@ def check_meant(what: str, names: Iterable[str], known: Iterable[str], of: str) 
     if not unknown_names:
         return
 
-    known_name_by_key = {comparable(name): name for name in sorted(known_names)}
+    known_name_by_key = {comparison_key(name): name for name in sorted(known_names)}
     for name in unknown_names:
-        correct_name = known_name_by_key.get(comparable(name))
+        correct_name = known_name_by_key.get(comparison_key(name))
         if correct_name is not None:
             raise FcaError(what, quoted(name), f"spelt as {of} has it: {quoted(correct_name)}", "correct the spelling")

@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 
 def track(items: Iterable[Item], what: str, total: int | None = None, *, long: bool = True) -> Iterator[Item]:
-    """The same items, with a bar on a terminal until the last one; elsewhere with lines (see `Lines`).
+    """The same items, with a bar on a terminal until the last one; elsewhere with lines (see `ProgressLines`).
 
     total: how many items there are, if they have no length.    long: whether they are worth a bar.
 
@@ -30,7 +30,7 @@ def track(items: Iterable[Item], what: str, total: int | None = None, *, long: b
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
-    lines = Lines(what, total)
+    lines = ProgressLines(what, total)
     has_bar = long and on_terminal()
     items_with_bar = rich.track(items, what, total, transient=True, disable=not has_bar)
     for number, item in enumerate(items_with_bar, 1):
@@ -55,9 +55,9 @@ def waiting(what: str, *, long: bool = True) -> AbstractContextManager[object]:
 
 
 class Meter:
-    """Progress of work in several parts: a bar on a terminal until the end, elsewhere lines (see `Lines`).
+    """Progress of work in several parts: a bar on a terminal until the end, elsewhere lines (see `ProgressLines`).
 
-    total: of all parts together.    long: whether it is worth a bar.    work: of each of the total, see `Lines`.
+    total: of all parts together.    long: whether it is worth a bar.    work: of each part, see `ProgressLines`.
 
     >>> with Meter("images", 6, long=False) as meter:
     ...     meter.begin("part 1 of 2")
@@ -67,7 +67,7 @@ class Meter:
     def __init__(self, what: str, total: int, *, long: bool = True, work: Sequence[float] = ()) -> None:
         self.n_done = 0
         self.part_name = ""
-        self.lines = Lines(what, total, work=work)
+        self.lines = ProgressLines(what, total, work=work)
 
         has_bar = long and on_terminal()
         self.bar = rich.Progress(
@@ -107,7 +107,7 @@ def on_terminal() -> bool:
     return get_console().is_terminal
 
 
-class Lines:
+class ProgressLines:
     """Lines on stderr: at first after FIRST_S seconds, and later when both EVERY_S and SHARE of the time have passed.
 
     Shorter work writes none. Neither does a worker of a sweep, because the sweep writes lines, nor work on a terminal.
@@ -153,7 +153,7 @@ class Lines:
     def share(self, done: int) -> float:
         """The share of all work, when this many are done; 0 if the total is unknown.
 
-        >>> Lines("programs", 3, work=[8.0, 1.0, 1.0]).share(1)
+        >>> ProgressLines("programs", 3, work=[8.0, 1.0, 1.0]).share(1)
         0.8
         """
         if not self.total:

@@ -17,7 +17,7 @@ from jaxtyping import Integer
 
 from fca.csv_table import read_table
 from fca.names import check_meant, check_spellings
-from fca.types import ClassSubset, FcaError, check_choice, listed
+from fca.types import ClassSubset, FcaError, check_choice, choices_in_words
 
 SAMPLERS = ("uniform", "fca")
 SHIPPED = Path(__file__).parent / "groups"  # a CSV file of classes and groups each
@@ -101,7 +101,7 @@ def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "sub
         if index is None and is_position:
             index = value
         if index is None:
-            allowed = listed(classes, str(value))
+            allowed = choices_in_words(classes, str(value))
             if not keys_are_numbers:
                 allowed += f"; or 0 to {len(classes) - 1}"
             raise FcaError(what, value, allowed, "name classes of this dataset")

@@ -70,32 +70,34 @@ def check_choice(what: str, value: object, choices: Iterable[object], step: str 
         return
 
     if isinstance(value, str):
-        similar_choices = similar(map(str, allowed), value)
-        if similar_choices:
-            step = f"did you mean {similar_choices[0]}? {step}"
-    raise FcaError(what, value, listed(allowed, str(value)), step)
+        near = similar_choices(map(str, allowed), value)
+        if near:
+            step = f"did you mean {near[0]}? {step}"
+    raise FcaError(what, value, choices_in_words(allowed, str(value)), step)
 
 
-def listed(choices: Iterable[object], typed: str = "") -> str:
+def choices_in_words(choices: Iterable[object], typed: str = "") -> str:
     """Choices in a message: of more than LISTED first those most similar to the typed text, then others in their order.
 
-    >>> listed(["cat", "dog"]), listed(range(100, 200), "1999")
+    >>> choices_in_words(["cat", "dog"]), choices_in_words(range(100, 200), "1999")
     ('cat, dog', '199, 100, 101, 102, 103, 104, 105, 106, 107, 108 and 90 more')
     """
     names = [str(choice) for choice in choices]
     if len(names) <= LISTED:
         return ", ".join(names)
 
-    similar_first = list(dict.fromkeys([*similar(names, typed), *names]))
+    similar_first = list(dict.fromkeys([*similar_choices(names, typed), *names]))
     return f"{', '.join(similar_first[:LISTED])} and {len(names) - LISTED} more"
 
 
-def similar(choices: Iterable[str], typed: str) -> list[str]:
+def similar_choices(choices: Iterable[str], typed: str) -> list[str]:
     """The choices that are similar to the typed text, the most similar first; of a/b, a or b or all of it may be.
 
-    >>> similar(["resnet50", "resnet18", "vit_b16"], "ResNet-18"), similar(["corruption/fog", "clean"], "fog")
-    (['resnet18', 'resnet50'], ['corruption/fog'])
-    >>> similar(["house"], "mouse"), similar(["seed"], "serve"), similar(["vit_b16"], "vit")
+    >>> similar_choices(["resnet50", "resnet18", "vit_b16"], "ResNet-18")
+    ['resnet18', 'resnet50']
+    >>> similar_choices(["corruption/fog", "clean"], "fog")
+    ['corruption/fog']
+    >>> similar_choices(["house"], "mouse"), similar_choices(["seed"], "serve"), similar_choices(["vit_b16"], "vit")
     ([], [], ['vit_b16'])
     """
     typed_letters = _letters(typed)
@@ -189,7 +191,7 @@ class ImageData:
             is_chosen = is_chosen & np.isin(self.labels, np.asarray(classes))
         return np.flatnonzero(is_chosen)
 
-    def number(self, split: str, classes: Sequence[int]) -> int:
+    def n_images(self, split: str, classes: Sequence[int]) -> int:
         """Number of these rows; planning thousands of runs on a million images counts them once."""
         if split not in self._images_by_class:
             all_classes = range(len(self.classes))

@@ -21,7 +21,7 @@ class Allowed:
     """The allowed values of a key, declared where its dataclass has it: `epochs: Annotated[int, Allowed(1)]`.
 
     least, most: ends of a range, included.    above, below: ends, excluded.    choices: of a text.
-    filled: whether a list needs a value. For a list or a mapping, the rule applies to every value in it.
+    non_empty: whether a list needs a value. For a list or a mapping, the rule applies to every value in it.
 
     >>> str(Allowed(1)), str(Allowed(above=0, below=1)), str(Allowed(choices=("cpu", "gpu")))
     ('at least 1', 'above 0, below 1', 'cpu, gpu')
@@ -32,7 +32,7 @@ class Allowed:
     above: int | float | None = None
     below: int | float | None = None
     choices: tuple[str, ...] = ()
-    filled: bool = False
+    non_empty: bool = False
 
     def __str__(self) -> str:
         if self.choices:
@@ -65,7 +65,7 @@ class Allowed:
 Seed = Annotated[int, Allowed(0, 2**32 - 1)]  # the range that all random number generators take
 Workers = Annotated[int, Allowed(0, 1024)]  # threads or processes: no machine has more cores
 Side = Annotated[int, Allowed(1, 8192)]  # of a square input, pixels: one larger image takes a gigabyte as floats
-KINDS = {
+WORDS_BY_TYPE = {
     int: "a whole number",
     float: "a finite number",
     bool: "true or false",
@@ -76,7 +76,7 @@ KINDS = {
 
 
 @cache
-def declared(kind: Any) -> dict[str, tuple[Any, Allowed]]:
+def rules_by_field(kind: Any) -> dict[str, tuple[Any, Allowed]]:
     """The fields of a dataclass: name -> its type, and the rule for its values."""
     types = get_type_hints(kind)
     annotations = get_type_hints(kind, include_extras=True)
@@ -88,13 +88,13 @@ def declared(kind: Any) -> dict[str, tuple[Any, Allowed]]:
     return declarations
 
 
-def allowed_of(kind: Any, name: str) -> str:
+def describe_allowed(kind: Any, name: str) -> str:
     """The allowed values of a field of a dataclass, in words.
 
-    >>> allowed_of(Allowed, "least"), allowed_of(Allowed, "filled")
+    >>> describe_allowed(Allowed, "least"), describe_allowed(Allowed, "non_empty")
     ('a finite number, or null', 'true or false')
     """
-    hint, rule = declared(kind)[name]
+    hint, rule = rules_by_field(kind)[name]
     options = list(get_args(hint)) if isinstance(hint, UnionType) else [hint]
     if options == [NoneType]:
         return "null"
@@ -106,9 +106,9 @@ def allowed_of(kind: Any, name: str) -> str:
     if rule.choices and not is_container:
         type_words = ""  # the choices show the type
     elif is_nested:
-        type_words = f"keys with values: {', '.join(declared(last_type))}"
+        type_words = f"keys with values: {', '.join(rules_by_field(last_type))}"
     else:
-        type_words = KINDS.get(last_type, "")
+        type_words = WORDS_BY_TYPE.get(last_type, "")
 
     rule_words = str(rule)
     if rule_words and is_container:
@@ -144,7 +144,7 @@ def check_values(kind: type, values: Mapping[str, Any], name: str = "") -> None:
 
     Types are not checked. Numbers must be finite, and texts not empty, in all fields.    name: of the group.
     """
-    for key, (hint, rule) in declared(kind).items():
+    for key, (hint, rule) in rules_by_field(kind).items():
         value = values.get(key)
         typed_key = f"{name}.{key}".removeprefix(".")
         if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
@@ -156,19 +156,19 @@ def check_values(kind: type, values: Mapping[str, Any], name: str = "") -> None:
 
         for single_value in _single_values(value):
             if not rule.holds(single_value):
-                raise FcaError(typed_key, single_value, allowed_of(kind, key), f"correct {typed_key}")
-        if rule.filled and value is not None and not value:
+                raise FcaError(typed_key, single_value, describe_allowed(kind, key), f"correct {typed_key}")
+        if rule.non_empty and value is not None and not value:
             raise FcaError(typed_key, value, "one value or more", f"correct {typed_key}")
 
 
 def check_truths(kind: type, values: Mapping[str, Any], name: str = "") -> None:
     """Raise FcaError for a number other than 0 and 1 where true or false is expected: OmegaConf takes any for true."""
-    for key, (hint, _) in declared(kind).items():
+    for key, (hint, _) in rules_by_field(kind).items():
         value = values.get(key)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if hint is bool and is_number and value not in (0, 1):
             typed_key = f"{name}.{key}".removeprefix(".")
-            raise FcaError(typed_key, value, allowed_of(kind, key), f"correct {typed_key}")
+            raise FcaError(typed_key, value, describe_allowed(kind, key), f"correct {typed_key}")
 
 
 def _single_values(value: object) -> Iterator[object]:
@@ -195,16 +195,18 @@ def plain_name(what: str, value: object) -> str:
     return value
 
 
-def fits(value: Any, hint: Any) -> bool:
+def has_type(value: Any, hint: Any) -> bool:
     """Whether a value, as JSON and YAML give it, is of a type such as dict[str, list[float]] or int | None.
 
-    >>> fits([1, 2.5], list[float] | None), fits({"a": 1}, dict[str, str]), fits(True, int), fits([8], tuple[int, ...])
-    (True, False, False, True)
+    >>> has_type([1, 2.5], list[float] | None), has_type({"a": 1}, dict[str, str])
+    (True, False)
+    >>> has_type(True, int), has_type([8], tuple[int, ...])
+    (False, True)
     """
     kind = get_origin(hint) or hint
     arguments = get_args(hint)
     if kind in (UnionType, Union):
-        return any(fits(value, option) for option in arguments)
+        return any(has_type(value, option) for option in arguments)
     if kind is Any:
         return True
 
@@ -213,7 +215,7 @@ def fits(value: Any, hint: Any) -> bool:
             return True
         has_any_length = arguments[1:] == (...,)
         item_hints = [arguments[0]] * len(value) if has_any_length else arguments
-        return len(item_hints) == len(value) and all(map(fits, value, item_hints))
+        return len(item_hints) == len(value) and all(map(has_type, value, item_hints))
 
     python_type = dict if kind is Mapping else kind
     if type(value) is not python_type:  # bool is no int
@@ -223,7 +225,7 @@ def fits(value: Any, hint: Any) -> bool:
 
     if isinstance(value, dict):
         key_hint, item_hint = arguments
-        return all(fits(key, key_hint) and fits(item, item_hint) for key, item in value.items())
+        return all(has_type(key, key_hint) and has_type(item, item_hint) for key, item in value.items())
     if isinstance(value, list):
-        return all(fits(item, arguments[0]) for item in value)
+        return all(has_type(item, arguments[0]) for item in value)
     return True

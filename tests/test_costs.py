@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fca.costs import Costs, amount, costs_of, read_costs
+from fca.costs import Costs, costs_of, format_cost, read_costs
 from fca.types import FcaError
 
 TABLE = "true,cat,dog,yak\ncat,0,1,2\ndog,3,0,4.5\nyak,10,6,0\n"
@@ -111,7 +111,12 @@ def test_a_class_that_the_data_set_does_not_have_is_named(tmp_path):
 
 
 def test_costs_are_written_without_exponents():
-    assert [amount(cost) for cost in (12345678.0, 999.6, 9.996, 0.0009996)] == ["12,300,000", "1,000", "10", "0.001"]
+    assert [format_cost(cost) for cost in (12345678.0, 999.6, 9.996, 0.0009996)] == [
+        "12,300,000",
+        "1,000",
+        "10",
+        "0.001",
+    ]
 
 
 def test_a_table_may_be_keys_and_values_whose_classes_are_numbers():

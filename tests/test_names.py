@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fca.names import check_meant, comparable, have_spellings
+from fca.names import check_meant, comparison_key, has_spellings
 from fca.types import FcaError
 
 WORDS = st.text(st.sampled_from("aA 01.-+é\u0301"), min_size=1, max_size=5)
@@ -17,8 +17,8 @@ WORDS = st.text(st.sampled_from("aA 01.-+é\u0301"), min_size=1, max_size=5)
 @example(["A  b", " a b"])
 @example(["+-1", "-1"])
 def test_many_names_at_once_are_compared_as_one_by_one(names):
-    keys = [comparable(name) for name in names]
-    assert have_spellings(pd.Series(names, dtype="str")) == (len(set(keys)) < len(keys))
+    keys = [comparison_key(name) for name in names]
+    assert has_spellings(pd.Series(names, dtype="str")) == (len(set(keys)) < len(keys))
 
 
 def test_a_name_that_is_no_spelling_of_a_known_one_is_left_to_others():

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from fca import progress
 from fca.cli import execute
-from fca.progress import Lines, track
+from fca.progress import ProgressLines, track
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def clock(monkeypatch):
 
 
 def test_the_first_line_comes_after_ten_seconds_and_others_at_least_thirty_seconds_apart(clock, capsys):
-    lines = Lines("runs", 10_000, done_before=1000)
+    lines = ProgressLines("runs", 10_000, done_before=1000)
     for second in range(1, 3601):
         clock[0] = float(second)
         lines.show(1000 + second, "2 failed" if second > 3590 else "")
@@ -33,7 +33,7 @@ def test_the_first_line_comes_after_ten_seconds_and_others_at_least_thirty_secon
 
 def test_short_work_writes_nothing_and_the_last_line_is_a_result(clock, capsys):
     assert list(track(range(5), "images")) == list(range(5))
-    lines = Lines("runs", 5)
+    lines = ProgressLines("runs", 5)
     lines.show(5, last=True)
     assert capsys.readouterr() == ("runs: 5 of 5 (100%), 0 s\n", "")
 

@@ -12,7 +12,7 @@ from fca.cli.configure import component, configured
 from fca.cli.places import CONF
 from fca.plugins import class_of
 from fca.types import FcaError
-from fca.validation import declared
+from fca.validation import rules_by_field
 
 CHECKED_BY_THE_CLASS = {  # numbers without a declared range -> where that is checked instead
     "fca.training.recipe.Recipe": "Recipe.check, whose ranges depend on each other",
@@ -45,7 +45,7 @@ def leaves(hint):
 def unbounded(kind):
     """The numbers of a dataclass for which no range is declared."""
     names = []
-    for name, (hint, rule) in declared(kind).items():
+    for name, (hint, rule) in rules_by_field(kind).items():
         if is_dataclass(hint):
             names += [f"{name}.{inner}" for inner in unbounded(hint)]
         elif {int, float} & set(leaves(hint)) and not str(rule):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import pytest
 
-from fca.validation import Allowed, allowed_of
+from fca.validation import Allowed, describe_allowed
 
 
 @dataclass
@@ -22,4 +22,4 @@ class Net:
     [("width", "a whole number, at least 1"), ("name", "a text, not empty, or null"), ("weights", "null")],
 )
 def test_every_field_is_named_in_words(field, words):
-    assert allowed_of(Net, field) == words
+    assert describe_allowed(Net, field) == words

@@ -29,7 +29,7 @@ from fca.cli.places import CONF, study_folders
 from fca.cli.terminal import typed_value
 from fca.plugins import class_of
 from fca.types import Column
-from fca.validation import allowed_of, declared
+from fca.validation import describe_allowed, rules_by_field
 
 log = logging.getLogger("mkdocs.hooks.pages")  # a strict build counts its warnings
 HOME = Path(__file__).resolve().parents[2]
@@ -215,7 +215,7 @@ def _keys_of(group: str, target: str, files: list[Path]) -> Iterator[Key]:
     for key in dict.fromkeys(key for one in values for key in one if key != "_target_"):
         given = {typed_value(one[key]) for one in values if key in one}
         default = given.pop() if len(given) == 1 else "by option"
-        allowed = allowed_of(kind, key) if kind and key in declared(kind) else ""
+        allowed = describe_allowed(kind, key) if kind and key in rules_by_field(kind) else ""
         yield Key(f"{before}{key}", default, known.get(key, ""), allowed)
 
 

@@ -26,13 +26,13 @@ from arena_tables import Study, attempted, ready, studies
 
 from fca.report.page import Page, Section, write_page
 from fca.report.style import NothingToDraw, spec
-from fca.stats.intervals import interval_over
+from fca.stats.intervals import interval_method
 from fca.store import Store
 from fca.studies.few_class.figures.similarity import scatter_figure
 from fca.tables.rows import records
 from fca.types import FcaError, Table
 
-OVER_SEEDS = {"intervals": f"95 %, {interval_over('subset seeds')}", "spread": "standard deviation between subsets"}
+OVER_SEEDS = {"intervals": f"95 %, {interval_method('subset seeds')}", "spread": "standard deviation between subsets"}
 VERDICTS = {"yes, as in the paper": "as in the paper", "yes, the other way": "the other way", "no": "not significant"}
 
 
@@ -69,7 +69,7 @@ def _of_table1(published: pd.DataFrame, rows: pd.DataFrame) -> Iterator[Section]
     best = frame.loc[frame["paper_model"] == DCN, [*tables.FIGURE2A.columns]]
     runs = sorted(set(frame["run_id"].dropna()))
     wilson = {"ours": "top1_open of full models on the clean test split", "intervals": "95 %, Wilson"}
-    over = {name: {"intervals": interval_over(name)} for name in ("models", "data sets")}
+    over = {name: {"intervals": interval_method(name)} for name in ("models", "data sets")}
     agreement, regret = tables.agreement(published, frame), tables.regret(published)
     yield _section(figures.table1, tables.TABLE1.table(frame, wilson, runs))
     yield _section(figures.best, tables.FIGURE2A.table(best, {}, runs))

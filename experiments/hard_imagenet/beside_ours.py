@@ -25,7 +25,7 @@ from fca.report.finding import findings_of
 from fca.report.page import Page, Section, write_page
 from fca.report.style import NothingToDraw, spec
 from fca.store import Store
-from fca.studies.reliance.object_statistics import ALL, ObjectStatistics
+from fca.studies.reliance.object_statistics import ALL_CLASSES, ObjectStatistics
 from fca.studies.reliance.reliance import Reliance
 from fca.studies.reliance.spurious_rank import SpuriousRank
 from fca.types import Column, FcaError, Table
@@ -195,9 +195,9 @@ FINDINGS: dict[str, Callable[[Frames, str, str], Found]] = {
     "ablated_more": _compared("reliance_accuracy", "top1", {"condition": ABLATED, "adaptation": FINETUNED}, more=True),
     "rfs_lower": _compared("reliance_rfs", "rfs", {"area_matched": [False], "protocol": ["open"]}, more=False),
     "iou_lower": _compared("reliance_saliency", "value", {"metric": ["iou"]}, more=False),
-    "smaller": _compared("object_statistics", "mask_area", {"label": [ALL]}, more=False),
+    "smaller": _compared("object_statistics", "mask_area", {"label": [ALL_CLASSES]}, more=False),
     "cropped": _cropped,
-    "off_centre": _compared("object_statistics", "centre", {"label": [ALL]}, more=True),
+    "off_centre": _compared("object_statistics", "centre", {"label": [ALL_CLASSES]}, more=True),
     "low_rank": _low_rank,
 }
 

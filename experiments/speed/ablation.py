@@ -14,7 +14,7 @@ import torch
 from harness import machine, options, timed
 from scipy import ndimage
 
-from fca.studies.reliance.ablation import Ablations, Noises, Swap, matched_regions, tiles
+from fca.studies.reliance.ablation import Ablations, Noises, Swap, matched_regions, tile_sources
 from fca.tasks.at_input import AtInput
 from fca.training.devices import device_of
 from fca.types import keyed_rng
@@ -72,7 +72,7 @@ def one_by_numpy(image, mask, shift, at):
             image[(slice(None), *box) if name.endswith("box") else np.broadcast_to(box, image.shape)] = 0.5
         return image
     if not name.startswith("noise"):
-        return image.reshape(3, -1)[:, tiles(mask).ravel()].reshape(image.shape)
+        return image.reshape(3, -1)[:, tile_sources(mask).ravel()].reshape(image.shape)
     rng = keyed_rng(0, at, shift.draw)
     region = mask if shift.region == "foreground" else ~mask
     if shift.area_matched:

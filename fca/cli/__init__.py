@@ -76,14 +76,14 @@ class Words(argparse.ArgumentParser):
 
     def _step(self, value: str) -> str:
         """What to type in place of a word that is no option and no argument."""
-        from fca.types import similar
+        from fca.types import similar_choices
 
         typed = re.match(r"--([a-z]\w*)(?:[= ](\S+))?", value)
         if typed is None:
             return "correct it"
         name, content = typed.groups()
         flags = [flag[2:] for action in self._actions for flag in action.option_strings if flag.startswith("--")]
-        similar_flags = similar(flags, name)
+        similar_flags = similar_choices(flags, name)
         if similar_flags:
             suggestion = f"{similar_flags[0]}={content}" if content else f"--{similar_flags[0]}"
             return f"did you mean {suggestion}?"

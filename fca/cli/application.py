@@ -51,8 +51,8 @@ from fca.cli.trust import check_words, watch
 from fca.plugins import plugins, use_plugins
 from fca.store.files import DamagedFile
 from fca.subset import SAMPLERS
-from fca.types import FcaError, listed
-from fca.validation import KINDS, Allowed, Seed, allowed_of, check_values, declared
+from fca.types import FcaError, choices_in_words
+from fca.validation import WORDS_BY_TYPE, Allowed, Seed, check_values, describe_allowed, rules_by_field
 
 COMPATS = ("fca",)
 # one in 300 ids of runs and tables looks like a number to Hydra
@@ -180,7 +180,7 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
 
     config: resolved, or with Hydra's nodes. Groups are checked when they are made, by `component`.
     """
-    declared_keys = declared(schema_of(root))
+    declared_keys = rules_by_field(schema_of(root))
     values: Any = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
 
     for key, value in values.items():
@@ -387,8 +387,8 @@ def check_word(root: str, word: str) -> None:
     _check_paths(key, content)
 
     is_number = isinstance(content, int | float) and not isinstance(content, bool)
-    if is_number and content not in (0, 1) and _allowed_in_words(root, override.key_or_group) == KINDS[bool]:
-        raise FcaError(key, value, KINDS[bool], f"correct {key}")  # OmegaConf takes any number for true
+    if is_number and content not in (0, 1) and _allowed_in_words(root, override.key_or_group) == WORDS_BY_TYPE[bool]:
+        raise FcaError(key, value, WORDS_BY_TYPE[bool], f"correct {key}")  # OmegaConf takes any number for true
 
     dotted_group = group_as_key(override.key_or_group, CONF)
     if dotted_group is not None and isinstance(content, str | Sweep | Glob):
@@ -622,7 +622,7 @@ def _no_group(key: str, root: str, typed: Mapping[str, str]) -> FcaError:
     roots_with_key = _other_roots_with(key, root)
     if roots_with_key and key not in keys:
         step = f"leave it out; fca {root} --help lists what it has, fca {roots_with_key[0]} has {key}"
-        return FcaError("key", key, listed(keys), step)
+        return FcaError("key", key, choices_in_words(keys), step)
     return unknown_key(root, key, typed.get(key), keys, composed(root, []), CONF)
 
 
@@ -680,10 +680,10 @@ def _allowed_in_words(root: str, key: str) -> str | None:
     schema: Any = schema_of(root)
     *groups, name = key.split(".")
     for group in groups:
-        schema = declared(schema).get(group, [None])[0]
+        schema = rules_by_field(schema).get(group, [None])[0]
         if not is_dataclass(schema):
             return None
-    return allowed_of(schema, name) if name in declared(schema) else None
+    return describe_allowed(schema, name) if name in rules_by_field(schema) else None
 
 
 def one_line(error: BaseException) -> str:

@@ -28,8 +28,8 @@ from fca.store.files import DamagedFile, read_yaml
 from fca.subset import draw_subset, full_set, key_of, named_subset, number_of_classes
 from fca.tasks import RunContext, Task, Tracker
 from fca.tasks.adaptation.network import Network
-from fca.types import Analysis, ClassSubset, Dataset, FcaError, ImageData, Model, Run, check_choice, listed
-from fca.validation import allowed_of, check_truths, check_values, declared
+from fca.types import Analysis, ClassSubset, Dataset, FcaError, ImageData, Model, Run, check_choice, choices_in_words
+from fca.validation import check_truths, check_values, describe_allowed, rules_by_field
 
 log = logging.getLogger(__name__)
 
@@ -179,14 +179,14 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
 @cache
 def _text_fields(component_class: type) -> frozenset[str]:
     """The fields of a class whose values are only texts."""
-    leaf_types = {name: set(_leaf_types(hint)) for name, (hint, _) in declared(component_class).items()}
+    leaf_types = {name: set(_leaf_types(hint)) for name, (hint, _) in rules_by_field(component_class).items()}
     return frozenset(name for name, types in leaf_types.items() if types <= {str, NoneType})
 
 
 @cache
 def _mapping_fields(component_class: type) -> frozenset[str]:
     """The fields of a class whose values are mappings."""
-    return frozenset(name for name, (hint, _) in declared(component_class).items() if get_origin(hint) is dict)
+    return frozenset(name for name, (hint, _) in rules_by_field(component_class).items() if get_origin(hint) is dict)
 
 
 def _leaf_types(hint: Any) -> Iterator[Any]:
@@ -256,8 +256,8 @@ def _explained(values: Mapping[str, Any], group: str) -> Iterator[None]:
 
 def _no_field(component_class: type, group: str, key: str, value: Any, files: str) -> FcaError:
     """The error for a key that is not a field of a component's class."""
-    fields = similar_first(declared(component_class), key)
-    allowed = listed(f"{group}.{name}" for name in fields)
+    fields = similar_first(rules_by_field(component_class), key)
+    allowed = choices_in_words(f"{group}.{name}" for name in fields)
     similar = beside(group, key, fields)
     step = f"did you mean {group}.{similar[0]}={as_typed(value)}?" if similar else f"leave it out, or {files}"
     return FcaError(f"{group}.{key}", value, allowed, step)
@@ -279,21 +279,21 @@ def _allowed_inside(component_class: Any, key: str) -> str | None:
     field, _, inner_key = key.partition(".")
     if not isinstance(component_class, type) or not is_dataclass(component_class):
         return None
-    if field not in declared(component_class):
+    if field not in rules_by_field(component_class):
         return None
     if inner_key:
-        return _allowed_inside(declared(component_class)[field][0], inner_key)
-    return allowed_of(component_class, field)
+        return _allowed_inside(rules_by_field(component_class)[field][0], inner_key)
+    return describe_allowed(component_class, field)
 
 
 def _keys_inside(component_class: Any, key: str) -> list[str]:
     """The fields of the dataclass in the type of a field, such as share and seed of val; empty for other fields."""
-    if key not in declared(component_class):
+    if key not in rules_by_field(component_class):
         return []
-    hint = declared(component_class)[key][0]
+    hint = rules_by_field(component_class)[key][0]
     for inner_type in (hint, *get_args(hint)):
         if isinstance(inner_type, type) and is_dataclass(inner_type):
-            return list(declared(inner_type))
+            return list(rules_by_field(inner_type))
     return []
 
 
@@ -344,7 +344,7 @@ class Job:
             return None
         data = self.context.data
         keys = [data.classes[index] for index in self.context.subset.classes]
-        return f"classes of {data.name}: {listed(keys)} ({len(keys)} of {len(data.classes)})"
+        return f"classes of {data.name}: {choices_in_words(keys)} ({len(keys)} of {len(data.classes)})"
 
     @property
     def config(self) -> str:

@@ -41,7 +41,7 @@ from fca.cli.places import CONF
 from fca.cli.terminal import typed_value
 from fca.plugins import class_of, plugins, use_plugins
 from fca.types import FcaError
-from fca.validation import allowed_of, declared, meanings_of
+from fca.validation import describe_allowed, meanings_of, rules_by_field
 
 _COMMENT = re.compile(r"[,}\]\s]*#\s*(.*)")
 _MAX_DEPTH = 6  # of files that build on each other
@@ -178,7 +178,7 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
     typed_names = {re.split(r"[./=]", word.lstrip("+~"))[0] for word in words}
     for section in group_sections:
         group = section.title.partition("=")[0]
-        is_from_task = "@" not in group and group not in declared(schema_of(root))
+        is_from_task = "@" not in group and group not in rules_by_field(schema_of(root))
         if _is_named(group, list(typed_names)) or is_from_task:
             yield from _section_lines(section, width)
 
@@ -350,7 +350,7 @@ def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
     """The keys of a root that belong to no group."""
     comments = comments_of(root_file(root))
     groups_of_root = dict(_choices(config))
-    for name, (hint, _) in declared(schema_of(root)).items():
+    for name, (hint, _) in rules_by_field(schema_of(root)).items():
         value = config.get(name)
         if is_dataclass(hint) and name not in groups_of_root:
             for key in value:
@@ -363,7 +363,7 @@ def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
 def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Iterator[Key]:
     """The keys of a node; a component in it (an augmentation in a recipe) has keys of its own."""
     values: Any = OmegaConf.to_container(node, resolve=False)
-    kind: Any = declared(schema_of(root))[name][0] if name in declared(schema_of(root)) else Any
+    kind: Any = rules_by_field(schema_of(root))[name][0] if name in rules_by_field(schema_of(root)) else Any
     if "_target_" in values:
         kind = class_of(f"{name}._target_", values["_target_"])
 
@@ -382,8 +382,8 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
 
 def _key(kind: Any, name: str, typed: str, default: Any, meaning: str) -> Key:
     """A key of a class, with its default as it is typed."""
-    fields: Mapping[str, object] = declared(kind) if is_dataclass(kind) else {}  # type: ignore[arg-type]
-    allowed = allowed_of(kind, name) if name in fields else ""
+    fields: Mapping[str, object] = rules_by_field(kind) if is_dataclass(kind) else {}  # type: ignore[arg-type]
+    allowed = describe_allowed(kind, name) if name in fields else ""
     default = OmegaConf.to_container(default) if OmegaConf.is_config(default) else default
     return Key(typed, typed_value(default), meaning, allowed)
 

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fca.cli.analysis_keys import GROUP, with_defaults
 from fca.cli.options import built_on, is_option, keys_in, option_files, option_names
-from fca.types import LISTED, FcaError, listed, similar
+from fca.types import LISTED, FcaError, choices_in_words, similar_choices
 
 KEY = r"[+~]*[A-Za-z_][\w$]*([.@:/][\w$]+)*@?"  # what Hydra reads as a key
 MAX_SUGGESTIONS = 3
@@ -62,7 +62,7 @@ def unknown_key(
         key = key.replace("/", ".")
     group, _, name = key.rpartition(".")
     keys = [str(sibling) for sibling in siblings]
-    allowed = listed(similar_first(keys, name), name)
+    allowed = choices_in_words(similar_first(keys, name), name)
 
     suggestions = [_word(other, value, name) for other in _similar_keys(key, keys, config, conf)]
     if not suggestions:
@@ -82,14 +82,14 @@ def unknown_key(
 
 def unknown_option(root: str, group: str, name: str, options: Sequence[str], file: str) -> FcaError:
     """The error for an option that a group does not have."""
-    similar_names = similar(options, name)
+    similar_names = similar_choices(options, name)
     hint = f"did you mean {group}={similar_names[0]}? " if similar_names else ""
     if group == "dataset" and name and Path(name).expanduser().exists():
         hint = f"did you mean dataset=folder {_quoted('dataset.root', name)}? "
 
     choice = f"fca {root} {group} --help lists all" if len(options) > LISTED else "choose one"
     step = f"{hint}{choice}, or add conf/{file}.yaml" if name else f"give a name, {group}=NAME; {choice}"
-    return FcaError(group, name, listed(similar_first(options, name), name), step)
+    return FcaError(group, name, choices_in_words(similar_first(options, name), name), step)
 
 
 def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str, Any]) -> FcaError:
@@ -161,13 +161,13 @@ def beside(group: str, name: str, siblings: Iterable[str]) -> list[str]:
     """
     keys = list(siblings)
     our_name = ELSEWHERE.get(name, "").removeprefix(f"{group}.")
-    return [our_name] if our_name in keys else similar(keys, name)
+    return [our_name] if our_name in keys else similar_choices(keys, name)
 
 
 def similar_first(names: Iterable[str], typed: str) -> list[str]:
     """All names, those that look like what was typed first."""
     all_names = list(names)
-    similar_names = similar(all_names, typed)
+    similar_names = similar_choices(all_names, typed)
     return [*similar_names, *(name for name in all_names if name not in similar_names)]
 
 
@@ -199,13 +199,13 @@ def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], 
             return []  # other options of that group may have it
 
     # Similar names: beside what was typed; without a group, anywhere
-    similar_siblings = [f"{prefix}{sibling}" for sibling in similar(siblings, name)]
+    similar_siblings = [f"{prefix}{sibling}" for sibling in similar_choices(siblings, name)]
     if group:
         return [_as_typed(other, conf) for other in similar_siblings]
     keys = _keys_named(name, config) or similar_siblings
     if not keys:
         name_by_leaf = {leaf: leaf.rpartition(".")[2] for leaf in leaves}
-        similar_names = similar(dict.fromkeys(name_by_leaf.values()), name)
+        similar_names = similar_choices(dict.fromkeys(name_by_leaf.values()), name)
         similar_leaves = [leaf for leaf, leaf_name in name_by_leaf.items() if leaf_name in similar_names]
         keys = similar_leaves if len(similar_leaves) <= MAX_SUGGESTIONS else []
     return [_as_typed(other, conf) for other in keys]

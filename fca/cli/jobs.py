@@ -30,7 +30,7 @@ from fca.cli.trust import check_file, check_words, load_yaml
 from fca.plugins import use_plugins
 from fca.store import ENDED_EARLY
 from fca.types import FcaError
-from fca.validation import declared
+from fca.validation import rules_by_field
 
 Keys = Mapping[str, Any]
 OF_SWEEPS = ("sweep", "hydra")
@@ -160,7 +160,7 @@ class Jobs:
         choices = dict(typed.split("=", 1) for typed in groups)
         if not choices or LATER_FILE.is_file() or changed_by_words & {*BRINGING_MORE, *choices}:
             return None
-        root = declared(RunConfig)
+        root = rules_by_field(RunConfig)
         nodes = {group: _option(group, name) if group in root else None for group, name in choices.items()}
         if None in nodes.values() or any(root[group][0] is not Any for group in nodes):
             return None
@@ -199,7 +199,7 @@ def _is_composed(key: str) -> bool:
     """Whether Hydra has to compose anew: the key chooses an option of a group, or the folders with options."""
     if "." in key:
         return key.startswith("hydra.")
-    root = declared(RunConfig)
+    root = rules_by_field(RunConfig)
     return key not in root or root[key][0] is Any
 
 

@@ -27,18 +27,18 @@ from scipy.special import softmax
 
 from fca.cli import Words, as_options, printable, sub_command
 from fca.cli.trained import Exported, Trained, at_input, logits_in_batches, loose_images
-from fca.costs import Costs, amount, mean_cost, read_costs
+from fca.costs import Costs, format_cost, mean_cost, read_costs
 from fca.csv_table import csv_text
 from fca.data.pixels import open_pixels
 from fca.metric import ACCURACY, BALANCED
 from fca.stats.abstention import (
     Abstention,
     abstention,
+    balanced_error_bound,
     enough_images,
+    error_bound,
     error_that_answers_all,
-    promised_balanced_error,
-    promised_error,
-    wrong_of_class,
+    wrong_and_images_by_class,
 )
 from fca.stats.protocols import logit_columns
 from fca.store.columns import ADAPTATION, CLASSES, COMPAT
@@ -189,13 +189,13 @@ def choose(
     n_wrong = int((~is_right).sum())
     count = f"{n_wrong} of {len(rows)} validation images {'is' if n_wrong == 1 else 'are'} wrong"
     if is_balanced:
-        wrong_by_class, images_by_class = wrong_of_class(is_right, true)
+        wrong_by_class, images_by_class = wrong_and_images_by_class(is_right, true)
         kind = MEAN_ERROR
-        bound = promised_balanced_error(wrong_by_class, images_by_class, confidence, candidates)
+        bound = balanced_error_bound(wrong_by_class, images_by_class, confidence, candidates)
         count += f" (the smallest class has {images_by_class.min()} of them)"
     else:
         kind = "an error rate"
-        bound = promised_error(n_wrong, len(rows), confidence, candidates)
+        bound = error_bound(n_wrong, len(rows), confidence, candidates)
     to_all = ""
     if bound > error:
         promise = f"{kind} below {100 * bound:.1f} % can be promised at {100 * confidence:g} % confidence"
@@ -294,7 +294,7 @@ def _answers_of_least_cost(frame: pd.DataFrame, classes: Sequence[str]) -> list[
     read_images = frame[frame["error"] == ""]
     first_images = read_images.head(PRINTED)
     pairs = zip(first_images["predicted"], first_images["expected_cost"], strict=True)
-    answers = [f"{answer}, expected cost {amount(cost)}" for answer, cost in pairs]
+    answers = [f"{answer}, expected cost {format_cost(cost)}" for answer, cost in pairs]
     lines = _first_images(read_images, " at the least expected cost:", answers)
     if not len(read_images):
         return lines
@@ -302,7 +302,7 @@ def _answers_of_least_cost(frame: pd.DataFrame, classes: Sequence[str]) -> list[
     probabilities = read_images[[f"p_{key}" for key in classes]].to_numpy()  # images x classes
     most_probable = np.array(classes, dtype=object)[probabilities.argmax(axis=1)]
     n_different = int((most_probable != read_images["predicted"]).sum())
-    mean = f"expected cost: {amount(read_images['expected_cost'].mean())} an image, if the probabilities are right"
+    mean = f"expected cost: {format_cost(read_images['expected_cost'].mean())} an image, if the probabilities are right"
     return [*lines, f"{mean}; {n_different} of {len(read_images)} answers are not the most probable class"]
 
 
@@ -333,8 +333,10 @@ def _cost_on_test(network: Trained | Exported, costs: Costs) -> list[str]:
     tested = predictions(network.store, rows[0])
     costs = costs.of(tested.logit_classes)
     mean, low, high = mean_cost(costs, tested.true, costs.answers(softmax(tested.logits.astype(np.float64), axis=1)))
-    cost = f"{amount(mean)} [{amount(low)}, {amount(high)}] an image on {len(tested.true)} test images"
-    most_probable = f"the most probable classes would cost {amount(costs.paid(tested.true, tested.pred).mean())} there"
+    cost = f"{format_cost(mean)} [{format_cost(low)}, {format_cost(high)}] an image on {len(tested.true)} test images"
+    most_probable = (
+        f"the most probable classes would cost {format_cost(costs.paid(tested.true, tested.pred).mean())} there"
+    )
     return [f"expect of images like those of its training: {cost}; {most_probable}"]
 
 

@@ -14,7 +14,7 @@ from fca.store.filters import check_columns, combined_query, key_of, unmatched_f
 from fca.store.query import rows_matching
 from fca.store.store import Store
 from fca.types import FcaError
-from fca.validation import declared
+from fca.validation import rules_by_field
 
 QUERIES = {"analyse": ("query", "analysis.query"), "report": ("query",)}
 """The keys of a query, by sub-command."""
@@ -40,7 +40,7 @@ def for_hydra(root: str, kind: type, arguments: Sequence[str]) -> list[str]:
     if root not in QUERIES or asks_the_shell:
         return list(arguments)
 
-    keys_of_root = {*declared(kind), "hydra"}
+    keys_of_root = {*rules_by_field(kind), "hydra"}
     words: list[str] = []
     filters: list[str] = []
     for word in arguments:
@@ -95,7 +95,7 @@ def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
         query = " and ".join(f"({typed})" for typed in typed_queries)
 
     frame = store.rows()
-    keys = [key for key in declared(kind) if key != "filters"]
+    keys = [key for key in rules_by_field(kind) if key != "filters"]
     check_columns(config.filters, frame, keys)
     if len(frame):
         for sentence in unmatched_filter_lines(config.filters, frame):

@@ -37,12 +37,12 @@ from fca.cli.waiting import Waiting, why_waiting
 from fca.cli.weights import Weights
 from fca.data.content import shared_listings
 from fca.plugins import use_plugins
-from fca.progress import Lines, on_terminal
+from fca.progress import ProgressLines, on_terminal
 from fca.store import ENDED_EARLY, SETTLED, State, Store, claims
 from fca.store.claims import repeating
 from fca.store.columns import DIVERGED, FLAG
 from fca.subset import NoSuchSubset
-from fca.types import FcaError, ImageData, Run, listed
+from fca.types import FcaError, ImageData, Run, choices_in_words
 from fca.validation import check_values
 
 KEYS_OF_SWEEP = ("outputs", "plugins")  # and sweep.KEY: keys that cannot differ between its runs
@@ -77,7 +77,7 @@ def progress(
     failures = TextColumn("[red]{task.fields[failed]}[/red]")
     times = TimeElapsedColumn(), TextColumn("{task.fields[to_go]}")
     n_done_before = total - len(watched.unsettled)
-    lines = Lines("runs", total, n_done_before, paced=False)
+    lines = ProgressLines("runs", total, n_done_before, paced=False)
     with Progress(*counts, failures, *times, disable=not on_terminal()) as bar:
         bar_task = bar.add_task("runs", total=total, completed=n_done_before, failed="", to_go="")
 
@@ -220,7 +220,7 @@ class SkippedPoints:
             return None
         if not self.n_planned:
             raise self.errors[0]
-        reasons = "; ".join(reason + listed(sizes) for reason, sizes in self.sizes_by_reason.items())
+        reasons = "; ".join(reason + choices_in_words(sizes) for reason, sizes in self.sizes_by_reason.items())
         total = self.n_planned + len(self.errors)
         return f"skipped {len(self.errors)} of {total} configurations: {reasons}"
 

@@ -30,7 +30,7 @@ from PIL.ImageFile import ImageFile
 from fca.data.jpeg import damage
 from fca.data.kinds import HEAD, RAW, formats_of, is_heic, why_not_read
 from fca.progress import track
-from fca.types import FcaError, UnreadableImage, listed
+from fca.types import FcaError, UnreadableImage, choices_in_words
 
 log = logging.getLogger(__name__)
 
@@ -356,7 +356,7 @@ def _warn_of_dead_links(root: str, links: tuple[str, ...]) -> None:
     """A line, once a process."""
     if links:
         number = "1 link that leads" if len(links) == 1 else f"{len(links)} links that lead"
-        log.warning("%s: left out: %s nowhere; fetch what is missing: %s", root, number, listed(links))
+        log.warning("%s: left out: %s nowhere; fetch what is missing: %s", root, number, choices_in_words(links))
 
 
 @dataclass(frozen=True)

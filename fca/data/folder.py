@@ -19,8 +19,8 @@ from fca.data.given_splits import Splits, known_split, usual_meaning
 from fca.data.image_files import sorted_files, warn_of_left_out, with_count
 from fca.data.listed_paths import check_files, listed_paths
 from fca.data.splits import Share, White, assemble, first_few, with_white
-from fca.identity import OF_FILES
-from fca.names import comparable, quoted, visible
+from fca.identity import FILE_COLUMNS
+from fca.names import comparison_key, quoted, visible
 from fca.types import FcaError, ImageData
 
 log = logging.getLogger(__name__)
@@ -236,7 +236,7 @@ def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_level: int, sp
     """Raise FcaError for a class with two folders in a split, or with two spellings."""
     first_folder: dict[tuple[str, ...], tuple[str, ...]] = {}  # of a class in a split, and of a class
     for folder in folders:
-        class_key = comparable(folder[class_level])
+        class_key = comparison_key(folder[class_level])
         split = folder[split_level] if split_level is not None else ""
         first_in_split = first_folder.setdefault((class_key, split), folder)
         first_of_class = first_folder.setdefault((class_key,), folder)
@@ -311,7 +311,7 @@ class Folder:
 
 
 INDEX = "index.csv"
-TAKEN = ("image_id", "label", "split", *OF_FILES)  # what the folder itself decides
+TAKEN = ("image_id", "label", "split", *FILE_COLUMNS)  # what the folder itself decides
 
 
 def groups_of(stock: Inventory, paths: Sequence[str], group: str) -> list[str]:

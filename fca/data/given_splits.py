@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from fca.names import visible
-from fca.types import SPLITS, FcaError, listed
+from fca.types import SPLITS, FcaError, choices_in_words
 
 Splits = Mapping[str, str | None] | None
 """A set's own split name -> train, val or test, or null to leave its images out."""
@@ -78,7 +78,7 @@ def _as_named(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
     wrong_meanings = sorted({str(meaning) for meaning in mapped.values() if meaning is not None} - set(SPLITS))
     if wrong_meanings:
         allowed = ", ".join((*SPLITS, "null (left out)"))
-        raise FcaError("dataset.splits", listed(wrong_meanings), allowed, "map to one of these")
+        raise FcaError("dataset.splits", choices_in_words(wrong_meanings), allowed, "map to one of these")
 
     meanings = {name: mapped[name] if name in mapped else usual_meaning(name) or "test" for name in names}
 
@@ -104,4 +104,4 @@ def _as_named(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
         has_test = any(known_split(name, mapped) and meanings[name] == "test" for name in names)
         example = f"{unknown[0]}: {'null' if has_test else 'test'}"
         step = f"map each to train, val, test or null (left out), as in dataset.splits='{{{example}}}'"
-    raise FcaError("dataset.splits", listed([visible(name) for name in culprits]), allowed, step)
+    raise FcaError("dataset.splits", choices_in_words([visible(name) for name in culprits]), allowed, step)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from fca.data.splits import MAX_NAMES, first_few
-from fca.names import comparable, quoted, visible
+from fca.names import comparison_key, quoted, visible
 from fca.types import FcaError
 
 
@@ -47,7 +47,7 @@ def check_files(what: str, paths: Iterable[str], files: Collection[str], root: s
     gone = [path for path in dict.fromkeys(paths) if path not in files]
     if not gone:
         return
-    file_of = {comparable(path.replace("\\", "/")): path for path in files}
+    file_of = {comparison_key(path.replace("\\", "/")): path for path in files}
     named = []
     for path in gone[:MAX_NAMES]:
         meant = _meant(path, file_of)
@@ -59,11 +59,11 @@ def check_files(what: str, paths: Iterable[str], files: Collection[str], root: s
 def _meant(path: str, file_of: Mapping[str, str]) -> str | None:
     """The file that a path means if it is spelt otherwise, or begins with folders around the root; None for no file.
 
-    file_of: `comparable` path -> the path.
+    file_of: `comparison_key` path -> the path.
     """
     parts = path.replace("\\", "/").split("/")
     for start in range(len(parts)):
-        meant = file_of.get(comparable("/".join(parts[start:])))
+        meant = file_of.get(comparison_key("/".join(parts[start:])))
         if meant is not None:
             return meant
     return None

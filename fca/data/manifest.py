@@ -37,8 +37,8 @@ from fca.data.files import (
 )
 from fca.data.listed_paths import check_files, listed_paths
 from fca.data.splits import AtPosition, Share, White, assemble, first_few, with_white
-from fca.identity import OF_FILES, fingerprint
-from fca.names import comparable, quoted, visible
+from fca.identity import FILE_COLUMNS, fingerprint
+from fca.names import comparison_key, quoted, visible
 from fca.store.query import columns_of, rows_matching
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 from fca.validation import Allowed
@@ -202,11 +202,11 @@ class Manifest:
         needed = {file_columns[column] for column in (*REQUIRED, *(self.columns or {}))}
         missing = sorted(needed - set(frame))
         if missing:
-            other_spelling = {comparable(str(name)): str(name) for name in frame}
+            other_spelling = {comparison_key(str(name)): str(name) for name in frame}
             pairs = []
             for column, name in file_columns.items():
                 if name in missing:
-                    pairs.append(f"{column}: {other_spelling.get(comparable(name), 'its_name')}")
+                    pairs.append(f"{column}: {other_spelling.get(comparison_key(name), 'its_name')}")
             columns_of_file = ", ".join(repr(str(name)) for name in frame)
             step = f"map them: dataset.columns='{{{', '.join(pairs)}}}'"
             raise FcaError("columns of the manifest", first_few(missing), f"some of {columns_of_file}", step)
@@ -217,7 +217,7 @@ class Manifest:
         # The file's names become ours; its other columns make way for ours.
         new_names = {name: column for column, name in file_columns.items() if name in frame}
         for name in map(str, frame):
-            if name not in new_names and name in (*file_columns, *OF_FILES):
+            if name not in new_names and name in (*file_columns, *FILE_COLUMNS):
                 new_names[name] = f"{name}_in_file"
         renamed = frame.rename(columns=new_names)
         if self.group is not None:

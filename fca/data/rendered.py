@@ -35,12 +35,12 @@ class RenderedObjects:
     cue_strength:    an image has the cue of its own class with this probability, else that of a class drawn uniformly.
     """
 
-    classes: Annotated[list[str], Allowed(filled=True)]
-    attributes: Annotated[list[str], Allowed(filled=True)]
+    classes: Annotated[list[str], Allowed(non_empty=True)]
+    attributes: Annotated[list[str], Allowed(non_empty=True)]
     per_level: int
     train_per_class: int
     val_per_class: int
-    train_levels: Annotated[list[str], Allowed(filled=True)]
+    train_levels: Annotated[list[str], Allowed(non_empty=True)]
     size: int
     seed: Seed
     mirror: bool = True

@@ -19,7 +19,7 @@ from fca.finite import broken_tensors
 from fca.models import check_built, check_count, no_weights
 from fca.models.checkpoints import COUNT, SHOWN, Names, Tidy, belongs, read_weights
 from fca.types import Classifier, FcaError, Geometry, Model
-from fca.validation import fits
+from fca.validation import has_type
 
 Layer = Callable[[Tensor], Tensor]
 Make = Callable[[int], nn.Module]  # number of logits -> network
@@ -175,7 +175,7 @@ def _from_scratch(model: Any) -> Model:
     if not has_weights_field or model.weights is None:
         return model
     hints = get_type_hints(type(model))
-    return replace(model, weights=None) if fits(None, hints["weights"]) else model
+    return replace(model, weights=None) if has_type(None, hints["weights"]) else model
 
 
 def _names_dependent_on_classes(model: Model, built: Classifier, keys: Names) -> list[str]:

@@ -15,7 +15,7 @@ from fca.store import Store
 from fca.store.damage import compare, is_run_id, noting, removed
 from fca.store.files import DamagedFile, read_object
 from fca.types import Classifier, FcaError, Model
-from fca.validation import fits
+from fca.validation import has_type
 
 DESCRIPTION = "model.json"
 SUFFIX = ".safetensors"
@@ -250,7 +250,7 @@ def model_from_description(description: object, path: str = DESCRIPTION) -> tupl
     step = "train this run again"
     content = description if isinstance(description, dict) else {}
     has_keys = set(content) >= {"target", "fields", "classes"}
-    if not has_keys or not fits(content["classes"], list[str]):
+    if not has_keys or not has_type(content["classes"], list[str]):
         raise FcaError(path, repr(description)[:80], "target, fields and classes of a model", step)
 
     kind: Any = class_of(f"target in {path}", content["target"], "fca.models")
@@ -267,7 +267,7 @@ def model_from_description(description: object, path: str = DESCRIPTION) -> tupl
         raise FcaError(f"fields in {path}", repr(values)[:80], allowed, step)
 
     for name, hint in get_type_hints(kind).items():
-        if name in values and not fits(values[name], hint):
+        if name in values and not has_type(values[name], hint):
             raise FcaError(f"{name} in {path}", repr(values[name])[:80], f"a value of {hint}", step)
     return kind(**values), content["classes"]
 

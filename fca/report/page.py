@@ -400,7 +400,7 @@ class AnalysesReport:
 
     name: str
     title: str
-    analyses: Annotated[list[str], Allowed(filled=True)]
+    analyses: Annotated[list[str], Allowed(non_empty=True)]
     options: dict[str, Any]
 
     def __call__(

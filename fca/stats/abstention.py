@@ -153,7 +153,7 @@ def enough_images(
     return max(math.ceil(enough * len(right)), fewest_images(error, level, candidates))
 
 
-def promised_error(wrong: int, images: int, level: float = 0.95, candidates: int = 1) -> float:
+def error_bound(wrong: int, images: int, level: float = 0.95, candidates: int = 1) -> float:
     """Upper bound on the error of a classifier that answers all images: the end of Clopper and Pearson's interval.
 
     With probability `level` over the draw of the images, the error on new images from the same source is below it, even
@@ -163,7 +163,7 @@ def promised_error(wrong: int, images: int, level: float = 0.95, candidates: int
 
     Raises ValueError without images, and for a level outside (0, 1).
 
-    >>> round(promised_error(0, 24), 3), round(promised_error(0, 24, candidates=10), 3), promised_error(3, 3)
+    >>> round(error_bound(0, 24), 3), round(error_bound(0, 24, candidates=10), 3), error_bound(3, 3)
     (0.117, 0.198, 1.0)
     """
     if not images:
@@ -175,16 +175,16 @@ def promised_error(wrong: int, images: int, level: float = 0.95, candidates: int
     return float(beta.ppf(1 - (1 - level) / candidates, wrong + 1, images - wrong))
 
 
-def promised_balanced_error(
+def balanced_error_bound(
     wrong: Int[np.ndarray, " classes"], images: Int[np.ndarray, " classes"], level: float = 0.95, candidates: int = 1
 ) -> float:
-    """Upper bound on the mean over classes of the error of a classifier that answers all images; see `promised_error`.
+    """Upper bound on the mean over classes of the error of a classifier that answers all images; see `error_bound`.
 
     The largest error that `balanced_p_values` does not reject at (1 - level) / candidates.
 
-    >>> round(promised_balanced_error(np.array([0, 0]), np.array([12, 12])), 3)  # as `promised_error` of 24 images
+    >>> round(balanced_error_bound(np.array([0, 0]), np.array([12, 12])), 3)  # as `promised_error` of 24 images
     0.117
-    >>> round(promised_balanced_error(np.array([0, 0]), np.array([20, 4])), 3)  # half of the mean rests on four images
+    >>> round(balanced_error_bound(np.array([0, 0]), np.array([20, 4])), 3)  # half of the mean rests on four images
     0.264
     """
     risk = _risk(0.5, level, candidates)
@@ -274,16 +274,16 @@ def error_that_answers_all(
 ) -> float | None:
     """The smallest error, in whole percent, for which `abstention` answers all images; None if there is none.
 
-    It is not below `promised_error`, the end of an interval, so it may be chosen after a look at these images.
+    It is not below `error_bound`, the end of an interval, so it may be chosen after a look at these images.
 
     >>> sure = np.linspace(0.5, 1, 24)
     >>> error_that_answers_all(sure, sure > 0)
     0.12
     """
     if labels is None:
-        bound = promised_error(int((~right).sum()), len(right), level, candidates)
+        bound = error_bound(int((~right).sum()), len(right), level, candidates)
     else:
-        bound = promised_balanced_error(*wrong_of_class(right, labels), level, candidates)
+        bound = balanced_error_bound(*wrong_and_images_by_class(right, labels), level, candidates)
 
     for percent in range(max(1, math.ceil(100 * bound)), 100):
         result = abstention(confidence, right, percent / 100, level, candidates, labels)
@@ -292,7 +292,7 @@ def error_that_answers_all(
     return None
 
 
-def wrong_of_class(
+def wrong_and_images_by_class(
     right: Bool[np.ndarray, " images"], labels: Integer[np.ndarray, " images"]
 ) -> tuple[Int[np.ndarray, " classes"], Int[np.ndarray, " classes"]]:
     """Number of wrong images and number of images of each class that has any."""

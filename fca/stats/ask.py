@@ -33,7 +33,7 @@ def ask_until_done(asker: Asker[Question, Answer], answer: Callable[..., Answer]
     answer:  called with all pending questions, the oldest first; it answers that one, and may begin work on the others.
     in_hand: number of questions that are pending at a time.
 
-    >>> asker = Listed(["a", "b", "c"])
+    >>> asker = FixedQuestions(["a", "b", "c"])
     >>> ask_until_done(asker, lambda oldest, *others: print(oldest, others), in_hand=2)
     a ('b',)
     b ('c',)
@@ -53,7 +53,7 @@ def ask_until_done(asker: Asker[Question, Answer], answer: Callable[..., Answer]
         asker.tell(pending.popleft(), answer_to_oldest)
 
 
-class Listed(Generic[Question]):
+class FixedQuestions(Generic[Question]):
     """Asks a fixed list of questions, one after the other."""
 
     def __init__(self, questions: Iterable[Question]) -> None:

@@ -33,7 +33,7 @@ from fca.stats.intervals import (
     FEWEST_DRAWS,
     LOWER_LEVEL,
     NO_INTERVAL,
-    UNKNOWN,
+    UNKNOWN_ESTIMATE,
     UPPER_LEVEL,
     Estimated,
     percentile_interval,
@@ -195,7 +195,7 @@ def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
     """
     k = len(differences)
     if k < 2:
-        return UNKNOWN
+        return UNKNOWN_ESTIMATE
 
     d = abs(float(differences.mean()))
     s = float(differences.std(ddof=1))
@@ -372,7 +372,7 @@ def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
     test_half_width = float(ndtri(UPPER_LEVEL) * _error_of_sum(test_by_image))
 
     return VarianceSplit(
-        subset=_between_subsets(subsets, noise, inits, freedom) if len(subsets) > 1 else UNKNOWN,
+        subset=_between_subsets(subsets, noise, inits, freedom) if len(subsets) > 1 else UNKNOWN_ESTIMATE,
         init=_difference(between_inits, luck),
         luck=_component(luck.value, *luck.interval()),
         test=_component(test, test - test_half_width, test + test_half_width),
@@ -451,7 +451,7 @@ def _difference(large: _MeanSquare, small: _MeanSquare, exact: float = 0.0) -> E
     """
     difference = large.value - small.value - exact
     if np.isnan(difference) or not large.freedom:
-        return UNKNOWN
+        return UNKNOWN_ESTIMATE
 
     large_below, large_above = large.distances_to_ends()
     small_below, small_above = small.distances_to_ends() if small.freedom else (0.0, 0.0)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Integer
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from fca.stats.similarity import check_pairs, unit_vectors
+from fca.stats.similarity import check_two_images_a_class, unit_vectors
 from fca.types import FcaError
 
 IMAGES = 500  # of a sample
@@ -22,7 +22,7 @@ SAMPLE_SEED = 0
 NEIGHBOURS = 5
 RIDGE_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # of probe_top1, for features of length 1
 PENALTIES = np.logspace(-6, 3, 19)  # of fit_probe: multiples of (mean variance of a feature x number of images)
-JUDGED = 5000  # approximate maximum number of images that fit_probe leaves out in turn
+MAX_LEFT_OUT = 5000  # approximate maximum number of images that fit_probe leaves out in turn
 FOLDS = 20  # in which it leaves them out
 RARE = 10  # images that a representative sample has of a rare class
 
@@ -221,7 +221,7 @@ def _squared_weights_and_residuals(
 def _checked_units(features: Features, labels: Labels) -> tuple[Features, Labels]:
     """Features of length 1, and labels as 0 to classes - 1. Raises FcaError as `knn_top1` does."""
     classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    check_pairs(classes, counts)
+    check_two_images_a_class(classes, counts)
     return unit_vectors(features), codes
 
 
@@ -286,7 +286,7 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     # the judged images, and all images that are left out with them
     if groups is None or len(np.unique(groups)) == 1:
         groups = np.arange(len(labels))
-    judged = representative_rows(labels, JUDGED)
+    judged = representative_rows(labels, MAX_LEFT_OUT)
     left_out_rows = np.flatnonzero(np.isin(groups, groups[judged]))
     is_judged = np.isin(left_out_rows, judged)
 

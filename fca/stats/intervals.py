@@ -25,7 +25,7 @@ LOWER_LEVEL = 0.5 - LEVEL / 2  # probability below its lower end
 RESAMPLES = 2000
 FEWEST_DRAWS = 5  # independent draws (subset seeds, models, images ...) that a bootstrap needs
 FURTHEST = 2.0  # largest distance of an end corrected for skewness, as a multiple of Student's
-ALIKE = 1e-12  # a smaller standard error is the rounding of equal accuracies
+ROUNDING = 1e-12  # a smaller standard error is the rounding of equal accuracies
 NO_INTERVAL = (float("nan"), float("nan"))
 
 # ranges of a quantity
@@ -42,7 +42,7 @@ class Estimated(NamedTuple):
     high: float
 
 
-UNKNOWN = Estimated(float("nan"), *NO_INTERVAL)
+UNKNOWN_ESTIMATE = Estimated(float("nan"), *NO_INTERVAL)
 
 
 class Scale(NamedTuple):
@@ -55,7 +55,7 @@ class Scale(NamedTuple):
 def _fisher_z(r: Any) -> Any:
     """atanh r; infinite where r is -1 or 1 up to rounding."""
     r = np.asarray(r, dtype=np.float64)
-    is_at_end = np.abs(r) > 1 - ALIKE
+    is_at_end = np.abs(r) > 1 - ROUNDING
     return np.arctanh(np.where(is_at_end, np.sign(r), r))
 
 
@@ -182,10 +182,10 @@ def left_out_weights(cluster: Integer[np.ndarray, " points"]) -> Integer[np.ndar
     return (cluster[None, :] != np.arange(clusters)[:, None]).astype(np.int64)
 
 
-def no_interval(draws: int, what: str) -> str | None:
+def reason_for_no_interval(draws: int, what: str) -> str | None:
     """The reason why a bootstrap over this many independent draws of `what` shows nothing; None if there are enough.
 
-    >>> no_interval(1, "classes"), no_interval(5, "subset seeds")
+    >>> reason_for_no_interval(1, "classes"), reason_for_no_interval(5, "subset seeds")
     ('no interval: 1 class, 5 needed', None)
     """
     if draws >= FEWEST_DRAWS:
@@ -196,18 +196,18 @@ def no_interval(draws: int, what: str) -> str | None:
     return f"no interval: {draws} {noun}, {FEWEST_DRAWS} needed"
 
 
-def interval_over(what: str) -> str:
+def interval_method(what: str) -> str:
     """The method of an interval (see jackknife_interval), for the parameters of a table."""
     return f"jackknife over {what} and Student's t, corrected for skewness (Hall 1992)"
 
 
-def widened(draws: int) -> float:
+def widened_level(draws: int) -> float:
     """The level whose percentile interval of a mean of this few draws covers the mean in about 95 % of the cases.
 
     2 Φ(t sqrt(k / (k - 1))) - 1 with Student's t of k - 1 degrees of freedom: Hesterberg's expanded percentiles (2015,
     Am. Stat. 69:371). Of ten normal draws the plain interval contains the mean in 90 to 92 %, this one in 94 %.
 
-    >>> round(widened(10), 3), round(widened(1000), 3)
+    >>> round(widened_level(10), 3), round(widened_level(1000), 3)
     (0.983, 0.95)
     """
     half_width = float(stdtrit(draws - 1, UPPER_LEVEL)) * (draws / (draws - 1)) ** 0.5
@@ -224,7 +224,7 @@ def percentile_interval(values: Float[np.ndarray, " resamples"], draws: int) -> 
     if draws < FEWEST_DRAWS or 2 * len(defined_values) <= len(values):
         return NO_INTERVAL
 
-    level = widened(draws)
+    level = widened_level(draws)
     low, high = np.quantile(defined_values, [0.5 - level / 2, 0.5 + level / 2]).tolist()
     return low, high
 
@@ -279,7 +279,7 @@ def jackknife_interval(
         c_by_kind.append(np.sqrt((k - 1) / k) * (z.mean() - z))
     variance_by_kind = np.array([float(c @ c) for c in c_by_kind])
     variance = float(variance_by_kind.sum())
-    if variance <= ALIKE**2:
+    if variance <= ROUNDING**2:
         return NO_INTERVAL
 
     if freedom is None:
@@ -415,7 +415,7 @@ def mean_with_interval(
     numbers = np.asarray(values, dtype=np.float64)
     has_value = ~np.isnan(numbers)
     if not has_value.any():
-        return UNKNOWN
+        return UNKNOWN_ESTIMATE
 
     if groups is None:
         codes = np.arange(has_value.sum())

@@ -62,7 +62,7 @@ def class_similarity(features: Features, labels: Labels) -> Similarity:
            [0.5, 0. ]])
     """
     classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    check_pairs(classes, counts)
+    check_two_images_a_class(classes, counts)
     vectors, norms = _with_norms(features)
 
     # class means of unit vectors, without a normalised copy of all features
@@ -87,7 +87,7 @@ def similarity_scores(features: Features, labels: Labels) -> SimilarityScores:
     SimilarityScores(intra=1.0, inter=0.5, nearest_inter=0.5, simss=0.5, simss_pooled=0.5)
     """
     columns = np.unique(labels, return_inverse=True)[1]
-    return scores_of(class_similarity(features, labels), columns)
+    return scores_from_similarity(class_similarity(features, labels), columns)
 
 
 def subset_scores(similarity: Similarity, labels: Labels, classes: Subset) -> SimilarityScores:
@@ -100,11 +100,11 @@ def subset_scores(similarity: Similarity, labels: Labels, classes: Subset) -> Si
     >>> subset_scores(class_similarity(features, labels), labels, np.array([0, 8])).inter
     0.5
     """
-    all_classes, chosen = chosen_classes(labels, classes)
+    all_classes, chosen = all_and_chosen_classes(labels, classes)
     rows = np.flatnonzero(np.isin(labels, chosen))
     columns = np.searchsorted(all_classes, chosen)
     column_in_subset = np.searchsorted(chosen, labels[rows])
-    return scores_of(similarity[np.ix_(rows, columns)], column_in_subset)
+    return scores_from_similarity(similarity[np.ix_(rows, columns)], column_in_subset)
 
 
 def silhouette(
@@ -126,7 +126,7 @@ def silhouette(
     return scores
 
 
-def chosen_classes(
+def all_and_chosen_classes(
     labels: Labels, classes: Subset
 ) -> tuple[Integer[np.ndarray, " all_classes"], Integer[np.ndarray, " chosen"]]:
     """All labels and those of the subset, both sorted and unique; raises FcaError naming one that has no image."""
@@ -139,14 +139,14 @@ def chosen_classes(
     return all_classes, chosen
 
 
-def scores_of(similarity: Similarity, columns: Labels) -> SimilarityScores:
+def scores_from_similarity(similarity: Similarity, columns: Labels) -> SimilarityScores:
     """The five scores from a matrix of class_similarity and the column of each image's class.
 
     Raises FcaError for fewer than two classes. Overwrites `similarity`: at 50,000 images and 1,000 classes a copy of it
     is 400 MB.
     """
     images, classes = similarity.shape
-    check_number(classes)
+    check_two_classes(classes)
 
     rows = np.arange(images)
     to_own = similarity[rows, columns]
@@ -170,15 +170,15 @@ def scores_of(similarity: Similarity, columns: Labels) -> SimilarityScores:
     )
 
 
-def check_number(classes: int) -> None:
+def check_two_classes(classes: int) -> None:
     """Raises FcaError for fewer than two classes."""
     if classes < 2:
         raise FcaError("number of classes", classes, "2 or more", "similarity compares classes: take a larger subset")
 
 
-def check_pairs(classes: Classes, counts: Classes) -> None:
+def check_two_images_a_class(classes: Classes, counts: Classes) -> None:
     """Raises FcaError for fewer than two classes, and naming those with fewer than two images."""
-    check_number(len(classes))
+    check_two_classes(len(classes))
     has_no_pair = counts < 2
     if has_no_pair.any():
         names = ", ".join(str(name) for name in classes[has_no_pair][:10])

@@ -22,7 +22,7 @@ import pandas as pd
 
 from fca.store.columns import RECIPE, present_name
 from fca.store.query import columns_of, rows_matching
-from fca.types import FcaError, listed
+from fca.types import FcaError, choices_in_words
 
 Filters = Mapping[str, Any] | Sequence[str]
 """In Python: words as they are typed, or column -> value or list of values, where None is no value."""
@@ -109,7 +109,7 @@ def check_columns(words: Iterable[str], columns: Iterable[object], keys: Iterabl
             continue
         near = difflib.get_close_matches(column, [*keys, *names], n=1)
         step = f"did you mean {near[0]}?" if near else "name columns of the results"
-        allowed = listed(names, column)
+        allowed = choices_in_words(names, column)
         if keys:
             allowed = f"a key ({', '.join(keys)}) or a column ({allowed})"
         raise FcaError("column", column, allowed, step)
@@ -170,7 +170,7 @@ def unmatched_filter_lines(words: Iterable[str], frame: pd.DataFrame) -> list[st
         column = column_of(word)
         if not len(rows_matching(frame, query_of(word, frame), word)):
             values = sorted({as_typed(value) for value in frame[column].dropna()})
-            others = f"{column} is {listed(values[:_SHOWN_VALUES])}" if values else f"no run has a {column}"
+            others = f"{column} is {choices_in_words(values[:_SHOWN_VALUES])}" if values else f"no run has a {column}"
             more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""
             sentences.append(f"no run has {word}; {others}{more}")
     return sentences

@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 from fca.store.columns import present_name
-from fca.types import FcaError, listed
+from fca.types import FcaError, choices_in_words
 
 LANGUAGE = "comparisons (==, !=, <, <=, >, >=, in, not in) of columns with literals or columns; and, or, not, ()"
 LONGEST = 1_000_000  # characters
@@ -62,7 +62,7 @@ def rows_matching(frame: pd.DataFrame, query: str, name: str = "query") -> pd.Da
         return frame[chosen.fillna(value=False).astype(bool)]
     except (_Refused, RecursionError) as error:
         reason = error if isinstance(error, _Refused) else DEEP
-        allowed = f"{LANGUAGE}; columns: {listed(frame.columns)}"
+        allowed = f"{LANGUAGE}; columns: {choices_in_words(frame.columns)}"
         raise FcaError(name, _short(query), allowed, f"mend it: {reason}") from error
 
 

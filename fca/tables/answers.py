@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
-from fca.stats.chance import guessing, right_at_chance
+from fca.stats.chance import count_is_at_chance, guessing_accuracy
 from fca.store import Store
 from fca.tables.predictions import labels_of, predictions
 from fca.tables.responses import (
@@ -251,12 +251,12 @@ def subjects_at_chance(responses: Responses) -> Bool[np.ndarray, " subjects"]:
     if not is_tested.any():
         return np.zeros(len(responses.subjects), dtype=bool)
 
-    chance = guessing(items["label"][is_tested].to_numpy(dtype=str))
+    chance = guessing_accuracy(items["label"][is_tested].to_numpy(dtype=str))
     correct = responses.correct[:, is_tested]  # subjects x tested items
     n_answered = (~np.isnan(correct)).sum(axis=1)
     n_right = np.nansum(correct, axis=1)
     is_at_chance = [
-        answered > 0 and right_at_chance(right, int(answered), chance)
+        answered > 0 and count_is_at_chance(right, int(answered), chance)
         for right, answered in zip(n_right, n_answered, strict=True)
     ]
     return np.array(is_at_chance)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from fca.stats.intervals import no_interval as no_interval
+from fca.stats.intervals import reason_for_no_interval as reason_for_no_interval
 from fca.store.columns import CLASSES as CLASSES
 from fca.store.columns import DATASET as DATASET
 from fca.store.columns import ENCODER as ENCODER

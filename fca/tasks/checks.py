@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fca.models.stored import StoredRun
 from fca.shifts import InputShift
-from fca.types import FcaError, ImageData, Model, Shift, listed, no_mask
+from fca.types import FcaError, ImageData, Model, Shift, choices_in_words, no_mask
 
 WITH_MASKS = "use a set that has them: manifest with a column mask or mask_box, rendered, hard_imagenet, ..."
 
@@ -35,7 +35,7 @@ def check_masks_of(setting: str, data: ImageData, split: str, classes: Sequence[
     ids_without_mask = items.loc[items["mask_content"] == "", "image_id"].tolist()
     has_no_mask = len(ids_without_mask) == len(items)
     if ids_without_mask and (classes is not None or has_no_mask):
-        examples = f"{listed(ids_without_mask[:3])} ({len(ids_without_mask)} of {len(items)} images)"
+        examples = f"{choices_in_words(ids_without_mask[:3])} ({len(ids_without_mask)} of {len(items)} images)"
         allowed = f"a mask for every image; {data.name} has none for {examples}"
         raise FcaError(key, value, allowed, "add the masks, or leave these images out")
 
@@ -54,11 +54,13 @@ def check_classes(model: Model, data: ImageData, split: str) -> None:
     distinct_keys = set(model_keys)
     known_labels = [label for label, key in enumerate(data.classes) if key in distinct_keys]
     if not known_labels:
-        allowed = f"at least one class of {data.name}: {listed(data.classes)}"
+        allowed = f"at least one class of {data.name}: {choices_in_words(data.classes)}"
         step = "choose the data set of its training (dataset=...), or another model.run_id"
-        raise FcaError("model.classes", listed(model_keys), allowed, step)
-    if not data.number(split, known_labels):
-        allowed = f"a split of {data.name} with images of the classes that the model knows: {listed(model_keys)}"
+        raise FcaError("model.classes", choices_in_words(model_keys), allowed, step)
+    if not data.n_images(split, known_labels):
+        allowed = (
+            f"a split of {data.name} with images of the classes that the model knows: {choices_in_words(model_keys)}"
+        )
         raise FcaError("task.split", split, allowed, "choose another split or model; see task=describe")
 
 
@@ -77,5 +79,7 @@ def check_subset(model: Model, data: ImageData, subset: Sequence[int], predicted
 
     unknown_keys = [data.classes[label] for label in subset if data.classes[label] not in predictable_keys]
     if unknown_keys:
-        allowed = f"classes that the model knows: {listed(key for key in data.classes if key in predictable_keys)}"
-        raise FcaError("subset.classes", listed(unknown_keys), allowed, "choose another subset or model")
+        allowed = (
+            f"classes that the model knows: {choices_in_words(key for key in data.classes if key in predictable_keys)}"
+        )
+        raise FcaError("subset.classes", choices_in_words(unknown_keys), allowed, "choose another subset or model")

@@ -22,7 +22,7 @@ from fca.models.stored import StoredRun
 from fca.names import check_meant
 from fca.progress import Meter
 from fca.shifts import Clean, InputShift
-from fca.stats.chance import at_chance, guessing
+from fca.stats.chance import guessing_accuracy, is_at_chance
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
@@ -515,11 +515,11 @@ def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: Class
     """
     top1 = accuracy_columns("top1", predicted["top1_open"], predicted["n_test"])
     test_labels = data.labels[data.rows("test", subset.classes)]
-    is_at_chance = at_chance(top1["top1_low"], guessing(test_labels))
+    has_flag = is_at_chance(top1["top1_low"], guessing_accuracy(test_labels))
     return {
         **{column: predicted[column] for column in ("n_test", *FORWARD_COLUMNS)},
         **top1,
-        "flag": "chance" if is_at_chance else None,
+        "flag": "chance" if has_flag else None,
     }
 
 

@@ -30,7 +30,7 @@ from fca.tasks.embed import Embed
 from fca.tasks.predict import Predict
 from fca.training.trainer import TrainerKeys
 from fca.types import FcaError
-from fca.validation import declared
+from fca.validation import rules_by_field
 from tests.support.images import write_images
 from tests.support.of_studies import parts
 from tests.support.refused_values import refused_values
@@ -154,7 +154,7 @@ SWEPT_RANGES = {  # dataclass -> its keys, each swept over a value that is right
     RunConfig: {"seed": 1},
     Machine: {"machine.workers": 1},
 }
-LARGEST_SEED = declared(RunConfig)["seed"][1].most
+LARGEST_SEED = rules_by_field(RunConfig)["seed"][1].most
 REFUSED_WORKERS = refused_values(Machine, "workers")[0].typed
 REFUSED_ACCELERATOR = refused_values(Machine, "accelerator")[0].typed
 

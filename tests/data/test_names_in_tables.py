@@ -18,7 +18,7 @@ from fca.data.hf import HuggingFace
 from fca.data.manifest import Manifest
 from fca.data.splits import Share, for_training
 from fca.data.webdataset import WebDataset
-from fca.names import comparable
+from fca.names import comparison_key
 from fca.subset import Groups, named_subset, read_groups
 from fca.types import FcaError
 from tests.support.images import write_images
@@ -100,7 +100,7 @@ def test_two_spellings_of_a_group_are_refused(photos, one, other):
 
 def test_what_differs_in_more_than_the_spelling_is_two_names():
     names = ["1.5", "1.50", "1.1", "1.10", "10", "1", "-1", "a1", "a01", "cat", "cats", "ca t"]
-    assert len({comparable(name) for name in names}) == len(names)
+    assert len({comparison_key(name) for name in names}) == len(names)
 
 
 def test_spaces_and_codes_are_seen_in_the_message(photos):

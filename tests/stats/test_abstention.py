@@ -4,12 +4,12 @@ from scipy.stats import beta, binom
 
 from fca.stats.abstention import (
     abstention,
+    balanced_error_bound,
     balanced_p_values,
     enough_images,
+    error_bound,
     error_that_answers_all,
     fewest_images,
-    promised_balanced_error,
-    promised_error,
 )
 
 ERROR, LEVEL, SETS = 0.1, 0.95, 600
@@ -118,14 +118,14 @@ def test_an_error_or_level_that_means_nothing_is_refused(error, level):
     ("wrong", "images", "candidates"), [(0, 24, 1), (0, 24, 10), (3, 60, 1), (17, 80, 4), (5, 5, 1)]
 )
 def test_a_promised_error_is_the_largest_that_so_few_wrong_images_do_not_exclude(wrong, images, candidates):
-    bound, risk = promised_error(wrong, images, LEVEL, candidates), (1 - LEVEL) / candidates
+    bound, risk = error_bound(wrong, images, LEVEL, candidates), (1 - LEVEL) / candidates
     assert binom.cdf(wrong, images, bound - 1e-6) > risk
     assert wrong == images or binom.cdf(wrong, images, bound + 1e-6) <= risk
 
 
 def test_a_promised_error_is_kept_by_as_many_drawn_sets_as_it_says():
     rng, truth, images = np.random.default_rng(0), 0.1, 40
-    bounds = [promised_error(int(wrong), images, LEVEL) for wrong in rng.binomial(images, truth, 2000)]
+    bounds = [error_bound(int(wrong), images, LEVEL) for wrong in rng.binomial(images, truth, 2000)]
     assert np.mean(np.array(bounds) < truth) <= 1 - LEVEL + 0.015  # three standard errors of 2,000 draws
 
 
@@ -134,7 +134,7 @@ def test_the_error_that_answers_all_does_so_and_is_no_smaller_than_the_promise(w
     sure, right = np.linspace(1, 0.3, 40), np.ones(40, bool)
     right[wrong_at] = False
     error = error_that_answers_all(sure, right, LEVEL)
-    assert error >= promised_error(len(wrong_at), 40, LEVEL)
+    assert error >= error_bound(len(wrong_at), 40, LEVEL)
     assert abstention(sure, right, error, LEVEL).answered == 40
 
 
@@ -192,12 +192,12 @@ def test_a_balanced_p_value_is_no_smaller_than_any_way_to_share_the_error_makes_
 
 @pytest.mark.parametrize("classes", [1, 2, 5])
 def test_with_nothing_wrong_in_equal_classes_a_balanced_error_is_promised_as_the_plain_one(classes):
-    bound = promised_balanced_error(np.zeros(classes, int), np.full(classes, 20))
-    assert bound == pytest.approx(promised_error(0, 20 * classes), abs=1e-9)  # exp(-30) is 1e-13
+    bound = balanced_error_bound(np.zeros(classes, int), np.full(classes, 20))
+    assert bound == pytest.approx(error_bound(0, 20 * classes), abs=1e-9)  # exp(-30) is 1e-13
 
 
 def test_a_class_without_images_may_be_wrong_always():
-    assert promised_balanced_error(np.array([0, 0]), np.array([40, 0])) >= 0.5
+    assert balanced_error_bound(np.array([0, 0]), np.array([40, 0])) >= 0.5
 
 
 def test_a_balanced_threshold_is_not_bought_with_a_rare_class():

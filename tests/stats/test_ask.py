@@ -1,6 +1,6 @@
 """One loop asks and stops: the order of questions, and those in hand."""
 
-from fca.stats.ask import Listed, ask_until_done
+from fca.stats.ask import FixedQuestions, ask_until_done
 
 
 class Countdown:
@@ -31,11 +31,11 @@ def test_an_asker_that_waits_for_an_answer_is_asked_again():
 
 def test_a_question_without_value_is_a_question():
     answered = []
-    ask_until_done(Listed([0, "", 1]), answered.append)
+    ask_until_done(FixedQuestions([0, "", 1]), answered.append)
     assert answered == [0, "", 1]
 
 
 def test_as_many_questions_as_asked_for_are_in_hand_and_the_oldest_is_answered():
     pending = []
-    ask_until_done(Listed("abcd"), lambda *questions: pending.append("".join(questions)), in_hand=3)
+    ask_until_done(FixedQuestions("abcd"), lambda *questions: pending.append("".join(questions)), in_hand=3)
     assert pending == ["abc", "bcd", "cd", "d"]

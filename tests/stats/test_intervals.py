@@ -23,7 +23,7 @@ from fca.stats.intervals import (
     mean_with_interval,
     percentile_interval,
     point_weights,
-    widened,
+    widened_level,
     wilson,
 )
 
@@ -217,7 +217,7 @@ def test_a_kind_of_a_single_draw_gives_no_interval():
 def test_a_percentile_interval_needs_half_of_the_resamples_to_be_defined():
     values = np.append(np.arange(100.0), np.nan)
     low, high = percentile_interval(values, FEWEST_DRAWS)
-    tail = (1 - widened(FEWEST_DRAWS)) / 2
+    tail = (1 - widened_level(FEWEST_DRAWS)) / 2
     assert (low, high) == pytest.approx((99 * tail, 99 * (1 - tail)))
     assert np.isnan(percentile_interval(np.array([np.nan, np.nan, 2.0, 3.0]), FEWEST_DRAWS)).all()
     assert np.isnan(percentile_interval(np.arange(100.0), FEWEST_DRAWS - 1)).all()

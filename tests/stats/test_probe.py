@@ -93,7 +93,7 @@ def test_large_folds_get_what_a_fit_without_them_gives_from_one_decomposition_ea
 def test_of_many_images_a_sample_is_left_out_of_fits_to_all_others(monkeypatch):
     x, y = clouds(300, 8, spread=4.0)
     x = x.astype(np.float64)
-    monkeypatch.setattr(probe, "JUDGED", 60)
+    monkeypatch.setattr(probe, "MAX_LEFT_OUT", 60)
     fitted = fit_probe(x, y)
     assert (fitted.judged == representative_rows(y, 60)).all()
 
@@ -111,7 +111,7 @@ def test_of_many_images_a_sample_is_left_out_of_fits_to_all_others(monkeypatch):
 
 def test_unequal_classes_judge_a_probe_by_their_shares(monkeypatch):
     """As many of each class once judged it: here they find 50 % right, where 91 % of such images are."""
-    monkeypatch.setattr(probe, "JUDGED", 400)
+    monkeypatch.setattr(probe, "MAX_LEFT_OUT", 400)
     x, y = clouds(60_000, 6, classes=2, spread=2.0)
     is_selected = (y == 0) | (np.random.default_rng(1).random(len(y)) < 0.1)
     x, y = x[is_selected], y[is_selected]

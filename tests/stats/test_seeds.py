@@ -12,7 +12,7 @@ from scipy.stats import chi, norm
 from statsmodels.stats.power import TTestPower
 
 from fca.stats.comparison import MANY, kendall_w, rank_stability, seeds_for, seeds_needed, t_power
-from fca.stats.intervals import point_weights, widened
+from fca.stats.intervals import point_weights, widened_level
 
 
 @pytest.mark.parametrize(("effect", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])
@@ -130,7 +130,7 @@ def test_rank_stability_counts_resamples_one_by_one():
     assert stability.p_best.sum() == pytest.approx(1)
     assert stability.rank.tolist() == scipy.stats.rankdata(-mean_accuracy.round(12)).tolist()
 
-    tail = (1 - widened(5)) / 2  # of five drawn clusters
+    tail = (1 - widened_level(5)) / 2  # of five drawn clusters
     ends = np.quantile(ranks, [tail, 1 - tail], axis=0)
     assert np.stack([stability.low, stability.high]) == pytest.approx(ends)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import get_args, get_origin
 
-from fca.validation import Allowed, allowed_of, declared
+from fca.validation import Allowed, describe_allowed, rules_by_field
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ def refused_values(kind: type, field: str) -> list[RefusedValue]:
 
     Raises AssertionError for a field that declares neither, of which there is nothing to refuse.
     """
-    hint, rule = declared(kind)[field]
+    hint, rule = rules_by_field(kind)[field]
     types = _single_types(hint)
     values = _beyond(rule, step=0.1 if float in types else 1)
     assert values, f"{kind.__name__}.{field} declares no range"
@@ -29,7 +29,7 @@ def refused_values(kind: type, field: str) -> list[RefusedValue]:
     refused = []
     for value in values:
         read = float(value) if float in types and int not in types else value  # as OmegaConf reads it
-        message = f"{read}; allowed: {allowed_of(kind, field)}; next: "
+        message = f"{read}; allowed: {describe_allowed(kind, field)}; next: "
         refused.append(RefusedValue(f"[{value}]" if is_list else f"{value}", message))
     return refused
 

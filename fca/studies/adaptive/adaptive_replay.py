@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from fca.progress import track
 from fca.stats.ask import ask_until_done
 from fca.stats.correlation import kendall
-from fca.stats.intervals import LOG, UNKNOWN, jackknife_interval
+from fca.stats.intervals import LOG, UNKNOWN_ESTIMATE, jackknife_interval
 from fca.store import Store
 from fca.studies.adaptive import stats as adaptive
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
@@ -255,7 +255,9 @@ class AdaptiveReplay:
     protocol: LevelProtocol = "open"
     budget: Annotated[float, Allowed(above=0, most=1), "share of the images that a test may evaluate"] = 0.25
     budgets: Annotated[
-        list[int | float], Allowed(above=0, most=1, filled=True), "shares of the images at which the curves have points"
+        list[int | float],
+        Allowed(above=0, most=1, non_empty=True),
+        "shares of the images at which the curves have points",
     ] = field(default_factory=lambda: [0.08, 0.17, 0.25, 0.33, 0.5, 0.75])
     repeats: Annotated[int, Allowed(1), "tests of each kind and model"] = 3
     model: Annotated[str, Allowed(choices=NAMES), "of item responses, for policies with a bank"] = "2pl"
@@ -587,7 +589,7 @@ def averages(tests: pd.DataFrame) -> Line:
         BIAS: 100 * (defined[ESTIMATE] - defined[TRUTH]).mean(),
         COVERAGE: is_covered.mean() if len(defined) else float("nan"),
         UNDEFINED: len(tests) - len(defined),
-        **cells(interval_columns(RANK_TAU), np.mean(taus, axis=0) if taus else UNKNOWN),
+        **cells(interval_columns(RANK_TAU), np.mean(taus, axis=0) if taus else UNKNOWN_ESTIMATE),
         WARNING: adaptive.WARNINGS.get(estimator) if policy == "gre_two_stage" else None,
     }
 

@@ -25,7 +25,7 @@ from fca.studies.irt.not_estimable import log_not_estimable
 from fca.studies.irt.stats import MODELS, ItemBank
 from fca.tables.responses import Responses, read_responses
 from fca.types import FcaError
-from fca.validation import fits
+from fca.validation import has_type
 
 FORMAT = 2  # of the files; 1 had no share and no line; others are refused
 STEP = "make one: fca bank anchors RESPONSES --save FILE"
@@ -157,9 +157,9 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
         raise FcaError("anchors", f"{path}, of format {content['fca_anchors']}", f"format {FORMAT}", "take a newer fca")
 
     names, positions, pool = content["items"], content["positions"], content["pool"]
-    if not fits(names, list[str]) or len(set(names)) < len(names) or not names:
+    if not has_type(names, list[str]) or len(set(names)) < len(names) or not names:
         raise FcaError(f"items of {path}", f"{len(names)}", "names, each once", STEP)
-    if not fits(positions, list[int]) or len(positions) != len(names) or not _is_ascending([-1, *positions, pool]):
+    if not has_type(positions, list[int]) or len(positions) != len(names) or not _is_ascending([-1, *positions, pool]):
         raise FcaError(f"positions of {path}", f"{positions!s:.60}", f"as many as items, ascending, below {pool}", STEP)
 
     numbers = {name: _numbers(content.get(name), name, path, RANGES) for name in RANGES}
@@ -170,7 +170,7 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
 
     bank = _bank(content.get("bank"), pool, path)
     not_estimable = content["not_estimable"]
-    if not fits(not_estimable, list[str]):
+    if not has_type(not_estimable, list[str]):
         raise FcaError(f"not_estimable of {path}", f"{not_estimable!s:.60}", "names of scales", STEP)
 
     intercept, slope = numbers["line"].tolist()
@@ -213,7 +213,7 @@ def _numbers(
 ) -> Float[np.ndarray, "..."]:
     low, high = ranges[name]
     numbers = value if isinstance(value, list) else [value]
-    if not fits(numbers, list[float]) or not all(low <= number <= high for number in numbers):
+    if not has_type(numbers, list[float]) or not all(low <= number <= high for number in numbers):
         raise FcaError(f"{name} of {path}", f"{value!s:.60}", f"numbers from {low:g} to {high:g}", STEP)
     return np.array(value, dtype=np.float64)
 

@@ -50,7 +50,7 @@ from fca.tasks.predict import (
     subset_columns,
 )
 from fca.types import Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, interval_columns
-from fca.validation import Allowed, fits
+from fca.validation import Allowed, has_type
 
 ACCURACY = progressive_levels.ACCURACY.with_format(
     ".1%", "estimated accuracy; with levels the mean over attributes and levels"
@@ -635,7 +635,7 @@ class Evaluator:
         """Whether a line has a prediction of this classifier for each of its images, all of them of the pool."""
         kinds = {"image_id": list[str], "pred": list[int], "p_true": list[float], "seconds": float}
         return (
-            all(fits(line.get(name), kind) for name, kind in kinds.items())
+            all(has_type(line.get(name), kind) for name, kind in kinds.items())
             and len(line["image_id"]) == len(line["pred"]) == len(line["p_true"])
             and set(line["image_id"]) <= set(self.position_of_image)
             and set(line["pred"]) <= set(self.allowed_logits.tolist())

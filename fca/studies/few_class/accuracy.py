@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar
 
 import pandas as pd
 
-from fca.stats.chance import right_at_chance
+from fca.stats.chance import count_is_at_chance
 from fca.stats.correlation import correlation
-from fca.stats.intervals import FRACTION, SIGNED_FRACTION, interval_over, mean_with_interval
+from fca.stats.intervals import FRACTION, SIGNED_FRACTION, interval_method, mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, PerModel, read_points, wide
 from fca.subset import read_groups
@@ -35,7 +35,7 @@ from fca.tables.table import (
 from fca.types import Column, Table, interval_columns
 
 PAPER = "Few-Class Arena (arXiv:2411.01099)"
-INTERVALS = f"95 %: Wilson in accuracy_points, else {interval_over('subset seeds')}"
+INTERVALS = f"95 %: Wilson in accuracy_points, else {interval_method('subset seeds')}"
 
 SPREAD = Column("spread", float, ".2%", "standard deviation of accuracy between class subsets")
 RANK = Column("rank", float, ".2f", "mean rank, 1 is the most accurate model")
@@ -174,7 +174,7 @@ def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
         n_images = round(images_of_class * len(classes))
         n_right = subsets[TOP1].mean() * n_images
         chance = float(subsets[CHANCE].mean())
-        lines.append({**key, CHANCE: chance, AT_CHANCE: right_at_chance(n_right, n_images, chance)})
+        lines.append({**key, CHANCE: chance, AT_CHANCE: count_is_at_chance(n_right, n_images, chance)})
 
     frame = pd.DataFrame(lines, columns=[DATASET, MODEL, PROTOCOL, NCL, CHANCE, AT_CHANCE])
     return frame.astype({"ncl": "int64", "chance": "float64", "at_chance": "bool"})

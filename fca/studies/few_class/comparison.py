@@ -15,7 +15,7 @@ from fca.stats.intervals import (
     LEVEL,
     RESAMPLES,
     SIGNED_FRACTION,
-    interval_over,
+    interval_method,
     mean_with_interval,
 )
 from fca.store import Store
@@ -43,7 +43,7 @@ from fca.tables.table import (
     SUBSETS,
     P,
     TableSpec,
-    no_interval,
+    reason_for_no_interval,
 )
 from fca.types import Column, Table, interval_columns
 
@@ -84,7 +84,7 @@ METHOD = {
     "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it "
     "compares the networks at hand, not others of the same models with new initial weights",
     "p_holm": "Holm's correction over all pairs of models of one data set, protocol and ncl",
-    "difference": f"mean over subsets; 95 %: {interval_over('subset seeds')}, one subset: Newcombe 10",
+    "difference": f"mean over subsets; 95 %: {interval_method('subset seeds')}, one subset: Newcombe 10",
     "significant": "p_holm below 0.05 and 0 outside the interval of the difference; missing where p_holm is below 0.05 "
     "and there is no interval",
     "more_seeds": "beyond those at hand, for a paired t test over seeds with level 0.05 and power 0.8 if the mean "
@@ -190,7 +190,7 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
         notes.append(NO_SPREAD)
     if np.isinf(needed.high):
         notes.append(UNBOUNDED)
-    why_no_order = no_interval(n_draws, "subset seeds")
+    why_no_order = reason_for_no_interval(n_draws, "subset seeds")
     if why_no_order:
         notes.append(f"order_kept: {why_no_order}")
 
@@ -260,7 +260,7 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
             "kendall_w": kendall_w(table),
             "subsets": n_subsets,
             "seeds": n_seeds,
-            "note": no_interval(n_seeds, "subset seeds"),
+            "note": reason_for_no_interval(n_seeds, "subset seeds"),
         }
         resampled = rank_stability(table, pd.factorize(seeds)[0])
         for i, model in enumerate(accuracies):

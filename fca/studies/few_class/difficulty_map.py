@@ -251,7 +251,7 @@ class DifficultyMap:
     split: EmbeddedSplit = "test"
     sizes: Annotated[
         list[int],
-        Allowed(2, filled=True),
+        Allowed(2, non_empty=True),
         "of the hardest and easiest subsets; those beyond a data set's classes are left out for it",
     ] = field(default_factory=lambda: [2, 3, 5, 10])
     draws: Annotated[

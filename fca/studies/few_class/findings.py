@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fca.stats.correlation import correlation
-from fca.stats.intervals import LOG, interval_over, jackknife_interval, left_out_weights, mean_with_interval
+from fca.stats.intervals import LOG, interval_method, jackknife_interval, left_out_weights, mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.subset_accuracy import DRAW, SUBSET_SEEDS, OfSubsets, PerModel, read_points, wide
@@ -78,7 +78,7 @@ class Findings(OfSubsets):
 
     tables: ClassVar = (PAPER_FINDINGS,)
 
-    few: Annotated[list[int], Allowed(2, filled=True), "the numbers of classes that count as few"] = field(
+    few: Annotated[list[int], Allowed(2, non_empty=True), "the numbers of classes that count as few"] = field(
         default_factory=lambda: [2, 3, 4, 5]
     )
     per_model: PerModel = field(default_factory=list)
@@ -99,7 +99,7 @@ class Findings(OfSubsets):
                 measure, unit = MEASURES[name]
                 lines.append({DATASET: dataset, FINDING: name, MEASURE: measure, UNIT: unit, **cells})
 
-        intervals = f"95 %: {interval_over('subset seeds')}, of ratios on the logarithm"
+        intervals = f"95 %: {interval_method('subset seeds')}, of ratios on the logarithm"
         parameters = rows.noted({**asdict(self), "intervals": intervals})
         return [PAPER_FINDINGS.table(PAPER_FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
 

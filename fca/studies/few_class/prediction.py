@@ -14,7 +14,7 @@ import pandas as pd
 
 from fca.stats.correlation import correlation, correlation_interval
 from fca.stats.features import SAMPLE_SEED, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
-from fca.stats.intervals import interval_over
+from fca.stats.intervals import interval_method
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, chance_of_means, dcn, per_subset
 from fca.studies.few_class.correlation import N_SUBSETS, PREDICTOR, TARGET
@@ -320,7 +320,7 @@ def _verdict(line: Mapping[str, Any], is_one_number: bool, baseline_error: float
 TARGETS = ("sub", "open", "masked")
 METHOD = (
     f"accuracy = intercept + weights * regressors, least squares, cut off at 0 and 1; {LEVEL:.0%} intervals: CV+; "
-    f"intervals of the table: 95 %, {interval_over('the subset seeds of the data sets at hand')}; or over data sets "
+    f"intervals of the table: 95 %, {interval_method('the subset seeds of the data sets at hand')}; or over data sets "
     "where those are held out (r: always over subset seeds, on Fisher's z); each predictor is judged by itself, "
     "with no correction for how many there are; within_ncl_p: as if subsets were independent"
 )

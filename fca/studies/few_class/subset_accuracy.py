@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fca.stats.chance import guessing
+from fca.stats.chance import guessing_accuracy
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
@@ -87,7 +87,7 @@ def _chance(store: Store, fingerprint: str, split: str, classes: Sequence[int]) 
     is_of_split = (items["split"] == split).to_numpy()
     labels = items["label"].cat.codes[is_of_split].to_numpy()
     labels_of_subset = labels[np.isin(labels, list(classes))]
-    return guessing(labels_of_subset) if len(labels_of_subset) else float("nan")
+    return guessing_accuracy(labels_of_subset) if len(labels_of_subset) else float("nan")
 
 
 def _score_full_model(
@@ -113,14 +113,14 @@ def _score_full_model(
         open_top1 = float(stored.right[is_of_subset].mean())
         masked = masked_top1(stored.logits, columns, stored.true)
         scores = {
-            "open": (open_top1, n_images, guessing(stored.labels)),
-            "masked": (masked, n_images, guessing(stored.labels[is_of_subset])),
+            "open": (open_top1, n_images, guessing_accuracy(stored.labels)),
+            "masked": (masked, n_images, guessing_accuracy(stored.labels[is_of_subset])),
         }
         if group_by_class is not None and (group_by_class[columns] >= 0).any():
             true = stored.true[is_of_subset]
             top1, n_grouped = grouped_top1(stored.logits[is_of_subset], group_by_class, true)
             group_of_image = group_by_class[true]
-            scores["grouped"] = (top1, n_grouped, guessing(group_of_image[group_of_image >= 0]))
+            scores["grouped"] = (top1, n_grouped, guessing_accuracy(group_of_image[group_of_image >= 0]))
 
         for protocol, (top1, n_scored, chance) in scores.items():
             low, high = wilson(round(top1 * n_scored), n_scored)
@@ -158,11 +158,11 @@ class OfSubsets:
     query: Query = None
     ncl: Annotated[
         list[int | float] | None,
-        Allowed(above=0, filled=True),
+        Allowed(above=0, non_empty=True),
         "numbers of classes, or shares of them below 1; with seeds: a grid of draws instead of the subsets "
         "of the stored sub-models and scores",
     ] = None
-    seeds: Annotated[list[int] | None, Allowed(0, 2**32 - 1, filled=True), "of this grid's subsets, with ncl"] = None
+    seeds: Annotated[list[int] | None, Allowed(0, 2**32 - 1, non_empty=True), "of this grid's subsets, with ncl"] = None
     sampler: Annotated[str, Allowed(choices=SAMPLERS), "how the grid is drawn"] = "uniform"
 
 

@@ -15,7 +15,7 @@ from fca.render import LEVELS
 from fca.store.files import DamagedFile, read_yaml
 from fca.studies.generate.protocols import Request
 from fca.types import FcaError, check_choice
-from fca.validation import Allowed, check_values, fits, plain_name
+from fca.validation import Allowed, check_values, has_type, plain_name
 
 SUBLEVELS = 9  # three per level, easy to hard
 TURNS = 3  # sublevels of a level, used in turn
@@ -146,6 +146,6 @@ def _values(file: str) -> dict[str, Any]:
         values.pop("file", None)
     for key, value in values.items():
         check_choice(f"key of {file}", key, types, "correct its name")
-        if not fits(value, types[key]):
+        if not has_type(value, types[key]):
             raise FcaError(f"{key} of {file}", repr(value)[:80], "what conf/plan/rendered.yaml shows", "correct it")
     return values

@@ -22,7 +22,7 @@ from fca.store.files import if_whole, read_object, refused_if_damaged, write_jso
 from fca.studies.irt.irt import IRT_ABILITIES, IRT_FITS, IRT_ITEMS, fit_name
 from fca.studies.irt.stats import MODELS
 from fca.types import FcaError
-from fca.validation import fits
+from fca.validation import has_type
 
 FORMAT = 1  # of the files; another one is refused
 STEP = "make one: fca analyse analysis=irt, then fca bank"
@@ -157,10 +157,10 @@ def _content(bank: str) -> dict[str, Any]:
         content = read_object(Path(bank).expanduser(), **KINDS)
     if content["fca_bank"] != FORMAT:
         raise FcaError("bank", f"{bank}, of format {content['fca_bank']}", f"format {FORMAT}", "take a newer fca")
-    if not (fits(content["runs"], list[str]) and fits(content["fingerprints"], dict[str, list[str]])):
+    if not (has_type(content["runs"], list[str]) and has_type(content["fingerprints"], dict[str, list[str]])):
         raise FcaError("bank", bank, "a file of fca bank: runs and fingerprints are names", STEP)
     content.setdefault("not_estimable", {})  # written where there are some
-    if not fits(content["not_estimable"], dict[str, list[str]]):
+    if not has_type(content["not_estimable"], dict[str, list[str]]):
         raise FcaError("bank", bank, "a file of fca bank: not_estimable names scales by data set", STEP)
     return content
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer
 
-from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, interval_over
+from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, interval_method
 from fca.store import Store
 from fca.studies.irt.corruption_accuracy import LEVELS, levels_in_words
 from fca.studies.irt.difficulty_segments import ALL_CLASSES, ITEMS, METHOD, NAMES, SEED, SEGMENT, Quartered, quartered
@@ -112,7 +112,7 @@ STATED = {
     "change": "of the same mean, from clean images to the mean over the severities above 0; only this shows a class "
     "that breaks at once and stays broken; direction: whether the interval of change leaves out 0",
     "intervals": "95 %, over the class's images; fit and cuts are held fixed, so they know nothing of other models; "
-    f"trend and change: {interval_over('images')}; instability: {RESAMPLES} bootstrap resamples, corrected for what "
+    f"trend and change: {interval_method('images')}; instability: {RESAMPLES} bootstrap resamples, corrected for what "
     f"sampling adds to a standard deviation, none of fewer than {FEWEST_DRAWS} images",
     "at_chance": "whether all subjects are at the level of chance on clean images",
     "verdict_kept": "share of those resamples, all classes at once, that give the class the same verdict; missing for "

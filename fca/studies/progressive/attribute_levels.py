@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer
 
-from fca.stats.chance import guessing, right_at_chance
-from fca.stats.intervals import ALIKE, interval_over, wilson
+from fca.stats.chance import count_is_at_chance, guessing_accuracy
+from fca.stats.intervals import ROUNDING, interval_method, wilson
 from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
@@ -96,7 +96,7 @@ METHOD = {
     "attribute_scores (e + m + h) / 3 of the three levels",
     "score": "(e + 2 m + 4 h) / 7",
     "drop": "accuracy on the easier level minus that on this one; of attribute_steps the mean over models",
-    "intervals": f"of drops, scores and their accuracies, 95 %: {interval_over('classes')}; models stay as they are",
+    "intervals": f"of drops, scores and their accuracies, 95 %: {interval_method('classes')}; models stay as they are",
     "monotone": "easy above medium above hard, of the numbers as they are",
     "verdict": f"{FALLS} where the interval of the drop is above 0, {RISES} where it is below, {NO_SPREAD} where a "
     f"single class changes or all change alike, else {UNCLEAR}; each step by itself, without correction for their "
@@ -126,8 +126,8 @@ class AttributeLevels(LevelAnalysis):
                 labels = items[LABEL].to_numpy(dtype=str)
                 rates = np.stack([level_rates(of_model, levels, labels) for of_model in correct])
 
-                guess = guessing(labels)
-                is_at_chance = all(right_at_chance(n_right, len(labels), guess) for n_right in correct.sum(axis=1))
+                guess = guessing_accuracy(labels)
+                is_at_chance = all(count_is_at_chance(n_right, len(labels), guess) for n_right in correct.sum(axis=1))
                 steps += [{**columns, **line, AT_CHANCE: is_at_chance} for line in _step_lines(rates)]
 
                 n_images = np.bincount(levels)
@@ -184,7 +184,7 @@ def verdict(drop: float, low: float, high: float) -> str:
     >>> verdict(0.1, -0.1, 0.2), verdict(0.15, 0.1, 0.2), verdict(1.0, float("nan"), float("nan"))
     ('undecided', 'falls', 'no interval')
     """
-    if np.isnan(low) and abs(drop) > ALIKE:
+    if np.isnan(low) and abs(drop) > ROUNDING:
         return NO_SPREAD
     if low > 0:
         return FALLS

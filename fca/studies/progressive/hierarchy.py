@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer, Shaped
 
-from fca.stats.chance import guessing, right_at_chance
+from fca.stats.chance import count_is_at_chance, guessing_accuracy
 from fca.stats.correlation import resampled_correlation
-from fca.stats.intervals import FISHER_Z, FRACTION, Estimated, interval_over, jackknife_interval, left_out_weights
+from fca.stats.intervals import FISHER_Z, FRACTION, Estimated, interval_method, jackknife_interval, left_out_weights
 from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
@@ -124,7 +124,7 @@ METHOD = {
     "the images of a triplet share is the data set's: drawn ones their object and scene, generated ones their seed",
     "p_matched": "share of all matchings within sessions with this score or a higher one; of a single model",
     "triplets": "matched ones; missing where none are named",
-    "intervals": f"95 %: {interval_over('whole classes with all their sessions')}",
+    "intervals": f"95 %: {interval_method('whole classes with all their sessions')}",
     "r": f"over models, from {FEWEST} on; 95 %: jackknife over networks and Student's t, on Fisher's z; p as if models "
     "were independent; images stay as they are; partial: given level_rates",
 }
@@ -266,7 +266,7 @@ def _model_line(
         **cells(interval_columns(SESSION_RATES), explained.session),
         **cells(interval_columns(LEVEL_RATES), explained.level),
         **cells(interval_columns(SESSION_EXCESS), explained.excess),
-        AT_CHANCE: right_at_chance(correct.sum(), len(correct), guessing(labels)),
+        AT_CHANCE: count_is_at_chance(correct.sum(), len(correct), guessing_accuracy(labels)),
         SESSIONS: len(rates),
         N_CLASSES: len(set(labels)),
         N_TEST: len(correct),

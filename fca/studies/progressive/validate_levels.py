@@ -13,7 +13,7 @@ from scipy.stats import page_trend_test, ttest_1samp
 
 from fca.report.pictures import ACROSS, Pictures, pictures
 from fca.stats.comparison import holm
-from fca.stats.intervals import interval_over
+from fca.stats.intervals import interval_method
 from fca.store import Store
 from fca.studies.progressive.attribute_levels import FALLS, RISES, UNCLEAR, verdict
 from fca.studies.progressive.levels import (
@@ -131,7 +131,7 @@ METHOD = {
     "and greatest over models; top1: share of right predictions among them, missing where there are none",
     "page": "Page's L (1963): one-sided test that mean confidence falls from easy to medium to hard within blocks; "
     "blocks are classes for an attribute, attributes for a class; p_holm: Holm's correction over all lines of one by",
-    "drop": f"of mean confidence from the level before; 95 %: {interval_over('blocks')}",
+    "drop": f"of mean confidence from the level before; 95 %: {interval_method('blocks')}",
     "verdict": f"{FALLS}: p_holm below .05 and both drops' intervals above 0; {TREND}: p_holm below .05 alone; "
     f"{RISES}: at one step p_rise below .05 and the interval below 0; {UNTESTED}: a single block; "
     f"else {UNCLEAR}",

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fca.progress import track
-from fca.stats.intervals import interval_over, mean_with_interval
+from fca.stats.intervals import interval_method, mean_with_interval
 from fca.store import Store
 from fca.studies.irt import fits
 from fca.studies.irt.fits import CHOSEN, HELD_OUT_NLL, HOLD_OUT, N_ITEMS, N_MODELS, N_SUBJECTS
@@ -35,7 +35,7 @@ DIMENSIONALITY = TableSpec(
 )
 METHOD = {
     "model": "compensatory 2pl: logit P = sum of loading x ability + intercept",
-    "gain": f"of the mean loss a subject, paired; 95 %: {interval_over('networks')}",
+    "gain": f"of the mean loss a subject, paired; 95 %: {interval_method('networks')}",
     "chosen": "one more dimension as long as the interval of its gain lies above 0",
 }
 

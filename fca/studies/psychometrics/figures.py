@@ -61,7 +61,7 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
     base: Any = alt.Chart().encode(y=rows, tooltip=kinds.tooltips(persons.columns))
     ticks = base.mark_tick(thickness=2, color=kinds.GREY, size=12)
     ticks = ticks.encode(x=kinds.quantity(alt.X, INFIT_EXPECTED, "infit"))
-    dots = base.mark_point(filled=True, size=55)
+    dots = base.mark_point(non_empty=True, size=55)
     dots = dots.encode(x=kinds.quantity(alt.X, INFIT, "infit"))
 
     title = style.title(
@@ -99,7 +99,9 @@ def information_figure(curves: Table) -> alt.FacetChart:
         tooltip=kinds.tooltips(curves.columns),
     )
     line = base.transform_filter(f"datum.{KIND} == 'curve'").mark_line(strokeWidth=2)
-    dots = base.transform_filter(f"datum.{KIND} == 'subject'").mark_point(filled=True, size=45, color=kinds.CONTRAST[0])
+    dots = base.transform_filter(f"datum.{KIND} == 'subject'").mark_point(
+        non_empty=True, size=45, color=kinds.CONTRAST[0]
+    )
 
     title = style.title(
         information.TEST_INFORMATION.question,

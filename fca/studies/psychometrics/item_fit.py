@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fca.progress import track
-from fca.stats.intervals import interval_over, mean_with_interval
+from fca.stats.intervals import interval_method, mean_with_interval
 from fca.store import Store
 from fca.studies.irt import fits
 from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, IRT_MODEL, ITEM, N_ITEMS, N_SUBJECTS, SUBJECT
@@ -98,7 +98,7 @@ METHOD = {
     "five expected right or wrong responses. Simulated: 4 to 6 % of fitting items beyond 1.96 in the 1pl, 1 to 4 % in "
     "the 2pl, at 20 to 300 subjects",
     "s_x2": f"for {FEWEST_ITEMS} to {MOST_ITEMS} items; else empty, as where groups of scores are too small",
-    "q3_within": f"classes weigh by their pairs; {interval_over('classes')}",
+    "q3_within": f"classes weigh by their pairs; {interval_method('classes')}",
     "pairs": f"among items with five expected right and wrong responses, {PAIRED} at most, drawn by seed",
 }
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from fca.costs import mean_cost
 from fca.metric import BALANCED, Metric
-from fca.stats.chance import at_chance
+from fca.stats.chance import is_at_chance
 from fca.stats.decision import pareto, probability_within
 from fca.stats.intervals import balanced_accuracy
 from fca.store import columns
@@ -443,7 +443,7 @@ class Comparison:
 def _is_at_chance(training: Mapping[str, Any], guess: float) -> bool:
     """Whether the accuracy of a training on test images is at the level of chance."""
     low = training.get(TOP1.low)
-    return low is not None and at_chance(float(low), guess)
+    return low is not None and is_at_chance(float(low), guess)
 
 
 def _number(value: Any) -> float:

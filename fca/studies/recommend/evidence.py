@@ -91,7 +91,7 @@ class ImagePredictions(NamedTuple):
 class LeftOutImages(NamedTuple):
     """Outputs of the linear probe of `adaptation=probe` for images that it was not fitted to.
 
-    Each of these training images (at most about fca.stats.features.JUDGED) is left out of a fit to the others;
+    Each of these training images (at most about fca.stats.features.MAX_LEFT_OUT) is left out of a fit to the others;
     validation images are in no fit.
 
     images: positions in the data's items.    label: 0 to classes - 1.    top1: share of them that are right.

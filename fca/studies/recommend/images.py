@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from fca.metric import Metric
 from fca.report.pictures import ACROSS, pictures
-from fca.stats.chance import guessing, right_at_chance
+from fca.stats.chance import count_is_at_chance, guessing_accuracy
 from fca.stats.features import temperature
 from fca.stats.label_errors import confident_learning
 from fca.store.columns import N_TRAIN, N_VAL
@@ -66,7 +66,7 @@ def judging_probe(evidence: Evidence) -> LeftOutImages | None:
     best = max(probes, key=lambda probe: probe.top1)
     n_images = len(best.label)
     n_right = best.top1 * n_images
-    if right_at_chance(n_right, n_images, guessing(best.label)):
+    if count_is_at_chance(n_right, n_images, guessing_accuracy(best.label)):
         return None
     return best
 

@@ -49,7 +49,7 @@ class Ablations:
     compat: released = boxes and tiles as the authors' code has them, with its defects.
     """
 
-    kinds: Annotated[list[str], Allowed(choices=ABLATIONS, filled=True)]
+    kinds: Annotated[list[str], Allowed(choices=ABLATIONS, non_empty=True)]
     compat: Compat = None
 
     def shifts(self) -> list[Shift]:
@@ -69,10 +69,10 @@ class Noises:
     compat:   released = an l2 norm is not scaled to the input size.
     """
 
-    regions: Annotated[list[str], Allowed(choices=REGIONS, filled=True)]
+    regions: Annotated[list[str], Allowed(choices=REGIONS, non_empty=True)]
     gaussian: Annotated[list[float], Allowed(above=0)]
     l2: Annotated[list[float], Allowed(above=0)]
-    areas: Annotated[list[str], Allowed(choices=AREAS, filled=True)]
+    areas: Annotated[list[str], Allowed(choices=AREAS, non_empty=True)]
     draws: Annotated[int, Allowed(1, 100)]
     seed: Seed
     compat: Compat = None
@@ -153,7 +153,7 @@ class Ablation(InputStage):
             in_boxes = _for_each_mask(masks, lambda mask: _filled(mask, boxes_of(mask)))
             return images.masked_fill(in_boxes[:, None], GRAY)
 
-        sources = _for_each_mask(masks, released_tiles if self.compat else tiles)
+        sources = _for_each_mask(masks, released_tile_sources if self.compat else tile_sources)
         return _with_moved_pixels(images, sources)
 
 
@@ -250,7 +250,7 @@ class Swap(InputStage):
         donors = self._donors(shown, rows)
         backgrounds = None if self.pasted else shown.backgrounds(donors)
         if backgrounds is None:
-            sources = _for_each_mask(shown.masks(donors), tiles)
+            sources = _for_each_mask(shown.masks(donors), tile_sources)
             backgrounds = _with_moved_pixels(shown.images(donors), sources)
         return shown.images(rows).where(shown.masks(rows)[:, None], backgrounds)
 
@@ -319,14 +319,14 @@ def _filled(mask: Mask, boxes: list[Box]) -> Mask:
     return filled
 
 
-def tiles(mask: Mask) -> Sources:
+def tile_sources(mask: Mask) -> Sources:
     """Every instance's box filled with the largest of the four tiles beside it (section 4.1).
 
     A tile has the size of the box, cut at the image's border and at the first pixel of another instance; of equal ones
     the first of right, left, below, above. Its copies follow each other from the edge that it touches. A box without
     any tile (its object fills the image) becomes gray.
 
-    >>> tiles(np.array([[False, True, False, False]]))
+    >>> tile_sources(np.array([[False, True, False, False]]))
     array([[0, 2, 2, 3]])
     """
     pixels = np.arange(mask.size).reshape(mask.shape)
@@ -369,7 +369,7 @@ def _inward(array: np.ndarray, box: Box) -> list[np.ndarray]:
     return [inside[:, ::-1], inside, inside[::-1].T, inside.T]
 
 
-def released_tiles(mask: Mask) -> Sources:
+def released_tile_sources(mask: Mask) -> Sources:
     """The same with the defects of the authors' code (square images).
 
     Parts that touch at corners are two; boxes lack their last two rows and columns; the tiles are beside the box's

@@ -36,7 +36,7 @@ SHARE = Column("share", float, ".1%", "share of the images")
 KINDS = {"object": "objects", "average": "average masks", "lowest": "lowest overlap of saliency and object"}
 KIND = PICTURE_KIND.with_choices(KINDS)
 IOU = Column("iou", float, ".2f", "overlap (IoU) of the salient region and the object")
-ALL = "all classes"
+ALL_CLASSES = "all classes"
 LIGHT = 242  # of an average mask, where no image has the object; gray
 DARK = (72, 20, 120)  # where all images have it
 
@@ -122,7 +122,7 @@ def _statistics(images: pd.DataFrame) -> Iterator[Row]:
         yield {LABEL: label, **_statistics_columns(images_of_class, images_of_class)}
 
     class_means = by_class[[str(column) for column in MEANS]].mean()
-    yield {LABEL: ALL, **_statistics_columns(class_means, images)}
+    yield {LABEL: ALL_CLASSES, **_statistics_columns(class_means, images)}
 
 
 def _statistics_columns(averaged: pd.DataFrame, images: pd.DataFrame) -> Row:

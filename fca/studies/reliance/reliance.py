@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from fca.report.pictures import data_uri, pictures, png_of
-from fca.stats.chance import at_chance
-from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, FRACTION, SIGNED_FRACTION, interval_over, wilson
+from fca.stats.chance import is_at_chance
+from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, FRACTION, SIGNED_FRACTION, interval_method, wilson
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import ADAPTATION
@@ -242,7 +242,7 @@ METHOD = {
     "accuracy": "mean over classes of the share of images predicted right, averaged over draws of noise",
     "images": "all conditions on the same images: with an object and surroundings at input size",
     "boxes": "gray_box and tile change an object's whole box: where that fills the input, nothing of the image is left",
-    "intervals": f"95 %: {interval_over('classes')}, each with all its images; over=images, or below {FEWEST_DRAWS} "
+    "intervals": f"95 %: {interval_method('classes')}, each with all its images; over=images, or below {FEWEST_DRAWS} "
     "classes: over images within each class, missing where one has a single image; shape and texture: Wilson's",
     "kept": f"of a class: missing with fewer than {FEWEST_DRAWS} clean images right; intervals over its images; a "
     "class that is predicted for any gray image keeps its accuracy too: trust is in orders of networks, not of classes",
@@ -433,8 +433,7 @@ class Reliance:
                 estimands["drop"] = Estimand(np.subtract, (CLEAN, condition))
 
             line = self._line(results, f"accuracy/{condition}", estimands)
-            is_at_chance = at_chance(line["top1_low"], line["chance"])
-            yield {**line, "condition": condition, "at_chance": is_at_chance}
+            yield {**line, "condition": condition, "at_chance": is_at_chance(line["top1_low"], line["chance"])}
 
     def _sensitivity_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
         """Relative foreground sensitivity to each noise that was put both in the object and around it."""

@@ -83,7 +83,7 @@ class Remedy:
     corm: bool
     sigma: Annotated[float, Allowed(above=0)]
     probability: Annotated[float, Allowed(0, 1)]
-    saliency_weight: Annotated[list[float], Allowed(0, filled=True)]
+    saliency_weight: Annotated[list[float], Allowed(0, non_empty=True)]
     dfr: bool
     ranks: str | None
     balanced: Annotated[int, Allowed(1)]

@@ -89,7 +89,7 @@ PREDICTED_RHO = RHO.with_format("+.2f", "rank correlation of predicted and true 
 RHO_SD = Column("rho_sd", float, ".2f", "its sd over draws")
 CONSTANT = Column("constant", int, ".0f", "draws for which the model predicts one value for all others")
 
-NAMES = Allowed(choices=tuple(POLICIES), filled=True)
+NAMES = Allowed(choices=tuple(POLICIES), non_empty=True)
 Right = Int8[np.ndarray, "subdomains images"]
 Frames = tuple[pd.DataFrame, ...]
 SearchTable = tuple[str, str | None, Domain, Right, int]  # data set, model, its table, and the seed of the search

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fca.report.pictures import ACROSS, data_uri, png_of
-from fca.stats.intervals import NO_INTERVAL, UNKNOWN, wilson
+from fca.stats.intervals import NO_INTERVAL, UNKNOWN_ESTIMATE, wilson
 from fca.store import Store
 from fca.studies.generate.stats.domain import Domain, domain_of
 from fca.studies.search.columns import (
@@ -315,7 +315,7 @@ def _expected(domain: Domain, strength: int, means: pd.DataFrame, expected: np.n
 def _share(correct: Any, n: Any) -> tuple[float, float, float]:
     """A share with Wilson's interval; NaN of nothing or of a missing number."""
     if not n > 0:
-        return UNKNOWN
+        return UNKNOWN_ESTIMATE
     return correct / n, *wilson(int(correct), int(n))
 
 

@@ -24,7 +24,7 @@ from rich.progress import Progress
 
 from fca.data.files import decode, threads
 from fca.models import build_model
-from fca.progress import Lines, on_terminal
+from fca.progress import ProgressLines, on_terminal
 from fca.stats.ask import Asker, ask_until_done
 from fca.store.files import DamagedFile, open_to_append, opened, remove, write_whole
 from fca.store.journal import Journal, Line
@@ -33,7 +33,7 @@ from fca.studies.generate.protocols import Drawn, Generator, Refused, Unavailabl
 from fca.tasks import RunContext
 from fca.tasks.predict import ForwardWork
 from fca.types import Classifier, FcaError, ImageData, Model, Run, keyed_rng
-from fca.validation import fits
+from fca.validation import has_type
 
 DrawOutcome = tuple[str | None, float]  # why a draw was refused, None if it was not; its seconds
 Visits = Int[np.ndarray, " visits"]
@@ -179,7 +179,7 @@ class Studio:
     def finish(self, asker: Asker[Visit, tuple[int, int]], label: str, total: int | None) -> None:
         """Finish all visits that are asked for, in the order asked, whichever images are drawn first."""
         n_finished = count(1)
-        lines = Lines(label, total)
+        lines = ProgressLines(label, total)
         with Progress(transient=True, disable=not on_terminal()) as bar:
             task = bar.add_task(label, total=total)
 
@@ -365,10 +365,10 @@ def _keep(drawn: Drawn, request: Wanted, file: Path, side: int | None, seconds: 
 def is_whole(line: Line) -> bool:
     """Whether a line of the journal has verdicts on some draws of a visit."""
     types = {"visit": str, "draws": list[list[Any]], "seconds": float, "elapsed": float}
-    if not all(fits(line.get(name), value_type) for name, value_type in types.items()):
+    if not all(has_type(line.get(name), value_type) for name, value_type in types.items()):
         return False
     verdict_types = (bool, bool, float | None, float | None, int, str | None)
     for draw in line["draws"]:
-        if len(draw) != len(verdict_types) or not all(map(fits, draw, verdict_types)):
+        if len(draw) != len(verdict_types) or not all(map(has_type, draw, verdict_types)):
             return False
     return True

@@ -19,7 +19,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 from fca.identity import fingerprint
-from fca.stats.ask import Listed
+from fca.stats.ask import FixedQuestions
 from fca.stats.intervals import wilson
 from fca.store.columns import DEVICE, FINGERPRINT
 from fca.studies.generate.domain import EvaluationDomain
@@ -136,7 +136,7 @@ class Search:
     reserve: Annotated[float | None, Allowed(0, 1)]
     starts: Annotated[int, Allowed(0)]
     features: Annotated[str, Allowed(choices=("one_hot", "words"))]
-    images: Annotated[list[int], Allowed(1, filled=True)]
+    images: Annotated[list[int], Allowed(1, non_empty=True)]
     visits: Annotated[int, Allowed(1)]
     max_subdomains: Annotated[int | None, Allowed(1)]
     max_images: Annotated[int | None, Allowed(1)]
@@ -266,7 +266,7 @@ class Search:
             check_kept(visits)
             rules = find_rules(self.domain.space, *history_of(visits))
             fresh_visits = self._fresh(rules, context.seed)
-            studio.finish(Listed(fresh_visits), "confirming", len(fresh_visits))
+            studio.finish(FixedQuestions(fresh_visits), "confirming", len(fresh_visits))
         finally:
             studio.pool.shutdown(cancel_futures=True)
 

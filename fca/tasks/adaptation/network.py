@@ -194,8 +194,8 @@ def _recipe_for(context: RunContext, finetune: bool) -> Recipe:
     """The recipe as this training follows it; warns, once for each data set, of a training with few steps."""
     data = context.data
     train_splits, val_splits = _train_and_val_splits(context)
-    n_train = sum(data.number(split, context.subset.classes) for split in train_splits)
-    n_val = sum(data.number(split, context.subset.classes) for split in val_splits)
+    n_train = sum(data.n_images(split, context.subset.classes) for split in train_splits)
+    n_val = sum(data.n_images(split, context.subset.classes) for split in val_splits)
 
     recipe = replace(context.recipe, flip=context.recipe.flip and data.mirror)
     if context.compat:

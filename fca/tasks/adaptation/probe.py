@@ -14,7 +14,7 @@ from safetensors.numpy import save
 from fca.data.copies import connected_images
 from fca.models.compiled import Compiled
 from fca.models.stored import Probed, describe_model
-from fca.stats.features import JUDGED, fit_probe
+from fca.stats.features import MAX_LEFT_OUT, fit_probe
 from fca.store import Store
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT, LEFT_OUT_LOGITS, N_JUDGED, N_TRAIN, N_VAL, PENALTY_BY
 from fca.store.files import write_json, write_whole
@@ -81,7 +81,7 @@ def probe_identity(context: RunContext, data: ImageData) -> dict[str, Any]:
         "data": data.fingerprint,
         "classes": [data.classes[c] for c in context.subset.classes],
         "model": context.model.identity(),
-        "judged": f"{JUDGED}, each class by its share",  # before: 1000, as many of each class
+        "judged": f"{MAX_LEFT_OUT}, each class by its share",  # before: 1000, as many of each class
     }
     if data.group is not None:
         identity["group"] = data.group
@@ -96,7 +96,7 @@ class Probe:
     predictions for validation images are as fair a judgement as those for test images.
 
     Arrays of the training: `judged_images`, positions in the data's items, and `left_out_logits`: of training images by
-    a fit without them (about fca.stats.features.JUDGED of them at most), of each validation image by the probe.
+    a fit without them (about fca.stats.features.MAX_LEFT_OUT of them at most), of each validation image by the probe.
     """
 
     columns: ClassVar[tuple[Column, ...]] = (PENALTY, N_JUDGED)

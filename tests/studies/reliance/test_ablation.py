@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fca.studies.reliance import ablation
-from fca.studies.reliance.ablation import Ablation, Ablations, Noise, Noises, Swap, instances, matched_regions, tiles
+from fca.studies.reliance.ablation import (
+    Ablation,
+    Ablations,
+    Noise,
+    Noises,
+    Swap,
+    instances,
+    matched_regions,
+    tile_sources,
+)
 from fca.types import FcaError, ImageData, keyed_rng
 
 SIDE = 12
@@ -148,13 +157,13 @@ def tiled_by_loops(mask):
 @given(MASKS)
 @settings(max_examples=150, deadline=None)
 def test_tiles_are_those_of_a_literal_loop(mask):
-    np.testing.assert_array_equal(tiles(mask), tiled_by_loops(mask))
+    np.testing.assert_array_equal(tile_sources(mask), tiled_by_loops(mask))
 
 
 @pytest.mark.parametrize("kind", ["one", "several", "at the border", "empty"])
 def test_no_object_pixel_is_left_after_tiling(kind):
     mask = KINDS[kind]
-    assert not mask.ravel()[tiles(mask).ravel()].any()
+    assert not mask.ravel()[tile_sources(mask).ravel()].any()
 
 
 def test_an_object_that_fills_the_image_is_tiled_with_gray(shown):
@@ -245,7 +254,7 @@ def test_the_background_is_that_of_another_class_without_its_object(shown):
     donors = Swap()._donors(shown, rows)
     assert (labels[donors] != labels).all()
     for at, donor in enumerate(donors):
-        sources = tiles(shown.masks([donor])[0].numpy())
+        sources = tile_sources(shown.masks([donor])[0].numpy())
         behind = shown.images([donor])[0].numpy().reshape(3, -1)[:, sources.ravel()].reshape(3, SIDE, SIDE)
         behind[:, sources < 0] = 0.5
         mask = shown.masks([at])[0].numpy()

@@ -12,7 +12,7 @@ from fca.report import style
 from fca.report.finding import sentences
 from fca.stats.intervals import wilson
 from fca.store import Store
-from fca.studies.reliance.object_statistics import ALL, ObjectStatistics
+from fca.studies.reliance.object_statistics import ALL_CLASSES, ObjectStatistics
 from fca.types import FcaError
 from tests.studies.reliance.support.salient import SIDE, salient
 from tests.support.figure_claims import computes, drawn_findings, marks, values
@@ -51,13 +51,13 @@ def test_means_are_those_of_the_images_of_a_class(tables, store):
         assert line["mask_area"] == pytest.approx(area.mean(), abs=1e-6)  # float32
         assert not line["mask_area_low"] > line["mask_area"], "missing where all masks are alike"
         assert not line["mask_area_high"] < line["mask_area"]
-    every = frame.loc[(SMALL, ALL)]
-    assert every["mask_area"] == pytest.approx(frame.loc[SMALL].drop(ALL)["mask_area"].mean())
-    assert frame.loc[(LARGE, ALL), "mask_area"] > every["mask_area"]
+    every = frame.loc[(SMALL, ALL_CLASSES)]
+    assert every["mask_area"] == pytest.approx(frame.loc[SMALL].drop(ALL_CLASSES)["mask_area"].mean())
+    assert frame.loc[(LARGE, ALL_CLASSES), "mask_area"] > every["mask_area"]
 
 
 def test_an_object_that_the_crop_removes_is_counted_with_wilson_s_interval(tables):
-    every = tables["object_statistics"].frame.set_index(["dataset", "label"]).loc[(SMALL, ALL)]
+    every = tables["object_statistics"].frame.set_index(["dataset", "label"]).loc[(SMALL, ALL_CLASSES)]
     assert (every["removed"], every["n_test"]) == (1 / 48, 48)
     assert (every["removed_low"], every["removed_high"]) == wilson(1, 48)
 
@@ -104,8 +104,8 @@ def test_what_a_model_knows_in_part_is_matched_by_class(lab):
     about = {"task": "saliency", "model": "two", "ncl": 2, "classes": (1, 4), "n_test": n, "input_size": SIDE}
     lab.write(arrays, **about, geometry="16-16-bilinear")
     found = {table.name: table.frame for table in ObjectStatistics("model == 'two'")(lab.store)}
-    assert found["object_statistics"]["label"].tolist()[-1] == ALL
-    assert set(found["object_statistics"]["label"]) == {lab.data.classes[1], lab.data.classes[4], ALL}
+    assert found["object_statistics"]["label"].tolist()[-1] == ALL_CLASSES
+    assert set(found["object_statistics"]["label"]) == {lab.data.classes[1], lab.data.classes[4], ALL_CLASSES}
 
 
 def test_pictures_of_two_runs_of_one_model_do_not_cover_each_other(lab):

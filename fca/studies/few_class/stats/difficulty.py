@@ -20,9 +20,9 @@ from fca.stats.similarity import (
     Labels,
     Similarity,
     Subset,
-    check_number,
-    chosen_classes,
-    scores_of,
+    all_and_chosen_classes,
+    check_two_classes,
+    scores_from_similarity,
     silhouette,
     subset_scores,
 )
@@ -50,7 +50,7 @@ class ByClass:
     labels: Labels
 
     def __post_init__(self) -> None:
-        check_number(len(self.class_labels))
+        check_two_classes(len(self.class_labels))
 
     @cached_property
     def class_labels(self) -> Integer[np.ndarray, " classes"]:
@@ -108,7 +108,7 @@ class ByClass:
         """SimSS of these classes."""
         rows = np.concatenate([self.rows_of_class[c] for c in subset])
         column_of_row = np.repeat(np.arange(len(subset)), [len(self.rows_of_class[c]) for c in subset])
-        return scores_of(self.similarity[np.ix_(rows, np.asarray(subset))], column_of_row).simss
+        return scores_from_similarity(self.similarity[np.ix_(rows, np.asarray(subset))], column_of_row).simss
 
     def _nearest(self, subset: Sequence[int]) -> Float[np.ndarray, " images"]:
         """Similarity of every image to the nearest of these classes, except the class of the image."""
@@ -211,7 +211,7 @@ def what_if_added(similarity: Similarity, labels: Labels, subset: Subset) -> Per
     >>> what_if_added(alike, labels, np.array([0, 2])).round(3)
     array([   nan,  0.   ,    nan, -0.333])
     """
-    class_labels, subset_labels = chosen_classes(labels, subset)
+    class_labels, subset_labels = all_and_chosen_classes(labels, subset)
     simss_before = subset_scores(similarity, labels, subset_labels).simss
     columns = np.searchsorted(class_labels, subset_labels).tolist()
     return ByClass(similarity, labels).simss_with_each(columns) - simss_before
@@ -231,7 +231,7 @@ def what_if_merged(similarity: Similarity, labels: Labels, subset: Subset, a: in
     >>> what_if_merged(class_similarity(np.eye(2)[[0, 0, 1, 1, 1, 1]], labels), labels, np.array([0, 1, 2]), 1, 2)
     0.5
     """
-    class_labels, subset_labels = chosen_classes(labels, subset)
+    class_labels, subset_labels = all_and_chosen_classes(labels, subset)
     if a == b or not {a, b} <= set(subset_labels.tolist()):
         allowed = f"two different ones of {subset_labels.tolist()}"
         raise FcaError("classes to merge", f"{a} and {b}", allowed, "change them")
@@ -252,7 +252,7 @@ def what_if_merged(similarity: Similarity, labels: Labels, subset: Subset, a: in
     # the second column is removed, and later columns move to the left
     column_of_image[column_of_image == removed] = merged
     column_of_image = column_of_image - (column_of_image > removed)
-    return scores_of(np.delete(matrix, removed, axis=1), column_of_image).simss
+    return scores_from_similarity(np.delete(matrix, removed, axis=1), column_of_image).simss
 
 
 def random_simss(

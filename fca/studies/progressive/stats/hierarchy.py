@@ -27,7 +27,7 @@ from fca.stats.intervals import (
     FRACTION,
     NO_INTERVAL,
     SIGNED_FRACTION,
-    UNKNOWN,
+    UNKNOWN_ESTIMATE,
     Estimated,
     jackknife_interval,
     left_out_weights,
@@ -199,7 +199,7 @@ def matched_score(
 
     _, session, n = np.unique(sessions, return_inverse=True, return_counts=True)
     if n.max() < 2:
-        return Matched(score, UNKNOWN, float("nan"))
+        return Matched(score, UNKNOWN_ESTIMATE, float("nan"))
 
     n_right = np.stack([np.bincount(session, weights=level) for level in right.T], axis=1)  # sessions x levels
     session_scores = np.asarray(expected_score(*(n_right / n[:, None]).T))

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.costs import amount
+from fca.costs import format_cost
 from fca.metric import BALANCED
 from fca.report import kinds, small, style
 from fca.report.finding import Finding, Statement
@@ -101,7 +101,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     up = kinds.quantity(alt.Y, value, value.meaning, grid=True)
     base = alt.Chart().encode(x=across, color=by_verdict.colour(), opacity=by_verdict.opacity())
     hover = tuple(column for column in candidates.columns if column not in (MODEL, "adaptation", "weights"))
-    dots: Any = base.mark_point(filled=True, size=90)
+    dots: Any = base.mark_point(non_empty=True, size=90)
     dots = dots.encode(y=up, shape=by_precision.shape(), tooltip=kinds.tooltips(hover))
     dots = dots.add_params(by_verdict.picked)
     names = [_named(line, value, across, **place) for line, place in _PLACES.items()]
@@ -306,8 +306,8 @@ def _paid(line: Mapping[Any, Any], value: Column) -> str:
     """
     cost, low, high = (float(line.get(column, "nan")) for column in interval_columns(value))
     if pd.isna(low) or pd.isna(high):
-        return amount(cost)
-    return f"{amount(cost)} [{amount(low)}, {amount(high)}]"
+        return format_cost(cost)
+    return f"{format_cost(cost)} [{format_cost(low)}, {format_cost(high)}]"
 
 
 def _costs(line: Mapping[Any, Any], tested_images: str) -> str:
@@ -321,7 +321,7 @@ def _expected_costs(line: Mapping[Any, Any]) -> str:
     """The cost expected from the images that chose the model, and the cost of the best single answer to all images."""
     sentence = f" Other images chose it; by them {_paid(line, COST_EXPECTED)} is expected."
     if not pd.isna(line[COST]):
-        cost_of_one_answer = amount(float(line[COST_OF_ONE_ANSWER]))
+        cost_of_one_answer = format_cost(float(line[COST_OF_ONE_ANSWER]))
         sentence += f" Always answering {line[ONE_ANSWER]} would cost {cost_of_one_answer} an image"
         if line.get(COST.high, 0) >= line[COST_OF_ONE_ANSWER]:
             sentence += ": the test images do not show that the model costs less"
@@ -423,7 +423,7 @@ def _cost_of_confusions(confusions: pd.DataFrame) -> list[Statement]:
     ordered = confusions.sort_values(COST_OF_ERRORS, ascending=False, kind="stable")
     first = ordered.iloc[0]
     pair = f"{first[LABEL]} answered as {first[PREDICTED_CLASS]}"
-    costs = f"{amount(first[COST_OF_ERRORS])} of {amount(ordered[COST_OF_ERRORS].sum())} that all errors cost"
+    costs = f"{format_cost(first[COST_OF_ERRORS])} of {format_cost(ordered[COST_OF_ERRORS].sum())} that all errors cost"
     number = f"{first[ERRORS]:.0f} of {ordered[ERRORS].sum():.0f} on test images"
     hover = (LABEL, PREDICTED_CLASS, ERRORS, COST_OF_ERRORS)
     chart = small.dots(_with_pairs(ordered), "pair", COST_OF_ERRORS, hover)

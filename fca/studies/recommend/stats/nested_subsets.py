@@ -81,7 +81,7 @@ def measure(
 ) -> Subsets:
     """Fit the probe of `fit_probe` to all training images, and to nested halves, quarters and eighths of them.
 
-    The images that judge the probe judge every subset: training images (about fca.stats.features.JUDGED) by the
+    The images that judge the probe judge every subset: training images (about fca.stats.features.MAX_LEFT_OUT) by the
     probes of all parts that do not have them, and left out by that of their own part; validation images by all.
     groups: images with the same number are left out together. Raises FcaError for classes of fewer than four images.
 

@@ -48,7 +48,7 @@ def classes_figure(statistics: Table) -> alt.FacetChart:
     """Size before and after the crop, what the crop leaves and the distance from the centre, class by class."""
     by_measure = [_lines_of_measure(statistics.frame, column) for column in MEASURE_NAMES]
     frame = pd.concat(by_measure, ignore_index=True)
-    is_class = frame[LABEL] != objects.ALL
+    is_class = frame[LABEL] != objects.ALL_CLASSES
     frame = frame[frame[MEASURED].notna() & is_class].sort_values(DATASET, kind="stable")
     frame["panel"] = style.panels(frame, DATASET, "measure")
 
@@ -134,12 +134,12 @@ def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
     The crop removes 2.1 % [0.4, 10.9] of the objects of zoo completely.
     """
     measured = statistics.dropna(subset=AREA)
-    all_classes = measured[measured[LABEL] == objects.ALL]
+    all_classes = measured[measured[LABEL] == objects.ALL_CLASSES]
     if all_classes.empty:
         return
 
     line = all_classes.iloc[0].to_dict()
-    classes = measured[measured[LABEL] != objects.ALL].sort_values(AREA, kind="stable")
+    classes = measured[measured[LABEL] != objects.ALL_CLASSES].sort_values(AREA, kind="stable")
     extremes = pd.concat([all_classes, classes.head(2), classes.tail(1)]).drop_duplicates(LABEL)
     chart = small.dots(extremes, LABEL, AREA, (LABEL, *interval_columns(AREA)))
     yield Statement(f"Objects take {format_with_interval(line, AREA)} of an image of {line[DATASET]}.", chart)

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Integer, Num, Shaped
 from scipy.special import logsumexp
 
 from fca.stats.correlation import correlation, correlation_interval
-from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, UNKNOWN, Estimated, jackknife_interval
+from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, UNKNOWN_ESTIMATE, Estimated, jackknife_interval
 from fca.types import FcaError, check_choice
 
 CLASSES = "classes"
@@ -96,7 +96,7 @@ class ClassMeans:
             value = float(function(*self.mean[list(conditions)]))
             left_out = [np.asarray(function(*means[list(conditions)]), dtype=float) for means in self.left_out]
         if not np.isfinite(value):
-            return UNKNOWN
+            return UNKNOWN_ESTIMATE
         low, high = jackknife_interval(value, *left_out, within=within)
         return Estimated(value, low, high)
 
@@ -173,7 +173,7 @@ def rank_stability(first: Float[np.ndarray, " classes"], second: Float[np.ndarra
     """
     is_defined = ~(np.isnan(first) | np.isnan(second))
     if not is_defined.any():
-        return UNKNOWN
+        return UNKNOWN_ESTIMATE
 
     x = first[is_defined]
     y = second[is_defined]

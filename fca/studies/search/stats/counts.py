@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int, Num
 from numpy.typing import ArrayLike
 from scipy.special import betainccinv, betaincinv, betaln, gammaln, ndtri, stdtr, stdtrit, xlogy
 
-from fca.stats.intervals import LEVEL, NO_INTERVAL, UNKNOWN, Estimated
+from fca.stats.intervals import LEVEL, NO_INTERVAL, UNKNOWN_ESTIMATE, Estimated
 
 NO_CORRELATION = 1e-6  # as good as 0, and still a beta-binomial
 CORRELATIONS = np.concatenate([[NO_CORRELATION], np.geomspace(0.003, 0.9, 40)])
@@ -74,7 +74,7 @@ def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estima
     (0.8, 0.53, 0.95)
     """
     if not len(correct):
-        return UNKNOWN
+        return UNKNOWN_ESTIMATE
     everything = np.zeros(len(correct), dtype=np.int64)
     weight = effective_images(n_images, image_correlation(correct, n_images, everything))
     accuracy = correct / n_images
