@@ -1,11 +1,12 @@
-"""Which images are harder for one kind of network than for another of equal ability (analysis=dif)."""
+"""Which images are harder for one kind of network than for another kind of equal ability (analysis=dif)."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,8 +19,8 @@ from fca.store import Store
 from fca.studies.irt import fits
 from fca.studies.irt.fits import DIFFICULTY, ITEM, N_ITEMS
 from fca.studies.irt.fittable import clean_with_subjects, unfit
-from fca.studies.irt.stats import ItemBank, score_ability
-from fca.studies.irt.stats.model import Items, Subjects
+from fca.studies.irt.stats import IrtFit, ItemBank, score_ability
+from fca.studies.irt.stats.model import Items, Matrix, Subjects
 from fca.studies.psychometrics.stats.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
 from fca.tables.answers import Gathered
 from fca.tables.keys import Query, ResponseFiles
@@ -30,7 +31,7 @@ from fca.types import Column, FcaError, Table
 PAPER = "Holland & Thayer, 1988; Swaminathan & Rogers, 1990; classes: Dorans & Holland, 1993"
 TRANSFORMERS = ("*vit*", "*deit*", "*beit*", "*swin*", "*dino*", "*transformer*")
 LEVEL = 0.05
-SHOWN = 2000  # items a data set in the figure
+SAMPLED = 2000  # items of a data set in the figure, at most
 CLASSES = {"A": "A: negligible", "B": "B: moderate", "C": "C: large"}
 
 DELTA = Column("delta", float, "+.2f", "ETS delta; below 0: harder for the focal group")
@@ -55,11 +56,22 @@ DIF_ITEMS = TableSpec(
     "Which items are harder for one group than for subjects of equal ability of the other?",
     PAPER,
     (
-        *(DATASET, ITEM, LABEL, DIFFICULTY, REFERENCE_TOP1, FOCAL_TOP1, DELTA, DELTA_SE, ETS_CLASS),
-        *(P.with_format(".3f", "p value of Mantel and Haenszel"), P_BH, CORRECTED_P, LOG_ODDS),
-        *(Column("p_uniform", float, ".3f", "p value of uniform DIF, by regression"),),
-        *(Column("p_uniform_bh", float, ".3f", "the same, false discovery rate"),),
-        *(Column("p_non_uniform", float, ".3f", "p value of non-uniform DIF, by regression"),),
+        DATASET,
+        ITEM,
+        LABEL,
+        DIFFICULTY,
+        REFERENCE_TOP1,
+        FOCAL_TOP1,
+        DELTA,
+        DELTA_SE,
+        ETS_CLASS,
+        P.with_format(".3f", "p value of Mantel and Haenszel"),
+        P_BH,
+        CORRECTED_P,
+        LOG_ODDS,
+        Column("p_uniform", float, ".3f", "p value of uniform DIF, by regression"),
+        Column("p_uniform_bh", float, ".3f", "the same, false discovery rate"),
+        Column("p_non_uniform", float, ".3f", "p value of non-uniform DIF, by regression"),
         Column("p_non_uniform_bh", float, ".3f", "the same, false discovery rate"),
     ),
 )
@@ -69,11 +81,22 @@ DIF_SUMMARY = TableSpec(
     "Do the items measure both groups alike?",
     PAPER,
     (
-        *(DATASET, Column("focal", tuple, "", "focal group"), Column("reference", tuple, "", "reference group")),
-        *(N_FOCAL, N_REFERENCE, N_MATCHED, N_ITEMS, N_TESTED, CLASS_A, CLASS_B, CLASS_C, BEYOND_BH),
-        *(Column("beyond_holm", int, ".0f", "items with DIF after Holm, 5 %"),),
-        *(Column("uniform_bh", int, ".0f", "with uniform DIF by regression, false discovery rate 5 %"),),
-        *(Column("non_uniform_bh", int, ".0f", "with non-uniform DIF, false discovery rate 5 %"), fits.NOT_ESTIMABLE),
+        DATASET,
+        Column("focal", tuple, "", "focal group"),
+        Column("reference", tuple, "", "reference group"),
+        N_FOCAL,
+        N_REFERENCE,
+        N_MATCHED,
+        N_ITEMS,
+        N_TESTED,
+        CLASS_A,
+        CLASS_B,
+        CLASS_C,
+        BEYOND_BH,
+        Column("beyond_holm", int, ".0f", "items with DIF after Holm, 5 %"),
+        Column("uniform_bh", int, ".0f", "with uniform DIF by regression, false discovery rate 5 %"),
+        Column("non_uniform_bh", int, ".0f", "with non-uniform DIF, false discovery rate 5 %"),
+        fits.NOT_ESTIMABLE,
     ),
 )
 METHOD = {
@@ -102,116 +125,170 @@ class Dif:
     seed: Annotated[Seed, "of the items that are drawn in the figure"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line a data set, one an item, and those that are drawn.
+        """One row per data set, one per item, and the items of the figure.
 
-        A set whose compared subjects cannot be fitted together, as without common items, is left out with a line in
-        the log. Raises FcaError where no set is left.
+        A data set whose compared subjects cannot be fitted together, as without common items, is left out with a line
+        in the log. Raises FcaError if no data set remains.
         """
-        every = clean_with_subjects(store, self.query, self.responses)
-        grouped = [(one, *groups) for one in every if (groups := self._groups(one.responses)) is not None]
-        if not grouped:
-            names = sorted({name for one in every for name in one.responses.subjects["model"]})
-            allowed = "two models or more in each group of one data set"
-            step = f"name groups among {', '.join(names[:20])}: analysis.focal=[...] analysis.reference=[...]"
-            raise FcaError("analysis.focal", ", ".join(self.focal), allowed, step)
-
-        compared, problems = list[tuple[Gathered, Bool[np.ndarray, " kept"]]](), list[FcaError]()
-        for gathered, kept, focal in grouped:
-            part = _compared(gathered, kept)
-            if problem := unfit(part):
-                problems.append(problem)
-            else:
-                compared.append((part, focal))
-        if not compared:
+        comparisons, problems = self._comparisons(store)
+        if not comparisons:
             raise problems[0]
         for problem in problems:
             log.warning("left out: %s", problem)
 
-        found = [_lines(part, focal, self) for part, focal in compared]
-        lines = [pd.concat(part, ignore_index=True) for part in zip(*found, strict=True)]
-        fitted_sets = {part.dataset for part, _ in compared}
-        used = [gathered for gathered, *_ in grouped if gathered.dataset in fitted_sets]
-        runs = {run for gathered in used for run in gathered.runs}
-        digests = [fits.digest_of(gathered) for gathered in used]
-        summaries = [line for summary, *_ in found for line in summary.to_dict("records")]
-        taken = {line["dataset"]: list(line["not_estimable"]) for line in summaries if line["not_estimable"]}
-        parameters = {**asdict(self), **METHOD, "answers": digests, **({"not_estimable": taken} if taken else {})}
+        frames = [_frames(comparison, self) for comparison in comparisons]
+        joined_frames = [pd.concat(table_frames, ignore_index=True) for table_frames in zip(*frames, strict=True)]
+
+        runs = {run for comparison in comparisons for run in comparison.all_subjects.runs}
+        parameters = {
+            **asdict(self),
+            **METHOD,
+            "answers": [fits.digest_of(comparison.all_subjects) for comparison in comparisons],
+        }
+        not_estimable = {
+            row["dataset"]: list(row["not_estimable"])
+            for summary, *_ in frames
+            for row in summary.to_dict("records")
+            if row["not_estimable"]
+        }
+        if not_estimable:
+            parameters["not_estimable"] = not_estimable
         if problems:
             parameters["left_out"] = [str(problem) for problem in problems]
-        return filled(self.tables, lines, parameters, runs)
+        return filled(self.tables, joined_frames, parameters, runs)
 
-    def _groups(self, responses: Responses) -> tuple[Int[np.ndarray, " kept"], Bool[np.ndarray, " kept"]] | None:
-        """Positions of the compared subjects, one a model, and which are of the focal group."""
+    def _comparisons(self, store: Store) -> tuple[list[_Comparison], list[FcaError]]:
+        """Data sets with both groups, and the reasons why others with both groups cannot be fitted.
+
+        Raises FcaError if no data set has both groups.
+        """
+        gathered_sets = clean_with_subjects(store, self.query, self.responses)
+        comparisons: list[_Comparison] = []
+        problems: list[FcaError] = []
+        for gathered in gathered_sets:
+            positions, is_focal = self._compared_subjects(gathered.responses)
+            if min(is_focal.sum(), (~is_focal).sum()) < 2:
+                continue
+
+            compared = _with_subjects(gathered, positions)
+            problem = unfit(compared)
+            if problem is None:
+                comparisons.append(_Comparison(gathered, compared, is_focal))
+            else:
+                problems.append(problem)
+
+        if not comparisons and not problems:
+            names = sorted({name for gathered in gathered_sets for name in gathered.responses.subjects["model"]})
+            allowed = "two models or more in each group of one data set"
+            step = f"name groups among {', '.join(names[:20])}: analysis.focal=[...] analysis.reference=[...]"
+            raise FcaError("analysis.focal", ", ".join(self.focal), allowed, step)
+        return comparisons, problems
+
+    def _compared_subjects(
+        self, responses: Responses
+    ) -> tuple[Int[np.ndarray, " compared"], Bool[np.ndarray, " compared"]]:
+        """Positions of the ablest subject of each model in a group, and which of them are of the focal group."""
         models = responses.subjects["model"]
-        focal = models.map(lambda name: _named(name, self.focal))
-        other = models.map(lambda name: _named(name, self.reference or ["*"])) & ~focal
+        in_focal = models.map(lambda name: _matches(name, self.focal))
+        in_reference = models.map(lambda name: _matches(name, self.reference or ["*"])) & ~in_focal
+
         order = np.argsort(-responses.accuracy, kind="stable")
-        best = models.iloc[order].drop_duplicates().index
-        kept = np.sort(best[(focal | other)[best]].to_numpy())
-        member = focal.to_numpy()[kept]
-        return (kept, member) if min(member.sum(), (~member).sum()) >= 2 else None
+        ablest = models.iloc[order].drop_duplicates().index
+        in_a_group = (in_focal | in_reference)[ablest]
+        positions = np.sort(ablest[in_a_group].to_numpy())
+        return positions, in_focal.to_numpy()[positions]
 
 
-def _named(name: str, patterns: list[str]) -> bool:
+class _Comparison(NamedTuple):
+    """Responses of a data set, those of the compared subjects, and which of these are of the focal group."""
+
+    all_subjects: Gathered
+    compared: Gathered
+    is_focal: Bool[np.ndarray, " compared"]
+
+
+def _matches(name: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _compared(gathered: Gathered, kept: Int[np.ndarray, " kept"]) -> Gathered:
-    """The responses of the compared subjects, to items that any of them responded to."""
-    every = gathered.responses
-    known = ~np.isnan(every.correct[kept]).all(axis=0)
-    subjects = every.subjects.iloc[kept].reset_index(drop=True)
-    return gathered._replace(responses=Responses(every.correct[kept][:, known], subjects, every.items[known]))
+def _with_subjects(gathered: Gathered, positions: Int[np.ndarray, " compared"]) -> Gathered:
+    """The responses of these subjects, to items that any of them responded to."""
+    responses = gathered.responses
+    correct = responses.correct[positions]
+    has_response = ~np.isnan(correct).all(axis=0)
+    subjects = responses.subjects.iloc[positions].reset_index(drop=True)
+    return gathered._replace(responses=Responses(correct[:, has_response], subjects, responses.items[has_response]))
 
 
-def _lines(part: Gathered, focal: Bool[np.ndarray, " kept"], how: Dif) -> tuple[pd.DataFrame, ...]:
-    found, ability, stratum, difficulty = _matched(part, focal, how.strata)
-    items = _items(part, focal, found, ability).assign(difficulty=difficulty)
-    models = part.responses.subjects["model"].to_numpy()
-    line: dict[str, Any] = {"dataset": part.dataset, "n_items": len(items)}
-    line |= {"focal": tuple(models[focal]), "reference": tuple(models[~focal]), "n_focal": int(focal.sum())}
-    line |= {"n_reference": int((~focal).sum()), "n_matched": int((stratum >= 0).sum())}
-    line["not_estimable"] = fits.fitted(part).not_estimable
-    line |= {"n_tested": int(items["p"].notna().sum())}
-    line |= {f"class_{name.lower()}": int((items["ets_class"] == name).sum()) for name in CLASSES}
-    beyond = {"beyond_bh": "p_bh", "beyond_holm": "p_holm", "uniform_bh": "p_uniform_bh"}
-    beyond |= {"non_uniform_bh": "p_non_uniform_bh"}
-    line |= {name: int((items[column] < LEVEL).sum()) for name, column in beyond.items()}
-    tested = items[items["delta"].notna()]
-    drawn = np.random.default_rng(how.seed).permutation(len(tested))[:SHOWN]
-    return pd.DataFrame([line]), items, tested.iloc[np.sort(drawn)]
+def _frames(comparison: _Comparison, settings: Dif) -> tuple[pd.DataFrame, ...]:
+    """Rows of a data set for each table: the data set, its items, the items of the figure."""
+    compared = comparison.compared
+    is_focal = comparison.is_focal
+    fit = fits.fitted(compared)
+    tested, ability, stratum = _matched(compared.responses.correct, fit, is_focal, settings.strata)
+    items = _items(comparison, tested, ability).assign(difficulty=fit.difficulty)
+
+    models = compared.responses.subjects["model"].to_numpy()
+    summary: dict[str, Any] = {
+        "dataset": compared.dataset,
+        "n_items": len(items),
+        "focal": tuple(models[is_focal]),
+        "reference": tuple(models[~is_focal]),
+        "n_focal": int(is_focal.sum()),
+        "n_reference": int((~is_focal).sum()),
+        "n_matched": int((stratum >= 0).sum()),
+        "not_estimable": fit.not_estimable,
+        "n_tested": int(items["p"].notna().sum()),
+        "class_a": int((items["ets_class"] == "A").sum()),
+        "class_b": int((items["ets_class"] == "B").sum()),
+        "class_c": int((items["ets_class"] == "C").sum()),
+        "beyond_bh": int((items["p_bh"] < LEVEL).sum()),
+        "beyond_holm": int((items["p_holm"] < LEVEL).sum()),
+        "uniform_bh": int((items["p_uniform_bh"] < LEVEL).sum()),
+        "non_uniform_bh": int((items["p_non_uniform_bh"] < LEVEL).sum()),
+    }
+
+    tested_items = items[items["delta"].notna()]
+    sample = np.random.default_rng(settings.seed).permutation(len(tested_items))[:SAMPLED]
+    return pd.DataFrame([summary]), items, tested_items.iloc[np.sort(sample)]
 
 
 def _matched(
-    part: Gathered, focal: Bool[np.ndarray, " kept"], strata: int
-) -> tuple[MantelHaenszel, Subjects, Int[np.ndarray, " kept"], Items]:
-    """DIF at equal ability, found by all items and then by those that are not in class C; and their difficulties."""
-    fit, correct = fits.fitted(part), part.responses.correct
-    ability = fit.ability
-    stratum = strata_of(ability, focal, strata)
-    found = mantel_haenszel(correct, focal, stratum)
-    fair = np.array([name != "C" for name in ets_class(found)])
-    if not fair.all() and not np.isnan(correct[:, fair]).all(axis=1).any():
-        bank = ItemBank(fit.model, *(values[fair] for values in fit.bank[1:]))
-        ability = score_ability(correct[:, fair], bank).ability
-        stratum = strata_of(ability, focal, strata)
-        found = mantel_haenszel(correct, focal, stratum)
-    return found, ability, stratum, fit.difficulty
+    correct: Matrix, fit: IrtFit, is_focal: Bool[np.ndarray, " compared"], n_strata: int
+) -> tuple[MantelHaenszel, Subjects, Int[np.ndarray, " compared"]]:
+    """DIF at equal ability, and the abilities and strata by which subjects were matched.
+
+    Matched by all items, then again without the items in class C, if every subject has a response to another item.
+    """
+    stratum = strata_of(fit.ability, is_focal, n_strata)
+    tested = mantel_haenszel(correct, is_focal, stratum)
+
+    is_fair = np.array([name != "C" for name in ets_class(tested)])
+    lacks_fair_items = np.isnan(correct[:, is_fair]).all(axis=1).any()
+    if is_fair.all() or lacks_fair_items:
+        return tested, fit.ability, stratum
+
+    fair_bank = ItemBank(fit.model, *(values[is_fair] for values in fit.bank[1:]))
+    ability = score_ability(correct[:, is_fair], fair_bank).ability
+    stratum = strata_of(ability, is_focal, n_strata)
+    return mantel_haenszel(correct, is_focal, stratum), ability, stratum
 
 
-def _items(part: Gathered, focal: Bool[np.ndarray, " kept"], found: MantelHaenszel, ability: Subjects) -> pd.DataFrame:
-    correct = part.responses.correct
-    regression = logistic_dif(correct, focal, ability)
-    return part.responses.items[["item", "label"]].assign(
-        dataset=part.dataset,
-        reference_top1=_share(correct[~focal]),
-        focal_top1=_share(correct[focal]),
-        delta=found.delta,
-        delta_se=found.delta_se,
-        ets_class=np.array(ets_class(found), dtype=object),
-        p=found.p,
-        p_bh=_corrected(found.p, false_discovery_control),
-        p_holm=_corrected(found.p, holm),
+def _items(comparison: _Comparison, tested: MantelHaenszel, ability: Subjects) -> pd.DataFrame:
+    """Rows of the items, without their difficulties."""
+    responses = comparison.compared.responses
+    is_focal = comparison.is_focal
+    regression = logistic_dif(responses.correct, is_focal, ability)
+    return responses.items[["item", "label"]].assign(
+        dataset=comparison.compared.dataset,
+        reference_top1=_share_right(responses.correct[~is_focal]),
+        focal_top1=_share_right(responses.correct[is_focal]),
+        delta=tested.delta,
+        delta_se=tested.delta_se,
+        ets_class=np.array(ets_class(tested), dtype=object),
+        p=tested.p,
+        p_bh=_corrected(tested.p, false_discovery_control),
+        p_holm=_corrected(tested.p, holm),
         log_odds=regression.log_odds,
         p_uniform=regression.uniform,
         p_uniform_bh=_corrected(regression.uniform, false_discovery_control),
@@ -220,14 +297,15 @@ def _items(part: Gathered, focal: Bool[np.ndarray, " kept"], found: MantelHaensz
     )
 
 
-def _share(correct: np.ndarray) -> np.ndarray:
-    number = (~np.isnan(correct)).sum(axis=0)
-    return np.where(number > 0, np.nansum(correct, axis=0) / np.maximum(number, 1), np.nan)
+def _share_right(correct: Matrix) -> Items:
+    n_responses = (~np.isnan(correct)).sum(axis=0)
+    return np.where(n_responses > 0, np.nansum(correct, axis=0) / np.maximum(n_responses, 1), np.nan)
 
 
-def _corrected(p: np.ndarray, how: Any) -> np.ndarray:
-    """Corrected for the number of items that were tested."""
-    known, corrected = ~np.isnan(p), np.full(len(p), np.nan)
-    if known.any():
-        corrected[known] = how(p[known])
+def _corrected(p: Items, correction: Callable[[Items], Items]) -> Items:
+    """p values corrected for the number of tested items; NaN for the others."""
+    is_tested = ~np.isnan(p)
+    corrected = np.full(len(p), np.nan)
+    if is_tested.any():
+        corrected[is_tested] = correction(p[is_tested])
     return corrected

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Bool
 
 from fca.allowed import Allowed, Seed
 from fca.progress import track
@@ -19,6 +20,7 @@ from fca.studies.irt.fittable import linked_parts, shifted_responses
 from fca.studies.psychometrics.stats.facets import FacetFit, fit_facets
 from fca.tables.answers import Gathered, clean_responses
 from fca.tables.keys import Query, ResponseFiles
+from fca.tables.responses import Responses
 from fca.tables.table import CORRUPTION, DATASET, IMAGES, MODEL, SEVERITIES, SEVERITY, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval
 
@@ -33,9 +35,14 @@ SEVERITY_FACET = TableSpec(
     "How much harder does each step of a corruption make an image?",
     SOURCE,
     (
-        *(DATASET, CORRUPTION, *with_interval(STEP)),
-        *(Column("linear", float, ".1%", "share of the severities' effects that a straight line explains"),),
-        *(N_SUBJECTS, N_MODELS, IMAGES, SEVERITIES),
+        DATASET,
+        CORRUPTION,
+        *with_interval(STEP),
+        Column("linear", float, ".1%", "share of the severities' effects that a straight line explains"),
+        N_SUBJECTS,
+        N_MODELS,
+        IMAGES,
+        SEVERITIES,
     ),
 )
 SEVERITY_EFFECTS = TableSpec(
@@ -77,92 +84,149 @@ class SeverityFacet:
     seed: Annotated[Seed, "of those images, and of held-out responses"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line a corruption, one a severity of it, and one a network. Raises FcaError without corrupted images."""
-        frames: list[list[pd.DataFrame]] = [[] for _ in self.tables]
-        digests = []
+        """One row per corruption, one per severity of it, one per network. Raises FcaError without corrupted images."""
+        frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
+        digests: list[str] = []
         runs: set[str] = set()
-        for kind, gathered in track(list(self._kinds(store)), "corruptions"):
-            for frame, part in zip(frames, _lines(kind, gathered, self), strict=True):
-                frame.append(part)
+        for kind, gathered in track(list(self._corruptions(store)), "corruptions"):
+            for table_frames, frame in zip(frames_of_tables, _frames(kind, gathered, self), strict=True):
+                table_frames.append(frame)
             digests.append(fits.digest_of(gathered))
             runs |= set(gathered.runs)
+
         if not digests:
             command = "fca run -m task=predict shift=clean,corruption/all"
-            seen = f"none among the {len(store.rows())} stored rows"
-            raise FcaError("corrupted images with responses", seen, "1 corruption or more", f"make some: {command}")
-        whole = [pd.concat(part, ignore_index=True) for part in frames]
-        return filled(self.tables, whole, {**asdict(self), **METHOD, "answers": digests}, runs)
+            stored = f"none among the {len(store.rows())} stored rows"
+            raise FcaError("corrupted images with responses", stored, "1 corruption or more", f"make some: {command}")
 
-    def _kinds(self, store: Store) -> Iterator[tuple[str, Gathered]]:
+        joined_frames = [pd.concat(table_frames, ignore_index=True) for table_frames in frames_of_tables]
+        return filled(self.tables, joined_frames, {**asdict(self), **METHOD, "answers": digests}, runs)
+
+    def _corruptions(self, store: Store) -> Iterator[tuple[str, Gathered]]:
+        """Each corruption with its responses and those to clean images: stored ones, then those of the files."""
         yield from shifted_responses(store, self.query)
         if not self.responses:
             return
+
         for gathered in clean_responses(store, self.query, self.responses):
-            items = gathered.responses.items
-            for kind in items["corruption"].unique():
-                if gathered.fingerprint is not None or kind == "clean":
+            if gathered.fingerprint is not None:  # stored, not of a file
+                continue
+
+            corruption = gathered.responses.items["corruption"]
+            for kind in corruption.unique():
+                if kind == "clean":
                     continue
-                of_kind = _only(gathered, items["corruption"].isin([kind, "clean"]).to_numpy())
-                image, _ = pd.factorize(of_kind.responses.items["image_id"])
-                for part in linked_parts(of_kind, image):
-                    if np.ptp(part.responses.items["severity"]) > 0:
-                        yield str(kind), part
-                    else:
-                        log.warning("%s on %s is left out: its images were shown at one severity", kind, part.dataset)
+                is_selected = corruption.isin([kind, "clean"]).to_numpy()
+                yield from _linked_by_image(str(kind), _with_items(gathered, is_selected))
 
 
-def _only(gathered: Gathered, kept: np.ndarray) -> Gathered:
-    """The items that are kept, and the subjects with a response to any of them."""
-    every = gathered.responses
-    correct = every.correct[:, kept]
-    some = ~np.isnan(correct).all(axis=1)
-    about = every.subjects[some].reset_index(drop=True), every.items[kept].reset_index(drop=True)
-    return gathered._replace(responses=type(every)(correct[some], *about, None, every.classes))
+def _linked_by_image(kind: str, gathered: Gathered) -> Iterator[tuple[str, Gathered]]:
+    """The parts of the subjects that images link; a part with one severity is left out with a line in the log."""
+    image, _ = pd.factorize(gathered.responses.items["image_id"])
+    for linked in linked_parts(gathered, image):
+        if np.ptp(linked.responses.items["severity"]) > 0:
+            yield kind, linked
+        else:
+            log.warning("%s on %s is left out: its images were shown at one severity", kind, linked.dataset)
 
 
-def _lines(kind: str, gathered: Gathered, how: SeverityFacet) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def _with_items(gathered: Gathered, is_selected: Bool[np.ndarray, " items"]) -> Gathered:
+    """The selected items, and the subjects with a response to any of them; without predictions."""
+    responses = gathered.responses
+    correct = responses.correct[:, is_selected]
+    has_response = ~np.isnan(correct).all(axis=1)
+    selected_responses = Responses(
+        correct=correct[has_response],
+        subjects=responses.subjects[has_response].reset_index(drop=True),
+        items=responses.items[is_selected].reset_index(drop=True),
+        classes=responses.classes,
+    )
+    return gathered._replace(responses=selected_responses)
+
+
+def _frames(kind: str, gathered: Gathered, settings: SeverityFacet) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Rows of a corruption for each table: its step, the effect of each severity, the step of each network."""
     images = gathered.responses.items["image_id"].unique()
-    drawn = np.random.default_rng(how.seed).permutation(len(images))[: how.images]
-    part = _only(gathered, gathered.responses.items["image_id"].isin(images[drawn]).to_numpy())
-    known = ~np.isnan(part.responses.correct).all(axis=0)
-    part = _only(part, known)
-    items, subjects = part.responses.items, part.responses.subjects
+    sampled = np.random.default_rng(settings.seed).permutation(len(images))[: settings.images]
+    is_sampled = gathered.responses.items["image_id"].isin(images[sampled]).to_numpy()
+    sample = _with_items(gathered, is_sampled)
+    sample = _with_items(sample, ~np.isnan(sample.responses.correct).all(axis=0))
+
+    items = sample.responses.items
+    subjects = sample.responses.subjects
     severity = items["severity"].to_numpy()
-    levels = np.unique(severity[severity > 0])
-    # the lowest severity is the origin where clean images were not shown
-    design = (severity[:, None] == (levels if (severity == 0).any() else levels[1:])).astype(float)
-    step = _fit(part, severity[:, None].astype(float))
-    about = {"dataset": gathered.dataset, "corruption": kind}
-    line: dict[str, Any] = {**about, "step": step.effect[0], "step_low": step.low[0], "step_high": step.high[0]}
-    line |= {"n_subjects": len(subjects), "n_models": subjects["model"].nunique(), "severities": len(levels)}
-    line |= {"images": items["image_id"].nunique()}
-    networks = pd.DataFrame([about | one for one in _networks(part, severity)])
-    if not len(levels) or not design.shape[1]:
-        return pd.DataFrame([line]), SEVERITY_EFFECTS.frame([]), networks
-    shown = levels[-design.shape[1] :]
-    straight = step.effect[0] * (shown - (0 if len(shown) == len(levels) else levels[0]))
-    free = _fit(part, design)
-    line["linear"] = 1 - float(((free.effect - straight) ** 2).sum() / (free.effect**2).sum())
-    values = {"severity": shown, "effect": free.effect, "effect_low": free.low, "effect_high": free.high}
-    return pd.DataFrame([line]), pd.DataFrame({**values, "line": straight}).assign(**about), networks
+    step = _fit_step(sample, severity)
+    severities = np.unique(severity[severity > 0])
+    keys = {"dataset": gathered.dataset, "corruption": kind}
+    summary: dict[str, Any] = {
+        **keys,
+        "step": step.effect[0],
+        "step_low": step.low[0],
+        "step_high": step.high[0],
+        "n_subjects": len(subjects),
+        "n_models": subjects["model"].nunique(),
+        "severities": len(severities),
+        "images": items["image_id"].nunique(),
+    }
+    networks = pd.DataFrame([{**keys, **row} for row in _network_rows(sample, severity)])
+
+    # effects are relative to clean images, or without these to the lowest severity
+    has_clean_images = (severity == 0).any()
+    free_severities = severities if has_clean_images else severities[1:]
+    if not len(free_severities):
+        return pd.DataFrame([summary]), SEVERITY_EFFECTS.frame([]), networks
+
+    one_effect_per_severity = (severity[:, None] == free_severities).astype(float)  # items x severities
+    free = _fit(sample, one_effect_per_severity)
+    origin = 0 if has_clean_images else severities[0]
+    straight_line = step.effect[0] * (free_severities - origin)
+    unexplained = ((free.effect - straight_line) ** 2).sum() / (free.effect**2).sum()
+    summary["linear"] = 1 - float(unexplained)
+    effects = pd.DataFrame(
+        {
+            "severity": free_severities,
+            "effect": free.effect,
+            "effect_low": free.low,
+            "effect_high": free.high,
+            "line": straight_line,
+        }
+    )
+    return pd.DataFrame([summary]), effects.assign(**keys), networks
 
 
-def _networks(part: Gathered, severity: np.ndarray) -> Iterator[dict[str, Any]]:
-    """The step of each network alone, and its accuracy on the lowest severity; no step where all responses are alike,
-    or of one severity."""
-    models, correct = part.responses.subjects["model"].to_numpy(), part.responses.correct
+def _network_rows(sample: Gathered, severity: np.ndarray) -> Iterator[dict[str, Any]]:
+    """The step of each network alone, and its accuracy on the lowest severity.
+
+    The step is missing if all its responses are equal or are to images of one severity.
+    """
+    models = sample.responses.subjects["model"].to_numpy()
     for model in dict.fromkeys(models.tolist()):
-        own = np.where((models == model)[:, None], correct, np.nan)
-        seen = np.asarray(~np.isnan(own).all(axis=0))
-        given, shown = own[~np.isnan(own)], severity[seen]
-        alone = _only(part._replace(responses=replace(part.responses, correct=own)), seen)
-        line = {"model": model, "n_subjects": int((models == model).sum())}
-        line["top1"] = float(np.nanmean(own[:, severity == shown.min()]))
-        fitted = np.ptp(given) > 0 and np.ptp(shown) > 0
-        yield line | {"step": _fit(alone, shown[:, None].astype(float)).effect[0] if fitted else np.nan}
+        is_of_model = models == model
+        correct = np.where(is_of_model[:, None], sample.responses.correct, np.nan)
+        has_response = np.asarray(~np.isnan(correct).all(axis=0))
+        model_severity = severity[has_response]
+        is_lowest = severity == model_severity.min()
+
+        responses = correct[~np.isnan(correct)]
+        step = np.nan
+        if np.ptp(responses) > 0 and np.ptp(model_severity) > 0:
+            model_responses = sample._replace(responses=replace(sample.responses, correct=correct))
+            step = _fit_step(_with_items(model_responses, has_response), model_severity).effect[0]
+
+        yield {
+            "model": model,
+            "n_subjects": int(is_of_model.sum()),
+            "top1": float(np.nanmean(correct[:, is_lowest])),
+            "step": step,
+        }
 
 
-def _fit(part: Gathered, design: np.ndarray) -> FacetFit:
-    image, _ = pd.factorize(part.responses.items["image_id"])
-    network, _ = pd.factorize(part.responses.subjects["model"])
-    return fit_facets(part.responses.correct, image, design, network)
+def _fit_step(gathered: Gathered, severity: np.ndarray) -> FacetFit:
+    """The fit with one effect, proportional to severity."""
+    return _fit(gathered, severity[:, None].astype(float))
+
+
+def _fit(gathered: Gathered, design: np.ndarray) -> FacetFit:
+    image, _ = pd.factorize(gathered.responses.items["image_id"])
+    network, _ = pd.factorize(gathered.responses.subjects["model"])
+    return fit_facets(gathered.responses.correct, image, design, network)

@@ -166,9 +166,7 @@ def _scores(
     return np.vstack([by_ability, by_effect]), by_image
 
 
-def _solved(
-    system: _System, shared_gradient: np.ndarray, image_gradient: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _solved(system: _System, shared_gradient: np.ndarray, image_gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The inverse Hessian times gradients, by elimination of the images (Schur complement)."""
     scaled_cross = system.cross_curvature / system.image_curvature
     factor = cho_factor(system.shared_curvature - scaled_cross @ system.cross_curvature.T)

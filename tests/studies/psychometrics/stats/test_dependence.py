@@ -5,7 +5,13 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from fca.studies.irt.stats import ItemBank, fit_irt
-from fca.studies.psychometrics.stats.dependence import highest_z, mean_q3, most_dependent, pairable_items, scaled_residuals
+from fca.studies.psychometrics.stats.dependence import (
+    highest_z,
+    mean_q3,
+    most_dependent,
+    pairable_items,
+    scaled_residuals,
+)
 from fca.studies.psychometrics.stats.item_fit import replicates
 from tests.studies.irt.support.planted import planted, with_holes
 
