@@ -148,8 +148,10 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     squared_norm = (scaled**2).sum(axis=0)  # 1, or 0 for an item without residuals
     n_items = len(squared_norm)
     n_pairs = n_items * (n_items - 1) / 2
-    mean = (np.square(scaled.sum(axis=1)).sum() - squared_norm.sum()) / 2 / n_pairs
-    mean_square = (np.square(scaled @ scaled.T).sum() - (squared_norm**2).sum()) / 2 / n_pairs
+    squared_total = np.square(scaled.sum(axis=1)).sum()  # |Z 1|²
+    mean = (squared_total - squared_norm.sum()) / 2 / n_pairs
+    squared_products = np.square(scaled @ scaled.T).sum()  # |Z Zᵀ|²
+    mean_square = (squared_products - (squared_norm**2).sum()) / 2 / n_pairs
     sd = np.sqrt(max(mean_square - mean**2, 0.0))
 
     # Z 1 of each class: subjects x classes

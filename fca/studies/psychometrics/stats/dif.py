@@ -192,6 +192,7 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
     is_testable = (np.minimum(n_wrong, n_right) >= FEWEST) & has_both_groups & groups_overlap
     tested = responses[:, is_testable]
 
+    # columns of the design: 1, θ, g, θ g
     theta = (ability - ability.mean()) / ability.std()
     group = focal.astype(float)
     design = np.stack([np.ones_like(theta), theta, group, theta * group], axis=1)  # subjects x 4
