@@ -175,7 +175,7 @@ def points_with_intervals(
         charts.append(lines.encode(order=f"{value}:Q") if along.shorthand == f"{joined}:O" else lines)
     if value.low in hover:
         charts.append(interval_marks(base, value, upright))
-    dots: Any = base.mark_point(non_empty=True, size=size)
+    dots: Any = base.mark_point(filled=True, size=size)
     dots = dots.encode(**{axis: scale or quantity(alt.Y if upright else alt.X, value)}, tooltip=tooltips(hover))
     if coloured is not None:
         dots = dots.encode(shape=coloured.shape()).add_params(coloured.picked)
@@ -215,7 +215,7 @@ def heat_map(
 
 def scatter(x: Any, y: Any, hover: Sequence[Column], coloured: Hue, *, size: int = 80) -> alt.Chart:
     """One mark for each line of the frame."""
-    marks: Any = alt.Chart().mark_point(non_empty=True, size=size)
+    marks: Any = alt.Chart().mark_point(filled=True, size=size)
     marks = marks.encode(x=x, y=y, color=coloured.colour(), shape=coloured.shape(), opacity=coloured.opacity(0.9))
     return marks.encode(tooltip=tooltips(hover)).add_params(coloured.picked)
 

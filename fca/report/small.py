@@ -32,7 +32,7 @@ def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Col
     layers += [
         values.mark_line(strokeWidth=1.5, color=COLOUR),
         kinds.interval_marks(base.encode(color=alt.value(COLOUR)), value, upright=True),
-        values.mark_point(non_empty=True, size=60, opacity=1, color=COLOUR),
+        values.mark_point(filled=True, size=60, opacity=1, color=COLOUR),
     ]
     return _sized(kinds.layers(*layers), frame)
 
@@ -49,14 +49,14 @@ def dots(frame: pd.DataFrame, names: str, value: Column, hover: Sequence[Column]
     layers = [] if line is None else [kinds.reference(line, upright=False)]
     if value.low in first_lines:
         layers.append(kinds.interval_marks(base, value, upright=False))
-    layers.append(base.mark_point(non_empty=True, size=70, opacity=1).encode(x=_axis(alt.X, value)))
+    layers.append(base.mark_point(filled=True, size=70, opacity=1).encode(x=_axis(alt.X, value)))
     return _sized(kinds.layers(*layers), first_lines)
 
 
 def cloud(frame: pd.DataFrame, x: Column, y: Column, hover: Sequence[Column]) -> Any:
     """One mark a line of the frame, and the straight line through them."""
     across, up = _axis(alt.X, x), _axis(alt.Y, y)
-    marks: Any = alt.Chart().mark_point(non_empty=True, size=45, color=COLOUR, opacity=0.8)
+    marks: Any = alt.Chart().mark_point(filled=True, size=45, color=COLOUR, opacity=0.8)
     marks = marks.encode(x=across, y=up, tooltip=kinds.tooltips(hover))
     return _sized(kinds.layers(kinds.least_squares(x, y, across, up), marks), frame)
 

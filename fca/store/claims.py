@@ -1,7 +1,8 @@
 """Who is computing a run: one `claim.json` in its folder, made exclusively, kept alive by a heartbeat.
 
-A claim is stale when its process is gone on the same host, or 120 s passed without a beat; so is one from the future,
-and one that is none: no JSON, or other types. Taking over renames the stale claim, so that of many workers one wins.
+A claim is stale when its process is gone on the same host, or 120 s passed without a beat. A claim from the future and
+a file that is no valid claim (no JSON, or other types) are stale as well. A worker takes a run over by renaming the
+stale claim, so that only one of many workers succeeds.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from fca.store.files import DamagedFile, abandon_parts, part_of, read_object, re
 BEAT_S = 15.0
 STALE_S = 120.0
 CLAIM = "claim.json"
-SWEEPS = "sweeps"  # in outputs: what sweeps are at work on
-_held: dict[Path, str] = {}  # folder -> token of every claim of this process
+SWEEPS = "sweeps"  # folder in outputs, a file for each running sweep
+_tokens: dict[Path, str] = {}  # folder -> token of every claim of this process
 
 
 def is_held(folder: Path) -> bool:
@@ -36,51 +37,67 @@ def is_held(folder: Path) -> bool:
 def acquire(folder: Path) -> str | None:
     """Claim a run folder; returns the claim's token, or None when a live worker holds it."""
     path = folder / CLAIM
-    if folder.is_symlink() or not folder.is_dir():  # a file in its place, or a link: what is written stays in the store
+
+    # a file or a link in place of the folder is removed, so that everything is written inside the store
+    if folder.is_symlink() or not folder.is_dir():
         try:
             folder.unlink(missing_ok=True)
         except OSError:
-            if not folder.is_dir():  # else another worker has made it since
+            if not folder.is_dir():  # else another worker has made the folder since
                 raise
+
     claim = _read(path)
     if claim is not None:
         if not _is_stale(path, claim):
             return None
-        _take_away(path, claim.get("token"))
+        _remove_stale(path, claim.get("token"))
     remove_parts(folder)
+
     token = uuid.uuid4().hex
-    part = part_of(path)
-    write_json(part, {"token": token, **_worker()})
-    _held[folder] = token  # before there is a file that `abandon` would have to remove
+    temporary_path = part_of(path)
+    write_json(temporary_path, {"token": token, **_this_worker()})
+    _tokens[folder] = token  # before there is a file that `abandon` would have to remove
     try:
-        os.link(part, path)  # fails if a claim is there: exclusive, and never half written
+        os.link(temporary_path, path)  # fails if a claim exists: exclusive, and never half written
     except FileExistsError:
-        del _held[folder]
+        del _tokens[folder]
         return None
     finally:
-        part.unlink()
+        temporary_path.unlink()
     return token
 
 
-def _worker() -> dict[str, Any]:
-    """What a claim has of this process."""
-    me = psutil.Process()
-    begun = {"process_started": me.create_time(), "started": time.time()}
-    return {"host": socket.gethostname(), "pid": me.pid, "job": _job(), **begun}
+def _this_worker() -> dict[str, Any]:
+    """The fields of a claim that identify this process."""
+    process = psutil.Process()
+    return {
+        "host": socket.gethostname(),
+        "pid": process.pid,
+        "job": _slurm_job(),
+        "process_started": process.create_time(),
+        "started": time.time(),
+    }
 
 
 def holder(folder: Path) -> dict[str, Any] | None:
     """The claim of a run folder that is held, with `beat`, the time of its last heartbeat; None if nobody holds it."""
-    claim = _read(folder / CLAIM)
-    with suppress(FileNotFoundError):
-        if claim is not None and not _is_stale(folder / CLAIM, claim):
-            return {**claim, "beat": (folder / CLAIM).stat().st_mtime}
-    return None
+    path = folder / CLAIM
+    claim = _read(path)
+    if claim is None or _is_stale(path, claim):
+        return None
+
+    try:
+        return {**claim, "beat": path.stat().st_mtime}
+    except FileNotFoundError:  # released this moment
+        return None
 
 
 @dataclass
 class Announced:
-    """What others see of a sweep.    to_go: seconds until it is done, as it estimated at `estimated`; None: unknown."""
+    """What other processes see of a sweep.
+
+    to_go: seconds until it is done, estimated at the time `estimated`; None: unknown.
+    """
 
     path: Path
     content: dict[str, Any]
@@ -88,30 +105,31 @@ class Announced:
     estimated: float = 0.0
 
     def estimate(self, seconds: float | None) -> None:
-        """Keep an estimate; others see it from the next beat on."""
-        self.to_go, self.estimated = seconds, time.time()
+        """Keep an estimate; other processes see it from the next beat on."""
+        self.to_go = seconds
+        self.estimated = time.time()
 
     def beat(self) -> None:
-        """Show that the sweep is alive, and its estimate."""
+        """Show that the sweep is alive, and write its estimate."""
         self.path.touch()
         if self.to_go is not None:
             with suppress(OSError):  # a full disk: the sweep goes on, its estimate stays the earlier one
                 self.write()
 
     def write(self) -> None:
-        """Write the file whole."""
+        """Write the file."""
         write_json(self.path, {**self.content, "to_go": self.to_go, "estimated": self.estimated})
 
 
 @contextmanager
 def announced(outputs: Path, runs: Mapping[str, str | None]) -> Iterator[Announced]:
-    """Let others see, while the body runs, which runs a sweep is about to do, and its estimate of the time to go.
+    """Show other processes, while the body runs, which runs a sweep will do, and the estimated time to go.
 
-    runs: their ids -> that of the run that each one needs, if any.
+    runs: id of each run -> id of the run that it needs, if any.
     """
     path = outputs / SWEEPS / f"{uuid.uuid4().hex[:12]}.json"
     needs = {run_id: parent for run_id, parent in runs.items() if parent is not None}
-    sweep = Announced(path, {"token": path.stem, **_worker(), "runs": sorted(runs), "needs": needs})
+    sweep = Announced(path, {"token": path.stem, **_this_worker(), "runs": sorted(runs), "needs": needs})
     sweep.write()
     try:
         with repeating(sweep.beat, BEAT_S):
@@ -119,24 +137,24 @@ def announced(outputs: Path, runs: Mapping[str, str | None]) -> Iterator[Announc
     finally:
         with suppress(OSError):
             path.unlink()
-            path.parent.rmdir()  # if no other sweep is at work
-            outputs.rmdir()  # if nothing came of it
+            path.parent.rmdir()  # fails if another sweep is running
+            outputs.rmdir()  # fails unless nothing was written
 
 
 def sweeps(outputs: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
-    """The sweeps that announced themselves: the file, and what it has; None of one that is dead.
+    """The file and the content of every announced sweep; None as content of a dead one.
 
-    It has `started`, `runs` (ids), `needs` (of those that need another run: id -> that of the other), and the estimate
-    of `Announced`.
+    The content has `started`, `runs` (ids), `needs` (id of a run -> id of the run that it needs) and the estimate of
+    `Announced`.
     """
     for path in sorted((outputs / SWEEPS).glob("*.json")):
-        known = _read(path)
-        is_sweep = known is not None and isinstance(known.get("runs"), list)
-        if known is None or not is_sweep or _is_stale(path, known):
+        content = _read(path)
+        if content is None or not isinstance(content.get("runs"), list) or _is_stale(path, content):
             yield path, None
             continue
-        needs = known.get("needs")
-        yield path, {**known, "needs": needs if isinstance(needs, dict) else {}}
+
+        needs = content.get("needs")
+        yield path, {**content, "needs": needs if isinstance(needs, dict) else {}}
 
 
 def is_mine(folder: Path, token: str) -> bool:
@@ -146,25 +164,27 @@ def is_mine(folder: Path, token: str) -> bool:
 
 
 def release(folder: Path, token: str) -> None:
-    """Give a claim back, if it is still ours."""
+    """Remove the claim with this token, if it is still there."""
     if is_mine(folder, token):
         (folder / CLAIM).unlink(missing_ok=True)
-    _held.pop(folder, None)
+    _tokens.pop(folder, None)
 
 
 def abandon() -> None:
-    """Give back every claim of this process, and remove what it is writing: it is about to end."""
-    for folder, token in list(_held.items()):
+    """Release every claim of this process and remove its unfinished files; the process is about to end."""
+    for folder, token in list(_tokens.items()):
         release(folder, token)
     abandon_parts()
 
 
 def clear(folder: Path) -> dict[str, Any] | None:
-    """Remove a stale claim with the unfinished files beside it; returns the claim, or None if there is none."""
-    claim = _read(folder / CLAIM)
-    if claim is None or not _is_stale(folder / CLAIM, claim):
+    """Remove a stale claim with the unfinished files beside it; returns the claim, or None without a stale one."""
+    path = folder / CLAIM
+    claim = _read(path)
+    if claim is None or not _is_stale(path, claim):
         return None
-    _take_away(folder / CLAIM, claim.get("token"))
+
+    _remove_stale(path, claim.get("token"))
     remove_parts(folder)
     return claim
 
@@ -189,7 +209,7 @@ def beating(held: dict[Path, str]) -> Iterator[None]:
 
 @contextmanager
 def repeating(work: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call `work` every so many seconds, in a thread of its own, while the body runs."""
+    """Call `work` at this interval, in a thread, while the body runs."""
     stop = threading.Event()
 
     def repeat() -> None:
@@ -206,49 +226,59 @@ def repeating(work: Callable[[], None], seconds: float) -> Iterator[None]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The claim; {} for one that is none; None where nothing is."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        try:
-            return read_object(path, token=str, host=str, pid=int, process_started=float, started=float)
-        except DamagedFile:
-            return {}
-    return None
+    """The claim; {} for a file that is no valid claim; None without a file."""
+    try:
+        return read_object(path, token=str, host=str, pid=int, process_started=float, started=float)
+    except DamagedFile:
+        return {}
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
-def _job() -> str:
-    """The job of SLURM around this process, and how often it was queued again: 17.0; empty outside of one."""
-    job = os.environ.get("SLURM_JOB_ID")
-    return f"{job}.{os.environ.get('SLURM_RESTART_COUNT', 0)}" if job else ""
+def _slurm_job() -> str:
+    """The SLURM job of this process and how often it was requeued, such as 17.0; empty outside of SLURM."""
+    job_id = os.environ.get("SLURM_JOB_ID")
+    if not job_id:
+        return ""
+    return f"{job_id}.{os.environ.get('SLURM_RESTART_COUNT', 0)}"
 
 
 def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
     if not claim or claim["started"] > time.time() + STALE_S:
         return True
-    mine, theirs = _job(), str(claim.get("job"))
-    if mine and mine != theirs and mine.partition(".")[0] == theirs.partition(".")[0]:
-        return True  # this very job held it, before it was queued again
+
+    # this job made the claim before it was requeued
+    this_job = _slurm_job()
+    claiming_job = str(claim.get("job"))
+    is_same_job = this_job.partition(".")[0] == claiming_job.partition(".")[0]
+    if this_job and this_job != claiming_job and is_same_job:
+        return True
+
     if claim["host"] == socket.gethostname():
         try:
             process = psutil.Process(claim["pid"])
             if process.create_time() != claim["process_started"] or process.status() == psutil.STATUS_ZOMBIE:
                 return True
-        except (psutil.Error, ValueError, OverflowError):  # no such process, or no number of one
+        except (psutil.Error, ValueError, OverflowError):  # no such process, or an invalid process id
             return True
+
     try:
         return abs(time.time() - path.stat().st_mtime) > STALE_S  # clocks of hosts may differ by less
     except FileNotFoundError:
         return True
 
 
-def _take_away(path: Path, token: str | None) -> None:
-    """Rename the stale claim; if another worker has taken over in between, its fresh claim is put back."""
-    grave = part_of(path)
+def _remove_stale(path: Path, token: str | None) -> None:
+    """Remove the stale claim with this token; the fresh claim of a worker that took over in between is put back."""
+    renamed_path = part_of(path)
     try:
-        path.rename(grave)
+        path.rename(renamed_path)
     except FileNotFoundError:
         return
-    claim = _read(grave)
+
+    claim = _read(renamed_path)
     if claim and claim["token"] != token:
-        with suppress(FileExistsError):  # a third worker was faster; the one put out finds out before it writes
-            os.link(grave, path)
-    remove(grave)
+        # a third worker may have claimed the run meanwhile; the one that lost its claim notices before it writes
+        with suppress(FileExistsError):
+            os.link(renamed_path, path)
+    remove(renamed_path)

@@ -1,4 +1,4 @@
-"""What a row holds: the columns that runs of every task share. Each task declares its own beside them.
+"""The columns of rows that all tasks share; each task declares further ones.
 
 A row is flat JSON. A value that a run does not have is left out.
 """
@@ -45,7 +45,8 @@ COMPAT = Column("compat")
 LEFT_OUT = "training images, each left out"
 PENALTY_BY = Column("penalty_by", str, "", "images that chose a probe's penalty")
 N_JUDGED = Column("n_judged", int, ",", "training and validation images that judge a probe that did not see them")
-JUDGED_IMAGES, LEFT_OUT_LOGITS = "judged_images", "left_out_logits"  # arrays of a probe, of these images
+JUDGED_IMAGES = "judged_images"  # array of a probe: the images of N_JUDGED
+LEFT_OUT_LOGITS = "left_out_logits"  # array of a probe: its logits for these images
 ZERO_SHOT = Column("zero_shot_classes", meaning="what a zero-shot model chooses among, if not the data set's classes")
 NCL = Column("ncl", int, ".0f", "ncl, number of classes", filters=True)
 SUBSET_SEED = Column("subset_seed", int, ".0f", "seed of the draw of the classes")
@@ -77,12 +78,24 @@ LOAD = Column("load", float, ".2f", "processes that compute or wait to, a core, 
 OTHERS_CPU = Column(
     "others_cpu", float, ".0%", "share of the machine's processor time that other processes used while it was measured"
 )
-DEVICE, HOST, COMMAND, COMMIT, VERSIONS = (Column(name) for name in ("device", "host", "command", "commit", "versions"))
+DEVICE = Column("device")
+HOST = Column("host")
+COMMAND = Column("command")
+COMMIT = Column("commit")
+VERSIONS = Column("versions")
 FINISHED = Column("finished", str, "", "UTC, ISO 8601")
 
 HEADLINES = (TOP1, TOP1_OPEN, TOP1_MASKED, TOP1_GROUPED)
 BASE = (
-    *(RUN_ID, TASK, PARENT, DATASET, FINGERPRINT, FINGERPRINT_KIND, LIMIT, SPLIT, NUM_CLASSES),
+    RUN_ID,
+    TASK,
+    PARENT,
+    DATASET,
+    FINGERPRINT,
+    FINGERPRINT_KIND,
+    LIMIT,
+    SPLIT,
+    NUM_CLASSES,
     *(
         MODEL,
         WEIGHTS,
@@ -104,8 +117,23 @@ BASE = (
     *(DEVICE, HOST, COMMAND, COMMIT, VERSIONS, FINISHED),
 )
 MAIN = (  # what `fca results` shows
-    *(RUN_ID, TASK, DATASET, MODEL, ENCODER, SNAPSHOT, SHIFT, CORRUPTED_AT, NCL, SUBSET_SEED, SEED),
-    *(TOP1, TOP1_OPEN, TOP1_MASKED, N_TEST, FLAG, TRAIN_S),
+    RUN_ID,
+    TASK,
+    DATASET,
+    MODEL,
+    ENCODER,
+    SNAPSHOT,
+    SHIFT,
+    CORRUPTED_AT,
+    NCL,
+    SUBSET_SEED,
+    SEED,
+    TOP1,
+    TOP1_OPEN,
+    TOP1_MASKED,
+    N_TEST,
+    FLAG,
+    TRAIN_S,
 )
 
 
@@ -131,11 +159,14 @@ def checked(values: Mapping[str, Any], columns: Iterable[Column] = ()) -> Row:
     {'run_id': '0123456789ab', 'task': 'score'}
     """
     declared = {str(column): column for column in (*BASE, *columns)}
+    undeclared_names = sorted(set(values) - set(declared))
+
     row = {}
-    for name in [*declared, *sorted(set(values) - set(declared))]:
+    for name in [*declared, *undeclared_names]:
         value = values.get(name)
         if value is None:
             continue
+
         if name in declared:
             row[name] = _typed(declared[name], value)
         elif name.startswith(RECIPE):

@@ -1,8 +1,8 @@
-"""What a finished run's folder must hold: a row that is its own, and the arrays and weights that the row lists.
+"""Checks of a finished run's folder: it must have the run's row, and the arrays and weights that the row lists.
 
-The row has a line for every file (name, bytes, xxh3_128 and, of an array, dtype and shape) and one for itself. To
-look at a run costs one read and a `stat` a file: only what changed later than the row is read and compared. A file is
-compared in any case when a process first reads it.
+The row has a line for every file (name, bytes, xxh3_128 and, of an array, dtype and shape) and one for itself. A check
+of a run costs one read, and one `stat` per file: only files that changed later than the row are read and compared.
+Whenever a process reads a file for the first time, the file is compared.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from fca.store.files import (
 from fca.types import Column
 
 ROW, ERROR, NOTE = "row.json", "error.json", "damaged.json"
-FITTED = "fitted.json"  # beside the weights of a network that was trained whole
-PROGRESS = "progress.json"  # of a training at work: epoch, epochs, images_per_s, left_s (of its own estimate), device
-REMOVED = "removed.json"  # files: weights that the row lists and that were removed on purpose; why
+FITTED = "fitted.json"  # beside the weights of a network of which all layers were trained
+PROGRESS = "progress.json"  # of a running training: epoch, epochs, images_per_s, left_s (an estimate), device
+REMOVED = "removed.json"  # files: listed weights that were removed on purpose; why: the reason
 FILES = Column("files", tuple, "", "name, bytes, xxh3_128, dtype and shape of each file of the run, and of the row")
 SCHEMA = Column("schema", str, "", "what the columns of the row mean: see fca.store.schemas")
 OTHERS = (
@@ -51,24 +51,24 @@ OTHERS = (
     REMOVED,
 )  # files that no row lists
 WEIGHTS = (".safetensors", ".onnx", "model.json", "fitted.json", "program.json")  # ends of names, beside arrays
-SHOWN = 5  # damaged files that are named, where others follow
+SHOWN = 5  # damaged files that are named in the log, at most
 _RUN_ID = re.compile(r"[0-9a-f]{12}")
 _KINDS: dict[type, set[type]] = {str: {str, NoneType}, tuple: {list, NoneType}}
 _BASE = {str(column): _KINDS.get(column.value_type, {int, float, NoneType}) for column in BASE}
 
 log = logging.getLogger(__name__)
-_compared: dict[str, tuple[int, int]] = {}  # file -> size and time at which this process found it whole
+_intact_stamps: dict[str, tuple[int, int]] = {}  # file -> its size and time when this process found it intact
 
 
 class Entry(NamedTuple):
-    """What a row has of one file."""
+    """Size and checksum of one file, as the row lists them."""
 
     size: int
     digest: str
 
 
 class Whole(NamedTuple):
-    """A row that is whole, what it lists, its time, and its schema if it names one."""
+    """An intact row, the files that it lists, its time, and its schema if it names one."""
 
     row: Row
     files: dict[str, Entry]
@@ -77,7 +77,7 @@ class Whole(NamedTuple):
 
 
 def is_run_id(name: str) -> bool:
-    """Whether a folder of this name may be a run's; all others in `runs/` are somebody else's."""
+    """Whether a folder of this name may be a run's; other folders in `runs/` are ignored."""
     return _RUN_ID.fullmatch(name) is not None
 
 
@@ -94,68 +94,79 @@ def is_ours(name: str) -> bool:
 def listing(folder: Path, row: Row, schema: str) -> bytes:
     """The content of row.json: the row, its schema, a checksum of this content, and a line for each file it lists."""
     names = sorted(name for name in os.listdir(folder) if is_listed(name))  # noqa: PTH208
-    files = [PLACE.decode(), *(_of_file(folder / name) for name in names)]
+    files = [PLACE.decode(), *(_entry_line(folder / name) for name in names)]
     text = json.dumps({**row, SCHEMA: schema, FILES: files}, allow_nan=False, indent=1)
     return signed(text.encode())
 
 
-def _of_file(path: Path) -> str:
+def _entry_line(path: Path) -> str:
     entry = f"{path.name} {path.stat().st_size} {checksum(path)}"
     if path.suffix != ".npy":
         return entry
+
     array = read_array(path)
-    return f"{entry} {array.dtype.str} {'x'.join(map(str, array.shape)) or 'scalar'}"
+    shape = "x".join(map(str, array.shape)) or "scalar"
+    return f"{entry} {array.dtype.str} {shape}"
 
 
 def read_row(folder: str | Path) -> Whole:
-    """A run's row, what it lists and its schema. Raises DamagedFile if not whole; FileNotFoundError for none."""
+    """A run's row, the files that it lists and its schema.
+
+    Raises DamagedFile if the row is damaged; FileNotFoundError without a row.
+    """
     path = f"{folder}/{ROW}"
     content = content_of(path)
     row = parsed(path, content, run_id=str, task=str)
     mtime_ns = os.stat(path).st_mtime_ns  # noqa: PTH116  half the time of Path, over thousands of rows
     if row["run_id"] != os.path.basename(folder):  # noqa: PTH119
         raise DamagedFile(path, f"is the row of run {row['run_id']:.40}")
-    listed, schema = row.pop(FILES, None), row.pop(SCHEMA, None)
+
+    listed = row.pop(FILES, None)
+    schema = row.pop(SCHEMA, None)
     if listed is None and SIGNED not in content:
         raise DamagedFile(path, "lists no files: written by an earlier version; repeat the command")
     if listed is None or not is_as_signed(content):
         raise DamagedFile(path, "was altered")
     for old_name in RENAMED.keys() & row.keys():
         row[RENAMED[old_name]] = row.pop(old_name)
-    _check_kinds(path, row)
+    _check_types(path, row)
+
     try:
-        parts = [line.split(" ") for line in listed[1:]]
-        files = {name: Entry(int(size), digest) for name, size, digest, *_ in parts}
-        return Whole(row, files, mtime_ns, schema if isinstance(schema, str) else None)
+        fields_by_file = [line.split(" ") for line in listed[1:]]  # the first line is the row's own checksum
+        files = {name: Entry(int(size), digest) for name, size, digest, *_ in fields_by_file}
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DamagedFile(path, "was altered") from error
+    return Whole(row, files, mtime_ns, schema if isinstance(schema, str) else None)
 
 
-def _check_kinds(path: str, row: Row) -> None:
-    """Raise DamagedFile for a value of another kind than its column has, in the columns that all tasks share."""
-    if odd := [name for name, value in row.items() if name in _BASE and type(value) not in _BASE[name]]:
-        raise DamagedFile(path, f"has {row[odd[0]]!s:.60} as {odd[0]}")
+def _check_types(path: str, row: Row) -> None:
+    """Raise DamagedFile for a value of another type than its column has, in the columns that all tasks share."""
+    for name, value in row.items():
+        if name in _BASE and type(value) not in _BASE[name]:
+            raise DamagedFile(path, f"has {value!s:.60} as {name}")
     if not set(map(type, row.get(CLASSES) or ())) <= {int}:
         raise DamagedFile(path, f"has {row[CLASSES]!s:.60} as {CLASSES}")
 
 
 def problem_of(folder: str | Path) -> DamagedFile | None:
-    """What is wrong with a finished run; None for a whole one. Raises FileNotFoundError for one without a row.
+    """What is wrong with a finished run; None for an intact one. Raises FileNotFoundError for a run without a row.
 
-    Where a reader left a note, every file is compared.
+    Where a reader left a note of damage, every file is compared.
     """
     try:
-        whole = read_row(folder)
-        noted = os.path.lexists(f"{folder}/{NOTE}")
-        for name, entry in whole.files.items():
+        intact = read_row(folder)
+        has_note = os.path.lexists(f"{folder}/{NOTE}")
+        for name, entry in intact.files.items():
             try:
-                _look_at(f"{folder}/{name}", entry, whole.mtime_ns, always=noted)
+                _check_file(f"{folder}/{name}", entry, intact.mtime_ns, always=has_note)
             except DamagedFile:
-                if os.path.lexists(f"{folder}/{name}") or name not in removed(folder):
+                was_removed_on_purpose = not os.path.lexists(f"{folder}/{name}") and name in removed(folder)
+                if not was_removed_on_purpose:
                     raise
     except DamagedFile as damage:
         return damage
-    if noted:  # repaired by hand
+
+    if has_note:  # the run was repaired by hand
         with suppress(OSError):
             Path(folder, NOTE).unlink()
     return None
@@ -169,28 +180,32 @@ def removed(folder: str | Path) -> dict[str, str]:
     return {}
 
 
-def _look_at(path: str, entry: Entry, written_ns: int, *, always: bool) -> None:
+def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> None:
     """Raise DamagedFile for a listed file that is missing, of another size or of other bytes.
 
-    written_ns: time of the row.    always: compare the bytes whatever the file's time; else those of a later file.
+    written_ns: time of the row.    always: compare the bytes of any file; else only of a file later than the row.
     """
     size, mtime_ns = _stamp(path)
     if size != entry.size:
         raise DamagedFile(path, f"has {size:,} bytes, not {entry.size:,}" if size else "is empty")
-    if not (always or mtime_ns > written_ns) or was_whole(path):
+
+    is_later_than_row = mtime_ns > written_ns
+    should_compare = always or is_later_than_row
+    if not should_compare or was_whole(path):
         return
+
     if checksum(path) != entry.digest:
         raise DamagedFile(path, "was altered")
-    if mtime_ns > written_ns:  # as in a copied store; the next look need not read it again
+    if is_later_than_row:  # as in a copied store; the next check need not read the file again
         with suppress(OSError):
             os.utime(path, ns=(mtime_ns, written_ns))
     remember(path)
 
 
 def check_header(path: Path) -> None:
-    """Raise DamagedFile for weights (.safetensors) that are missing, or of another length than their header promises.
+    """Raise DamagedFile for weights (.safetensors) that are missing, or not as long as their header says.
 
-    For those that no row lists yet.
+    For weights that no row lists yet.
     """
     try:
         with opened(path) as file:
@@ -206,34 +221,34 @@ def check_header(path: Path) -> None:
 
 
 def compare(path: Path) -> None:
-    """Raise DamagedFile for a file of a run that is not what the run's row lists; read once a process.
+    """Raise DamagedFile for a file of a run that is not as the run's row lists it; read once per process.
 
-    A file that no row lists is taken as it is.
+    A file that no row lists is not checked.
     """
     if was_whole(path):
         return
     try:
-        whole = read_row(path.parent)
-    except FileNotFoundError:  # the run is still at work
+        intact = read_row(path.parent)
+    except FileNotFoundError:  # the run is not finished
         return
-    if path.name in whole.files:
-        _look_at(str(path), whole.files[path.name], whole.mtime_ns, always=True)
+    if path.name in intact.files:
+        _check_file(str(path), intact.files[path.name], intact.mtime_ns, always=True)
 
 
 def was_whole(path: str | Path) -> bool:
-    """Whether this process found a file whole, and it has the same size and time since."""
-    known = _compared.get(os.path.abspath(path))  # noqa: PTH100
-    return known is not None and known == _stamp(path)
+    """Whether this process found a file intact, and its size and time have not changed since."""
+    intact_stamp = _intact_stamps.get(os.path.abspath(path))  # noqa: PTH100
+    return intact_stamp is not None and intact_stamp == _stamp(path)
 
 
 def remember(path: str | Path) -> None:
-    """Take note that a file is whole."""
-    _compared[os.path.abspath(path)] = _stamp(path)  # noqa: PTH100
+    """Remember that a file is intact, for `was_whole`."""
+    _intact_stamps[os.path.abspath(path)] = _stamp(path)  # noqa: PTH100
 
 
 @contextmanager
 def noting() -> Iterator[None]:
-    """Leave word of a damaged file that the body finds in its run's folder, so that `problem_of` compares all."""
+    """Write a note into the run's folder if the body finds a damaged file, so that `problem_of` compares all files."""
     try:
         yield
     except DamagedFile as damage:
@@ -250,16 +265,17 @@ def warn(damaged: Sequence[DamagedFile]) -> None:
 
 
 def shortened_list(damaged: Iterable[DamagedFile]) -> list[str]:
-    """What is left out because it is damaged, as sentences: the first few and how many more."""
-    every = [f"left out: {damage}" for damage in damaged]
-    more = [f"left out: {len(every) - SHOWN} more damaged files; all of them: fca status"]
-    return every[:SHOWN] + (more if len(every) > SHOWN else [])
+    """Sentences on the damaged files that are left out: the first few, and how many more."""
+    sentences = [f"left out: {damage}" for damage in damaged]
+    if len(sentences) <= SHOWN:
+        return sentences
+    return [*sentences[:SHOWN], f"left out: {len(sentences) - SHOWN} more damaged files; all of them: fca status"]
 
 
 def _stamp(path: str | Path) -> tuple[int, int]:
-    """Size and time of a file. Raises DamagedFile where there is none."""
+    """Size and time of a file. Raises DamagedFile if it is missing."""
     try:
-        found = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)  # noqa: PTH116
     except OSError as error:
         raise DamagedFile(path, "is missing") from error
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns

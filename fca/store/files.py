@@ -1,6 +1,6 @@
-"""Files that are either whole or absent: written under another name, flushed, renamed; and how they are read.
+"""Files that are either complete or absent: written under a temporary name, flushed, renamed; and how they are read.
 
-What reads a file of the store expects that it may be missing, cut, altered or something else: it raises DamagedFile.
+A file of the store may be missing, cut, altered or something else; the functions that read one then raise DamagedFile.
 """
 
 from __future__ import annotations
@@ -31,27 +31,28 @@ import yaml
 
 from fca.types import FcaError
 
-SIGNED = b"xxh3_128="  # before the checksum of a file inside it
-PLACE = SIGNED + b"0" * 32
+SIGNED = b"xxh3_128="  # marks the checksum of a file inside the file
+PLACE = SIGNED + b"0" * 32  # stands for the checksum while it is computed
 MACHINE_IN_NEED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ETIMEDOUT, errno.ESTALE)
-"""Errors that pass, and are no fault of a file."""
+"""Errors of the machine that pass, and do not mean that a file is damaged."""
 
 _WRITER = re.compile(r"\.(\d+)@(.+)\.[0-9a-f]{12}\.part")
-DEEPEST = 40  # lists and objects inside each other in a JSON or YAML text; ours have some ten
-LONGEST_YAML, MOST_VALUES = 1_000_000, 100_000  # bytes and values of a configuration; ours have a few thousand
+DEEPEST = 40  # levels of nesting in a JSON or YAML text; ours have about ten
+LONGEST_YAML = 1_000_000  # bytes of a configuration; ours have a few thousand
+MOST_VALUES = 100_000  # values of a configuration
 PLAIN_TAGS = [f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")]
 _unfinished: set[Path] = set()  # files that this process is writing
 
 
 class DamagedFile(Exception):
-    """A file of the store that is missing, cut, altered, or something else than its name promises.
+    """A file of the store that is missing, cut, altered, or not what its name promises.
 
     >>> print(DamagedFile("outputs/runs/0123456789ab/row.json", "is empty"))
     outputs/runs/0123456789ab/row.json is empty
     """
 
     def __init__(self, path: str | Path, problem: str) -> None:
-        super().__init__(str(path), problem)  # two texts: so it can be sent between processes
+        super().__init__(str(path), problem)  # two strings, so that it can be pickled between processes
 
     @property
     def path(self) -> Path:
@@ -69,14 +70,14 @@ class DamagedFile(Exception):
 
 @contextmanager
 def if_whole() -> Iterator[None]:
-    """Leave the body where a file of the store that it reads is missing or damaged: what it is for does without."""
+    """Leave the body if a file of the store that it reads is missing or damaged; the caller does without the file."""
     with suppress(DamagedFile, OSError):
         yield
 
 
 @contextmanager
 def refused_if_damaged(key: str, value: object, allowed: str, step: str) -> Iterator[None]:
-    """Raise FcaError where a file that the body reads is missing or damaged: the user named it, and learns the reason.
+    """Raise FcaError if a file that the body reads is missing or damaged, for a file that the user named.
 
     allowed: what the file should be; the reason follows it.
     """
@@ -87,55 +88,60 @@ def refused_if_damaged(key: str, value: object, allowed: str, step: str) -> Iter
 
 
 def part_of(path: Path) -> Path:
-    """A temporary name beside `path` that names its writer: a process of this host."""
+    """A temporary path beside `path`, whose name contains the writing process and its host."""
     return path.with_name(f".{path.name}.{os.getpid()}@{socket.gethostname()}.{uuid.uuid4().hex[:12]}.part")
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove what killed processes of this host left unfinished in a folder."""
-    for part in abandoned_parts(folder):
-        part.unlink(missing_ok=True)
+    """Remove the unfinished files of killed processes of this host from a folder."""
+    for unfinished_path in abandoned_parts(folder):
+        unfinished_path.unlink(missing_ok=True)
 
 
 def abandoned_parts(folder: Path) -> Iterator[Path]:
-    """What killed processes of this host left unfinished in a folder."""
-    for part in folder.glob(".*.part"):
-        writer = _WRITER.search(part.name)
-        if writer and writer[2] == socket.gethostname() and not psutil.pid_exists(int(writer[1])):
-            yield part
+    """The unfinished files of killed processes of this host in a folder."""
+    for unfinished_path in folder.glob(".*.part"):
+        writer = _WRITER.search(unfinished_path.name)
+        if writer is None:
+            continue
+
+        pid = int(writer[1])
+        host = writer[2]
+        if host == socket.gethostname() and not psutil.pid_exists(pid):
+            yield unfinished_path
 
 
 def abandon_parts() -> None:
-    """Remove what this process is writing; it is about to end."""
-    for part in list(_unfinished):
-        part.unlink(missing_ok=True)
+    """Remove the files that this process is writing; it is about to end."""
+    for unfinished_path in list(_unfinished):
+        unfinished_path.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Let `write` fill a temporary file beside `path`, flush it to the disk, rename it; on an error nothing stays.
+    """Let `write` fill a temporary file beside `path`, flush it to the disk and rename it; no file remains on an error.
 
-    An OSError names the file: a full disk's own does not.
+    An OSError names `path`; that of a full disk would name no file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = part_of(path)
-    _unfinished.add(part)
+    temporary_path = part_of(path)
+    _unfinished.add(temporary_path)
     try:
-        with naming(path), part.open("wb") as file:
+        with naming(path), temporary_path.open("wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
+        temporary_path.replace(path)
     finally:
         with suppress(OSError):
-            part.unlink(missing_ok=True)
-        _unfinished.discard(part)
+            temporary_path.unlink(missing_ok=True)
+        _unfinished.discard(temporary_path)
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """A file of ours to add to, made if it is not there, which can also be read; never a file that a link leads to.
+    """A file opened to append and read, created if it does not exist; never a file behind a link.
 
-    A store may come from a stranger, and a link in it may lead to any file of the user's: it is removed. A file with
-    several names (hard links, as of a backup) is copied first, so that the others keep their content.
+    A store may come from a stranger, and a link in it may point to any file of the user, so a symbolic link is removed.
+    A file with several hard links (as in a backup) is copied first, so that the others keep their content.
     """
     if path.is_symlink():
         path.unlink()
@@ -143,7 +149,7 @@ def open_to_append(path: Path) -> BinaryIO:
         content = path.read_bytes()
         write_whole(path, lambda file: file.write(content))
 
-    # Should a link or a pipe have come in between: the link is refused, the pipe is not waited for.
+    # if a link or a pipe was put there meanwhile, the link is refused and the pipe does not block
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -154,7 +160,7 @@ def open_to_append(path: Path) -> BinaryIO:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An OSError of the body names this file: that of a full disk names none."""
+    """Make an OSError of the body name this file; that of a full disk names no file."""
     try:
         yield
     except OSError as error:
@@ -164,55 +170,59 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A UTF-8 text, whole or absent."""
+    """Write a UTF-8 text, complete or not at all."""
     write_whole(path, lambda file: file.write(text.encode()))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """JSON, whole or absent; NaN is refused."""
+    """Write JSON, complete or not at all. Raises ValueError for NaN."""
     write_text(path, json.dumps(value, allow_nan=False, indent=1))
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
-    """A .npy file that loads without pickle, whole or absent."""
+    """Write a .npy file that loads without pickle, complete or not at all."""
     if array.dtype.hasobject:
         raise ValueError(f"{path.name} holds Python objects, which would be pickled")
     write_whole(path, partial(_write_npy, np.asarray(array, order="C")))
 
 
 def _write_npy(array: np.ndarray, file: BinaryIO) -> None:
-    """As np.save, whose writing hides why a disk refuses."""
+    """Write like np.save, which hides the reason of a disk error."""
     np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
     file.write(array.data)
 
 
 def write_frame(path: Path, frame: pd.DataFrame, about: str = "") -> None:
-    """A Parquet file, whole or absent, signed.    about: see `read_frame`."""
-    buffer, table = io.BytesIO(), pa.Table.from_pandas(frame, preserve_index=False)
-    pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), b"fca": PLACE}), buffer)
+    """Write a signed Parquet file, complete or not at all.    about: see `read_frame`."""
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    metadata = {**(table.schema.metadata or {}), b"fca": PLACE}
+    buffer = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata(metadata), buffer)
     write_whole(path, lambda file: file.write(signed(buffer.getvalue(), about)))
 
 
 def read_object(path: str | Path, **kinds: type) -> dict[str, Any]:
     """The object in a JSON file; it must have these keys with values of these types.
 
-    Raises DamagedFile for anything else; FileNotFoundError where nothing is.
+    Raises DamagedFile for anything else; FileNotFoundError without a file.
     """
     return parsed(path, content_of(path), **kinds)
 
 
 def parsed(path: str | Path, content: bytes, **kinds: type) -> dict[str, Any]:
-    """The same of a content that was read from this path."""
+    """The object in JSON content that was read from this path; see `read_object`."""
     if not content:
         raise DamagedFile(path, "is empty")
+
     try:
         value = json.loads(content, parse_constant=_refuse)
-        if content.count(b"[") + content.count(b"{") > DEEPEST:  # of most rows this takes a fiftieth of their time
+        if content.count(b"[") + content.count(b"{") > DEEPEST:  # few rows can be so deep
             _check_depth(value)
     except (ValueError, RecursionError) as error:
         raise DamagedFile(path, f"is not JSON ({_one_line(error)})") from error
     if not isinstance(value, dict):
         raise DamagedFile(path, "is not a JSON object")
+
     for key, kind in kinds.items():
         if key not in value:
             raise DamagedFile(path, f"lacks {key}")
@@ -222,34 +232,35 @@ def parsed(path: str | Path, content: bytes, **kinds: type) -> dict[str, Any]:
 
 
 def content_of(path: str | Path) -> bytes:
-    """The bytes of a file. Raises DamagedFile if it cannot be read; FileNotFoundError where nothing is."""
+    """The bytes of a file. Raises DamagedFile if it cannot be read; FileNotFoundError without a file."""
     with _damage(path), open(path, "rb") as file:  # noqa: PTH123  half the time of Path, over thousands of rows
         return file.read()
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """The keys of a YAML file. Raises DamagedFile for what is no configuration, see `check_yaml`.
+    """The keys of a YAML file.
 
-    FileNotFoundError where nothing is.
+    Raises DamagedFile for a file that is no configuration (see `check_yaml`); FileNotFoundError without a file.
     """
     content = content_of(path)
     check_yaml(path, content)
     try:
-        found = yaml.load(content, yaml.CSafeLoader)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that there is not, digits without end
+        configuration = yaml.load(content, yaml.CSafeLoader)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date, too many digits
         raise DamagedFile(path, f"is no YAML ({error})") from error
-    if not isinstance(found, dict):
+    if not isinstance(configuration, dict):
         raise DamagedFile(path, "is no configuration")
-    return found
+    return configuration
 
 
 def check_yaml(path: str | Path, content: bytes) -> None:
-    """Raise DamagedFile for YAML that is none, that makes objects, or that makes more than a configuration has.
+    """Raise DamagedFile for invalid YAML, YAML that makes objects, or YAML with more values than a configuration has.
 
-    It is looked at event by event: a few lines whose aliases repeat each other can make gigabytes.
+    The text is checked event by event, because a few lines whose aliases repeat each other can make gigabytes.
     """
     if len(content) > LONGEST_YAML:
         raise DamagedFile(path, f"has {len(content):,} bytes, over {LONGEST_YAML:,}, as no configuration has")
+
     measure = _Measure()
     try:
         for event in yaml.parse(content, yaml.CSafeLoader):
@@ -261,51 +272,55 @@ def check_yaml(path: str | Path, content: bytes) -> None:
 
 
 class _Measure:
-    """How many values a YAML text makes, and how deep, with all that its aliases repeat; ValueError if too many."""
+    """Counts the values of a YAML text and their depth, including those that aliases repeat.
+
+    Raises ValueError for too many, for too deep ones, and for a tag or alias that no configuration has.
+    """
 
     def __init__(self) -> None:
         self.total = 0
-        self.started: list[tuple[str | None, int]] = []  # collections that have not ended: anchor, the total before it
-        self.heights = [0]  # of what these hold so far, and of the whole text: collections inside each other
-        self.anchored: dict[str | None, tuple[int, int]] = {}  # anchor -> values in it, its height
+        self.open_collections: list[tuple[str | None, int]] = []  # anchor, and the total at its start
+        self.heights = [0]  # levels of collections inside the text, then inside each open collection
+        self.size_of_anchor: dict[str | None, tuple[int, int]] = {}  # anchor -> number of values, height
 
     def add(self, event: yaml.Event) -> None:
-        """Count what comes next in the text."""
+        """Count the next event of the text."""
         tag = getattr(event, "tag", None)
         if tag is not None and tag not in PLAIN_TAGS:
             raise ValueError(f"has the tag {tag}, which may make any object")
 
         match event:
             case yaml.AliasEvent():
-                if event.anchor not in self.anchored:
+                if event.anchor not in self.size_of_anchor:
                     raise ValueError(f"has the alias *{event.anchor} inside of &{event.anchor}, or without it")
-                self._hold(*self.anchored[event.anchor])
+                values, height = self.size_of_anchor[event.anchor]
+                self._count(values, height)
             case yaml.ScalarEvent():
-                self.anchored[event.anchor] = 1, 0
-                self._hold(1, 0)
+                self.size_of_anchor[event.anchor] = (1, 0)
+                self._count(1, 0)
             case yaml.CollectionStartEvent():
-                self.started.append((event.anchor, self.total))
+                self.open_collections.append((event.anchor, self.total))
                 self.heights.append(0)
-                self._hold(1, 0)
+                self._count(1, 0)
             case yaml.CollectionEndEvent():
-                anchor, before = self.started.pop()
+                anchor, total_at_start = self.open_collections.pop()
                 height = self.heights.pop() + 1
-                self.anchored[anchor] = self.total - before, height
-                self._hold(0, height)
+                self.size_of_anchor[anchor] = (self.total - total_at_start, height)
+                self._count(0, height)
 
-    def _hold(self, values: int, height: int) -> None:
-        """Count these values in the collections around them."""
+    def _count(self, values: int, height: int) -> None:
+        """Add values, and the height of their collections, to the collections around them."""
         self.total += values
         self.heights[-1] = max(self.heights[-1], height)
         if self.total > MOST_VALUES:
             raise ValueError(f"has over {MOST_VALUES:,} values, with those that its aliases repeat")
-        if len(self.started) + height > DEEPEST:
+        if len(self.open_collections) + height > DEEPEST:
             raise ValueError(f"is nested more than {DEEPEST} deep")
 
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[io.BufferedReader]:
-    """A file to read. Raises DamagedFile if it cannot be read or is none; FileNotFoundError where nothing is."""
+    """A file to read. Raises DamagedFile if it cannot be read or is no file; FileNotFoundError if it does not exist."""
     with _damage(path), Path(path).open("rb") as file:
         yield file
 
@@ -327,8 +342,9 @@ def read_array(path: Path) -> np.ndarray:
 
 
 def read_frame(path: Path, about: str = "") -> pd.DataFrame:
-    """A frame that `write_frame` wrote with the same `about`: what it is, so that another one is not taken for it.
+    """A frame that `write_frame` wrote with the same `about`.
 
+    about: identity of the frame, which is signed with it, so that another frame cannot take its place.
     Raises DamagedFile for anything else, and if it is missing.
     """
     try:
@@ -350,15 +366,15 @@ def checksum(path: str | Path) -> str:
 
 
 def remove(path: Path) -> None:
-    """Remove what is there, also where it is a folder in the place of a file; nothing is fine."""
+    """Remove a file, or a folder in its place; it need not exist."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    elif os.path.lexists(path):  # asked first: a disk that may only be read refuses even to remove nothing
+    elif os.path.lexists(path):  # checked first: a read-only disk refuses even to remove a missing file
         path.unlink(missing_ok=True)
 
 
 def make_way(*paths: Path) -> None:
-    """Remove what stands in the place of these files and is none: a folder, a pipe, a link to nothing."""
+    """Remove a folder, a pipe or a broken link in the place of each of these files."""
     for path in paths:
         if not path.is_file():
             remove(path)
@@ -366,7 +382,7 @@ def make_way(*paths: Path) -> None:
 
 @contextmanager
 def _damage(path: str | Path) -> Iterator[None]:
-    """An error of reading a file, as DamagedFile; FileNotFoundError and passing need go on."""
+    """Raise DamagedFile for an error of reading a file; FileNotFoundError and MACHINE_IN_NEED pass through."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  a pipe or device may never end
             raise DamagedFile(path, "is no file")
@@ -386,14 +402,19 @@ def _damage(path: str | Path) -> Iterator[None]:
 
 
 def signed(content: bytes, about: str = "") -> bytes:
-    """A file's content with its own checksum where it has PLACE.    about: what it is, which is signed with it."""
-    return content.replace(PLACE, SIGNED + xxhash.xxh3_128_hexdigest(content + about.encode()).encode())
+    """A file's content with its checksum in place of PLACE.    about: identity of the content, which is signed too."""
+    digest = xxhash.xxh3_128_hexdigest(content + about.encode())
+    return content.replace(PLACE, SIGNED + digest.encode())
 
 
 def is_as_signed(content: bytes, about: str = "") -> bool:
-    """Whether a content is as it was signed; False for one without a signature."""
-    _, mark, end = content.rpartition(SIGNED)
-    return bool(mark) and signed(content.replace(mark + end[:32], PLACE), about) == content
+    """Whether a content is as it was signed; False without a signature."""
+    _, mark, text_after_mark = content.rpartition(SIGNED)
+    if not mark:
+        return False
+
+    digest = text_after_mark[:32]
+    return signed(content.replace(mark + digest, PLACE), about) == content
 
 
 def _refuse(constant: str) -> None:
@@ -401,20 +422,21 @@ def _refuse(constant: str) -> None:
 
 
 def _check_depth(value: object) -> None:
-    """Raise RecursionError for a value that is nested deeper than anything of ours: what walks through it may stop."""
-    level = [value]
+    """Raise RecursionError for a value that is nested deeper than ours: recursive code may fail on it."""
+    level_values = [value]
     for _ in range(DEEPEST):
-        level = [
-            one
-            for outer in level
-            if isinstance(outer, dict | list)
-            for one in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
+        inner_values: list[object] = []
+        for outer_value in level_values:
+            if isinstance(outer_value, dict):
+                inner_values += outer_value.values()
+            elif isinstance(outer_value, list):
+                inner_values += outer_value
+        if not inner_values:
             return
+        level_values = inner_values
     raise RecursionError(f"nested more than {DEEPEST} deep")
 
 
 def _one_line(error: Exception) -> str:
-    """The beginning of an error's text."""
+    """The beginning of the first line of an error's text."""
     return f"{str(error).partition(chr(10))[0]:.80}"

@@ -29,19 +29,19 @@ Filters = Mapping[str, Any] | Sequence[str]
 
 _FILTER = re.compile(r"([\w.]+)(==|!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 _COLUMN_OF_KEY = {"subset.ncl": "ncl", "subset.seed": "subset_seed", "subset.sampler": "sampler", "model.name": "model"}
-_PART = re.compile(r"""\s*(?:'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)"|([^,]*?))\s*(?:,|$)""", re.DOTALL)
+_VALUE = re.compile(r"""\s*(?:'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)"|([^,]*?))\s*(?:,|$)""", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _SHOWN_VALUES = 5
 
 
 def key_of(word: str) -> str | None:
-    """What a word that looks like a filter names before its sign; None for another word.
+    """The key before the sign of a word that looks like a filter; None for another word.
 
     >>> key_of("subset.ncl<=5"), key_of("photos"), key_of("+x=1")
     ('subset.ncl', None, None)
     """
-    parts = _FILTER.fullmatch(word)
-    return None if parts is None else parts[1]
+    match = _FILTER.fullmatch(word)
+    return None if match is None else match[1]
 
 
 def column_of(word: str) -> str:
@@ -79,7 +79,7 @@ def words_of(filters: Filters | None) -> list[str]:
 
 
 def as_typed(value: object) -> str:
-    """A value as a filter has it: in quotes where a comma, a bracket, a quote, a first = or null would be misread.
+    """A value as it is typed in a filter, quoted where a comma, a bracket, a quote, a first = or null would be misread.
 
     >>> as_typed("=1+1")
     "'=1+1'"
@@ -93,22 +93,23 @@ def as_typed(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{','.join(map(as_typed, value))}]"
     text = str(value)
-    is_plain = text != "null" and text == text.strip() and not re.search(r"^=|[,\[\]'\"\\]", text) and text
-    return text if is_plain else repr(text)
+    is_misread = text in ("", "null") or text != text.strip() or re.search(r"^=|[,\[\]'\"\\]", text) is not None
+    return repr(text) if is_misread else text
 
 
 def check_columns(words: Iterable[str], columns: Iterable[object], keys: Iterable[str] = ()) -> None:
-    """Raise FcaError for a filter on a column that there is not, with one that is spelt alike.
+    """Raise FcaError for a filter on an unknown column; the error suggests a similar name.
 
-    keys: further names that could be meant, of values of the command.
+    keys: keys of the command, which the user may have meant.
     """
     names = [str(column) for column in columns]
     for word in words:
         column = column_of(word)
         if column in names:
             continue
-        near = difflib.get_close_matches(column, [*keys, *names], n=1)
-        step = f"did you mean {near[0]}?" if near else "name columns of the results"
+
+        similar_names = difflib.get_close_matches(column, [*keys, *names], n=1)
+        step = f"did you mean {similar_names[0]}?" if similar_names else "name columns of the results"
         allowed = choices_in_words(names, column)
         if keys:
             allowed = f"a key ({', '.join(keys)}) or a column ({allowed})"
@@ -128,9 +129,10 @@ def query_of(word: str, frame: pd.DataFrame) -> str:
     """
     column = column_of(word)
     check_columns([word], frame)
-    parts = _FILTER.fullmatch(word)
-    assert parts is not None
-    sign, typed = parts[2], parts[3].strip()
+    match = _FILTER.fullmatch(word)
+    assert match is not None
+    sign = match[2]
+    typed = match[3].strip()
 
     present = frame[column].dropna()
     has_tuples = present.map(lambda value: isinstance(value, tuple)).any()
@@ -143,47 +145,60 @@ def query_of(word: str, frame: pd.DataFrame) -> str:
             raise FcaError(word, typed, f"one value after {sign}", f"give one: {column}{sign}VALUE")
         return f"{column} {sign} {literals[0]}"
 
+    is_negated = sign == "!="
     conditions = []
     if literals:
-        conditions.append(f"{column} {'not in' if sign == '!=' else 'in'} [{', '.join(literals)}]")
+        membership = "not in" if is_negated else "in"
+        conditions.append(f"{column} {membership} [{', '.join(literals)}]")
     if None in values:
-        conditions.append(f"{column} {'!=' if sign == '!=' else '=='} None")
-    return (" and " if sign == "!=" else " or ").join(conditions)
+        equality = "!=" if is_negated else "=="
+        conditions.append(f"{column} {equality} None")
+    return (" and " if is_negated else " or ").join(conditions)
 
 
 def combined_query(query: str | None, words: Sequence[str], frame: pd.DataFrame) -> str | None:
-    """The query and the filters as one query, which holds where all of them do; None where there are none.
+    """The query and the filters as one query, true where all of them are; None without a query and filters.
 
     >>> combined_query("ncl == 2 or seed == 1", ["ncl=5"], pd.DataFrame({"ncl": [2], "seed": [1]}))
     '(ncl == 2 or seed == 1) and (ncl in [5])'
     """
-    queries = [*([] if query is None else [query]), *(query_of(word, frame) for word in words)]
-    if len(queries) < 2:
-        return queries[0] if queries else None
-    return " and ".join(f"({one})" for one in queries)
+    queries = [query_of(word, frame) for word in words]
+    if query is not None:
+        queries.insert(0, query)
+
+    if not queries:
+        return None
+    if len(queries) == 1:
+        return queries[0]
+    return " and ".join(f"({condition})" for condition in queries)
 
 
 def unmatched_filter_lines(words: Iterable[str], frame: pd.DataFrame) -> list[str]:
-    """A sentence for each filter that keeps none of these rows, with values that the column has."""
+    """A sentence for each filter that selects none of these rows, with values of the column."""
     sentences = []
     for word in words:
         column = column_of(word)
-        if not len(rows_matching(frame, query_of(word, frame), word)):
-            values = sorted({as_typed(value) for value in frame[column].dropna()})
-            others = f"{column} is {choices_in_words(values[:_SHOWN_VALUES])}" if values else f"no run has a {column}"
-            more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""
-            sentences.append(f"no run has {word}; {others}{more}")
+        if len(rows_matching(frame, query_of(word, frame), word)):
+            continue
+
+        values = sorted({as_typed(value) for value in frame[column].dropna()})
+        stored_values = (
+            f"{column} is {choices_in_words(values[:_SHOWN_VALUES])}" if values else f"no run has a {column}"
+        )
+        n_further = len(values) - _SHOWN_VALUES
+        further = f" and {n_further} more" if n_further > 0 else ""
+        sentences.append(f"no run has {word}; {stored_values}{further}")
     return sentences
 
 
 def named_columns(query: str | None, words: Iterable[str]) -> set[str]:
     """The columns that a query and filters name. Raises FcaError for a query that cannot be read."""
-    of_query = set() if query is None else columns_of(query)
-    return of_query | {column_of(word) for word in words}
+    query_columns = set() if query is None else columns_of(query)
+    return query_columns | {column_of(word) for word in words}
 
 
 def _values(typed: str) -> list[str | None]:
-    """The values of a list, without brackets around it and quotes around each; None for a plain null.
+    """The values of a list, without its brackets and their quotes; None for a plain null.
 
     >>> _values("[a, 'b, c']"), _values("a"), _values(""), _values("null,'null'")
     (['a', 'b, c'], ['a'], [''], [None, 'null'])
@@ -192,21 +207,22 @@ def _values(typed: str) -> list[str | None]:
     values: list[str | None] = []
     end = 0
     while True:
-        part = _PART.match(inner, end)
-        assert part is not None  # whatever stands before a comma is a value
-        quoted = part[1] if part[1] is not None else part[2]
+        match = _VALUE.match(inner, end)
+        assert match is not None  # any text before a comma is a value
+        single_quoted, double_quoted, plain = match.groups()
+        quoted = single_quoted if single_quoted is not None else double_quoted
         if quoted is not None:
             values.append(re.sub(r"\\(.)", r"\1", quoted))
         else:
-            values.append(None if part[3] == "null" else part[3])
+            values.append(None if plain == "null" else plain)
 
-        end = part.end()
-        if not part[0].endswith(","):
+        end = match.end()
+        if not match[0].endswith(","):
             return values
 
 
 def _literals(column: str, text: str, present: pd.Series) -> list[str]:
-    """A value as the language of queries has it, of every kind that the column has: a number, True or False, a text.
+    """A value as literals of a query, one for each kind of value in the column: number, truth value, tuple, text.
 
     present: the values of the column that are not missing.
     """
@@ -240,11 +256,11 @@ def _kind(value: object) -> str:
 
 
 def _tuple(text: str) -> str:
-    """A list as it is typed as a tuple of the language of queries.
+    """A typed list as a tuple literal of a query.
 
     >>> _tuple("[0,3]"), _tuple("[a]")
     ('(0, 3,)', "('a',)")
     """
     values = [value or "" for value in _values(text)]
-    parts = [value if _NUMBER.fullmatch(value) else repr(value) for value in values]
-    return f"({', '.join(parts)},)"
+    items = [value if _NUMBER.fullmatch(value) else repr(value) for value in values]
+    return f"({', '.join(items)},)"

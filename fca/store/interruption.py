@@ -1,4 +1,4 @@
-"""Runs that were killed or starved. They did not fail: the same command does them again without being asked to."""
+"""Runs that were killed or lacked resources. They did not fail: the same command repeats them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STARVED = re.compile(
     r"no space left on device|disk quota exceeded|cannot allocate memory|can't allocate memory|out of memory",
     re.IGNORECASE,
 )
-# Records of versions that had no mark for it.
+# Records of earlier versions, which did not mark interrupted runs.
 _KILLED_EARLIER = re.compile(
     r"(run [0-9a-f]{12}, which it needs, failed: )*"
     r"(the worker (was killed by|died: |ended with exit code)|SLURM job \S+ left the queue|OSError: \[Errno 28\])"
@@ -23,27 +23,27 @@ _KILLED_EARLIER = re.compile(
 
 
 def is_starved(error: BaseException) -> bool:
-    """Whether a run ended because its machine lacked something: disk, memory, memory of a GPU, open files.
+    """Whether a run ended because its machine lacked disk space, memory, GPU memory or open files.
 
-    Whatever caused the error counts too, since libraries wrap it.
+    The causes of the error count too, since libraries wrap it.
 
     >>> is_starved(OSError(28, "No space left on device")), is_starved(ValueError("labels differ"))
     (True, False)
     """
-    return any(_lacks(cause) for cause in _causes(error))
+    return any(_is_lack_of_resources(cause) for cause in _causes(error))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, what caused it, what caused that, ..."""
-    seen = set[int]()
+    """The error and the chain of its causes, each once."""
+    visited_ids: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    while cause is not None and id(cause) not in visited_ids:
+        visited_ids.add(id(cause))
         yield cause
         cause = cause.__cause__ or cause.__context__
 
 
-def _lacks(error: BaseException) -> bool:
+def _is_lack_of_resources(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, OSError) and error.errno is not None:
@@ -52,7 +52,7 @@ def _lacks(error: BaseException) -> bool:
 
 
 def was_interrupted(record: Mapping[str, Any]) -> bool:
-    """Whether the record of a run that ended without a row is of one that was killed or starved.
+    """Whether a run that ended without a row was killed or lacked resources, by its record.
 
     >>> was_interrupted({"error": "ValueError: 3"}), was_interrupted({"error": "KeyError: 1", "interrupted": True})
     (False, True)

@@ -1,4 +1,4 @@
-"""An append-only file of JSON lines, from which work that was killed goes on.
+"""An append-only file of JSON lines, from which killed work resumes.
 
 One process appends at a time (it holds a claim or a lock); any number may read meanwhile.
 """
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Journal:
-    """The lines of one file, in the order they were added; the file need not exist yet, its folder must.
+    """The lines of one file, in the order they were added; its folder must exist, the file need not.
 
-    A line counts from its line break on: one that was cut off when its writer was killed is never read, and the next
-    `add` removes it.
+    A line is complete with its line break. A line that was cut off when its writer was killed is never read, and the
+    next `add` removes it.
     """
 
     path: Path
@@ -45,7 +45,7 @@ class Journal:
             return []
 
     def since(self, start: int) -> tuple[list[Line], int]:
-        """The lines from byte `start` on, and the byte after them: where the next call goes on."""
+        """The lines from byte `start` on, and the byte after them, where the next call starts."""
         try:
             with opened(self.path) as file:
                 file.seek(start)
@@ -54,8 +54,10 @@ class Journal:
             return [], start
         except DamagedFile as damaged:
             raise FcaError("journal", damaged, "a file of JSON lines", "restore the file") from damaged
-        whole = content[: content.rfind(b"\n") + 1]
-        return [self._parsed(line) for line in whole.splitlines() if line], start + len(whole)
+
+        complete_lines = content[: content.rfind(b"\n") + 1]
+        lines = [self._parsed(line) for line in complete_lines.splitlines() if line]
+        return lines, start + len(complete_lines)
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append one line; it is on the disk when this returns. Raises ValueError for NaN, which JSON does not have."""
@@ -66,17 +68,16 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
 
-    def _parsed(self, line: bytes) -> Line:
+    def _parsed(self, text: bytes) -> Line:
         try:
-            found = parsed(self.path, line)
-            if not self.is_whole(found):
+            line = parsed(self.path, text)
+            if not self.is_whole(line):
                 raise DamagedFile(self.path, "lacks values")
         except DamagedFile as error:
+            allowed = f"JSON as it was written; it {error.problem}"
             step = "restore the file, or remove the line"
-            raise FcaError(
-                f"a line of {self.path}", line[:60], f"JSON as it was written; it {error.problem}", step
-            ) from error
-        return found
+            raise FcaError(f"a line of {self.path}", text[:60], allowed, step) from error
+        return line
 
 
 def _remove_torn_line(file: BinaryIO) -> None:
@@ -84,6 +85,7 @@ def _remove_torn_line(file: BinaryIO) -> None:
     size = file.seek(0, os.SEEK_END)
     if size == 0:
         return
+
     file.seek(size - 1)
     if file.read(1) != b"\n":
         file.seek(0)

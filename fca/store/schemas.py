@@ -1,7 +1,7 @@
-"""What the columns of stored rows and tables mean, stored once for all that have the same columns.
+"""The meaning of the columns of stored rows and tables, stored once for all with the same columns.
 
-A row and a table name their schema by its hash, so code that has not imported what declared the columns can print and
-plot them. Rows and tables of earlier versions name none: their columns are shown without a meaning.
+A row and a table name their schema by its hash, so code that has not imported the declaration of the columns can print
+and plot them. Rows and tables of earlier versions name no schema; their columns are shown without a meaning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FORMAT = re.compile(r"[+,]{0,2}(\.\d{1,2})?~?[a-z%]?")  # of d3, as far as colu
 
 
 def keep_schema(outputs: Path, columns: Iterable[Column]) -> str:
-    """Write the schema of these columns, if it is not there; returns its id."""
+    """Write the schema of these columns unless it exists; returns its id."""
     text = json.dumps({"columns": [_described(column) for column in columns]}, indent=1, sort_keys=True)
     schema_id = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = outputs / FOLDER / f"{schema_id}.json"
@@ -44,7 +44,7 @@ def _described(column: Column) -> dict[str, Any]:
 
 
 def read_schema(outputs: Path, schema_id: str) -> tuple[Column, ...]:
-    """The columns of a schema. Raises DamagedFile for a missing one, and for a wrong part, which it names."""
+    """The columns of a schema. Raises DamagedFile if it is missing, or names the column and field that is wrong."""
     path = outputs / FOLDER / f"{schema_id}.json"
     if not _ID.fullmatch(schema_id):
         raise DamagedFile(path, "is no schema: its name is no id")
@@ -53,14 +53,15 @@ def read_schema(outputs: Path, schema_id: str) -> tuple[Column, ...]:
     except FileNotFoundError:
         raise DamagedFile(path, "is missing") from None
     described = parsed(path, content, columns=list)["columns"]
-    return tuple(_column(path, number, one) for number, one in enumerate(described))
+    return tuple(_column(path, number, column) for number, column in enumerate(described))
 
 
 def _column(path: Path, number: int, described: object) -> Column:
-    """One column of a schema, which may come from elsewhere."""
+    """One column of a schema; everything is checked, because a store may come from somebody else."""
     fields: dict[str, Any] = described if isinstance(described, dict) else {}
     texts = [fields.get(name) for name in ("name", "kind", "format", "meaning")]
     choices = fields.get("choices")
+
     wrong = None
     if not all(isinstance(text, str) for text in texts) or not fields["name"]:
         wrong = "name, kind, format and meaning"
@@ -68,22 +69,23 @@ def _column(path: Path, number: int, described: object) -> Column:
         wrong = f"kind {fields['kind']!r:.40}"
     elif not _FORMAT.fullmatch(fields["format"]):
         wrong = f"format {fields['format']!r:.40}"
-    elif not isinstance(choices, dict) or not all(isinstance(shown, str) for shown in choices.values()):
+    elif not isinstance(choices, dict) or not all(isinstance(label, str) for label in choices.values()):
         wrong = "choices"
     elif not isinstance(fields.get("filters"), bool):
         wrong = "filters"
     if wrong is not None:
         raise DamagedFile(path, f"is no schema: wrong {wrong} of column {number}")
+
     kind = KINDS[fields["kind"]]
     return Column(fields["name"], kind, fields["format"], fields["meaning"], choices or {}, fields["filters"])
 
 
 def known_columns(outputs: Path) -> Iterator[Column]:
-    """The columns of all schemas of a store, each name once; a schema that is damaged is passed over."""
+    """The columns of all schemas of a store, each name once; a damaged schema is skipped."""
     names: set[str] = set()
     for path in sorted((outputs / FOLDER).glob("*.json")):
         columns: tuple[Column, ...] = ()
-        with if_whole():  # what it describes is there all the same
+        with if_whole():  # the rows that it describes can be read without it
             columns = read_schema(outputs, path.stem)
         for column in columns:
             if column not in names:

@@ -1,6 +1,6 @@
-"""The store: everything that was computed, as files. A row that exists is a run that is done.
+"""The store: all results, as files. A run with a row is done.
 
-What is damaged (fca/store/damage.py) is never read: a run is then to be done again, a reader leaves it out.
+Damaged files (fca/store/damage.py) are never read: a damaged run is repeated, and readers leave it out.
 """
 
 from __future__ import annotations
@@ -46,14 +46,13 @@ from fca.types import Arrays, Column, FcaError, ImageData, Table
 
 
 class State(Enum):
-    """Where a run stands: its row exists, and its files are whole; they are not; its error exists; a record exists that
-    it was killed or starved; a live worker holds it; none of these."""
+    """Where a run stands."""
 
-    DONE = "done"
-    DAMAGED = "damaged"
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-    RUNNING = "running"
+    DONE = "done"  # it has a row, and its files are intact
+    DAMAGED = "damaged"  # its row, a file that the row lists, or its error record is damaged
+    FAILED = "failed"  # it has an error record
+    INTERRUPTED = "interrupted"  # its record says that it was killed or lacked resources
+    RUNNING = "running"  # a live worker holds its claim
     ABSENT = "absent"
 
 
@@ -61,7 +60,7 @@ ENDED_EARLY = (State.FAILED, State.INTERRUPTED)
 """Ended without a row, with a record of the reason."""
 
 SETTLED = (State.DONE, *ENDED_EARLY)
-"""What a command does not try again within itself; the next command forgets interruptions."""
+"""Not repeated within the same command; the next command repeats interrupted runs."""
 
 
 class ClaimLost(Exception):
@@ -69,14 +68,14 @@ class ClaimLost(Exception):
 
 
 def no_images(_: str) -> None:
-    """The images of a store that knows none."""
+    """The images of a store without any data set at hand."""
 
 
 @dataclass(frozen=True)
 class Store:
     """The folder `outputs`: runs/, items/, tables/, cache/ and reports/.
 
-    images: fingerprint -> the data set, if its images are at hand: for the few pictures of a page.
+    images: fingerprint -> the data set, if its images are at hand, for the pictures of a page.
     """
 
     outputs: Path
@@ -84,7 +83,7 @@ class Store:
     images: Callable[[str], ImageData | None] = field(default=no_images, compare=False, repr=False)
 
     def folder(self, run_id: str) -> Path:
-        """Where a run's files lie. Raises FcaError for an id that would lead elsewhere: rows may be somebody else's."""
+        """The folder of a run. Raises FcaError for an id that leads elsewhere; rows may come from a stranger."""
         if run_id in ("", "..") or Path(run_id).name != run_id:
             raise FcaError("run_id", run_id, "the name of a folder in runs/", "list them: fca results")
         return self.outputs / "runs" / run_id
@@ -92,59 +91,70 @@ class Store:
     def run_ids(self) -> list[str]:
         """All runs that were begun; other files are ignored."""
         folder = self.outputs / "runs"
-        return sorted(path.name for path in folder.iterdir() if damage.is_run_id(path.name)) if folder.is_dir() else []
+        if not folder.is_dir():
+            return []
+        return sorted(path.name for path in folder.iterdir() if damage.is_run_id(path.name))
 
     def state(self, run_id: str) -> State:
         """Where a run stands now."""
         return self.state_and_damage(run_id)[0]
 
     def problem(self, run_id: str) -> DamagedFile | None:
-        """What is wrong with the files of a finished or failed run; None if nothing is, and for one that is neither."""
+        """What is wrong with the files of a finished or failed run; None if nothing is, and for other runs."""
         return self.state_and_damage(run_id)[1]
 
     def state_and_damage(self, run_id: str) -> tuple[State, DamagedFile | None]:
-        """Both at once."""
+        """The state and the problem of a run at once."""
         folder = self.folder(run_id)
-        found, damaged = State.ABSENT, None
         try:
             damaged = damage.problem_of(folder)
-            if damaged is None:
-                return State.DONE, None
+            state = State.DONE if damaged is None else State.DAMAGED
         except FileNotFoundError:
-            try:
-                found = State.INTERRUPTED if was_interrupted(self.error(run_id)) else State.FAILED
-            except FileNotFoundError:
-                pass
-            except DamagedFile as unreadable:
-                damaged = unreadable
-        if claims.is_held(folder):
+            state, damaged = self._state_without_row(run_id)
+
+        if state is not State.DONE and claims.is_held(folder):
             return State.RUNNING, damaged
-        return (found if damaged is None else State.DAMAGED), damaged
+        return state, damaged
+
+    def _state_without_row(self, run_id: str) -> tuple[State, DamagedFile | None]:
+        try:
+            error = self.error(run_id)
+        except FileNotFoundError:
+            return State.ABSENT, None
+        except DamagedFile as damaged:
+            return State.DAMAGED, damaged
+        return (State.INTERRUPTED if was_interrupted(error) else State.FAILED), None
 
     def damaged(self) -> list[DamagedFile]:
         """The damaged runs, each by its first damaged file, and the damaged items tables of the others."""
-        return [damaged for run_id in self.run_ids() if (damaged := self.problem(run_id))] + self.damaged_items()
+        problems = [self.problem(run_id) for run_id in self.run_ids()]
+        damaged_runs = [problem for problem in problems if problem is not None]
+        return damaged_runs + self.damaged_items()
 
     def damaged_items(self) -> list[DamagedFile]:
         """The items tables that are damaged, of those that finished runs need."""
-        found = []
+        damaged_tables = []
         for fingerprint in self.rows()["fingerprint"].dropna().unique():
             try:
                 self.items(fingerprint)
             except DamagedFile as damaged:
-                found.append(damaged)
-        return found
+                damaged_tables.append(damaged)
+        return damaged_tables
 
     def without(self, damaged: DamagedFile) -> Store:
-        """This store as a reader sees it that leaves out the runs that need a damaged file, and all others like it.
+        """This store without the runs that need a damaged file; the first time, without all damaged runs.
 
-        Raises the damage itself if it is left out already, or is of no run.
+        Raises the damage itself if it is left out already.
         """
-        if damaged.args in [known.args for known in self.left_out]:
+        if damaged.args in [file.args for file in self.left_out]:
             raise damaged
-        known = {other.args: other for other in (damaged, *(() if self.left_out else self.damaged()))}
-        damage.warn(list(known.values()))
-        return replace(self, left_out=(*self.left_out, *known.values()))
+
+        damaged_files = [damaged]
+        if not self.left_out:
+            damaged_files += self.damaged()
+        unique_files = {file.args: file for file in damaged_files}.values()
+        damage.warn(list(unique_files))
+        return replace(self, left_out=(*self.left_out, *unique_files))
 
     def row(self, run_id: str) -> Row:
         """One finished run; raises FcaError if there is none, DamagedFile if its row is not whole."""
@@ -165,12 +175,15 @@ class Store:
         return row is not None and row.get(FLAG) == DIVERGED
 
     def rows(self, query: str | None = None) -> pd.DataFrame:
-        """One line per finished run, but for those left out; see `results`."""
+        """One line per finished run, except those left out; see `results`."""
         frame = results(self.outputs, query)
         if not self.left_out:
             return frame
-        keys = {name for known in self.left_out for name in (known.path.stem, known.path.parent.name)}
-        return frame[~(frame["run_id"].isin(keys) | frame["fingerprint"].isin(keys))].reset_index(drop=True)
+
+        # a damaged file is in the folder of its run, or is an items table with the fingerprint as its name
+        names = {file.path.stem for file in self.left_out} | {file.path.parent.name for file in self.left_out}
+        is_left_out = frame["run_id"].isin(names) | frame["fingerprint"].isin(names)
+        return frame[~is_left_out].reset_index(drop=True)
 
     def has_array(self, run_id: str, name: str) -> bool:
         """Whether a finished run kept an array of this name."""
@@ -194,12 +207,12 @@ class Store:
 
         columns: those that the run's task declares, beside the ones that all rows share.
         """
-        own_columns = tuple(columns)
-        row = checked(row, own_columns)
+        task_columns = tuple(columns)
+        row = checked(row, task_columns)
         folder = self.folder(row["run_id"])
         for name, array in arrays.items():
             write_array(folder / f"{name}.npy", array)
-        content = damage.listing(folder, row, keep_schema(self.outputs, own_columns))
+        content = damage.listing(folder, row, keep_schema(self.outputs, task_columns))
         if not claims.is_mine(folder, token):
             raise ClaimLost(f"run {row['run_id']} was taken over by another worker")
         write_whole(folder / ROW, lambda file: file.write(content))
@@ -208,21 +221,26 @@ class Store:
         return row
 
     def weights(self, run_id: str) -> list[Path]:
-        """The weights that a training of a whole network left: of its best epoch, and snapshots.
+        """The weights of a training of a whole network: its best epoch, and snapshots.
 
-        Those of a single layer are few bytes, which analyses read; they are none of these.
+        Weights of a single layer are small and read by analyses, so they are not among them.
         """
         folder = self.folder(run_id)
-        return sorted(folder.glob("*.safetensors")) if (folder / FITTED).exists() else []
+        if not (folder / FITTED).exists():
+            return []
+        return sorted(folder.glob("*.safetensors"))
 
     def remove_weights(self, run_id: str, paths: Iterable[Path], why: str) -> None:
-        """Remove weights of a finished run, which stays whole: a record of them is written first."""
+        """Remove weights of a finished run; a record of them is written first, so that the run is not damaged."""
         names = [path.name for path in paths]
-        if names:
-            known = damage.removed(self.folder(run_id))
-            write_json(self.folder(run_id) / REMOVED, {"files": sorted({*known, *names}), "why": why})
+        if not names:
+            return
+
+        folder = self.folder(run_id)
+        removed_names = {*damage.removed(folder), *names}
+        write_json(folder / REMOVED, {"files": sorted(removed_names), "why": why})
         for name in names:
-            remove(self.folder(run_id) / name)
+            remove(folder / name)
 
     def fail(self, run_id: str, error: Mapping[str, Any]) -> None:
         """Record why a run failed, or was `interrupted`: message, traceback and the command that repeats it."""
@@ -233,35 +251,40 @@ class Store:
         remove(self.folder(run_id) / ERROR)
 
     def clear(self, run_id: str) -> None:
-        """Remove what is damaged of a run, and what its row lists with it, so that it is done again from nothing; and
-        what is no file in the place of one.
+        """Remove the records of a damaged run so that it is repeated, and with a damaged array or weights all of these.
 
-        Only for who holds the run's claim. A damaged row alone leaves arrays and weights: the work may go on from them.
+        Folders, pipes and broken links in the place of a run's files are removed in any case. A damaged row or record
+        leaves arrays and weights, from which the work may resume. Only for the holder of the run's claim.
         """
-        damaged, folder = self.problem(run_id), self.folder(run_id)
+        damaged = self.problem(run_id)
+        folder = self.folder(run_id)
         paths = list(folder.iterdir())
         make_way(*(path for path in paths if damage.is_ours(path.name)))
         if damaged is None:
             return
-        doomed = [folder / name for name in (ROW, ERROR, NOTE, REMOVED)]
-        if damaged.path not in doomed:
-            doomed += [path for path in paths if damage.is_listed(path.name)]
-        for path in doomed:
+
+        paths_to_remove = [folder / name for name in (ROW, ERROR, NOTE, REMOVED)]
+        if damaged.path not in paths_to_remove:
+            paths_to_remove += [path for path in paths if damage.is_listed(path.name)]
+        for path in paths_to_remove:
             remove(path)
 
     def drop(self, run_id: str) -> None:
-        """Remove the folder of a run that was refused before it computed anything; weights, results and others stay."""
+        """Remove the folder of a run that was refused before it computed anything; a folder with results stays."""
         folder = self.folder(run_id)
-        if not any((folder / name).exists() for name in (ROW, "last.ckpt", "best.safetensors", "journal.jsonl")):
-            shutil.rmtree(folder, ignore_errors=True)
-            with suppress(OSError):  # not empty: there are other runs
-                folder.parent.rmdir()
-                self.outputs.rmdir()
+        result_names = (ROW, "last.ckpt", "best.safetensors", "journal.jsonl")
+        if any((folder / name).exists() for name in result_names):
+            return
+
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # not empty: there are other runs
+            folder.parent.rmdir()
+            self.outputs.rmdir()
 
     def error(self, run_id: str) -> dict[str, Any]:
         """The record of a failed or interrupted run.
 
-        Raises DamagedFile for what is none; FileNotFoundError where nothing is.
+        Raises DamagedFile for a file that is no record; FileNotFoundError without a record.
         """
         path = self.folder(run_id) / ERROR
         error = read_object(path, error=str)
@@ -270,7 +293,7 @@ class Store:
         return error
 
     def keep_items(self, data: ImageData) -> None:
-        """Write the list of images, if it is not there and whole; rows of every array follow its order.
+        """Write the list of images unless it exists intact; rows of every array follow its order.
 
         Label categories are in class order.
         """
@@ -291,8 +314,12 @@ class Store:
         path = self.outputs / "items" / f"{fingerprint}.parquet"
         if Path(fingerprint).name != fingerprint:
             raise DamagedFile(path, "leads out of items/, by the fingerprint in a row")
-        stat = path.stat() if path.is_file() else None
-        return _items(path, stat and (stat.st_size, stat.st_mtime_ns, stat.st_ino)).copy(deep=False)
+
+        file_identity = None
+        if path.is_file():
+            stat = path.stat()
+            file_identity = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        return _cached_items(path, file_identity).copy(deep=False)
 
     def columns(self) -> tuple[Column, ...]:
         """The columns of all rows and tables: those that every row shares, and those that stored schemas declare."""
@@ -306,7 +333,7 @@ class Store:
         return ()
 
     def saved_tables(self) -> dict[str, dict[str, Any]]:
-        """Id -> name, parameters, runs and so on of every saved table; one whose description is damaged is none."""
+        """Id -> name, parameters, runs and so on of every saved table whose description is intact."""
         described = {}
         for path in sorted((self.outputs / "tables").glob("*/table.json")):
             with if_whole():
@@ -320,29 +347,40 @@ class Store:
         """
         path = self.outputs / "tables" / table_id / "table.parquet"
         frame = read_frame(path, table_id)
-        wanted = list(frame.columns.astype(str) if columns is None else columns)
-        if lacking := [name for name in wanted if name not in frame]:
-            raise DamagedFile(path, f"has no column {', '.join(lacking)}: save it again")
-        return frame[wanted]
+        names = list(frame.columns.astype(str) if columns is None else columns)
+        missing_names = [name for name in names if name not in frame]
+        if missing_names:
+            raise DamagedFile(path, f"has no column {', '.join(missing_names)}: save it again")
+        return frame[names]
 
     def save(self, table: Table) -> Path:
         """Save an analysis' table under an id of its name, its parameters and the runs it read; returns its folder."""
-        meaning = {"name": table.name, "parameters": dict(table.parameters), "runs": sorted(table.runs)}
-        table_id = hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:12]
+        identity = {
+            "name": table.name,
+            "parameters": dict(table.parameters),
+            "runs": sorted(table.runs),
+        }
+        table_id = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+
         folder = self.outputs / "tables" / table_id
         write_frame(folder / "table.parquet", table.frame, table_id)
         write_text(folder / "table.csv", csv_text(table.frame))
-        about = {"question": table.question, "source": table.source}
-        write_json(folder / "table.json", {**meaning, **about, SCHEMA: keep_schema(self.outputs, table.columns)})
+        description = {
+            **identity,
+            "question": table.question,
+            "source": table.source,
+            SCHEMA: keep_schema(self.outputs, table.columns),
+        }
+        write_json(folder / "table.json", description)
         return folder
 
 
 @lru_cache(maxsize=4)  # every predict row of a data set asks for its images
-def _items(path: Path, _: tuple[int, int, int] | None) -> pd.DataFrame:
-    """A list of images, read once while size, time and inode of its file stay."""
+def _cached_items(path: Path, _: tuple[int, int, int] | None) -> pd.DataFrame:
+    """A list of images, read again only if size, time or inode of its file change."""
     items = read_frame(path, path.stem)
-    whole = {"image_id", "label", "split"} <= set(items)
-    if not whole or not isinstance(items["label"].dtype, pd.CategoricalDtype):
+    has_columns = {"image_id", "label", "split"} <= set(items)
+    if not has_columns or not isinstance(items["label"].dtype, pd.CategoricalDtype):
         raise DamagedFile(path, "is no list of images")
     return items
 
@@ -358,6 +396,9 @@ def results(outputs: str | Path = "outputs", query: str | None = None, columns: 
     True
     """
     frame = read_rows(Path(outputs))
-    if absent := [name for name in dict.fromkeys(columns) if name not in frame]:
-        frame = frame.reindex(columns=[*frame.columns, *absent])
-    return frame if query is None else rows_matching(frame, query).reset_index(drop=True)
+    absent_names = [name for name in dict.fromkeys(columns) if name not in frame]
+    if absent_names:
+        frame = frame.reindex(columns=[*frame.columns, *absent_names])
+    if query is None:
+        return frame
+    return rows_matching(frame, query).reset_index(drop=True)

@@ -103,7 +103,7 @@ class Lab:
 
 def forget():
     """As a new process begins."""
-    damage._compared.clear()
+    damage._intact_stamps.clear()
     index._last = None
 
 

@@ -1,11 +1,12 @@
-"""Which images are harder for one kind of network than for another of equal ability (analysis=dif)."""
+"""Which images are harder for one kind of network than for another kind of equal ability (analysis=dif)."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,8 @@ from fca.store import Store
 from fca.studies.irt import fits
 from fca.studies.irt.fits import DIFFICULTY, ITEM, N_ITEMS
 from fca.studies.irt.fittable import clean_with_subjects, unfit
-from fca.studies.irt.stats import ItemBank, score_ability
-from fca.studies.irt.stats.model import Items, Subjects
+from fca.studies.irt.stats import IrtFit, ItemBank, score_ability
+from fca.studies.irt.stats.model import Items, Matrix, Subjects
 from fca.studies.psychometrics.stats.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
 from fca.tables.answers import DatasetResponses
 from fca.tables.keys import Query, ResponseFiles
@@ -30,7 +31,7 @@ from fca.validation import Allowed, Seed
 PAPER = "Holland & Thayer, 1988; Swaminathan & Rogers, 1990; classes: Dorans & Holland, 1993"
 TRANSFORMERS = ("*vit*", "*deit*", "*beit*", "*swin*", "*dino*", "*transformer*")
 LEVEL = 0.05
-SHOWN = 2000  # items a data set in the figure
+SAMPLED = 2000  # items of a data set in the figure, at most
 CLASSES = {"A": "A: negligible", "B": "B: moderate", "C": "C: large"}
 
 DELTA = Column("delta", float, "+.2f", "ETS delta; below 0: harder for the focal group")
@@ -55,11 +56,22 @@ DIF_ITEMS = TableSpec(
     "Which items are harder for one group than for subjects of equal ability of the other?",
     PAPER,
     (
-        *(DATASET, ITEM, LABEL, DIFFICULTY, REFERENCE_TOP1, FOCAL_TOP1, DELTA, DELTA_SE, ETS_CLASS),
-        *(P.with_format(".3f", "p value of Mantel and Haenszel"), P_BH, CORRECTED_P, LOG_ODDS),
-        *(Column("p_uniform", float, ".3f", "p value of uniform DIF, by regression"),),
-        *(Column("p_uniform_bh", float, ".3f", "the same, false discovery rate"),),
-        *(Column("p_non_uniform", float, ".3f", "p value of non-uniform DIF, by regression"),),
+        DATASET,
+        ITEM,
+        LABEL,
+        DIFFICULTY,
+        REFERENCE_TOP1,
+        FOCAL_TOP1,
+        DELTA,
+        DELTA_SE,
+        ETS_CLASS,
+        P.with_format(".3f", "p value of Mantel and Haenszel"),
+        P_BH,
+        CORRECTED_P,
+        LOG_ODDS,
+        Column("p_uniform", float, ".3f", "p value of uniform DIF, by regression"),
+        Column("p_uniform_bh", float, ".3f", "the same, false discovery rate"),
+        Column("p_non_uniform", float, ".3f", "p value of non-uniform DIF, by regression"),
         Column("p_non_uniform_bh", float, ".3f", "the same, false discovery rate"),
     ),
 )
@@ -69,11 +81,22 @@ DIF_SUMMARY = TableSpec(
     "Do the items measure both groups alike?",
     PAPER,
     (
-        *(DATASET, Column("focal", tuple, "", "focal group"), Column("reference", tuple, "", "reference group")),
-        *(N_FOCAL, N_REFERENCE, N_MATCHED, N_ITEMS, N_TESTED, CLASS_A, CLASS_B, CLASS_C, BEYOND_BH),
-        *(Column("beyond_holm", int, ".0f", "items with DIF after Holm, 5 %"),),
-        *(Column("uniform_bh", int, ".0f", "with uniform DIF by regression, false discovery rate 5 %"),),
-        *(Column("non_uniform_bh", int, ".0f", "with non-uniform DIF, false discovery rate 5 %"), fits.NOT_ESTIMABLE),
+        DATASET,
+        Column("focal", tuple, "", "focal group"),
+        Column("reference", tuple, "", "reference group"),
+        N_FOCAL,
+        N_REFERENCE,
+        N_MATCHED,
+        N_ITEMS,
+        N_TESTED,
+        CLASS_A,
+        CLASS_B,
+        CLASS_C,
+        BEYOND_BH,
+        Column("beyond_holm", int, ".0f", "items with DIF after Holm, 5 %"),
+        Column("uniform_bh", int, ".0f", "with uniform DIF by regression, false discovery rate 5 %"),
+        Column("non_uniform_bh", int, ".0f", "with non-uniform DIF, false discovery rate 5 %"),
+        fits.NOT_ESTIMABLE,
     ),
 )
 METHOD = {
@@ -102,161 +125,170 @@ class Dif:
     seed: Annotated[Seed, "of the items that are drawn in the figure"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line a data set, one an item, and those that are drawn.
+        """One row per data set, one per item, and the items of the figure.
 
-        A set whose compared subjects cannot be fitted together, as without common items, is left out with a line in
-        the log. Raises FcaError where no set is left.
+        A data set whose compared subjects cannot be fitted together, as without common items, is left out with a line
+        in the log. Raises FcaError if no data set remains.
         """
-        datasets = clean_with_subjects(store, self.query, self.responses)
-        with_groups = []
-        for gathered in datasets:
-            groups = self._groups(gathered.responses)
-            if groups is not None:
-                with_groups.append((gathered, *groups))
-        if not with_groups:
-            names = sorted({name for gathered in datasets for name in gathered.responses.subjects["model"]})
-            allowed = "two models or more in each group of one data set"
-            step = f"name groups among {', '.join(names[:20])}: analysis.focal=[...] analysis.reference=[...]"
-            raise FcaError("analysis.focal", ", ".join(self.focal), allowed, step)
-
-        # The sets whose compared subjects can be fitted together
-        fittable: list[tuple[DatasetResponses, Bool[np.ndarray, " compared"]]] = []
-        problems: list[FcaError] = []
-        for gathered, positions, is_focal in with_groups:
-            compared = _compared(gathered, positions)
-            problem = unfit(compared)
-            if problem:
-                problems.append(problem)
-            else:
-                fittable.append((compared, is_focal))
-        if not fittable:
+        comparisons, problems = self._comparisons(store)
+        if not comparisons:
             raise problems[0]
         for problem in problems:
             log.warning("left out: %s", problem)
 
-        frames_of_sets = [_lines(compared, is_focal, self) for compared, is_focal in fittable]
-        frames = [
-            pd.concat(frames_of_table, ignore_index=True) for frames_of_table in zip(*frames_of_sets, strict=True)
-        ]
-        fitted_sets = {compared.dataset for compared, _ in fittable}
-        used = [gathered for gathered, *_ in with_groups if gathered.dataset in fitted_sets]
-        run_ids = {run_id for gathered in used for run_id in gathered.runs}
-        parameters: dict[str, Any] = {
+        frames = [_frames(comparison, self) for comparison in comparisons]
+        joined_frames = [pd.concat(table_frames, ignore_index=True) for table_frames in zip(*frames, strict=True)]
+
+        runs = {run for comparison in comparisons for run in comparison.all_subjects.runs}
+        parameters = {
             **asdict(self),
             **METHOD,
-            "answers": [fits.digest_of(gathered) for gathered in used],
+            "answers": [fits.digest_of(comparison.all_subjects) for comparison in comparisons],
         }
-        not_estimable = _not_estimable(frames[0])
+        not_estimable = {
+            row["dataset"]: list(row["not_estimable"])
+            for summary, *_ in frames
+            for row in summary.to_dict("records")
+            if row["not_estimable"]
+        }
         if not_estimable:
             parameters["not_estimable"] = not_estimable
         if problems:
             parameters["left_out"] = [str(problem) for problem in problems]
-        return filled(self.tables, frames, parameters, run_ids)
+        return filled(self.tables, joined_frames, parameters, runs)
 
-    def _groups(
-        self, responses: Responses
-    ) -> tuple[Int[np.ndarray, " compared"], Bool[np.ndarray, " compared"]] | None:
-        """Positions of the compared subjects, the ablest of each model, and which are of the focal group.
+    def _comparisons(self, store: Store) -> tuple[list[_Comparison], list[FcaError]]:
+        """Data sets with both groups, and the reasons why others with both groups cannot be fitted.
 
-        None if a group has fewer than two models.
+        Raises FcaError if no data set has both groups.
         """
+        gathered_sets = clean_with_subjects(store, self.query, self.responses)
+        comparisons: list[_Comparison] = []
+        problems: list[FcaError] = []
+        for gathered in gathered_sets:
+            positions, is_focal = self._compared_subjects(gathered.responses)
+            if min(is_focal.sum(), (~is_focal).sum()) < 2:
+                continue
+
+            compared = _with_subjects(gathered, positions)
+            problem = unfit(compared)
+            if problem is None:
+                comparisons.append(_Comparison(gathered, compared, is_focal))
+            else:
+                problems.append(problem)
+
+        if not comparisons and not problems:
+            names = sorted({name for gathered in gathered_sets for name in gathered.responses.subjects["model"]})
+            allowed = "two models or more in each group of one data set"
+            step = f"name groups among {', '.join(names[:20])}: analysis.focal=[...] analysis.reference=[...]"
+            raise FcaError("analysis.focal", ", ".join(self.focal), allowed, step)
+        return comparisons, problems
+
+    def _compared_subjects(
+        self, responses: Responses
+    ) -> tuple[Int[np.ndarray, " compared"], Bool[np.ndarray, " compared"]]:
+        """Positions of the ablest subject of each model in a group, and which of them are of the focal group."""
         models = responses.subjects["model"]
-        is_focal = models.map(lambda name: _matches(name, self.focal))
-        is_reference = models.map(lambda name: _matches(name, self.reference or ["*"])) & ~is_focal
-        ablest_first = np.argsort(-responses.accuracy, kind="stable")
-        ablest = models.iloc[ablest_first].drop_duplicates().index
-        is_compared = (is_focal | is_reference)[ablest]
-        positions = np.sort(ablest[is_compared].to_numpy())
-        is_focal_of_compared = is_focal.to_numpy()[positions]
-        if min(is_focal_of_compared.sum(), (~is_focal_of_compared).sum()) < 2:
-            return None
-        return positions, is_focal_of_compared
+        in_focal = models.map(lambda name: _matches(name, self.focal))
+        in_reference = models.map(lambda name: _matches(name, self.reference or ["*"])) & ~in_focal
+
+        order = np.argsort(-responses.accuracy, kind="stable")
+        ablest = models.iloc[order].drop_duplicates().index
+        in_a_group = (in_focal | in_reference)[ablest]
+        positions = np.sort(ablest[in_a_group].to_numpy())
+        return positions, in_focal.to_numpy()[positions]
 
 
-def _not_estimable(summary: pd.DataFrame) -> dict[str, list[str]]:
-    """The parameters of each data set that are not estimable."""
-    lines = summary.to_dict("records")
-    return {line["dataset"]: list(line["not_estimable"]) for line in lines if line["not_estimable"]}
+class _Comparison(NamedTuple):
+    """Responses of a data set, those of the compared subjects, and which of these are of the focal group."""
+
+    all_subjects: DatasetResponses
+    compared: DatasetResponses
+    is_focal: Bool[np.ndarray, " compared"]
 
 
 def _matches(name: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _compared(gathered: DatasetResponses, positions: Int[np.ndarray, " compared"]) -> DatasetResponses:
-    """The responses of the compared subjects, to items that any of them responded to."""
+def _with_subjects(gathered: DatasetResponses, positions: Int[np.ndarray, " compared"]) -> DatasetResponses:
+    """The responses of these subjects, to items that any of them responded to."""
     responses = gathered.responses
     correct = responses.correct[positions]
-    has_responses = ~np.isnan(correct).all(axis=0)
+    has_response = ~np.isnan(correct).all(axis=0)
     subjects = responses.subjects.iloc[positions].reset_index(drop=True)
-    items = responses.items[has_responses]
-    return gathered._replace(responses=Responses(correct[:, has_responses], subjects, items))
+    return gathered._replace(responses=Responses(correct[:, has_response], subjects, responses.items[has_response]))
 
 
-def _lines(
-    gathered: DatasetResponses, is_focal: Bool[np.ndarray, " compared"], options: Dif
-) -> tuple[pd.DataFrame, ...]:
-    """The line of a data set, its items, and the items that are drawn."""
-    test, ability, stratum, difficulty = _matched(gathered, is_focal, options.strata)
-    items = _items(gathered, is_focal, test, ability).assign(difficulty=difficulty)
-    models = gathered.responses.subjects["model"].to_numpy()
-    line: dict[str, Any] = {
-        "dataset": gathered.dataset,
+def _frames(comparison: _Comparison, settings: Dif) -> tuple[pd.DataFrame, ...]:
+    """Rows of a data set for each table: the data set, its items, the items of the figure."""
+    compared = comparison.compared
+    is_focal = comparison.is_focal
+    fit = fits.fitted(compared)
+    tested, ability, stratum = _matched(compared.responses.correct, fit, is_focal, settings.strata)
+    items = _items(comparison, tested, ability).assign(difficulty=fit.difficulty)
+
+    models = compared.responses.subjects["model"].to_numpy()
+    summary: dict[str, Any] = {
+        "dataset": compared.dataset,
         "n_items": len(items),
         "focal": tuple(models[is_focal]),
         "reference": tuple(models[~is_focal]),
         "n_focal": int(is_focal.sum()),
         "n_reference": int((~is_focal).sum()),
         "n_matched": int((stratum >= 0).sum()),
-        "not_estimable": fits.fitted(gathered).not_estimable,
+        "not_estimable": fit.not_estimable,
         "n_tested": int(items["p"].notna().sum()),
-        **{f"class_{name.lower()}": int((items["ets_class"] == name).sum()) for name in CLASSES},
+        "class_a": int((items["ets_class"] == "A").sum()),
+        "class_b": int((items["ets_class"] == "B").sum()),
+        "class_c": int((items["ets_class"] == "C").sum()),
         "beyond_bh": int((items["p_bh"] < LEVEL).sum()),
         "beyond_holm": int((items["p_holm"] < LEVEL).sum()),
         "uniform_bh": int((items["p_uniform_bh"] < LEVEL).sum()),
         "non_uniform_bh": int((items["p_non_uniform_bh"] < LEVEL).sum()),
     }
-    tested = items[items["delta"].notna()]
-    sample = np.random.default_rng(options.seed).permutation(len(tested))[:SHOWN]
-    return pd.DataFrame([line]), items, tested.iloc[np.sort(sample)]
+
+    tested_items = items[items["delta"].notna()]
+    sample = np.random.default_rng(settings.seed).permutation(len(tested_items))[:SAMPLED]
+    return pd.DataFrame([summary]), items, tested_items.iloc[np.sort(sample)]
 
 
 def _matched(
-    gathered: DatasetResponses, is_focal: Bool[np.ndarray, " compared"], strata: int
-) -> tuple[MantelHaenszel, Subjects, Int[np.ndarray, " compared"], Items]:
-    """DIF at equal ability, found by all items and then by those that are not in class C; and their difficulties."""
-    fit = fits.fitted(gathered)
-    correct = gathered.responses.correct
-    ability = fit.ability
-    stratum = strata_of(ability, is_focal, strata)
-    test = mantel_haenszel(correct, is_focal, stratum)
+    correct: Matrix, fit: IrtFit, is_focal: Bool[np.ndarray, " compared"], n_strata: int
+) -> tuple[MantelHaenszel, Subjects, Int[np.ndarray, " compared"]]:
+    """DIF at equal ability, and the abilities and strata by which subjects were matched.
 
-    is_fair = np.array([name != "C" for name in ets_class(test)])
-    has_subject_without_fair_response = np.isnan(correct[:, is_fair]).all(axis=1).any()
-    if not is_fair.all() and not has_subject_without_fair_response:
-        fair_bank = ItemBank(fit.model, *(values[is_fair] for values in fit.bank[1:]))
-        ability = score_ability(correct[:, is_fair], fair_bank).ability
-        stratum = strata_of(ability, is_focal, strata)
-        test = mantel_haenszel(correct, is_focal, stratum)
-    return test, ability, stratum, fit.difficulty
+    Matched by all items, then again without the items in class C, if every subject has a response to another item.
+    """
+    stratum = strata_of(fit.ability, is_focal, n_strata)
+    tested = mantel_haenszel(correct, is_focal, stratum)
+
+    is_fair = np.array([name != "C" for name in ets_class(tested)])
+    lacks_fair_items = np.isnan(correct[:, is_fair]).all(axis=1).any()
+    if is_fair.all() or lacks_fair_items:
+        return tested, fit.ability, stratum
+
+    fair_bank = ItemBank(fit.model, *(values[is_fair] for values in fit.bank[1:]))
+    ability = score_ability(correct[:, is_fair], fair_bank).ability
+    stratum = strata_of(ability, is_focal, n_strata)
+    return mantel_haenszel(correct, is_focal, stratum), ability, stratum
 
 
-def _items(
-    gathered: DatasetResponses, is_focal: Bool[np.ndarray, " compared"], test: MantelHaenszel, ability: Subjects
-) -> pd.DataFrame:
-    """Both tests of every item, with p-values corrected for the number of items."""
-    correct = gathered.responses.correct
-    regression = logistic_dif(correct, is_focal, ability)
-    return gathered.responses.items[["item", "label"]].assign(
-        dataset=gathered.dataset,
-        reference_top1=_share(correct[~is_focal]),
-        focal_top1=_share(correct[is_focal]),
-        delta=test.delta,
-        delta_se=test.delta_se,
-        ets_class=np.array(ets_class(test), dtype=object),
-        p=test.p,
-        p_bh=_corrected(test.p, false_discovery_control),
-        p_holm=_corrected(test.p, holm),
+def _items(comparison: _Comparison, tested: MantelHaenszel, ability: Subjects) -> pd.DataFrame:
+    """Rows of the items, without their difficulties."""
+    responses = comparison.compared.responses
+    is_focal = comparison.is_focal
+    regression = logistic_dif(responses.correct, is_focal, ability)
+    return responses.items[["item", "label"]].assign(
+        dataset=comparison.compared.dataset,
+        reference_top1=_share_right(responses.correct[~is_focal]),
+        focal_top1=_share_right(responses.correct[is_focal]),
+        delta=tested.delta,
+        delta_se=tested.delta_se,
+        ets_class=np.array(ets_class(tested), dtype=object),
+        p=tested.p,
+        p_bh=_corrected(tested.p, false_discovery_control),
+        p_holm=_corrected(tested.p, holm),
         log_odds=regression.log_odds,
         p_uniform=regression.uniform,
         p_uniform_bh=_corrected(regression.uniform, false_discovery_control),
@@ -265,14 +297,13 @@ def _items(
     )
 
 
-def _share(correct: np.ndarray) -> np.ndarray:
-    """Share of right responses to each item; NaN without any."""
+def _share_right(correct: Matrix) -> Items:
     n_responses = (~np.isnan(correct)).sum(axis=0)
     return np.where(n_responses > 0, np.nansum(correct, axis=0) / np.maximum(n_responses, 1), np.nan)
 
 
-def _corrected(p: np.ndarray, correction: Any) -> np.ndarray:
-    """p-values corrected for the number of items that were tested."""
+def _corrected(p: Items, correction: Callable[[Items], Items]) -> Items:
+    """p values corrected for the number of tested items; NaN for the others."""
     is_tested = ~np.isnan(p)
     corrected = np.full(len(p), np.nan)
     if is_tested.any():

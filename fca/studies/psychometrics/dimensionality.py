@@ -1,4 +1,4 @@
-"""How many abilities do the responses show (analysis=dimensionality)."""
+"""How many dimensions of ability do the responses support (analysis=dimensionality)?"""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from fca.tables.table import DATASET, TableSpec, filled
 from fca.types import Column, Table, interval_columns
 from fca.validation import Allowed, Seed
 
+LONG = 50_000  # responses, above which there is a progress bar
+
 DIMENSIONS = Column("dimensions", int, ".0f", "dimensions of ability")
 GAIN = Column("gain", float, "+.4f", "log loss saved by the last dimension; above 0: it predicts better")
 TAKEN = CHOSEN.with_format("", "whether this number is taken")
@@ -29,8 +31,15 @@ DIMENSIONALITY = TableSpec(
     "Does one ability explain the responses, or do more predict held-out ones better?",
     "Reckase (Multidimensional item response theory, 2009); predictive comparison as in arXiv:2106.00840",
     (
-        *(DATASET, HOLD_OUT, DIMENSIONS, HELD_OUT_NLL, *interval_columns(GAIN)),
-        *(TAKEN, N_SUBJECTS, N_MODELS, N_ITEMS),
+        DATASET,
+        HOLD_OUT,
+        DIMENSIONS,
+        HELD_OUT_NLL,
+        *interval_columns(GAIN),
+        TAKEN,
+        N_SUBJECTS,
+        N_MODELS,
+        N_ITEMS,
     ),
 )
 METHOD = {
@@ -53,49 +62,61 @@ class Dimensionality:
     seed: Annotated[Seed, "of those items, and of the responses that are hidden"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line a data set, way of hiding, and number of dimensions."""
-        frames, runs, digests = [], set[str](), []
+        """One row per data set, kind of held-out responses, and number of dimensions."""
+        frames: list[pd.DataFrame] = []
+        runs: set[str] = set()
+        digests: list[str] = []
         for gathered in clean_with_subjects(store, self.query, self.responses):
-            frames.append(_lines(gathered, self))
+            frames.append(_dimension_rows(gathered, self))
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
+
         parameters = {**asdict(self), **METHOD, "answers": digests}
         return filled(self.tables, [pd.concat(frames, ignore_index=True)], parameters, runs)
 
 
-def _lines(gathered: DatasetResponses, options: Dimensionality) -> pd.DataFrame:
-    """The loss of each number of dimensions, and whether it is chosen: more only where they predict better."""
-    correct = gathered.responses.correct
-    # an item that all solve, or none, has no information on dimensions
-    informative = np.flatnonzero(np.nanmax(correct, axis=0) > np.nanmin(correct, axis=0))
-    sample = np.sort(np.random.default_rng(options.seed).permutation(informative)[: options.items])
-    correct = correct[:, sample]
-    has_responses = ~np.isnan(correct).all(axis=1)
-    correct = correct[has_responses]
-    network, names = pd.factorize(gathered.responses.subjects["model"][has_responses])
+def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.DataFrame:
+    """Rows of a data set: held-out loss by number of dimensions, and which number is chosen."""
+    all_correct = gathered.responses.correct
 
-    max_dimensions = min(options.most, len(correct) - 1)
-    n_fits = max_dimensions * (2 if len(names) > 2 else 1)  # two networks are not held out
-    losses = held_out_dimensions(correct, network, max_dimensions, options.seed)
-    lines: list[dict[str, Any]] = []
-    loss_of_fewer = np.zeros(0)
-    for fit in track(losses, "dimensions", n_fits, long=correct.size >= 50_000):
-        line = {
-            "dataset": gathered.dataset,
-            "n_subjects": len(correct),
-            "n_models": len(names),
-            "n_items": len(sample),
-            "hold_out": fit.hold_out,
-            "dimensions": fit.dimensions,
-            "chosen": fit.dimensions == 1,
-            "held_out_nll": float(np.nanmean(fit.loss)),
-        }
-        if fit.dimensions > 1:
-            gain = mean_with_interval(loss_of_fewer - fit.loss, network)
-            line |= dict(zip(map(str, interval_columns(GAIN)), gain, strict=True))
-            if lines[-1]["chosen"] and gain.low > 0:
-                line["chosen"] = True
-                lines[-1]["chosen"] = False
-        loss_of_fewer = fit.loss
-        lines.append(line)
-    return pd.DataFrame(lines)
+    # an item that all subjects solve, or none, has no information on dimensions
+    varied_items = np.flatnonzero(np.nanmax(all_correct, axis=0) > np.nanmin(all_correct, axis=0))
+    sample = np.random.default_rng(settings.seed).permutation(varied_items)[: settings.items]
+    correct = all_correct[:, np.sort(sample)]
+    has_response = ~np.isnan(correct).all(axis=1)
+    correct = correct[has_response]
+    network, network_names = pd.factorize(gathered.responses.subjects["model"][has_response])
+
+    max_dimensions = min(settings.most, len(correct) - 1)
+    n_hold_outs = 2 if len(network_names) > 2 else 1
+    losses = held_out_dimensions(correct, network, max_dimensions, settings.seed)
+
+    rows: list[dict[str, Any]] = []
+    previous_loss = np.zeros(0)
+    for losses_of_fit in track(losses, "dimensions", max_dimensions * n_hold_outs, long=correct.size >= LONG):
+        gain = {}
+        is_chosen = losses_of_fit.dimensions == 1
+        if losses_of_fit.dimensions > 1:
+            estimate = mean_with_interval(previous_loss - losses_of_fit.loss, network)
+            gain = dict(zip(map(str, interval_columns(GAIN)), estimate, strict=True))
+            # only the next dimension after the chosen number can be chosen in its place
+            is_chosen = bool(rows[-1]["chosen"] and estimate.low > 0)
+            if is_chosen:
+                rows[-1]["chosen"] = False
+
+        rows.append(
+            {
+                "dataset": gathered.dataset,
+                "n_subjects": len(correct),
+                "n_models": len(network_names),
+                "n_items": len(sample),
+                "hold_out": losses_of_fit.hold_out,
+                "dimensions": losses_of_fit.dimensions,
+                "chosen": is_chosen,
+                "held_out_nll": float(np.nanmean(losses_of_fit.loss)),
+                **gain,
+            }
+        )
+        previous_loss = losses_of_fit.loss
+
+    return pd.DataFrame(rows)

@@ -1,4 +1,4 @@
-"""Fit, dependence, information, dimensions, DIF and severity: figures and sentences of what users of mirt look for."""
+"""Figures and sentences of this study: fit, dependence, information, dimensions, DIF and severity."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fca.types import Table
 
 
 def item_fit_figure(sample: Table) -> alt.FacetChart:
-    """Infit of sampled items against difficulty, in standard deviations from what the model makes."""
+    """Infit of sampled items against difficulty, in standard deviations from its expectation."""
     frame = sample.frame.dropna(subset=INFIT_Z)
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
@@ -48,20 +48,20 @@ def item_fit_figure(sample: Table) -> alt.FacetChart:
         "Which images do not follow their curve?",
         "Each dot is one image of a sample. Above the dashed lines its responses are noisier than expected, below them "
         "more regular.",
-        "If the model held, at most one of twenty dots would lie outside.",
+        "If the model holds, at most one of twenty dots is outside the lines.",
     )
     return style.faceted(kinds.layers(marks, *limits), frame, title, (DATASET,), height=280)
 
 
 def person_fit_figure(persons: Table) -> alt.FacetChart:
-    """Each subject's infit beside what it would be if the model held."""
+    """Infit of each subject beside its expectation under the model."""
     frame = persons.frame.assign(panel=style.panels(persons.frame, DATASET))
 
     rows = kinds.category(alt.Y, SUBJECT, alt.EncodingSortField(INFIT, order="descending"))
     base: Any = alt.Chart().encode(y=rows, tooltip=kinds.tooltips(persons.columns))
     ticks = base.mark_tick(thickness=2, color=kinds.GREY, size=12)
     ticks = ticks.encode(x=kinds.quantity(alt.X, INFIT_EXPECTED, "infit"))
-    dots = base.mark_point(non_empty=True, size=55)
+    dots = base.mark_point(filled=True, size=55)
     dots = dots.encode(x=kinds.quantity(alt.X, INFIT, "infit"))
 
     title = style.title(
@@ -73,7 +73,7 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
 
 
 def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
-    """The most dependent pairs, and the highest that chance makes."""
+    """The most dependent pairs, and the highest pair of simulated responses."""
     frame = pairs.frame.merge(dependence.frame[[DATASET, Z_BY_CHANCE]], on=DATASET)
     pair_names = frame[item_fit.FIRST] + " · " + frame[item_fit.SECOND]
     frame = frame.assign(panel=style.panels(frame, DATASET), pair=pair_names)
@@ -90,7 +90,7 @@ def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
 
 
 def information_figure(curves: Table) -> alt.FacetChart:
-    """Information of the whole set over ability, with the subjects on the curve."""
+    """Information of all images over ability, with the subjects on the curve."""
     frame = curves.frame.assign(panel=style.panels(curves.frame, DATASET))
 
     base: Any = alt.Chart().encode(
@@ -100,7 +100,7 @@ def information_figure(curves: Table) -> alt.FacetChart:
     )
     line = base.transform_filter(f"datum.{KIND} == 'curve'").mark_line(strokeWidth=2)
     dots = base.transform_filter(f"datum.{KIND} == 'subject'").mark_point(
-        non_empty=True, size=45, color=kinds.CONTRAST[0]
+        filled=True, size=45, color=kinds.CONTRAST[0]
     )
 
     title = style.title(
@@ -112,36 +112,44 @@ def information_figure(curves: Table) -> alt.FacetChart:
 
 
 def dimensionality_figure(table: Table) -> alt.FacetChart:
-    """What a second and a third dimension save in predicting hidden responses."""
+    """Log loss of held-out responses that a second and a third dimension save."""
     frame = table.frame.dropna(subset=GAIN)
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
     coloured = kinds.hue(HOLD_OUT, frame, title="hidden")
-    along = alt.X(f"{DIMENSIONS}:O", title="dimensions", axis=alt.Axis(labelAngle=0))
-    up = kinds.quantity(alt.Y, GAIN, "log loss saved")
-    chart = kinds.points_with_intervals(GAIN, along, table.columns, coloured, dodge=HOLD_OUT, line=kinds.ZERO, scale=up)
+    dimensions_axis = alt.X(f"{DIMENSIONS}:O", title="dimensions", axis=alt.Axis(labelAngle=0))
+    chart = kinds.points_with_intervals(
+        GAIN,
+        dimensions_axis,
+        table.columns,
+        coloured,
+        dodge=HOLD_OUT,
+        line=kinds.ZERO,
+        scale=kinds.quantity(alt.Y, GAIN, "log loss saved"),
+    )
 
     title = style.title(
         "Does one ability explain the responses?",
         "Each mark is the log loss of held-out responses that one more dimension saves, with its 95 % interval over "
-        "networks;",
-        "above 0 it predicts better, below 0 it only fits noise.",
+        "networks.",
+        "Above 0 the dimension predicts better, below 0 it only fits noise.",
     )
     return style.faceted(chart, frame, title, (DATASET,), height=240)
 
 
 def dif_figure(sample: Table) -> alt.FacetChart:
-    """Delta of sampled items against difficulty, coloured by its class."""
+    """Delta of sampled items against difficulty, coloured by ETS class."""
     frame = sample.frame.assign(panel=style.panels(sample.frame, DATASET))
 
     coloured = kinds.hue(ETS_CLASS, frame, title="DIF")
-    across = kinds.quantity(alt.X, DIFFICULTY, "difficulty")
-    chart = kinds.scatter(across, kinds.quantity(alt.Y, DELTA, "ETS delta"), sample.columns, coloured, size=30)
+    difficulty_axis = kinds.quantity(alt.X, DIFFICULTY, "difficulty")
+    delta_axis = kinds.quantity(alt.Y, DELTA, "ETS delta")
+    chart = kinds.scatter(difficulty_axis, delta_axis, sample.columns, coloured, size=30)
 
     title = style.title(
         "Which images are harder for one kind of model at equal ability?",
-        "Each dot is one image of a sample of those that can be tested; below 0 it is harder for the focal group.",
-        "With few models large values are mostly noise: classes B and C also need significance.",
+        "Each dot is one image of a sample of the tested ones. Below 0 it is harder for the focal group.",
+        "With few models large values are mostly noise, so classes B and C also require significance.",
     )
     return style.faceted(kinds.layers(kinds.reference(kinds.ZERO, upright=True), chart), frame, title, (DATASET,))
 
@@ -150,45 +158,45 @@ def severity_facet_figure(effects: Table) -> alt.FacetChart:
     """Difficulty that each severity adds, with its interval, and the straight line through clean images."""
     frame = effects.frame.assign(panel=style.panels(effects.frame, DATASET, CORRUPTION))
 
-    along = alt.X(f"{SEVERITY}:O", title="severity", axis=alt.Axis(labelAngle=0))
-    up = kinds.quantity(alt.Y, EFFECT, "added difficulty (logits)", zero=True)
-    dots = kinds.points_with_intervals(EFFECT, along, effects.columns, scale=up, size=60)
-    straight: Any = alt.Chart().mark_line(strokeDash=[5, 3], color=kinds.GREY)
-    straight = straight.encode(x=along, y=f"{LINE}:Q")
+    severity_axis = alt.X(f"{SEVERITY}:O", title="severity", axis=alt.Axis(labelAngle=0))
+    effect_axis = kinds.quantity(alt.Y, EFFECT, "added difficulty (logits)", zero=True)
+    dots = kinds.points_with_intervals(EFFECT, severity_axis, effects.columns, scale=effect_axis, size=60)
+    straight_line: Any = alt.Chart().mark_line(strokeDash=[5, 3], color=kinds.GREY)
+    straight_line = straight_line.encode(x=severity_axis, y=f"{LINE}:Q")
 
     title = style.title(
         "How much difficulty does each severity add?",
         "Each dot is the difficulty that one severity adds, with its 95 % interval over networks; the dashed line has "
         "the same step at each severity.",
     )
-    return style.faceted(kinds.layers(straight, dots), frame, title, (DATASET, CORRUPTION), height=200)
+    return style.faceted(kinds.layers(straight_line, dots), frame, title, (DATASET, CORRUPTION), height=200)
 
 
 def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
-    """The step of each network beside the common one, a row a corruption."""
+    """The step of each network beside the common step, one row per corruption."""
     of_networks = networks.frame.dropna(subset=STEP).assign(mark="network")
     frame = pd.concat([of_networks, steps.frame.assign(mark="common")])
     frame["panel"] = style.panels(frame, DATASET)
 
-    along = kinds.category(alt.Y, CORRUPTION)
-    axis = kinds.quantity(alt.X, STEP, "difficulty that a step of severity adds (logits)", zero=True)
+    corruption_rows = kinds.category(alt.Y, CORRUPTION)
+    step_axis = kinds.quantity(alt.X, STEP, "difficulty that a step of severity adds (logits)", zero=True)
     single: Any = alt.Chart().transform_filter("datum.mark == 'network'").mark_point(size=40, color=kinds.GREY)
-    single = single.encode(x=axis, y=along, tooltip=kinds.tooltips(networks.columns))
+    single = single.encode(x=step_axis, y=corruption_rows, tooltip=kinds.tooltips(networks.columns))
     common = kinds.points_with_intervals(
-        STEP, along, steps.columns, where="datum.mark == 'common'", scale=axis, size=80, line=0.0
+        STEP, corruption_rows, steps.columns, where="datum.mark == 'common'", scale=step_axis, size=80, line=0.0
     )
 
     title = style.title(
         severity_facet.SEVERITY_NETWORKS.question,
         "Filled marks are the step that all networks share, with its 95 % interval over networks; open marks are "
         "single networks.",
-        "Where open dots lie far apart, no single step describes all networks.",
+        "Where open marks are far apart, no single step describes all networks.",
     )
     return style.faceted(kinds.layers(single, common), frame, title, (DATASET, CORRUPTION), row=32)
 
 
 def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:
-    """How many items misfit, and whether classes or single pairs share more than ability.
+    """How many items misfit, and whether images of one class or single pairs share more than ability.
 
     >>> line = {"dataset": "zoo", "misfit_infit": 0.1, "q3_within": 0.02, "q3_within_low": 0.01, "q3_within_high": 0.03}
     >>> line |= {"pairs_beyond": 0, "n_paired": 90, "irt_model": "2pl"}
@@ -215,7 +223,7 @@ def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _pairs(number: int) -> str:
-    """A number of pairs, of which the table has at most `LISTED`."""
+    """A number of pairs in words; the table lists at most `LISTED`."""
     if number == 0:
         return "no pair"
     if number == 1:
@@ -240,7 +248,7 @@ def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
 
 
 def dimensionality_statements(table: pd.DataFrame) -> Iterator[Statement]:
-    """How many dimensions are taken, by each way of hiding.
+    """How many dimensions the held-out responses support, by what was held out.
 
     >>> line = {"dataset": "zoo", "hold_out": "subjects", "dimensions": 1, "chosen": True, "held_out_nll": 0.5}
     >>> for statement in dimensionality_statements(pd.DataFrame([line])): print(statement.sentence)
@@ -254,7 +262,7 @@ def dimensionality_statements(table: pd.DataFrame) -> Iterator[Statement]:
 
 
 def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
-    """How many items have DIF, among how many that can be tested.
+    """How many of the tested items have DIF.
 
     >>> line = {"dataset": "zoo", "n_focal": 5, "n_reference": 9, "n_matched": 12, "n_tested": 90, "n_items": 100}
     >>> lines = [line | {"class_c": 3, "beyond_bh": 1}, line | {"n_tested": 0, "class_c": 0, "beyond_bh": 0}]
@@ -277,7 +285,7 @@ def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
 
 
 def severity_statements(steps: pd.DataFrame) -> Iterator[Statement]:
-    """Which corruption adds most difficulty a step, and which least.
+    """Which corruption adds most difficulty per step of severity, and which adds least.
 
     >>> line = {"dataset": "zoo", "step_low": 0.4, "step_high": 0.6}
     >>> lines = [{**line, "corruption": "fog", "step": 0.5}, {**line, "corruption": "snow", "step": 0.45}]
@@ -295,8 +303,11 @@ def severity_statements(steps: pd.DataFrame) -> Iterator[Statement]:
     elif len(largest) == len(steps):
         yield Statement(f"{adds} the same difficulty under {small.all_of(len(steps))}: {logits}.")
     else:
-        least = f"least under {small.listed(smallest[CORRUPTION].tolist())}, {smallest.iloc[0][STEP]:+.2f}"
-        yield Statement(f"{adds} most difficulty under {under_largest}, {logits}; {least}.")
+        under_smallest = small.listed(smallest[CORRUPTION].tolist())
+        smallest_step = f"{smallest.iloc[0][STEP]:+.2f}"
+        yield Statement(
+            f"{adds} most difficulty under {under_largest}, {logits}; least under {under_smallest}, {smallest_step}."
+        )
 
 
 def _logits(line: Mapping[Any, Any]) -> str:
@@ -306,7 +317,7 @@ def _logits(line: Mapping[Any, Any]) -> str:
 
 
 def network_statements(networks: pd.DataFrame) -> Iterator[Statement]:
-    """Between which ends the steps of single networks lie, under the corruption where they differ most.
+    """Smallest and largest step of single networks, under the corruption where they differ most.
 
     >>> line = {"dataset": "zoo", "corruption": "fog"}
     >>> lines = [{**line, "model": "vit", "step": 0.1}, {**line, "model": "cnn", "step": 0.9}]
@@ -320,7 +331,8 @@ def network_statements(networks: pd.DataFrame) -> Iterator[Statement]:
     steps = fitted.groupby(CORRUPTION)[STEP]
     widest = (steps.max() - steps.min()).idxmax()
     ordered = fitted[fitted[CORRUPTION] == widest].sort_values(STEP, kind="stable")
-    lowest, highest = ordered.iloc[0], ordered.iloc[-1]
+    lowest = ordered.iloc[0]
+    highest = ordered.iloc[-1]
     if lowest[STEP] < highest[STEP]:
         ends = f"{lowest[STEP]:+.2f} ({lowest[MODEL]}) to {highest[STEP]:+.2f} logits ({highest[MODEL]})"
         yield Statement(f"{lowest[DATASET]}: of single networks, a step of severity adds {ends} under {widest}.")

@@ -26,7 +26,7 @@ from fca.types import Column, Table
 from fca.validation import Seed
 
 SOURCE = "Birnbaum, 1968; Green, Bock, Humphreys, Linn & Reckase, 1984"
-GRID = 61
+GRID = 61  # points of the curve
 INFORMATION = Column("information", float, ".1f", "Fisher information of all items")
 ERROR = Column("standard_error", float, ".3f", "standard error of ability there")
 KIND = Column("kind", str, "", "curve of the test, or a subject")
@@ -44,11 +44,16 @@ TEST_RELIABILITY = TableSpec(
     "How reliable are abilities, and how many images would do?",
     SOURCE,
     (
-        *(DATASET, IRT_MODEL, N_SUBJECTS, N_ITEMS, MARGINAL),
-        *(Column("empirical", float, ".4f", "empirical reliability, of these subjects"),),
-        *(Column("items_90", int, ".0f", "items at random for a reliability of .90"),),
+        DATASET,
+        IRT_MODEL,
+        N_SUBJECTS,
+        N_ITEMS,
+        MARGINAL,
+        Column("empirical", float, ".4f", "empirical reliability, of these subjects"),
+        Column("items_90", int, ".0f", "items at random for a reliability of .90"),
         ITEMS_95,
-        *(Column("items_99", int, ".0f", "items at random for .99"), fits.NOT_ESTIMABLE),
+        Column("items_99", int, ".0f", "items at random for .99"),
+        fits.NOT_ESTIMABLE,
     ),
 )
 METHOD = {
@@ -69,31 +74,35 @@ class Information:
     seed: Annotated[Seed, "of sampled items"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """The curve of each data set with its subjects on it, and one line a data set."""
-        curves, lines, digests = [], [], []
+        """The curve of each data set with its subjects on it, and one row per data set."""
+        curves: list[pd.DataFrame] = []
+        reliability_rows: list[dict[str, object]] = []
         fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
         runs: set[str] = set()
+        digests: list[str] = []
         for gathered in clean_with_subjects(store, self.query, self.responses):
             fit = fits.fitted(gathered, self.model, seed=self.seed)
             fitted_sets.append((gathered, fit))
             curves.append(_curve(gathered, fit))
-            lines.append(_line(gathered, fit))
+            reliability_rows.append(_reliability_row(gathered, fit))
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
+
         parameters = {**asdict(self), **METHOD, "answers": digests, **fits.priors_taken(fitted_sets)}
-        return filled(self.tables, [pd.concat(curves, ignore_index=True), lines], parameters, runs)
+        return filled(self.tables, [pd.concat(curves, ignore_index=True), reliability_rows], parameters, runs)
 
 
 def _curve(gathered: DatasetResponses, fit: IrtFit) -> pd.DataFrame:
-    """Information over a grid of abilities, and at the ability of each subject."""
+    """Information over a grid of abilities, then at the ability of each subject."""
     grid = np.linspace(fit.ability.min() - 1, fit.ability.max() + 1, GRID)
     ability = np.concatenate([grid, fit.ability])
     information = total_information(fit.bank, ability)
+    subject_names = gathered.responses.subjects["subject"].tolist()
     return pd.DataFrame(
         {
             "dataset": gathered.dataset,
             "kind": ["curve"] * GRID + ["subject"] * len(fit.ability),
-            "subject": [None] * GRID + gathered.responses.subjects["subject"].tolist(),
+            "subject": [None] * GRID + subject_names,
             "ability": ability,
             "information": information,
             "standard_error": 1 / np.sqrt(information),
@@ -101,9 +110,8 @@ def _curve(gathered: DatasetResponses, fit: IrtFit) -> pd.DataFrame:
     )
 
 
-def _line(gathered: DatasetResponses, fit: IrtFit) -> dict[str, object]:
-    """The reliability of a data set as a test, and how many of its items at random reach 0.9, 0.95 and 0.99."""
-    spread = float(np.sqrt(np.mean(fit.ability**2)))  # 1 but for the 1pl, whose unit is a logit
+def _reliability_row(gathered: DatasetResponses, fit: IrtFit) -> dict[str, object]:
+    spread = float(np.sqrt(np.mean(fit.ability**2)))  # 1, except in the 1pl, whose unit is a logit
     return {
         "dataset": gathered.dataset,
         "irt_model": fit.model,

@@ -1,4 +1,4 @@
-"""Do images and models respond as item response theory expects, and do images go together (analysis=item_fit)."""
+"""Do images and models respond as item response theory expects, and are images dependent (analysis=item_fit)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from fca.studies.irt import fits
 from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, IRT_MODEL, ITEM, N_ITEMS, N_SUBJECTS, SUBJECT
 from fca.studies.irt.fittable import clean_with_subjects
 from fca.studies.irt.stats import IrtFit
-from fca.studies.psychometrics.stats.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
+from fca.studies.psychometrics.stats.dependence import (
+    MeanQ3,
+    highest_z,
+    mean_q3,
+    most_dependent,
+    pairable_items,
+    scaled_residuals,
+)
 from fca.studies.psychometrics.stats.item_fit import MeanSquares, mean_squares, misfit, replicates
 from fca.studies.psychometrics.stats.score_fit import MOST_ITEMS, score_fit
 from fca.tables.answers import DatasetResponses
@@ -26,12 +33,12 @@ from fca.validation import Allowed, Seed
 
 SOURCE = "Wright & Masters (Rating scale analysis, 1982), chapter 5"
 YEN = "Yen (Effects of local item dependence, 1984); Christensen, Makransky & Horton, 2017"
-FEWEST_ITEMS = 60  # of S-X²: below, fitted items bend towards abilities that few items leave open
-SAMPLED = 2000  # items a data set in the figure
-PAIRED = 10_000  # items a data set whose pairs are searched
-LISTED = 20  # pairs
-LONG = 500_000  # cells, above which there is a progress bar
-LIMIT = 1.96
+FEWEST_ITEMS = 60  # of S-X²; with fewer, abilities are uncertain and fitted items bend towards them
+SAMPLED = 2000  # items of a data set in the figure, at most
+PAIRED = 10_000  # items of a data set whose pairs are searched, at most
+LISTED = 20  # pairs of a data set, at most
+LONG = 500_000  # responses, above which there is a progress bar
+LIMIT = 1.96  # |z| of misfit
 
 OUTFIT = Column("outfit", float, ".2f", "outfit, mean squared standardised residual")
 INFIT = Column("infit", float, ".2f", "infit, the same weighted by information")
@@ -55,8 +62,15 @@ ITEM_FIT = TableSpec(
     "Which items do not follow their curve?",
     f"{SOURCE}; S-X²: Orlando & Thissen, 2000",
     (
-        *(DATASET, ITEM, LABEL, DIFFICULTY, DISCRIMINATION, fits.ITEM_TOP1, *_MISFIT),
-        *(Column("s_x2", float, ".1f", "S-X²"), Column("s_x2_df", float, ".0f", "its degrees of freedom")),
+        DATASET,
+        ITEM,
+        LABEL,
+        DIFFICULTY,
+        DISCRIMINATION,
+        fits.ITEM_TOP1,
+        *_MISFIT,
+        Column("s_x2", float, ".1f", "S-X²"),
+        Column("s_x2_df", float, ".0f", "its degrees of freedom"),
         Column("s_x2_p", float, ".3f", "its p value"),
     ),
 )
@@ -74,12 +88,20 @@ DEPENDENCE = TableSpec(
     "Does the model leave out what items share?",
     YEN,
     (
-        *(DATASET, IRT_MODEL, N_SUBJECTS, N_ITEMS, MISFIT_INFIT),
-        *(Column("misfit_outfit", float, ".1%", "share of items with |outfit z| above 1.96"),),
-        *(Column("q3_mean", float, "+.4f", "mean Q3 of all pairs"), Column("q3_sd", float, ".3f", "its spread")),
-        *(*interval_columns(WITHIN), N_PAIRED),
-        *(Column("z_highest", float, ".1f", "highest residual covariance of a pair, in sd"),),
-        *(Z_BY_CHANCE, PAIRS_BEYOND, fits.NOT_ESTIMABLE),
+        DATASET,
+        IRT_MODEL,
+        N_SUBJECTS,
+        N_ITEMS,
+        MISFIT_INFIT,
+        Column("misfit_outfit", float, ".1%", "share of items with |outfit z| above 1.96"),
+        Column("q3_mean", float, "+.4f", "mean Q3 of all pairs"),
+        Column("q3_sd", float, ".3f", "its spread"),
+        *interval_columns(WITHIN),
+        N_PAIRED,
+        Column("z_highest", float, ".1f", "highest residual covariance of a pair, in sd"),
+        Z_BY_CHANCE,
+        PAIRS_BEYOND,
+        fits.NOT_ESTIMABLE,
     ),
 )
 DEPENDENT_PAIRS = TableSpec(
@@ -87,9 +109,14 @@ DEPENDENT_PAIRS = TableSpec(
     "Which items go together beyond ability?",
     YEN,
     (
-        *(DATASET, FIRST, SECOND),
-        *(Column("first_label", str, "", "its class"), Column("second_label", str, "", "its class"), PAIR_Z),
-        *(Q3, Column("q3_adjusted", float, "+.2f", "Q3 less the mean of all pairs")),
+        DATASET,
+        FIRST,
+        SECOND,
+        Column("first_label", str, "", "its class"),
+        Column("second_label", str, "", "its class"),
+        PAIR_Z,
+        Q3,
+        Column("q3_adjusted", float, "+.2f", "Q3 less the mean of all pairs"),
         Column("beyond_chance", bool, "", "whether it is above all pairs of simulated responses"),
     ),
 )
@@ -118,136 +145,169 @@ class ItemFit:
     seed: Annotated[Seed, "of those, and of the pairs and items that are drawn"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line an item, a subject, a data set; and the most dependent pairs of items."""
+        """One row per item, one per subject, one per data set; and the most dependent pairs of items."""
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
         runs: set[str] = set()
-        digests = []
+        digests: list[str] = []
         for gathered in clean_with_subjects(store, self.query, self.responses):
-            for frames, frame in zip(frames_of_tables, _lines(gathered, self), strict=True):
-                frames.append(frame.assign(dataset=gathered.dataset))
+            frames = _frames(gathered, self)
+            for table_frames, frame in zip(frames_of_tables, frames, strict=True):
+                table_frames.append(frame.assign(dataset=gathered.dataset))
+
             fitted_sets.append((gathered, fits.fitted(gathered, self.model, seed=self.seed)))
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
+
+        joined_frames = [pd.concat(table_frames, ignore_index=True) for table_frames in frames_of_tables]
         parameters = {**asdict(self), **METHOD, "answers": digests, **fits.priors_taken(fitted_sets)}
-        whole_frames = [pd.concat(frames, ignore_index=True) for frames in frames_of_tables]
-        return filled(self.tables, whole_frames, parameters, runs)
+        return filled(self.tables, joined_frames, parameters, runs)
 
 
-class _Simulated(NamedTuple):
-    """For each replicate: mean squares of items and of subjects, and the highest z of any pair."""
-
-    items: list[MeanSquares]
-    subjects: list[MeanSquares]
-    highest: list[float]
-
-
-def _lines(gathered: DatasetResponses, options: ItemFit) -> tuple[pd.DataFrame, ...]:
-    """The items of a data set, those in the figure, its subjects, its line, and its most dependent pairs."""
+def _frames(gathered: DatasetResponses, settings: ItemFit) -> tuple[pd.DataFrame, ...]:
+    """Rows of a data set for each table: items, a sample of them, subjects, the data set, dependent pairs."""
     responses = gathered.responses
     correct = responses.correct
-    fit = fits.fitted(gathered, options.model, seed=options.seed)
-    rng = np.random.default_rng(options.seed)
-    paired = np.sort(rng.permutation(pairable(correct, fit))[:PAIRED])
-    simulated = _simulated(correct, fit, paired, rng, options.replicates)
+    fit = fits.fitted(gathered, settings.model, seed=settings.seed)
 
+    rng = np.random.default_rng(settings.seed)
+    pairable = rng.permutation(pairable_items(correct, fit))
+    paired_items = np.sort(pairable[:PAIRED])
+    simulated = _simulated_statistics(correct, fit, paired_items, rng, settings.replicates)
     item_squares, subject_squares = mean_squares(correct, fit)
+
     items = responses.items[["item", "label"]].assign(
         difficulty=fit.difficulty,
         discrimination=fit.discrimination,
         top1=np.nanmean(correct, axis=0),
-        **misfit(item_squares, simulated.items)._asdict(),
-        **_score_columns(correct, fit),
+        **misfit(item_squares, simulated.item_squares)._asdict(),
+        **_score_fit_columns(correct, fit),
     )
+    sample = np.random.default_rng(settings.seed).permutation(len(items))[:SAMPLED]
+    sampled_items = items.iloc[np.sort(sample)]
+
     subjects = responses.subjects[["subject", "model", "snapshot"]].assign(
         top1=responses.accuracy,
         ability=fit.ability,
-        **misfit(subject_squares, simulated.subjects)._asdict(),
+        **misfit(subject_squares, simulated.subject_squares)._asdict(),
     )
     subjects = subjects.sort_values("ability", ascending=False, kind="stable")
-    sample = np.random.default_rng(options.seed).permutation(len(items))[:SAMPLED]
 
-    line, pairs = _dependence(gathered, fit, paired, simulated.highest)
-    for name in ("infit", "outfit"):
-        z = items[f"{name}_z"].dropna()
-        line[f"misfit_{name}"] = float((z.abs() > LIMIT).mean()) if len(z) else None
-    return items, items.iloc[np.sort(sample)], subjects, pd.DataFrame([line]), pairs
-
-
-def _simulated(
-    correct: np.ndarray, fit: IrtFit, paired: np.ndarray, rng: np.random.Generator, number: int
-) -> _Simulated:
-    """Statistics of responses drawn from the fit and fitted again."""
-    simulated = _Simulated([], [], [])
-    drawn = replicates(correct, fit, rng, number)
-    for responses, refit in track(drawn, "simulated responses", number, long=correct.size >= LONG):
-        items, subjects = mean_squares(responses, refit)
-        simulated.items.append(items)
-        simulated.subjects.append(subjects)
-        if len(paired) > 1:
-            z = highest(responses[:, paired], refit.probability()[:, paired])
-            simulated.highest.append(z)
-    return simulated
+    dependence, pairs = _dependence(gathered, fit, paired_items, simulated.highest_z)
+    summary = {
+        **dependence,
+        "misfit_infit": _share_beyond_limit(items["infit_z"]),
+        "misfit_outfit": _share_beyond_limit(items["outfit_z"]),
+    }
+    return items, sampled_items, subjects, pd.DataFrame([summary]), pairs
 
 
-def _score_columns(correct: np.ndarray, fit: IrtFit) -> dict[str, Any]:
-    """S-X² of every item; missing for too few or too many items."""
+def _share_beyond_limit(z: pd.Series) -> float | None:
+    estimated_z = z.dropna()
+    if estimated_z.empty:
+        return None
+    return float((estimated_z.abs() > LIMIT).mean())
+
+
+class _SimulatedStatistics(NamedTuple):
+    """Statistics of every replicate: mean squares of items and of subjects, and the highest z of any pair."""
+
+    item_squares: list[MeanSquares]
+    subject_squares: list[MeanSquares]
+    highest_z: list[float]
+
+
+def _simulated_statistics(
+    correct: np.ndarray, fit: IrtFit, paired_items: np.ndarray, rng: np.random.Generator, number: int
+) -> _SimulatedStatistics:
+    item_squares: list[MeanSquares] = []
+    subject_squares: list[MeanSquares] = []
+    highest: list[float] = []
+
+    simulations = replicates(correct, fit, rng, number)
+    for simulated, refit in track(simulations, "simulated responses", number, long=correct.size >= LONG):
+        of_items, of_subjects = mean_squares(simulated, refit)
+        item_squares.append(of_items)
+        subject_squares.append(of_subjects)
+        if len(paired_items) > 1:
+            highest.append(highest_z(simulated[:, paired_items], refit.probability()[:, paired_items]))
+
+    return _SimulatedStatistics(item_squares, subject_squares, highest)
+
+
+def _score_fit_columns(correct: np.ndarray, fit: IrtFit) -> dict[str, Any]:
+    """S-X² of every item; missing for tests that are too short or too long for it."""
     if not FEWEST_ITEMS <= correct.shape[1] <= MOST_ITEMS:
         return {"s_x2": np.nan, "s_x2_df": np.nan, "s_x2_p": np.nan}
-    test = score_fit(correct, fit.bank)
-    return {"s_x2": test.statistic, "s_x2_df": np.where(test.df > 0, test.df, np.nan), "s_x2_p": test.p}
+
+    s_x2 = score_fit(correct, fit.bank)
+    return {
+        "s_x2": s_x2.statistic,
+        "s_x2_df": np.where(s_x2.df > 0, s_x2.df, np.nan),
+        "s_x2_p": s_x2.p,
+    }
 
 
 def _dependence(
-    gathered: DatasetResponses, fit: IrtFit, paired: np.ndarray, highest_by_chance: list[float]
+    gathered: DatasetResponses, fit: IrtFit, paired_items: np.ndarray, simulated_highest_z: list[float]
 ) -> tuple[dict[str, Any], pd.DataFrame]:
-    """The line of a data set, and its most dependent pairs."""
+    """The row of a data set, and its most dependent pairs."""
     responses = gathered.responses
     n_subjects, n_items = responses.correct.shape
-    line: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "irt_model": fit.model,
         "n_subjects": n_subjects,
         "n_items": n_items,
-        "n_paired": len(paired),
+        "n_paired": len(paired_items),
         "not_estimable": fit.not_estimable,
     }
-    if len(paired) < 2:
-        return line, DEPENDENT_PAIRS.frame([])
+    if len(paired_items) < 2:
+        return summary, DEPENDENT_PAIRS.frame([])
 
-    correct = responses.correct[:, paired]
-    p = fit.probability()[:, paired]
-    items = responses.items.iloc[paired]
-    codes, _ = pd.factorize(items["label"].fillna("?"))
-    means = mean_q3(scaled_residuals(correct, p), codes)
-    line |= {"q3_mean": means.mean, "q3_sd": means.sd}
-
-    has_pairs = means.pairs_within > 0
-    if items["label"].notna().all() and has_pairs.sum() > 1:
-        # pairs of a class stand together; every class counts by its pairs
-        weight = means.pairs_within[has_pairs] / means.pairs_within[has_pairs].mean()
-        mean = mean_with_interval(means.within[has_pairs] * weight)
-        line |= dict(zip(map(str, interval_columns(WITHIN)), mean, strict=True))
+    correct = responses.correct[:, paired_items]
+    p = fit.probability()[:, paired_items]
+    items = responses.items.iloc[paired_items]
+    class_codes, _ = pd.factorize(items["label"].fillna("?"))
+    q3 = mean_q3(scaled_residuals(correct, p), class_codes)
 
     pairs = most_dependent(correct, p, LISTED)
-    z_by_chance = max(highest_by_chance)
+    z_by_chance = max(simulated_highest_z)
     is_beyond_chance = pairs.z > z_by_chance
-    line |= {
+
+    item_names = items["item"].to_numpy()
+    labels = items["label"].to_numpy()
+    pair_frame = pd.DataFrame(
+        {
+            "z": pairs.z,
+            "q3": pairs.q3,
+            "q3_adjusted": pairs.q3 - q3.mean,
+            "beyond_chance": is_beyond_chance,
+            "first": item_names[pairs.first],
+            "first_label": labels[pairs.first],
+            "second": item_names[pairs.second],
+            "second_label": labels[pairs.second],
+        }
+    )
+    summary = {
+        **summary,
+        "q3_mean": q3.mean,
+        "q3_sd": q3.sd,
+        **(_q3_within_classes(q3) if items["label"].notna().all() else {}),
         "z_highest": float(pairs.z[0]),
         "z_by_chance": z_by_chance,
         "pairs_beyond": int(is_beyond_chance.sum()),
     }
-    names = items["item"].to_numpy()
-    labels = items["label"].to_numpy()
-    frame = pd.DataFrame(
-        {
-            "z": pairs.z,
-            "q3": pairs.q3,
-            "q3_adjusted": pairs.q3 - means.mean,
-            "beyond_chance": is_beyond_chance,
-            "first": names[pairs.first],
-            "first_label": labels[pairs.first],
-            "second": names[pairs.second],
-            "second_label": labels[pairs.second],
-        }
-    )
-    return line, frame
+    return summary, pair_frame
+
+
+def _q3_within_classes(q3: MeanQ3) -> dict[str, float]:
+    """Mean Q3 of pairs of one class with its interval over classes; empty with fewer than two classes of pairs."""
+    has_pairs = q3.pairs_within > 0
+    if has_pairs.sum() < 2:
+        return {}
+
+    # pairs of a class are not independent, so the interval counts classes, each weighted by its pairs
+    n_pairs = q3.pairs_within[has_pairs]
+    weight = n_pairs / n_pairs.mean()
+    estimate = mean_with_interval(q3.within[has_pairs] * weight)
+    return dict(zip(map(str, interval_columns(WITHIN)), estimate, strict=True))

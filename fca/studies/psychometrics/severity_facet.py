@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Bool
 
 from fca.progress import track
 from fca.store import Store
@@ -18,6 +19,7 @@ from fca.studies.irt.fittable import linked_parts, shifted_responses
 from fca.studies.psychometrics.stats.facets import FacetFit, fit_facets
 from fca.tables.answers import DatasetResponses, clean_responses
 from fca.tables.keys import Query, ResponseFiles
+from fca.tables.responses import Responses
 from fca.tables.table import CORRUPTION, DATASET, IMAGES, MODEL, SEVERITIES, SEVERITY, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, interval_columns
 from fca.validation import Allowed, Seed
@@ -33,9 +35,14 @@ SEVERITY_FACET = TableSpec(
     "How much harder does each step of a corruption make an image?",
     SOURCE,
     (
-        *(DATASET, CORRUPTION, *interval_columns(STEP)),
-        *(Column("linear", float, ".1%", "share of the severities' effects that a straight line explains"),),
-        *(N_SUBJECTS, N_MODELS, IMAGES, SEVERITIES),
+        DATASET,
+        CORRUPTION,
+        *interval_columns(STEP),
+        Column("linear", float, ".1%", "share of the severities' effects that a straight line explains"),
+        N_SUBJECTS,
+        N_MODELS,
+        IMAGES,
+        SEVERITIES,
     ),
 )
 SEVERITY_EFFECTS = TableSpec(
@@ -77,123 +84,148 @@ class SeverityFacet:
     seed: Annotated[Seed, "of those images, and of held-out responses"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line a corruption, one a severity of it, and one a network. Raises FcaError without corrupted images."""
+        """One row per corruption, one per severity of it, one per network. Raises FcaError without corrupted images."""
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
-        digests = []
+        digests: list[str] = []
         runs: set[str] = set()
-        for kind, gathered in track(list(self._kinds(store)), "corruptions"):
-            for frames, frame in zip(frames_of_tables, _lines(kind, gathered, self), strict=True):
-                frames.append(frame)
+        for kind, gathered in track(list(self._corruptions(store)), "corruptions"):
+            for table_frames, frame in zip(frames_of_tables, _frames(kind, gathered, self), strict=True):
+                table_frames.append(frame)
             digests.append(fits.digest_of(gathered))
             runs |= set(gathered.runs)
+
         if not digests:
             command = "fca run -m task=predict shift=clean,corruption/all"
             stored = f"none among the {len(store.rows())} stored rows"
             raise FcaError("corrupted images with responses", stored, "1 corruption or more", f"make some: {command}")
-        whole_frames = [pd.concat(frames, ignore_index=True) for frames in frames_of_tables]
-        return filled(self.tables, whole_frames, {**asdict(self), **METHOD, "answers": digests}, runs)
 
-    def _kinds(self, store: Store) -> Iterator[tuple[str, DatasetResponses]]:
-        """The responses to each corruption and to clean images: of stored runs, then of files."""
+        joined_frames = [pd.concat(table_frames, ignore_index=True) for table_frames in frames_of_tables]
+        return filled(self.tables, joined_frames, {**asdict(self), **METHOD, "answers": digests}, runs)
+
+    def _corruptions(self, store: Store) -> Iterator[tuple[str, DatasetResponses]]:
+        """Each corruption with its responses and those to clean images: stored ones, then those of the files."""
         yield from shifted_responses(store, self.query)
         if not self.responses:
             return
+
         for gathered in clean_responses(store, self.query, self.responses):
-            if gathered.fingerprint is not None:  # of stored runs
+            if gathered.fingerprint is not None:  # stored, not of a file
                 continue
+
             corruption = gathered.responses.items["corruption"]
             for kind in corruption.unique():
                 if kind == "clean":
                     continue
-                of_kind = _only(gathered, corruption.isin([kind, "clean"]).to_numpy())
-                image, _ = pd.factorize(of_kind.responses.items["image_id"])
-                for linked in linked_parts(of_kind, image):
-                    if np.ptp(linked.responses.items["severity"]) > 0:
-                        yield str(kind), linked
-                    else:
-                        log.warning("%s on %s is left out: its images were shown at one severity", kind, linked.dataset)
+                is_selected = corruption.isin([kind, "clean"]).to_numpy()
+                yield from _linked_by_image(str(kind), _with_items(gathered, is_selected))
 
 
-def _only(gathered: DatasetResponses, is_kept: np.ndarray) -> DatasetResponses:
-    """The items that are kept, and the subjects with a response to any of them."""
+def _linked_by_image(kind: str, gathered: DatasetResponses) -> Iterator[tuple[str, DatasetResponses]]:
+    """The parts of the subjects that images link; a part with one severity is left out with a line in the log."""
+    image, _ = pd.factorize(gathered.responses.items["image_id"])
+    for linked in linked_parts(gathered, image):
+        if np.ptp(linked.responses.items["severity"]) > 0:
+            yield kind, linked
+        else:
+            log.warning("%s on %s is left out: its images were shown at one severity", kind, linked.dataset)
+
+
+def _with_items(gathered: DatasetResponses, is_selected: Bool[np.ndarray, " items"]) -> DatasetResponses:
+    """The selected items, and the subjects with a response to any of them; without predictions."""
     responses = gathered.responses
-    correct = responses.correct[:, is_kept]
-    has_responses = ~np.isnan(correct).all(axis=1)
-    subjects = responses.subjects[has_responses].reset_index(drop=True)
-    items = responses.items[is_kept].reset_index(drop=True)
-    kept = type(responses)(correct[has_responses], subjects, items, None, responses.classes)
-    return gathered._replace(responses=kept)
+    correct = responses.correct[:, is_selected]
+    has_response = ~np.isnan(correct).all(axis=1)
+    selected_responses = Responses(
+        correct=correct[has_response],
+        subjects=responses.subjects[has_response].reset_index(drop=True),
+        items=responses.items[is_selected].reset_index(drop=True),
+        classes=responses.classes,
+    )
+    return gathered._replace(responses=selected_responses)
 
 
-def _lines(
-    kind: str, gathered: DatasetResponses, options: SeverityFacet
+def _frames(
+    kind: str, gathered: DatasetResponses, settings: SeverityFacet
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """The line of a corruption, its severities, and its networks."""
-    image_ids = gathered.responses.items["image_id"].unique()
-    sample = np.random.default_rng(options.seed).permutation(len(image_ids))[: options.images]
-    gathered = _only(gathered, gathered.responses.items["image_id"].isin(image_ids[sample]).to_numpy())
-    gathered = _only(gathered, ~np.isnan(gathered.responses.correct).all(axis=0))
-    items = gathered.responses.items
-    subjects = gathered.responses.subjects
-    severity = items["severity"].to_numpy()
-    levels = np.unique(severity[severity > 0])
+    """Rows of a corruption for each table: its step, the effect of each severity, the step of each network."""
+    images = gathered.responses.items["image_id"].unique()
+    sampled = np.random.default_rng(settings.seed).permutation(len(images))[: settings.images]
+    is_sampled = gathered.responses.items["image_id"].isin(images[sampled]).to_numpy()
+    sample = _with_items(gathered, is_sampled)
+    sample = _with_items(sample, ~np.isnan(sample.responses.correct).all(axis=0))
 
+    items = sample.responses.items
+    subjects = sample.responses.subjects
+    severity = items["severity"].to_numpy()
+    step = _fit_step(sample, severity)
+    severities = np.unique(severity[severity > 0])
     keys = {"dataset": gathered.dataset, "corruption": kind}
-    step = _fit(gathered, severity[:, None].astype(float))
-    line: dict[str, Any] = {
+    summary: dict[str, Any] = {
         **keys,
         "step": step.effect[0],
         "step_low": step.low[0],
         "step_high": step.high[0],
         "n_subjects": len(subjects),
         "n_models": subjects["model"].nunique(),
-        "severities": len(levels),
+        "severities": len(severities),
         "images": items["image_id"].nunique(),
     }
-    networks = pd.DataFrame([{**keys, **network} for network in _networks(gathered, severity)])
+    networks = pd.DataFrame([{**keys, **row} for row in _network_rows(sample, severity)])
 
-    # An effect for each severity; the lowest is the origin where clean images were not shown
-    has_clean = (severity == 0).any()
-    effect_levels = levels if has_clean else levels[1:]
-    if not len(effect_levels):
-        return pd.DataFrame([line]), SEVERITY_EFFECTS.frame([]), networks
-    free = _fit(gathered, (severity[:, None] == effect_levels).astype(float))
-    origin = 0 if has_clean else levels[0]
-    straight = step.effect[0] * (effect_levels - origin)
-    line["linear"] = 1 - float(((free.effect - straight) ** 2).sum() / (free.effect**2).sum())
+    # effects are relative to clean images, or without these to the lowest severity
+    has_clean_images = (severity == 0).any()
+    free_severities = severities if has_clean_images else severities[1:]
+    if not len(free_severities):
+        return pd.DataFrame([summary]), SEVERITY_EFFECTS.frame([]), networks
+
+    one_effect_per_severity = (severity[:, None] == free_severities).astype(float)  # items x severities
+    free = _fit(sample, one_effect_per_severity)
+    origin = 0 if has_clean_images else severities[0]
+    straight_line = step.effect[0] * (free_severities - origin)
+    unexplained = ((free.effect - straight_line) ** 2).sum() / (free.effect**2).sum()
+    summary["linear"] = 1 - float(unexplained)
     effects = pd.DataFrame(
         {
-            "severity": effect_levels,
+            "severity": free_severities,
             "effect": free.effect,
             "effect_low": free.low,
             "effect_high": free.high,
-            "line": straight,
+            "line": straight_line,
         }
     )
-    return pd.DataFrame([line]), effects.assign(**keys), networks
+    return pd.DataFrame([summary]), effects.assign(**keys), networks
 
 
-def _networks(gathered: DatasetResponses, severity: np.ndarray) -> Iterator[dict[str, Any]]:
+def _network_rows(sample: DatasetResponses, severity: np.ndarray) -> Iterator[dict[str, Any]]:
     """The step of each network alone, and its accuracy on the lowest severity.
 
-    No step where all responses are alike, or of one severity.
+    The step is missing if all its responses are equal or are to images of one severity.
     """
-    models = gathered.responses.subjects["model"].to_numpy()
+    models = sample.responses.subjects["model"].to_numpy()
     for model in dict.fromkeys(models.tolist()):
         is_of_model = models == model
-        correct = np.where(is_of_model[:, None], gathered.responses.correct, np.nan)
-        has_responses = np.asarray(~np.isnan(correct).all(axis=0))
-        severities = severity[has_responses]
+        correct = np.where(is_of_model[:, None], sample.responses.correct, np.nan)
+        has_response = np.asarray(~np.isnan(correct).all(axis=0))
+        model_severity = severity[has_response]
+        is_lowest = severity == model_severity.min()
+
+        responses = correct[~np.isnan(correct)]
         step = np.nan
-        if np.ptp(correct[~np.isnan(correct)]) > 0 and np.ptp(severities) > 0:
-            alone = _only(gathered._replace(responses=replace(gathered.responses, correct=correct)), has_responses)
-            step = _fit(alone, severities[:, None].astype(float)).effect[0]
+        if np.ptp(responses) > 0 and np.ptp(model_severity) > 0:
+            model_responses = sample._replace(responses=replace(sample.responses, correct=correct))
+            step = _fit_step(_with_items(model_responses, has_response), model_severity).effect[0]
+
         yield {
             "model": model,
             "n_subjects": int(is_of_model.sum()),
-            "top1": float(np.nanmean(correct[:, severity == severities.min()])),
+            "top1": float(np.nanmean(correct[:, is_lowest])),
             "step": step,
         }
+
+
+def _fit_step(gathered: DatasetResponses, severity: np.ndarray) -> FacetFit:
+    """The fit with one effect, proportional to severity."""
+    return _fit(gathered, severity[:, None].astype(float))
 
 
 def _fit(gathered: DatasetResponses, design: np.ndarray) -> FacetFit:

@@ -66,7 +66,7 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     base: Any = alt.Chart().encode(y=rows)
     lines = base.mark_rule().encode(x=x, x2=f"{tables.SIMSS_MEAN}:Q")
     ticks = base.mark_tick(thickness=2, size=12, color=kinds.GREY).encode(x=f"{tables.SIMSS_MEAN}:Q")
-    dots = base.mark_point(non_empty=True, size=80, opacity=1, color=kinds.CONTRAST[0])
+    dots = base.mark_point(filled=True, size=80, opacity=1, color=kinds.CONTRAST[0])
     dots = dots.encode(x=x, tooltip=kinds.tooltips(classes.columns))
     chart = kinds.layers(lines, ticks, dots)
 

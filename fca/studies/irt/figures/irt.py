@@ -155,7 +155,7 @@ def curves_figure(curves: Table) -> alt.FacetChart:
         tooltip=kinds.tooltips(curves.columns),
     )
     lines = base.transform_filter(f"datum.{MARK} == 'curve'").mark_line(strokeWidth=2.5)
-    dots = base.transform_filter(f"datum.{MARK} == 'observed'").mark_point(non_empty=True, size=45)
+    dots = base.transform_filter(f"datum.{MARK} == 'observed'").mark_point(filled=True, size=45)
     chart = kinds.layers(
         lines.encode(opacity=alt.condition(hovered, alt.value(0.9), alt.value(0.08))).add_params(hovered),
         dots.encode(opacity=alt.condition(hovered, alt.value(0.8), alt.value(0.05))),

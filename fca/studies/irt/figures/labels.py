@@ -130,7 +130,7 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
     chart = kinds.layers(
         base.mark_rule(strokeWidth=1, opacity=0.5).encode(x=f"{ITEM_TOP1}:Q", x2=f"{MODAL_WRONG_SHARE}:Q"),
         base.mark_point(size=40, color=kinds.GREY, opacity=1).encode(x=f"{ITEM_TOP1}:Q"),
-        base.mark_point(non_empty=True, size=90, opacity=1).encode(x=share, color=coloured.colour()),
+        base.mark_point(filled=True, size=90, opacity=1).encode(x=share, color=coloured.colour()),
     )
     title = style.title(
         "Which labels look wrong?",

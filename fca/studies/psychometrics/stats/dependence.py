@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, Integer
 from fca.studies.irt.stats.model import IrtFit, Matrix
 
 BLOCK = 1024  # items that are paired with all later ones at a time
-FEWEST = 5.0  # expected right and expected wrong responses of an item that is paired
+FEWEST = 5.0  # expected right and expected wrong responses of an item that is paired, at least
 
 Scaled = Float[np.ndarray, "subjects items"]
 
@@ -18,6 +18,7 @@ Scaled = Float[np.ndarray, "subjects items"]
 class Pairs(NamedTuple):
     """Pairs of items, the most dependent first.
 
+    first, second: positions of the items.
     z: their residual covariance in standard deviations.   q3: the correlation of their residuals.
     """
 
@@ -28,7 +29,10 @@ class Pairs(NamedTuple):
 
 
 class MeanQ3(NamedTuple):
-    """Q3 over all pairs of items; and of each class over the pairs within it, NaN for classes of one item."""
+    """Mean and standard deviation of Q3 over all pairs of items, and its mean over the pairs within each class.
+
+    within: NaN for a class of one item.   pairs_within: number of pairs of each class.
+    """
 
     mean: float
     sd: float
@@ -36,23 +40,24 @@ class MeanQ3(NamedTuple):
     pairs_within: Float[np.ndarray, " classes"]
 
 
-def pairable(responses: Matrix, fit: IrtFit) -> Int[np.ndarray, " kept"]:
-    """Items with five expected right and five expected wrong responses or more.
+def pairable_items(responses: Matrix, fit: IrtFit) -> Int[np.ndarray, " pairable"]:
+    """Positions of the items with at least five expected right and five expected wrong responses.
 
     >>> from fca.studies.irt.stats import fit_irt
     >>> responses = np.repeat([[1.0, 0.0, 1.0], [1.0, 1.0, 0.0]], 10, axis=0)
-    >>> pairable(responses, fit_irt(responses, "1pl"))
+    >>> pairable_items(responses, fit_irt(responses, "1pl"))
     array([1, 2])
     """
     present = ~np.isnan(responses)
-    right = (fit.probability() * present).sum(axis=0)
-    return np.flatnonzero(np.minimum(right, present.sum(axis=0) - right) >= FEWEST)
+    expected_right = (fit.probability() * present).sum(axis=0)
+    expected_wrong = present.sum(axis=0) - expected_right
+    return np.flatnonzero(np.minimum(expected_right, expected_wrong) >= FEWEST)
 
 
 def scaled_residuals(responses: Matrix, probability: Matrix) -> Scaled:
     """Residuals x - P of every item, centred, with sum of squares 1; 0 where a response is missing.
 
-    The product of two items' columns is their Q3. A missing response counts as one without surprise, which draws Q3
+    The product of two items' columns is their Q3. A missing response counts as an unsurprising one, which draws Q3
     towards 0.
 
     >>> scaled_residuals(np.array([[1.0], [0.0]]), np.array([[0.5], [0.5]])).round(3).tolist()
@@ -60,17 +65,18 @@ def scaled_residuals(responses: Matrix, probability: Matrix) -> Scaled:
     """
     present = ~np.isnan(responses)
     residuals = np.where(present, responses - probability, 0.0)
-    residuals -= present * (residuals.sum(axis=0) / np.maximum(present.sum(axis=0), 1))
+    item_means = residuals.sum(axis=0) / np.maximum(present.sum(axis=0), 1)
+    residuals -= present * item_means
     return residuals / np.maximum(np.linalg.norm(residuals, axis=0), 1e-12)
 
 
 def most_dependent(responses: Matrix, probability: Matrix, number: int) -> Pairs:
-    """The pairs of highest z, a block of items at a time, with their Q3 = corr(x_i - P_i, x_j - P_j) (Yen 1984).
+    """The `number` pairs of highest z, with their Q3 = corr(x_i - P_i, x_j - P_j) (Yen 1984).
 
     z = Σ_s (x_i - P_i)(x_j - P_j) / sqrt(Σ_s P_i (1 - P_i) P_j (1 - P_j))   (score test; Glas & Suárez Falcón 2003)
 
-    Pairs are ranked by z, because among thousands of items answered by few subjects many share all responses, and then
-    have Q3 = 1, although the few weakest subjects missed both: z is small there.
+    Pairs are ranked by z because Q3 misleads with thousands of items and few subjects: many items share all responses
+    and then have Q3 = 1, although only the few weakest subjects missed both. Their z is small.
 
     >>> x = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
     >>> pairs = most_dependent(x, np.full((4, 3), 0.5), 1)
@@ -79,89 +85,97 @@ def most_dependent(responses: Matrix, probability: Matrix, number: int) -> Pairs
     """
     present = ~np.isnan(responses)
     residuals = np.where(present, responses - probability, 0.0)
-    noise = probability * (1 - probability) * present
-    residuals_32 = residuals.astype(np.float32)  # single precision is fast, and enough to rank pairs
-    noise_32 = noise.astype(np.float32)
+    variances = probability * (1 - probability) * present
 
+    first, second = _highest_pairs(residuals.astype(np.float32), variances.astype(np.float32), number)
+
+    # z and Q3 of the listed pairs again, in double precision; s: subject, p: pair
+    covariance = np.einsum("sp,sp->p", residuals[:, first], residuals[:, second])
+    covariance_variance = np.einsum("sp,sp->p", variances[:, first], variances[:, second])
+    z = covariance / np.sqrt(covariance_variance)
+    scaled_first = scaled_residuals(responses[:, first], probability[:, first])
+    scaled_second = scaled_residuals(responses[:, second], probability[:, second])
+    q3 = np.einsum("sp,sp->p", scaled_first, scaled_second)
+    return Pairs(first, second, z, q3)
+
+
+def _highest_pairs(
+    residuals: Float[np.ndarray, "subjects items"], variances: Float[np.ndarray, "subjects items"], number: int
+) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
+    """First and second item of the pairs of highest z, highest first; a block of items at a time, to bound memory."""
     first = np.empty(0, np.int64)
     second = np.empty(0, np.int64)
     z = np.empty(0, np.float32)
-    for start in range(0, residuals_32.shape[1], BLOCK):
-        block = slice(start, start + BLOCK)
-        covariance_32 = residuals_32[:, block].T @ residuals_32[:, start:]
-        variance_32 = noise_32[:, block].T @ noise_32[:, start:]
-        z_of_block = covariance_32
-        z_of_block /= np.sqrt(np.maximum(variance_32, np.float32(1e-12)))
-        z_of_block[np.tril_indices_from(z_of_block)] = -np.inf  # each pair once, and none with itself
 
-        lowest_of_best = z.min() if len(z) >= number else -np.inf
-        threshold = max(lowest_of_best, _threshold(z_of_block, number))
-        row, column = np.nonzero((z_of_block >= threshold) & np.isfinite(z_of_block))
-        candidates = np.append(z, z_of_block[row, column])
-        order = np.argsort(-candidates, kind="stable")[:number]
+    for start in range(0, residuals.shape[1], BLOCK):
+        block = slice(start, start + BLOCK)
+        block_z = residuals[:, block].T @ residuals[:, start:]  # items of the block x items from the block on
+        block_z /= np.sqrt(np.maximum(variances[:, block].T @ variances[:, start:], np.float32(1e-12)))
+        block_z[np.tril_indices_from(block_z)] = -np.inf  # each pair once, and no item with itself
+
+        # only pairs that can still enter the list are sorted
+        lowest_listed = z.min() if len(z) >= number else -np.inf
+        threshold = max(lowest_listed, _threshold(block_z, number))
+        row, column = np.nonzero((block_z >= threshold) & np.isfinite(block_z))
+
+        candidate_z = np.append(z, block_z[row, column])
+        order = np.argsort(-candidate_z, kind="stable")[:number]
         first = np.append(first, row + start)[order]
         second = np.append(second, column + start)[order]
-        z = candidates[order]
+        z = candidate_z[order]
 
-    # The chosen pairs in double precision; s: subjects, p: pairs
-    covariance = np.einsum("sp,sp->p", residuals[:, first], residuals[:, second])
-    variance = np.einsum("sp,sp->p", noise[:, first], noise[:, second])
-    q3 = np.einsum(
-        "sp,sp->p",
-        scaled_residuals(responses[:, first], probability[:, first]),
-        scaled_residuals(responses[:, second], probability[:, second]),
-    )
-    return Pairs(first, second, covariance / np.sqrt(variance), q3)
+    return first, second
 
 
 def _threshold(z: np.ndarray, number: int) -> float:
-    """A value that at least `number` of these z reach, taken from the maxima of their rows if there are enough rows."""
+    """A value that at least `number` entries reach, from the maxima of the rows; -inf if there are too few rows."""
     row_maxima = z.max(axis=1)
-    return float(np.partition(row_maxima, -number)[-number]) if len(row_maxima) > number else -np.inf
+    if len(row_maxima) <= number:
+        return -np.inf
+    return float(np.partition(row_maxima, -number)[-number])
 
 
 def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     """Mean and standard deviation of Q3 over all pairs of items, and the mean within every class (codes from 0).
 
     Σ_i<j Q3 = (|Z 1|² - n) / 2 and Σ_i<j Q3² = (|Z Zᵀ|² - n) / 2 for scaled residuals Z: exact for any number of items.
-    Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation that of a
-    correlation over so many subjects.
+    Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is that of a
+    correlation over as many subjects.
 
     >>> mean_q3(np.array([[0.8, 0.8, -0.6], [-0.6, -0.6, 0.8]]), np.array([0, 0, 1])).within
     array([ 1., nan])
     """
-
-    length = (scaled**2).sum(axis=0)  # 1, or 0 for an item without residuals
-    n_pairs = len(length) * (len(length) - 1) / 2
-    mean = (np.square(scaled.sum(axis=1)).sum() - length.sum()) / 2 / n_pairs
-    mean_square = (np.square(scaled @ scaled.T).sum() - (length**2).sum()) / 2 / n_pairs
+    squared_norm = (scaled**2).sum(axis=0)  # 1, or 0 for an item without residuals
+    n_items = len(squared_norm)
+    n_pairs = n_items * (n_items - 1) / 2
+    squared_total = np.square(scaled.sum(axis=1)).sum()  # |Z 1|²
+    mean = (squared_total - squared_norm.sum()) / 2 / n_pairs
+    squared_products = np.square(scaled @ scaled.T).sum()  # |Z Zᵀ|²
+    mean_square = (squared_products - (squared_norm**2).sum()) / 2 / n_pairs
     sd = np.sqrt(max(mean_square - mean**2, 0.0))
 
-    # The same sums over the items of each class
+    # Z 1 of each class: subjects x classes
     order = np.argsort(label, kind="stable")
-    classes, start = np.unique(label[order], return_index=True)
-    sums = np.zeros((len(scaled), int(label.max()) + 1))  # subjects x classes
-    sums[:, classes] = np.add.reduceat(scaled[:, order], start, axis=1)
-    n_items = np.bincount(label).astype(float)
-    length_of_class = np.bincount(label, weights=length)
-    pairs_within = n_items * (n_items - 1) / 2
-    within = np.divide(
-        (sums**2).sum(axis=0) - length_of_class,
-        2 * pairs_within,
-        out=np.full(len(pairs_within), np.nan),
-        where=pairs_within > 0,
-    )
+    classes, class_starts = np.unique(label[order], return_index=True)
+    class_sums = np.zeros((len(scaled), int(label.max()) + 1))
+    class_sums[:, classes] = np.add.reduceat(scaled[:, order], class_starts, axis=1)
+
+    class_sizes = np.bincount(label).astype(float)
+    class_norms = np.bincount(label, weights=squared_norm)
+    pairs_within = class_sizes * (class_sizes - 1) / 2
+    within = np.full(len(pairs_within), np.nan)
+    np.divide((class_sums**2).sum(axis=0) - class_norms, 2 * pairs_within, out=within, where=pairs_within > 0)
     return MeanQ3(float(mean), float(sd), within, pairs_within)
 
 
-def highest(responses: Matrix, probability: Matrix) -> float:
+def highest_z(responses: Matrix, probability: Matrix) -> float:
     """The highest z of any pair (see `most_dependent`).
 
-    No fixed cut such as Q3 = 0.2 holds for 20 to 90 subjects and millions of pairs; compare with `highest` of responses
-    drawn from the fit and fitted again (`fca.studies.psychometrics.stats.item_fit.replicates`; Christensen, Makransky
-    & Horton 2017).
+    No fixed cut such as Q3 = 0.2 holds for 20 to 90 subjects and millions of pairs. Compare with `highest_z` of
+    responses that are simulated from the fit and fitted again
+    (`fca.studies.psychometrics.stats.item_fit.replicates`; Christensen, Makransky & Horton 2017).
 
-    >>> highest(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), np.full((4, 2), 0.5))
+    >>> highest_z(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), np.full((4, 2), 0.5))
     2.0
     """
     return float(most_dependent(responses, probability, 1).z[0])

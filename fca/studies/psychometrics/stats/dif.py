@@ -13,21 +13,23 @@ from fca.studies.irt.stats.model import Items, Matrix, Subjects
 ETS = -2.35  # delta units a unit of log odds (Holland & Thayer 1988)
 LARGE = 1.5  # |delta| of class C
 MODERATE = 1.0  # |delta| of class B
+ALPHA = 0.05
 STRATA = 5
-FEWEST = 5  # right and wrong responses of an item among the subjects that are compared
-MAX_STEPS = 25  # of Newton's method
+FEWEST = 5  # right and wrong responses of an item among the compared subjects, at least
+STEPS = 25  # of Newton's method, at most
 RIDGE = 1e-6  # keeps a step finite where an item is separated; no statistic depends on it
-LONGEST_STEP = 5.0  # of a coefficient
-SEPARATED = 12.0  # logits: coefficients that grow without end
+LONGEST = 5.0  # largest change of a coefficient in one step
+SEPARATED = 12.0  # logits; a larger coefficient has no finite maximum
 
 Member = Bool[np.ndarray, " subjects"]
 Design = Float[np.ndarray, "subjects k"]
 
 
 class MantelHaenszel(NamedTuple):
-    """log_odds: of the common odds ratio, above 0 where the item favours the reference. NaN: not enough responses.
+    """Mantel and Haenszel's statistics of every item; NaN: not enough responses.
 
-    delta: the same on ETS' scale, below 0 where the item is harder for the focal group.
+    log_odds: of the common odds ratio, above 0 where the item favours the reference group.
+    delta: the same on the scale of ETS, below 0 where the item is harder for the focal group.
     """
 
     log_odds: Items
@@ -42,7 +44,7 @@ class MantelHaenszel(NamedTuple):
 
     @property
     def delta_se(self) -> Items:
-        """Its standard error."""
+        """Standard error of delta."""
         return -ETS * self.log_odds_se
 
 
@@ -59,19 +61,21 @@ class Regression(NamedTuple):
 
 
 def strata_of(ability: Subjects, focal: Member, number: int = STRATA) -> Int[np.ndarray, " subjects"]:
-    """Strata of like ability among those that both groups reach, of equal size; -1 for subjects outside.
+    """Strata of similar ability and equal size, within the range that both groups reach; -1 for subjects outside it.
 
     >>> strata_of(np.array([0.1, 0.4, 0.6, 0.5, 0.3, 0.9]), np.array([0, 0, 0, 1, 1, 1], dtype=bool), 2)
     array([-1,  0,  1,  1,  0, -1])
     """
-    low = max(ability[focal].min(), ability[~focal].min())
-    high = min(ability[focal].max(), ability[~focal].max())
-    shared = np.flatnonzero((ability >= low) & (ability <= high))
+    focal_ability = ability[focal]
+    reference_ability = ability[~focal]
+    low = max(focal_ability.min(), reference_ability.min())
+    high = min(focal_ability.max(), reference_ability.max())
+    inside = np.flatnonzero((ability >= low) & (ability <= high))
 
-    n_strata = min(number, max(len(shared) // 2, 1))
-    rank = np.argsort(np.argsort(ability[shared], kind="stable"), kind="stable")
+    rank = np.argsort(np.argsort(ability[inside], kind="stable"), kind="stable")
+    n_strata = min(number, max(len(inside) // 2, 1))
     stratum = np.full(len(ability), -1)
-    stratum[shared] = rank * n_strata // max(len(shared), 1)
+    stratum[inside] = rank * n_strata // max(len(inside), 1)
     return stratum
 
 
@@ -80,81 +84,85 @@ def mantel_haenszel(responses: Matrix, focal: Member, stratum: Int[np.ndarray, "
 
     odds = Σ A D / n / Σ B C / n,   χ² = (|Σ A - Σ E A| - 1/2)² / Σ Var A   (Mantel & Haenszel 1959)
 
-    A, B: right and wrong responses of the reference group in a stratum; C, D: of the focal group; n: all four. A
-    stratum that lacks a group adds nothing. Standard error of log odds (Robins, Breslow & Greenland 1986), with
-    R = A D / n, S = B C / n, P = (A + D) / n and Q = (B + C) / n of each stratum:
+    A, B: right and wrong responses of the reference group in a stratum; C, D: of the focal group; n: all four.
+    A stratum that lacks a group adds nothing. Standard error of log odds (Robins, Breslow & Greenland 1986):
 
-    sqrt(Σ P R / (2 (Σ R)²) + Σ (P S + Q R) / (2 Σ R Σ S) + Σ Q S / (2 (Σ S)²))
+    se² = Σ P R / (2 (Σ R)²) + Σ (P S + Q R) / (2 Σ R Σ S) + Σ Q S / (2 (Σ S)²)
+    P = (A + D) / n,   Q = (B + C) / n,   R = A D / n,   S = B C / n
 
     >>> responses = np.array([[1.0] * 8 + [0.0] * 2 + [1.0] * 4 + [0.0] * 6]).T
-    >>> test = mantel_haenszel(responses, np.arange(20) >= 10, np.zeros(20, dtype=np.int64))
-    >>> test.log_odds.round(3), test.p.round(3)
+    >>> tested = mantel_haenszel(responses, np.arange(20) >= 10, np.zeros(20, dtype=np.int64))
+    >>> tested.log_odds.round(3), tested.p.round(3)
     (array([1.792]), array([0.182]))
     """
     present = ~np.isnan(responses)
     right = (responses == 1).astype(float)
     wrong = (responses == 0).astype(float)
 
-    # Sums over strata, of each item
-    n_items = responses.shape[1]
-    sum_r, sum_s, sum_pr, sum_ps_qr, sum_qs = np.zeros((5, n_items))
-    sum_a, sum_expected, sum_variance = np.zeros((3, n_items))
-    n_right, n_wrong = np.zeros((2, n_items))
-    for k in range(int(stratum.max(initial=-1)) + 1):
-        reference_k = ((stratum == k) & ~focal).astype(float)
-        focal_k = ((stratum == k) & focal).astype(float)
-        has_both = (reference_k @ present > 0) & (focal_k @ present > 0)
-        a = reference_k @ right * has_both
-        b = reference_k @ wrong * has_both
-        c = focal_k @ right * has_both
-        d = focal_k @ wrong * has_both
+    # sums over strata, each an array over items
+    sum_r, sum_s, sum_pr, sum_ps_qr, sum_qs = np.zeros((5, responses.shape[1]))
+    sum_a, expected_a, variance_a = np.zeros((3, responses.shape[1]))
+    n_right, n_wrong = np.zeros((2, responses.shape[1]))
+
+    for level in range(int(stratum.max(initial=-1)) + 1):
+        in_reference = ((stratum == level) & ~focal).astype(float)
+        in_focal = ((stratum == level) & focal).astype(float)
+        has_both_groups = (in_reference @ present > 0) & (in_focal @ present > 0)
+
+        a = (in_reference @ right) * has_both_groups
+        b = (in_reference @ wrong) * has_both_groups
+        c = (in_focal @ right) * has_both_groups
+        d = (in_focal @ wrong) * has_both_groups
         n = np.maximum(a + b + c + d, 1.0)
 
-        r = a * d / n
-        s = b * c / n
         p = (a + d) / n
         q = (b + c) / n
-        sum_r = sum_r + r
-        sum_s = sum_s + s
-        sum_pr = sum_pr + p * r
+        r = a * d / n
+        s = b * c / n
+        sum_r += r
+        sum_s += s
+        sum_pr += p * r
         sum_ps_qr = sum_ps_qr + p * s + q * r
-        sum_qs = sum_qs + q * s
+        sum_qs += q * s
 
-        # A is hypergeometric if the odds are equal
-        n_reference = a + b
-        n_right_k = a + c
-        sum_a = sum_a + a
-        sum_expected = sum_expected + n_reference * n_right_k / n
-        spread = n_reference * (n - n_reference) * n_right_k * (n - n_right_k)
-        sum_variance = sum_variance + spread * has_both / (n**2 * np.maximum(n - 1, 1.0))
-        n_right += n_right_k
+        # A is hypergeometric, given the size of the reference group and the number of right responses
+        reference_size = a + b
+        right_total = a + c
+        sum_a += a
+        expected_a += reference_size * right_total / n
+        margins = reference_size * (n - reference_size) * right_total * (n - right_total)
+        variance_a += margins * has_both_groups / (n**2 * np.maximum(n - 1, 1.0))
+
+        n_right += right_total
         n_wrong += b + d
 
-    is_known = (sum_r > 0) & (sum_s > 0) & (np.minimum(n_right, n_wrong) >= FEWEST)
-    sum_r = np.where(is_known, sum_r, np.nan)
-    sum_s = np.where(is_known, sum_s, np.nan)
-    sum_variance = np.where(is_known, sum_variance, np.nan)
-    statistic = np.maximum(np.abs(sum_a - sum_expected) - 0.5, 0.0) ** 2 / sum_variance
+    is_testable = (sum_r > 0) & (sum_s > 0) & (np.minimum(n_right, n_wrong) >= FEWEST)
+    sum_r = np.where(is_testable, sum_r, np.nan)
+    sum_s = np.where(is_testable, sum_s, np.nan)
+    variance_a = np.where(is_testable, variance_a, np.nan)
+
+    statistic = np.maximum(np.abs(sum_a - expected_a) - 0.5, 0.0) ** 2 / variance_a
     se = np.sqrt(sum_pr / (2 * sum_r**2) + sum_ps_qr / (2 * sum_r * sum_s) + sum_qs / (2 * sum_s**2))
     return MantelHaenszel(np.log(sum_r / sum_s), se, statistic, chi2.sf(statistic, 1))
 
 
-def ets_class(test: MantelHaenszel) -> list[str | None]:
-    """ETS' classes: A negligible, B moderate, C large (Dorans & Holland 1993; Zwick 2012); None where nothing is known.
+def ets_class(tested: MantelHaenszel) -> list[str | None]:
+    """ETS class of every item: A negligible, B moderate, C large DIF; None for an item that was not tested.
 
-    A: |delta| below 1, or not different from 0 (p ≥ 0.05); C: |delta| at least 1.5 and more than 1 at the 5 % level,
-    one-sided; B: all others.
+    A: |delta| below 1, or not significantly different from 0 (p ≥ 0.05); C: |delta| at least 1.5 and significantly
+    above 1 (5 % level, one-sided); B: all others (Dorans & Holland 1993; Zwick 2012).
 
     >>> values = [np.array([value]) for value in (1.0, 0.1, 9.0, 0.003)]
     >>> ets_class(MantelHaenszel(*values))
     ['C']
     """
-    size = np.abs(test.delta)
-    is_small = (size < MODERATE) | (test.p >= 0.05)
-    is_above_moderate = (size - MODERATE) / test.delta_se > norm.ppf(0.95)
-    is_large = (size >= LARGE) & is_above_moderate
-    classes = np.where(is_small, "A", np.where(is_large, "C", "B"))
-    return [None if is_unknown else str(name) for name, is_unknown in zip(classes, np.isnan(size), strict=True)]
+    size = np.abs(tested.delta)
+    is_negligible = (size < MODERATE) | (tested.p >= ALPHA)
+    is_large = (size >= LARGE) & ((size - MODERATE) / tested.delta_se > norm.ppf(1 - ALPHA))
+
+    class_names = np.where(is_negligible, "A", np.where(is_large, "C", "B"))
+    is_untested = np.isnan(size)
+    return [None if untested else str(name) for name, untested in zip(class_names, is_untested, strict=True)]
 
 
 def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regression:
@@ -166,8 +174,9 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
     few subjects. Simulated without DIF, p < 0.05 at 34, 65 and 130 subjects: uniform 5.4, 5.6, 4.9 %, non-uniform 5.4,
     5.3, 4.7 % (likelihood ratio: 6.2, 6.2, 5.3 % and 11.1, 7.7, 5.6 %); experiments/irt_corruption/dif_levels.py.
 
-    NaN below five right or five wrong responses of an item, where a group has no response to it, and everywhere if no
-    ability is reached by both groups; log_odds also where ability and group separate right from wrong.
+    NaN for an item with fewer than five right or five wrong responses or without a response of one group, and for all
+    items if the groups' ranges of ability do not overlap; log_odds also where ability and group separate right from
+    wrong responses.
 
     >>> rng = np.random.default_rng(0)
     >>> ability, focal = rng.normal(size=200), np.arange(200) < 100
@@ -179,59 +188,73 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
     n_wrong = (responses == 0).sum(axis=0)
     n_right = (responses == 1).sum(axis=0)
     has_both_groups = present[focal].any(axis=0) & present[~focal].any(axis=0)
-    has_shared_abilities = (strata_of(ability, focal, 1) >= 0).any()
-    is_known = (np.minimum(n_wrong, n_right) >= FEWEST) & has_both_groups & has_shared_abilities
+    groups_overlap = (strata_of(ability, focal, 1) >= 0).any()
+    is_testable = (np.minimum(n_wrong, n_right) >= FEWEST) & has_both_groups & groups_overlap
+    tested = responses[:, is_testable]
 
+    # columns of the design: 1, θ, g, θ g
     theta = (ability - ability.mean()) / ability.std()
     group = focal.astype(float)
-    design = np.stack([np.ones_like(theta), theta, group, theta * group], axis=1)
-    responses = responses[:, is_known]
-    without_group = _maximised(responses, design[:, :2])  # b0, b1
-    without_product = _maximised(responses, design[:, :3])  # b0, b1, b2
+    design = np.stack([np.ones_like(theta), theta, group, theta * group], axis=1)  # subjects x 4
+    without_group = _fit_coefficients(tested, design[:, :2])
+    without_product = _fit_coefficients(tested, design[:, :3])
 
-    log_odds, uniform, non_uniform = np.full((3, len(is_known)), np.nan)
+    log_odds, uniform, non_uniform = np.full((3, len(is_testable)), np.nan)
     is_separated = np.abs(without_product).max(axis=0, initial=0.0) > SEPARATED
-    log_odds[is_known] = np.where(is_separated, np.nan, without_product[2])
-    uniform[is_known] = chi2.sf(_score_statistic(responses, design[:, :3], without_group), 1)
-    non_uniform[is_known] = chi2.sf(_score_statistic(responses, design, without_product), 1)
+    log_odds[is_testable] = np.where(is_separated, np.nan, without_product[2])
+    uniform[is_testable] = chi2.sf(_score_statistic(tested, design[:, :3], without_group), 1)
+    non_uniform[is_testable] = chi2.sf(_score_statistic(tested, design, without_product), 1)
     return Regression(log_odds, uniform, non_uniform)
 
 
-def _score_statistic(responses: Matrix, design: Design, without: Float[np.ndarray, "_ items"]) -> Items:
-    """Rao's χ² of a design's last column, at the coefficients fitted without it: U² / (I_ll - I_lr I_rr⁻¹ I_rl)."""
-    others = design[:, :-1]
-    last = design[:, -1]
+def _score_statistic(responses: Matrix, design: Design, coefficients: Float[np.ndarray, "_ items"]) -> Items:
+    """Rao's χ² of a design's last column, at the coefficients fitted without it: U² / (I_ll - I_lr I_rr⁻¹ I_rl).
+
+    l: the last column, r: the columns before it.
+    """
+    fitted_columns = design[:, :-1]
+    last_column = design[:, -1]
     present = ~np.isnan(responses)
-    p = 1 / (1 + np.exp(-np.clip(others @ without, -30.0, 30.0)))
-    score = last @ ((np.nan_to_num(responses) - p) * present)  # U
+    p = 1 / (1 + np.exp(-np.clip(fitted_columns @ coefficients, -30.0, 30.0)))
+    score = last_column @ ((np.nan_to_num(responses) - p) * present)
 
     weight = p * (1 - p) * present
-    k = others.shape[1]
-    products = (others[:, :, None] * others[:, None, :]).reshape(len(others), -1)
-    i_rr = (products.T @ weight).T.reshape(-1, k, k) + RIDGE * np.eye(k)  # items x k x k
-    i_lr = ((others * last[:, None]).T @ weight).T  # items x k
-    explained = np.einsum("ik,ik->i", i_lr, np.linalg.solve(i_rr, i_lr[:, :, None])[:, :, 0])  # i: items
-    information = last**2 @ weight - explained
+    k = fitted_columns.shape[1]
+    information_rr = _weighted_products(fitted_columns, weight) + RIDGE * np.eye(k)
+    information_lr = ((fitted_columns * last_column[:, None]).T @ weight).T  # items x k
+    solved = np.linalg.solve(information_rr, information_lr[:, :, None])[:, :, 0]
+    explained = np.einsum("ik,ik->i", information_lr, solved)  # i: item, k: fitted column
+    information = last_column**2 @ weight - explained
     return score**2 / np.maximum(information, RIDGE)
 
 
-def _maximised(responses: Matrix, design: Design) -> Float[np.ndarray, "k items"]:
-    """Coefficients of a logistic regression of every item on the same design, by Newton's steps.
+def _fit_coefficients(responses: Matrix, design: Design) -> Float[np.ndarray, "k items"]:
+    """Coefficients of a logistic regression of every item on the same design, by Newton's method.
 
-    Where responses are separated they grow without end.
+    They grow until the last step where responses are separated.
     """
     k = design.shape[1]
     present = ~np.isnan(responses)
     right = np.nan_to_num(responses)
-    products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
     beta = np.zeros((k, responses.shape[1]))
-    for _ in range(MAX_STEPS):
+
+    for _ in range(STEPS):
         p = 1 / (1 + np.exp(-np.clip(design @ beta, -30.0, 30.0)))
         gradient = design.T @ ((right - p) * present)
-        curvature = (products.T @ (p * (1 - p) * present)).T.reshape(-1, k, k) + RIDGE * np.eye(k)
+        curvature = _weighted_products(design, p * (1 - p) * present) + RIDGE * np.eye(k)
         step = np.linalg.solve(curvature, gradient.T[:, :, None])[:, :, 0].T
-        step *= np.minimum(1.0, LONGEST_STEP / np.maximum(np.abs(step).max(axis=0), 1e-12))
+
+        largest_change = np.abs(step).max(axis=0)
+        step *= np.minimum(1.0, LONGEST / np.maximum(largest_change, 1e-12))
         beta += step
         if np.abs(step).max(initial=0.0) < 1e-6:
             break
+
     return beta
+
+
+def _weighted_products(design: Design, weight: Matrix) -> Float[np.ndarray, "items k k"]:
+    """Σ_s w_si x_s x_sᵀ of every item i, for rows x_s of the design."""
+    k = design.shape[1]
+    products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)  # subjects x k²
+    return (products.T @ weight).T.reshape(-1, k, k)

@@ -16,17 +16,17 @@ from fca.studies.irt.stats.solve import learned_spread
 from fca.types import FcaError
 
 CENTRE_SD = 5.0  # of the mean easiness around 0, the mean ability
-MAX_STEPS = 200  # of Newton's method
-TOLERANCE = 1e-6
-LEVEL = 0.95
+STEPS = 200  # of Newton's method, at most
+TOLERANCE = 1e-6  # logits
+LEVEL = 0.95  # of the intervals
 Effects = Float[np.ndarray, " effects"]
 Design = Float[np.ndarray, "items effects"]
 
 
 class FacetFit(NamedTuple):
-    """Effects on difficulty in logits, and their 95 % intervals over networks like these; NaN for a single network.
+    """Effects on difficulty in logits, and their 95 % intervals over networks; NaN for a single network.
 
-    ability: of subjects; difficulty: of images without effects, both in logits.   log_likelihood: at the mode.
+    ability: of subjects, in logits.   difficulty: of images without effects, in logits.   log_likelihood: at the mode.
     """
 
     effect: Effects
@@ -40,16 +40,16 @@ class FacetFit(NamedTuple):
 def fit_facets(
     responses: Matrix, image: Integer[np.ndarray, " items"], design: Design, network: Integer[np.ndarray, " subjects"]
 ) -> FacetFit:
-    """Difficulty of an item as that of its image plus effects of what was done to it (linear logistic test model).
+    """Effects on the difficulty of images, such as a step of severity (linear logistic test model).
 
     logit P(right) = θ_s - b_image - Σ_k design_ik effect_k   (Fischer 1973; De Boeck & Wilson 2004, chapter 6)
 
     responses: 1, 0, NaN; subjects x items, an item being an image under a condition.    image: of each item, from 0.
-    design:    one column an effect, e.g. the severity of fog, 0 for other items. Clean images, all 0, fix its origin.
-    network:   of each subject; its snapshots are not independent, so intervals count networks.
-    The mode with θ ~ N(0, 1), b ~ N(m, s²) with s learned, effects without prior. Intervals: the sandwich of
-    the networks' scores with all other parameters eliminated, Student's t of networks - 1 degrees of freedom.
-    Raises FcaError for an effect that no response bears on.
+    design:    one column per effect, e.g. the severity of fog, 0 for other items. Clean images, all 0, fix the origin.
+    network:   of each subject; snapshots of one network are not independent, so intervals count networks.
+    Returns the mode with θ ~ N(0, 1), b ~ N(m, s²) with learned m and s, and no prior of the effects. Intervals: the
+    sandwich of the networks' scores with all other parameters eliminated, Student's t of networks - 1 degrees of
+    freedom. Raises FcaError for an effect without any item.
 
     >>> rng = np.random.default_rng(0)
     >>> ability, easiness, severity = rng.normal(size=(20, 1, 1)), rng.normal(size=100), np.arange(3.0)[:, None]
@@ -60,123 +60,135 @@ def fit_facets(
     array([0.5])
     """
     check_answered(responses)
-    idle_effects = np.flatnonzero(~design.any(axis=0))
-    if len(idle_effects):
-        what = f"none for effect {idle_effects[0]}"
-        raise FcaError("items with an effect", what, "1 or more", "leave out this effect")
+    unused_effects = np.flatnonzero(~design.any(axis=0))
+    if len(unused_effects):
+        unused = f"none for effect {unused_effects[0]}"
+        raise FcaError("items with an effect", unused, "1 or more", "leave out this effect")
 
     n_subjects = len(responses)
-    n_effects = design.shape[1]
     n_images = int(image.max()) + 1
-    items = np.arange(len(image))
-    of_image = csr_array((np.ones(len(image)), (items, image)), shape=(len(image), n_images))
+    image_indicator = csr_array((np.ones(len(image)), (np.arange(len(image)), image)), shape=(len(image), n_images))
 
-    shared = np.zeros(n_subjects + n_effects)  # abilities, then effects
+    shared = np.zeros(n_subjects + design.shape[1])  # abilities, then effects
     b = np.zeros(n_images)
-    centre = 0.0
-    spread = 1.0
-    for _ in range(MAX_STEPS):
-        system = _system(responses, of_image, design, shared, b, spread)
+    centre = 0.0  # m
+    spread = 1.0  # s
+    for _ in range(STEPS):
+        system = _system(responses, image_indicator, design, shared, b, spread)
 
-        # Newton's step, shortened where it is long
-        scores_shared, scores_images = _scores(system.error, of_image, design, np.arange(n_subjects))
-        gradient_shared = scores_shared.sum(axis=1, keepdims=True)
-        gradient_images = scores_images.sum(axis=1, keepdims=True)
-        gradient_shared[:n_subjects, 0] -= shared[:n_subjects]
-        gradient_images[:, 0] -= (b - centre) / spread**2
-        solved_shared, solved_images = _solved(system, gradient_shared, gradient_images)
-        step_shared = solved_shared[:, 0]
-        step_b = solved_images[:, 0]
-        length = 1 / max(1.0, np.abs(step_shared).max(), np.abs(step_b).max() / 3)
-        shared = shared + length * step_shared
-        b = b + length * step_b
+        # gradient of the log posterior
+        shared_scores, image_scores = _scores(system.error, image_indicator, design, np.arange(n_subjects))
+        shared_gradient = shared_scores.sum(axis=1, keepdims=True)
+        shared_gradient[:n_subjects, 0] -= shared[:n_subjects]
+        image_gradient = image_scores.sum(axis=1, keepdims=True)
+        image_gradient[:, 0] -= (b - centre) / spread**2
 
-        # The prior of the images
-        last_centre = centre
-        last_spread = spread
+        # Newton step of at most 1 logit for abilities and effects, and 3 for images
+        shared_column, b_column = _solved(system, shared_gradient, image_gradient)
+        shared_step = shared_column[:, 0]
+        b_step = b_column[:, 0]
+        step_size = 1 / max(1.0, np.abs(shared_step).max(), np.abs(b_step).max() / 3)
+        shared = shared + step_size * shared_step
+        b = b + step_size * b_step
+
+        previous_centre = centre
+        previous_spread = spread
         centre = float(b.sum() / (n_images + spread**2 / CENTRE_SD**2))
-        spread = learned_spread(float(((b - centre) ** 2 + 1 / system.block).sum()), n_images)
-        largest_change = max(
-            abs(centre - last_centre),
-            abs(spread - last_spread),
-            np.abs(step_shared).max(),
-            np.abs(step_b).max(),
-        )
-        if largest_change < TOLERANCE:
+        spread = learned_spread(float(((b - centre) ** 2 + 1 / system.image_curvature).sum()), n_images)
+
+        prior_change = max(abs(centre - previous_centre), abs(spread - previous_spread))
+        if max(prior_change, np.abs(shared_step).max(), np.abs(b_step).max()) < TOLERANCE:
             break
 
-    half_width = _half_widths(system, of_image, design, network, n_effects)
     effect = shared[n_subjects:]
-    ability = shared[:n_subjects]
-    return FacetFit(effect, effect - half_width, effect + half_width, ability, b, system.log_likelihood)
+    half_width = _half_widths(system, image_indicator, design, network)
+    return FacetFit(
+        effect=effect,
+        low=effect - half_width,
+        high=effect + half_width,
+        ability=shared[:n_subjects],
+        difficulty=b,
+        log_likelihood=system.log_likelihood,
+    )
 
 
 class _System(NamedTuple):
-    """Residuals and the negative Hessian by blocks.
+    """Residuals, blocks of the negative Hessian of the log posterior, and the log likelihood.
 
-    shared: of what all images share (abilities, effects).    block: of images, diagonal.    cross: between the two.
+    error: x - P.   shared_curvature: of abilities and effects, which all images share.
+    image_curvature: of images, the diagonal of their block.   cross_curvature: between the two.
     """
 
     error: Matrix
-    shared: Float[np.ndarray, "shared shared"]
-    block: Float[np.ndarray, " images"]
-    cross: Float[np.ndarray, "shared images"]
+    shared_curvature: Float[np.ndarray, "shared shared"]
+    image_curvature: Float[np.ndarray, " images"]
+    cross_curvature: Float[np.ndarray, "shared images"]
     log_likelihood: float
 
 
 def _system(
-    responses: Matrix, of_image: Any, design: Design, shared: np.ndarray, b: np.ndarray, spread: float
+    responses: Matrix, image_indicator: Any, design: Design, shared: np.ndarray, b: np.ndarray, spread: float
 ) -> _System:
-    """Residuals and negative Hessian at these parameters."""
     n_subjects = len(responses)
     present = ~np.isnan(responses)
-    ability = shared[:n_subjects]
-    effect = shared[n_subjects:]
-    z = ability[:, None] - of_image @ b - design @ effect
+    z = shared[:n_subjects, None] - image_indicator @ b - design @ shared[n_subjects:]
     p = expit(z)
-    log_likelihood = np.where(present, np.where(responses == 1, z, 0.0) - np.logaddexp(0, z), 0.0).sum()
+    log_chance = np.where(responses == 1, z, 0.0) - np.logaddexp(0, z)
+    log_likelihood = float(np.where(present, log_chance, 0.0).sum())
 
-    weight = p * (1 - p) * present  # subjects x items
-    weight_of_item = weight.sum(axis=0)
-    weighted_design = weight_of_item[:, None] * design
-    ability_block = np.diag(weight.sum(axis=1) + 1.0)
-    ability_effect_block = -weight @ design
+    weight = p * (1 - p) * present
+    item_weight = weight.sum(axis=0)
+    weighted_design = item_weight[:, None] * design
+    ability_block = np.diag(weight.sum(axis=1) + 1.0)  # 1: curvature of the prior N(0, 1)
+    ability_by_effect = -weight @ design
     effect_block = design.T @ weighted_design
-    shared_block = np.block([[ability_block, ability_effect_block], [ability_effect_block.T, effect_block]])
-    cross = np.vstack([-(of_image.T @ weight.T).T, (of_image.T @ weighted_design).T])
-    error = np.where(present, responses - p, 0.0)
-    return _System(error, shared_block, of_image.T @ weight_of_item + spread**-2, cross, float(log_likelihood))
+    ability_by_image = -(image_indicator.T @ weight.T).T
+    effect_by_image = (image_indicator.T @ weighted_design).T
+
+    return _System(
+        error=np.where(present, responses - p, 0.0),
+        shared_curvature=np.block([[ability_block, ability_by_effect], [ability_by_effect.T, effect_block]]),
+        image_curvature=image_indicator.T @ item_weight + spread**-2,
+        cross_curvature=np.vstack([ability_by_image, effect_by_image]),
+        log_likelihood=log_likelihood,
+    )
 
 
 def _scores(
-    error: Matrix, of_image: Any, design: Design, group: Integer[np.ndarray, " subjects"]
+    error: Matrix, image_indicator: Any, design: Design, group: Integer[np.ndarray, " subjects"]
 ) -> tuple[Float[np.ndarray, "shared groups"], Float[np.ndarray, "images groups"]]:
-    """Gradient of the log likelihood of each group of subjects, by what is shared and by images."""
-    member = np.eye(int(group.max()) + 1)[group]  # subjects x groups
-    error_of_group = member.T @ error  # groups x items
-    by_ability = member * error.sum(axis=1, keepdims=True)
-    by_effect = -(error_of_group @ design).T
-    by_image = -(of_image.T @ error_of_group.T)
+    """Gradient of the log likelihood of each group of subjects, by abilities and effects, and by images."""
+    membership = np.eye(int(group.max()) + 1)[group]  # subjects x groups
+    group_error = membership.T @ error  # groups x items
+    by_ability = membership * error.sum(axis=1, keepdims=True)
+    by_effect = -(group_error @ design).T
+    by_image = -(image_indicator.T @ group_error.T)
     return np.vstack([by_ability, by_effect]), by_image
 
 
-def _solved(system: _System, shared: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The inverse Hessian times gradients, images eliminated."""
-    scaled = system.cross / system.block
-    factor = cho_factor(system.shared - scaled @ system.cross.T)
-    solved_shared = cho_solve(factor, shared - scaled @ images)
-    solved_images = (images - system.cross.T @ solved_shared) / system.block[:, None]
-    return solved_shared, solved_images
+def _solved(system: _System, shared_gradient: np.ndarray, image_gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The inverse Hessian times gradients, by elimination of the images (Schur complement)."""
+    scaled_cross = system.cross_curvature / system.image_curvature
+    factor = cho_factor(system.shared_curvature - scaled_cross @ system.cross_curvature.T)
+    shared = cho_solve(factor, shared_gradient - scaled_cross @ image_gradient)
+    images = (image_gradient - system.cross_curvature.T @ shared) / system.image_curvature[:, None]
+    return shared, images
 
 
 def _half_widths(
-    system: _System, of_image: Any, design: Design, network: Integer[np.ndarray, " subjects"], n_effects: int
+    system: _System, image_indicator: Any, design: Design, network: Integer[np.ndarray, " subjects"]
 ) -> Effects:
-    """Half of each interval: G / (G - 1) times the sum of squares of the G networks' influences on an effect."""
+    """Half the width of each effect's interval; NaN for a single network.
+
+    variance of an effect = G / (G - 1) Σ_g influence_g²   over G networks g
+    """
+    n_effects = design.shape[1]
     n_networks = int(network.max()) + 1
     if n_networks < 2:
         return np.full(n_effects, np.nan)
-    influence_shared, _ = _solved(system, *_scores(system.error, of_image, design, network))
-    influence = influence_shared[-n_effects:]  # effects x networks
+
+    shared_scores, image_scores = _scores(system.error, image_indicator, design, network)
+    shared_influence, _ = _solved(system, shared_scores, image_scores)
+    influence = shared_influence[-n_effects:]  # effects x networks
     variance = n_networks / (n_networks - 1) * (influence**2).sum(axis=1)
     return np.sqrt(variance) * t.ppf(0.5 + LEVEL / 2, n_networks - 1)

@@ -14,11 +14,11 @@ from fca.studies.irt.stats.likelihood import ASYMPTOTES, LEARNED, LOG_SLOPE_SD
 from fca.studies.irt.stats.model import IrtFit, ItemBank, Matrix
 from fca.types import FcaError
 
-BLOCK = 1 << 17  # cells at a time
+BLOCK = 1 << 17  # responses at a time
 FEWEST = 5.0  # expected right and expected wrong responses, below which a mean square has no z
 TINY = 1e-12
-SUREST = 1e-3  # variance of a response below which its surprise counts no more: one response must not be all of outfit
-NIL = 0.05  # expected variance of all responses together, below which no mean square says anything
+SUREST = 1e-3  # least variance of a response in outfit, so that no single response dominates it
+NIL = 0.05  # expected variance of all responses together, below which a mean square means nothing
 Values = Float[np.ndarray, " n"]
 Gradient = Float[np.ndarray, "k subjects items"]
 
@@ -36,9 +36,9 @@ class MeanSquares(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """How far mean squares are from what the model makes; z is about standard normal if the model holds.
+    """Mean squares, their expectation under the model, and z, about standard normal if the model holds.
 
-    Above what is expected: noisier; below: more regular than expected. NaN: too few responses for a z.
+    Above the expectation: noisier; below: more regular than expected. NaN: too few responses for a z.
     """
 
     outfit: Values
@@ -53,16 +53,16 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
     """Outfit and infit of every item, and of every subject (Wright & Masters 1982, chapter 5).
 
     outfit = mean of (x - P)² / W,   infit = Σ (x - P)² / Σ W,   W = P (1 - P): 1 at the true P, whoever responds.
-    In outfit W counts as 0.001 at least (and Σ W / max(W, 0.001) as the number of responses), so that one surprise
-    among nearly certain responses does not reach thousands; both are NaN where Σ W < 0.05: nothing could surprise.
-    Outfit is moved by single surprises far from an item's difficulty, infit by many near it. Both are linear in x - P:
+    In outfit W is at least 0.001 (and Σ W / max(W, 0.001) stands for the number of responses), so that one surprise
+    among nearly certain responses does not reach thousands. Both are NaN where Σ W < 0.05: no response could surprise.
+    Outfit reacts to single surprises far from an item's difficulty, infit to many near it. Both are linear in x - P:
 
     Σ ((x - P)² - W) = Σ (x - P) c,   c = 1 - 2 P for infit, c / W for outfit
     Var = Σ W c² - d' (2 B⁻¹ - B⁻¹ J B⁻¹) d,   d = Σ c ∂P/∂β,   J the information on the parameters β, B with the prior
 
-    The second term is what fitting takes away: an item's slope follows the very residuals that are judged (without it
-    an infit's z has a standard deviation of 0.2 to 0.7 in the 2pl). β: of an item its parameters, of a subject ability.
-    responses: 1, 0, NaN for no response; those of the fit. Raises FcaError for others.
+    The second term is the variance that fitting removes: an item's slope follows the same residuals that are tested
+    (without this term an infit's z has a standard deviation of 0.2 to 0.7 in the 2pl). β: the parameters of an item, or
+    the ability of a subject. responses: those of the fit; 1, 0, NaN for no response. Raises FcaError for another shape.
 
     >>> responses = (np.random.default_rng(0).random((30, 50)) < np.linspace(0.2, 0.9, 30)[:, None]).astype(float)
     >>> items, subjects = mean_squares(responses, fit_irt(responses, "1pl"))
@@ -74,161 +74,176 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
         shape = " x ".join(map(str, responses.shape))
         raise FcaError("subjects x items of responses", shape, allowed, "take the responses that were fitted")
 
-    # Items are finished block by block; the sums of subjects grow over the blocks
-    n_subjects = len(responses)
-    width = max(BLOCK // n_subjects, 1)
-    blocks_of_items = []
-    sums_of_subjects = np.zeros((2, 7, n_subjects))
-    for start in range(0, responses.shape[1], width):
-        block = slice(start, start + width)
+    n_subjects, n_items = responses.shape
+    block_items = max(BLOCK // n_subjects, 1)
+    item_mean_squares = []  # of each block: outfit, its sd, infit, its sd x items
+    subject_sums = np.zeros((2, N_TERMS, n_subjects))
+    for start in range(0, n_items, block_items):
+        block = slice(start, start + block_items)
         bank = ItemBank(fit.model, *(values[block] for values in fit.bank[1:]))
-        gradient, ability_gradient = _gradient(fit, bank)
+        gradient, ability_gradient = _gradients(fit, bank)
         terms = _terms(responses[:, block], bank.probability(fit.ability), gradient, ability_gradient)
-        fitted_variance = _fitted_variance(terms.along, terms.information, _precision(fit, bank))
-        blocks_of_items.append(_finished(terms.sums.sum(axis=2), fitted_variance))
-        sums_of_subjects += terms.sums.sum(axis=3)
 
-    # The parameter of a subject is its ability: one entry of d and J, and a prior of variance 1
-    along = sums_of_subjects[:, -2:-1]
-    information = sums_of_subjects[0, -1][:, None, None]
-    fitted_variance = _fitted_variance(along, information, np.ones((1, 1)))
-    of_items = np.concatenate(blocks_of_items, axis=1)
-    of_subjects = _finished(sums_of_subjects, fitted_variance)
-    return MeanSquares(*of_items), MeanSquares(*of_subjects)
+        removed_variance = _removed_variance(terms.item_direction, terms.item_information, _prior_precision(fit, bank))
+        item_mean_squares.append(_relative_to_expectation(terms.sums.sum(axis=2), removed_variance))
+        subject_sums += terms.sums.sum(axis=3)
+
+    # of a subject, ability is the one parameter; its prior is N(0, 1)
+    direction = subject_sums[:, ABILITY_DIRECTION, None]
+    information = subject_sums[0, ABILITY_INFORMATION][:, None, None]
+    removed_variance = _removed_variance(direction, information, np.ones((1, 1)))
+    subject_mean_squares = _relative_to_expectation(subject_sums, removed_variance)
+    return MeanSquares(*np.concatenate(item_mean_squares, axis=1)), MeanSquares(*subject_mean_squares)
+
+
+# rows of _Terms.sums; w: 1 / max(W, 0.001) for outfit, 1 for infit
+N_TERMS = 7
+SQUARE, EXPECTED, VARIANCE, RIGHT, WRONG, ABILITY_DIRECTION, ABILITY_INFORMATION = range(N_TERMS)
 
 
 class _Terms(NamedTuple):
-    """Terms of outfit and infit.
+    """Terms of outfit and infit (the first axis of `sums` and `item_direction`) that are summed later.
 
-    sums:  (x - P)² w, its expectation, W c², expected right and wrong, c ∂P/∂θ, information on θ, for weight w.
-    along: d of the items.   information: J of their parameters.
+    sums: for every response (x - P)² w, W w, W c², P, 1 - P, c ∂P/∂θ and the information on θ.
+    item_direction: d of the items.   item_information: J of their parameters.
     """
 
     sums: Float[np.ndarray, "2 7 subjects items"]
-    along: Float[np.ndarray, "2 k items"]
-    information: Float[np.ndarray, "items k k"]
+    item_direction: Float[np.ndarray, "2 k items"]
+    item_information: Float[np.ndarray, "items k k"]
 
 
 def _terms(responses: Matrix, p: Matrix, gradient: Gradient, ability_gradient: Matrix) -> _Terms:
     present = ~np.isnan(responses)
-    noise = np.maximum(p * (1 - p), TINY)  # W
-    square = np.where(present, (responses - p) ** 2, 0.0)
+    response_variance = np.maximum(p * (1 - p), TINY)
+    squared_error = np.where(present, (responses - p) ** 2, 0.0)
     gradient = gradient * present
-    # k, l: parameters, s: subjects, i: items
-    information = np.einsum("ksi,lsi->ikl", gradient, gradient / noise)
+    # k and l: parameters of the item, s: subject, i: item
+    item_information = np.einsum("ksi,lsi->ikl", gradient, gradient / response_variance)
 
-    outfit_weight = 1 / np.maximum(noise, SUREST)
-    infit_weight = np.ones_like(p)
     sums = []
-    along = []
-    for weight in (outfit_weight, infit_weight):
+    item_direction = []
+    for weight in (1 / np.maximum(response_variance, SUREST), np.ones_like(p)):  # outfit, infit
         c = (1 - 2 * p) * weight * present
         sums.append(
             [
-                square * weight,
-                noise * weight * present,
-                noise * c**2,
+                squared_error * weight,
+                response_variance * weight * present,
+                response_variance * c**2,
                 p * present,
                 (1 - p) * present,
                 c * ability_gradient,
-                ability_gradient**2 / noise * present,
+                ability_gradient**2 / response_variance * present,
             ]
         )
-        along.append(np.einsum("ksi,si->ki", gradient, c))
-    return _Terms(np.array(sums), np.array(along), information)
+        item_direction.append(np.einsum("ksi,si->ki", gradient, c))
+    return _Terms(np.array(sums), np.array(item_direction), item_information)
 
 
-def _fitted_variance(along: np.ndarray, information: np.ndarray, prior: np.ndarray) -> Float[np.ndarray, "2 n"]:
-    """d' (2 B⁻¹ - B⁻¹ J B⁻¹) d of every item or subject, for outfit and infit: the variance that fitting takes away."""
+def _removed_variance(
+    direction: Float[np.ndarray, "2 k n"], information: Float[np.ndarray, "n k k"], prior: np.ndarray
+) -> Float[np.ndarray, "2 n"]:
+    """d' (2 B⁻¹ - B⁻¹ J B⁻¹) d of every item or subject, for outfit and infit."""
     inverse = np.linalg.inv(information + prior)
-    # c: outfit and infit, i: items or subjects, k, l: parameters
-    return np.einsum("cki,ikl,cli->ci", along, 2 * inverse - inverse @ information @ inverse, along)
+    # c: outfit or infit, k and l: parameters, i: item or subject
+    return np.einsum("cki,ikl,cli->ci", direction, 2 * inverse - inverse @ information @ inverse, direction)
 
 
-def _finished(sums: Float[np.ndarray, "2 7 n"], fitted_variance: Float[np.ndarray, "2 n"]) -> Float[np.ndarray, "4 n"]:
-    """Outfit, its standard deviation, infit and its standard deviation, from the sums of `_Terms`."""
-    infit_expected = sums[1, 1]  # Σ W
-    rows = []
-    for (square, expected, variance, right, wrong, *_), fitted in zip(sums, fitted_variance, strict=True):
-        expected = np.where(infit_expected < NIL, np.nan, expected)
-        sd = np.sqrt(np.maximum(variance - fitted, TINY)) / expected
-        is_too_few = np.minimum(right, wrong) < FEWEST
-        rows += [square / expected, np.where(is_too_few, np.nan, sd)]
-    return np.stack(rows)
+def _relative_to_expectation(
+    sums: Float[np.ndarray, "2 7 n"], removed_variance: Float[np.ndarray, "2 n"]
+) -> Float[np.ndarray, "4 n"]:
+    """Outfit, its standard deviation, infit, its standard deviation; of every item or subject."""
+    infit_sums = sums[1]
+    is_certain = infit_sums[EXPECTED] < NIL  # Σ W
+
+    mean_squares_and_sds = []
+    for fit_sums, removed in zip(sums, removed_variance, strict=True):
+        expected = np.where(is_certain, np.nan, fit_sums[EXPECTED])
+        sd = np.sqrt(np.maximum(fit_sums[VARIANCE] - removed, TINY)) / expected
+        has_few_responses = np.minimum(fit_sums[RIGHT], fit_sums[WRONG]) < FEWEST
+        mean_squares_and_sds.append(fit_sums[SQUARE] / expected)
+        mean_squares_and_sds.append(np.where(has_few_responses, np.nan, sd))
+    return np.stack(mean_squares_and_sds)
 
 
-def _gradient(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
+def _gradients(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
     """Derivatives of P by each learned parameter of the items, on the scale of its prior; and by ability."""
     z = bank.discrimination * (fit.ability[:, None] - bank.difficulty)
+    sigmoid = expit(z)
     upper = bank.feasibility
-    guess_share = bank.guess / bank.feasibility
-    solved = expit(z)
-    slope = (upper - bank.guess) * solved * (1 - solved)  # ∂P/∂z
-    gradients = {
-        "difficulty": -bank.discrimination * slope,
-        "slope": z * slope,
-        "feasibility": (1 - upper) * upper * (guess_share + (1 - guess_share) * solved),
-        "guess": upper * guess_share * (1 - guess_share) * (1 - solved),
+    guess_share = bank.guess / upper
+    by_z = (upper - bank.guess) * sigmoid * (1 - sigmoid)
+
+    by_parameter = {
+        "difficulty": -bank.discrimination * by_z,
+        "slope": z * by_z,
+        "feasibility": (1 - upper) * upper * (guess_share + (1 - guess_share) * sigmoid),
+        "guess": upper * guess_share * (1 - guess_share) * (1 - sigmoid),
     }
-    return np.stack([gradients[name] for name in LEARNED[fit.model]]), bank.discrimination * slope
+    gradient = np.stack([by_parameter[name] for name in LEARNED[fit.model]])
+    return gradient, bank.discrimination * by_z
 
 
-def _precision(fit: IrtFit, bank: ItemBank) -> Float[np.ndarray, "items k k"]:
-    """Curvature of the prior, with the spread of difficulties about as `fit_irt` learns it."""
+def _prior_precision(fit: IrtFit, bank: ItemBank) -> Float[np.ndarray, "items k k"]:
+    """Curvature of the prior of every item, with about the spread of difficulties that `fit_irt` learns."""
     ones = np.ones(len(bank.difficulty))
     guess_share = bank.guess / bank.feasibility
-    curvatures = {
+    by_parameter = {
         "difficulty": ones / (np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)),
         "slope": ones / LOG_SLOPE_SD**2,
         "feasibility": sum(ASYMPTOTES["feasibility"]) * bank.feasibility * (1 - bank.feasibility),
         "guess": sum(ASYMPTOTES["guess"]) * guess_share * (1 - guess_share),
     }
-    prior = np.stack([curvatures[name] for name in LEARNED[fit.model]], axis=1)
-    return np.eye(prior.shape[1]) * prior[:, None, :]
+    precision = np.stack([by_parameter[name] for name in LEARNED[fit.model]], axis=1)  # items x k
+    return np.eye(precision.shape[1]) * precision[:, None, :]
 
 
 def replicates(
     responses: Matrix, fit: IrtFit, rng: np.random.Generator, number: int
 ) -> Iterator[tuple[Matrix, IrtFit]]:
-    """Responses drawn from a fit, and their own fit: what statistics are like if the model holds. Holes stay.
+    """Simulated responses of a fit with the fit to each: how statistics vary if the model holds.
+
+    Missing responses stay missing.
 
     >>> responses = (np.random.default_rng(0).random((9, 200)) < np.linspace(0.2, 0.9, 9)[:, None]).astype(float)
-    >>> [(drawn, again)] = replicates(responses, fit_irt(responses, "1pl"), np.random.default_rng(0), 1)
-    >>> bool(mean_squares(drawn, again)[1].infit.max() < 1)
+    >>> [(simulated, refit)] = replicates(responses, fit_irt(responses, "1pl"), np.random.default_rng(0), 1)
+    >>> bool(mean_squares(simulated, refit)[1].infit.max() < 1)
     True
     """
     missing = np.isnan(responses)
     p = fit.probability()
     for _ in range(number):
-        drawn = np.where(missing, np.nan, rng.random(p.shape) < p)
-        yield drawn, fit_irt(drawn, fit.model)
+        simulated = np.where(missing, np.nan, rng.random(p.shape) < p)
+        yield simulated, fit_irt(simulated, fit.model)
 
 
-def misfit(observed: MeanSquares, expected: Sequence[MeanSquares]) -> Misfit:
+def misfit(observed: MeanSquares, simulated: Sequence[MeanSquares]) -> Misfit:
     """Observed mean squares against those of simulated responses (a parametric bootstrap of their mean).
 
     z = (³√m - mean ³√m*) / (sd / 3 · sqrt(1 + 1 / R)),   R replicates m*, cube roots after Wilson and Hilferty
 
-    Expected mean squares are below 1: items bend towards the few subjects they were fitted to, by about the number of
-    an item's parameters over that of subjects. Over thousands of items this shifts a subject by many of its own
-    standard deviations, so a subject's z means nothing without simulation.
+    Expected mean squares are below 1: items bend towards the few subjects they were fitted to, by about the ratio of an
+    item's parameters to subjects. Over thousands of items this shifts a subject by many of its standard deviations, so
+    a subject's z means nothing without simulation.
 
-    >>> one = MeanSquares(*(np.array([value]) for value in (1.331, 0.3, 1.0, 0.3)))
-    >>> other = MeanSquares(*(np.array([value]) for value in (1.0, 0.3, 1.0, 0.3)))
-    >>> misfit(one, [other, other, other, other]).outfit_z.round(3)
+    >>> observed = MeanSquares(*(np.array([value]) for value in (1.331, 0.3, 1.0, 0.3)))
+    >>> replicate = MeanSquares(*(np.array([value]) for value in (1.0, 0.3, 1.0, 0.3)))
+    >>> misfit(observed, [replicate, replicate, replicate, replicate]).outfit_z.round(3)
     array([0.894])
     """
-    outfit_expected, outfit_z = _against_replicates(
-        observed.outfit, observed.outfit_sd, [replicate.outfit for replicate in expected]
+    simulated_outfit = [replicate.outfit for replicate in simulated]
+    simulated_infit = [replicate.infit for replicate in simulated]
+    return Misfit(
+        outfit=observed.outfit,
+        outfit_expected=np.mean(simulated_outfit, axis=0),
+        outfit_z=_bootstrap_z(observed.outfit, observed.outfit_sd, simulated_outfit),
+        infit=observed.infit,
+        infit_expected=np.mean(simulated_infit, axis=0),
+        infit_z=_bootstrap_z(observed.infit, observed.infit_sd, simulated_infit),
     )
-    infit_expected, infit_z = _against_replicates(
-        observed.infit, observed.infit_sd, [replicate.infit for replicate in expected]
-    )
-    return Misfit(observed.outfit, outfit_expected, outfit_z, observed.infit, infit_expected, infit_z)
 
 
-def _against_replicates(observed: Values, sd: Values, replicates: Sequence[Values]) -> tuple[Values, Values]:
-    """The mean of the replicates, and z of the observed mean squares (see `misfit`)."""
-    roots = np.cbrt(replicates)  # replicates x items or subjects
-    spread = sd / 3 * np.sqrt(1 + 1 / len(roots))
-    return np.mean(replicates, axis=0), (np.cbrt(observed) - roots.mean(axis=0)) / spread
+def _bootstrap_z(mean_square: Values, sd: Values, simulated: list[Values]) -> Values:
+    simulated_roots = np.cbrt(simulated)  # replicates x items or subjects
+    spread = sd / 3 * np.sqrt(1 + 1 / len(simulated_roots))
+    return (np.cbrt(mean_square) - simulated_roots.mean(axis=0)) / spread

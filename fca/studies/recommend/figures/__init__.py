@@ -101,7 +101,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     up = kinds.quantity(alt.Y, value, value.meaning, grid=True)
     base = alt.Chart().encode(x=across, color=by_verdict.colour(), opacity=by_verdict.opacity())
     hover = tuple(column for column in candidates.columns if column not in (MODEL, "adaptation", "weights"))
-    dots: Any = base.mark_point(non_empty=True, size=90)
+    dots: Any = base.mark_point(filled=True, size=90)
     dots = dots.encode(y=up, shape=by_precision.shape(), tooltip=kinds.tooltips(hover))
     dots = dots.add_params(by_verdict.picked)
     names = [_named(line, value, across, **place) for line, place in _PLACES.items()]

@@ -21,7 +21,7 @@ def finetuning_figure(gains: Table) -> alt.FacetChart:
     frame = gains.frame.assign(panel=style.panels(gains.frame, DATASET))
     base: Any = alt.Chart().encode(y=kinds.category(alt.Y, str(CANDIDATE), None))
     across = kinds.quantity(alt.X, TUNING_GAIN, "gain over the linear probe", grid=True)
-    dots = base.mark_point(non_empty=True, size=80, opacity=1).encode(x=across, tooltip=kinds.tooltips(gains.columns))
+    dots = base.mark_point(filled=True, size=80, opacity=1).encode(x=across, tooltip=kinds.tooltips(gains.columns))
     title = style.title(
         "What did fine-tuning bring?",
         "Each mark is a fine-tuned network against the linear probe on the same network, on the same test images, with "

@@ -44,11 +44,11 @@ def more_images_figure(curve: Table) -> alt.FacetChart:
     line: Any = base.mark_line(strokeWidth=2)
     line = line.encode(y=up)
     hover = [column for column in curve.columns if column not in (DATASET, SHARE_RIGHT)]
-    points: Any = base.mark_point(non_empty=True, size=45)
+    points: Any = base.mark_point(filled=True, size=45)
     points = points.encode(y=up, tooltip=kinds.tooltips(hover))
 
     # the measured accuracies
-    diamonds: Any = alt.Chart().mark_point(shape="diamond", non_empty=True, size=90, color=COLOURS[0], opacity=1)
+    diamonds: Any = alt.Chart().mark_point(shape="diamond", filled=True, size=90, color=COLOURS[0], opacity=1)
     diamonds = diamonds.transform_filter(f"datum.{POINT} == '{MEASURED}'")
     diamonds = diamonds.encode(x=across, y=f"{SHARE_RIGHT}:Q", tooltip=kinds.tooltips([A_CLASS, SHARE_RIGHT]))
 

@@ -60,7 +60,7 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     )
     lines: Any = base.mark_line(strokeWidth=2).encode(opacity=coloured.opacity())
     hover = (DATASET, MODEL, POLICY, EXPLORED, SHARE, HOURS, *interval_columns(MEAN_VALUE), ALL)
-    dots: Any = base.mark_point(non_empty=True, size=30).encode(opacity=alt.value(0), tooltip=kinds.tooltips(hover))
+    dots: Any = base.mark_point(filled=True, size=30).encode(opacity=alt.value(0), tooltip=kinds.tooltips(hover))
     whole, hours = frame[EXPLORED].max(), frame[HOURS].max()
     title = style.title(
         "How fast does each policy find the subdomains of lowest accuracy?",

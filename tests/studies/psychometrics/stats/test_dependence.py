@@ -5,7 +5,13 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from fca.studies.irt.stats import ItemBank, fit_irt
-from fca.studies.psychometrics.stats.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
+from fca.studies.psychometrics.stats.dependence import (
+    highest_z,
+    mean_q3,
+    most_dependent,
+    pairable_items,
+    scaled_residuals,
+)
 from fca.studies.psychometrics.stats.item_fit import replicates
 from tests.studies.irt.support.planted import planted, with_holes
 
@@ -61,13 +67,13 @@ def test_planted_copies_are_found_above_all_simulated_pairs():
         responses[:, second] = np.where(rng.random(65) < 0.97, responses[:, first], 1 - responses[:, first])
     planted_pairs = {tuple(pair) for pair in even[:6].reshape(3, 2).tolist()}
     fit = fit_irt(responses)
-    kept = pairable(responses, fit)
+    kept = pairable_items(responses, fit)
 
     found = most_dependent(responses[:, kept], fit.probability()[:, kept], 3)
     assert {(int(kept[a]), int(kept[b])) for a, b in zip(found.first, found.second, strict=True)} == planted_pairs
     assert found.q3.min() > 0.8
     drawn = replicates(responses, fit, np.random.default_rng(0), 10)
-    assert found.z.min() > max(highest(x[:, kept], of.probability()[:, kept]) for x, of in drawn)
+    assert found.z.min() > max(highest_z(x[:, kept], of.probability()[:, kept]) for x, of in drawn)
 
 
 def test_items_that_share_all_responses_are_not_dependent_for_that():
@@ -103,4 +109,4 @@ def test_items_that_nearly_all_solve_are_not_paired(fitted):
     changed = responses.copy()
     changed[:, :2] = 1.0
     changed[0, :2] = 0.0
-    assert not np.isin([0, 1], pairable(changed, fit_irt(changed))).any()
+    assert not np.isin([0, 1], pairable_items(changed, fit_irt(changed))).any()

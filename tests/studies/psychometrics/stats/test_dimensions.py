@@ -51,14 +51,14 @@ def test_snapshots_of_one_network_never_stand_on_both_sides():
     """Copies of a network would predict each other, and many dimensions would win."""
     responses = np.repeat(answered(12, 300, 1)[0], 3, axis=0)
     network = np.repeat(np.arange(12), 3)
-    apart, mixed = losses(responses, network, most=1), losses(responses, most=1)
+    apart, mixed = losses(responses, network, max_dimensions=1), losses(responses, max_dimensions=1)
     assert apart["cells", 1] > mixed["cells", 1] + 0.01
-    hidden = [one.loss for one in held_out_dimensions(responses, network, most=1)]
+    hidden = [one.loss for one in held_out_dimensions(responses, network, max_dimensions=1)]
     assert all(np.isfinite(loss).all() for loss in hidden)
 
 
 def test_two_networks_are_held_out_by_cells_alone():
     responses = answered(4, 60, 1)[0]
-    assert {key for key, _ in losses(responses, np.array([0, 0, 1, 1]), most=1)} == {"cells"}
+    assert {key for key, _ in losses(responses, np.array([0, 0, 1, 1]), max_dimensions=1)} == {"cells"}
     with pytest.raises(FcaError, match="dimensions = 4; allowed: 1 to 3"):
         fit_dimensions(responses, 4)
