@@ -101,9 +101,9 @@ class Ability:
             }
             parameters |= priors_noted(not_estimable)
         else:
-            not_estimable = origin_of(store, self.bank).not_estimable_of(pd.concat(used_items))
-            log_bank_priors(f"bank {self.bank}", not_estimable)
-            parameters |= bank_priors_noted(f"bank {parameters['bank']}", not_estimable)
+            scales_of_bank = origin_of(store, self.bank).not_estimable_of(pd.concat(used_items))
+            log_bank_priors(f"bank {self.bank}", scales_of_bank)
+            parameters |= bank_priors_noted(f"bank {parameters['bank']}", scales_of_bank)
         runs = sorted({run for gathered in scored_sources for run in gathered.runs})
         return [BANK_ABILITY.table(pd.concat(frames, ignore_index=True), parameters, runs)]
 

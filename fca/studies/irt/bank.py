@@ -165,8 +165,9 @@ def _description(store: Store, table_id: str) -> dict[str, Any]:
 def _table_beside(store: Store, description: Mapping[str, Any], name: str) -> pd.DataFrame:
     """The table of this name that the same analysis saved."""
     for table_id, candidate in store.saved_tables().items():
-        has_same_origin = all(candidate[key] == description[key] for key in ("parameters", "runs"))
-        if candidate["name"] == name and has_same_origin:
+        if candidate["name"] != name:
+            continue
+        if candidate["parameters"] == description["parameters"] and candidate["runs"] == description["runs"]:
             with if_whole():
                 return store.saved_lines(table_id)
     raise FcaError(f"table {name} of this bank", "missing", "the one saved with it", "fca analyse analysis=irt again")

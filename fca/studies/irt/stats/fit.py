@@ -79,26 +79,53 @@ def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model:
 def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
     """The solver's arrays with standard errors, by name and item by item."""
     state = mode.state
-    ability_se, item_se = standard_errors(mode, data, fixed_ability)
-    slope_se = state.slope * item_se[-2] if len(item_se) > 1 else np.zeros(state.item.shape[1])
+    group = data.group
+    ability_se, item_se = standard_errors(mode, data, fixed_ability)  # item_se: parameters x groups
+    if len(item_se) > 1:
+        slope_se = state.slope * item_se[-2]
+    else:
+        slope_se = np.zeros(state.item.shape[1])
     feasibility, share = state.asymptotes()
-    tied = _tied(data) if state.model == "1pl" and not fixed_ability else slice(None)
-    items = {"difficulty": state.difficulty, "difficulty_se": item_se[-1], "discrimination": state.slope}
-    items |= {"discrimination_se": slope_se, "feasibility": feasibility, "guess": feasibility * share}
-    of_items = {name: values[data.group] for name, values in items.items()}
-    ended = {name: getattr(mode, name) for name in ("log_posterior", "iterations", "converged")}
-    of_slopes = "mean discrimination" if fixed_ability else "spread of ability"
-    names = {"spread of difficulty": mode.learning.spread, of_slopes: mode.learning.slope}
-    not_estimable = tuple(name for name, learned in names.items() if not learned)
-    return IrtFit(state.model, state.ability[tied], ability_se[tied], **of_items, **ended, not_estimable=not_estimable)
+    guess = feasibility * share
+
+    ability = state.ability
+    if state.model == "1pl" and not fixed_ability:
+        tied_subject = _tied_subjects(data)
+        ability = ability[tied_subject]
+        ability_se = ability_se[tied_subject]
+
+    not_estimable: list[str] = []
+    if not mode.learning.spread:
+        not_estimable.append("spread of difficulty")
+    if not mode.learning.slope:
+        not_estimable.append("mean discrimination" if fixed_ability else "spread of ability")
+
+    return IrtFit(
+        model=state.model,
+        ability=ability,
+        ability_se=ability_se,
+        difficulty=state.difficulty[group],
+        difficulty_se=item_se[-1][group],
+        discrimination=state.slope[group],
+        discrimination_se=slope_se[group],
+        feasibility=feasibility[group],
+        guess=guess[group],
+        log_posterior=mode.log_posterior,
+        iterations=mode.iterations,
+        converged=mode.converged,
+        not_estimable=tuple(not_estimable),
+    )
 
 
-def _tied(data: Responses) -> Int[np.ndarray, " subjects"]:
+def _tied_subjects(data: Responses) -> Int[np.ndarray, " subjects"]:
     """For each subject the first one with as many right responses to the same items, which has the same 1PL ability.
 
     Sums in another order differ by rounding; subjects that are tied must stay tied.
     """
     totals = np.round(data.right @ data.count).astype(np.int64)
-    rows = totals[:, None] if data.present is None else np.column_stack([totals, np.packbits(data.present, axis=1)])
-    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first[group]
+    if data.present is None:
+        rows = totals[:, None]
+    else:
+        rows = np.column_stack([totals, np.packbits(data.present, axis=1)])
+    _, first_subject, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first_subject[group]

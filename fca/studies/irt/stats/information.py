@@ -33,7 +33,7 @@ def total_information(bank: ItemBank, ability: Float[np.ndarray, " n"]) -> Float
     >>> total_information(ItemBank("2pl", 0 * one, 2 * one, one, 0 * one), np.array([0.0]))
     array([4.])
     """
-    return np.array([information(bank, at).sum() for at in ability.tolist()])
+    return np.array([information(bank, theta).sum() for theta in ability.tolist()])
 
 
 def marginal_reliability(
@@ -51,21 +51,21 @@ def marginal_reliability(
     >>> round(marginal_reliability(bank), 2), round(marginal_reliability(bank, 0.1), 2)
     (0.95, 0.66)
     """
-    at, weight = nodes()
-    known = total_information(bank, spread * at) if values is None else values
-    gain = share * known * spread**2
+    node, weight = nodes()
+    total = total_information(bank, spread * node) if values is None else values
+    gain = share * total * spread**2
     return float(weight @ (gain / (gain + 1)))
 
 
 def nodes() -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Gauss and Hermite's nodes and weights for an expectation over N(0, 1).
 
-    >>> at, weight = nodes()
-    >>> round(float(weight @ at**2), 9)
+    >>> node, weight = nodes()
+    >>> round(float(weight @ node**2), 9)
     1.0
     """
-    at, weight = hermegauss(NODES)
-    return at, weight / weight.sum()
+    node, weight = hermegauss(NODES)
+    return node, weight / weight.sum()
 
 
 def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0) -> int | None:
@@ -78,14 +78,15 @@ def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0)
     >>> items_needed(ItemBank("1pl", 0 * one, one, one, 0 * one), 0.95)
     100
     """
-    known = total_information(bank, spread * nodes()[0])
+    total = total_information(bank, spread * nodes()[0])
 
-    def above(log_share: float) -> float:
-        return marginal_reliability(bank, float(np.exp(log_share)), spread, known) - reliability
+    def excess_reliability(log_share: float) -> float:
+        return marginal_reliability(bank, float(np.exp(log_share)), spread, total) - reliability
 
-    if above(30.0) < 0:
+    if excess_reliability(30.0) < 0:
         return None
-    return int(np.ceil(np.exp(brentq(above, -30.0, 30.0)) * len(bank.difficulty)))
+    share = np.exp(brentq(excess_reliability, -30.0, 30.0))
+    return int(np.ceil(share * len(bank.difficulty)))
 
 
 def empirical_reliability(ability: Subjects, ability_se: Subjects) -> float:
@@ -93,10 +94,13 @@ def empirical_reliability(ability: Subjects, ability_se: Subjects) -> float:
 
     var(θ̂) / (var(θ̂) + mean(se²)), θ̂ a posterior mean or mode (as in mirt's empirical_rxx; population variance)
 
-    Of one subject, or of equal abilities known without error, it is not defined: NaN.
+    NaN where it is not defined: for one subject, or for equal abilities known without error.
 
     >>> round(empirical_reliability(np.array([-1.0, 1.0]), np.array([0.5, 0.5])), 3)
     0.8
     """
-    between, error = float(np.var(ability)), float(np.mean(ability_se**2))
-    return between / (between + error) if len(ability) > 1 and between + error > 0 else float("nan")
+    variance = float(np.var(ability))
+    error_variance = float(np.mean(ability_se**2))
+    if len(ability) < 2 or variance + error_variance == 0:
+        return float("nan")
+    return variance / (variance + error_variance)

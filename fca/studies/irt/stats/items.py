@@ -35,10 +35,16 @@ def cholesky(block: Blocks) -> Blocks:
     lower = np.zeros_like(block)
     for i in range(len(block)):
         for j in range(i + 1):
-            left = block[i, j] - np.einsum("kg,kg->g", lower[i, :j], lower[j, :j])
-            if i == j and not (left > 0).all():
-                raise LinAlgError(f"{int((~(left > 0)).sum())} blocks of items are not positive")
-            lower[i, j] = np.sqrt(left) if i == j else left / lower[j, j]
+            # k: columns left of j, g: groups
+            remainder = block[i, j] - np.einsum("kg,kg->g", lower[i, :j], lower[j, :j])
+            if i != j:
+                lower[i, j] = remainder / lower[j, j]
+                continue
+
+            is_positive = remainder > 0
+            if not is_positive.all():
+                raise LinAlgError(f"{int((~is_positive).sum())} blocks of items are not positive")
+            lower[i, i] = np.sqrt(remainder)
     return lower
 
 
@@ -69,21 +75,29 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
     observed: the Hessian itself, turned positive where it is not; else, without asymptotes, its expectation (Fisher
     information), which is positive everywhere.
     """
-    a, k, m = state.slope, len(state.item), len(cells.asymptote)
+    a = state.slope
+    k = len(state.item)
+    m = len(cells.asymptote)
+    error, weight, *mixed = cells.by_item  # sums over subjects, times 1, z, z²
     _, gradient, curvature = state.item_prior()
-    block = np.eye(k)[:, :, None] * curvature
-    error, weight, *mixed = cells.by_item
+    block = np.eye(k)[:, :, None] * curvature  # k x k x groups
+
+    # difficulty, the last parameter: dz/db = -a
     gradient[-1] -= a * error[0]
     block[-1, -1] += a**2 * weight[0]
-    if k > 1:
+    if k > 1:  # log a, the last but one: dz/d(log a) = z
         gradient[-2] += error[1]
         block[-2, -2] += weight[2]
-        block[-2, -1] = block[-1, -2] = -a * weight[1]
+        block[-2, -1] = -a * weight[1]
+        block[-1, -2] = block[-2, -1]
+
+    # asymptotes, the first m
     gradient[:m] += cells.asymptote
     block[:m, :m] += cells.own
     for i, sums in enumerate(mixed):
         block[i, -1] = block[-1, i] = -a * sums[0]
         block[i, -2] = block[-2, i] = sums[1]
+
     if observed and k > 1:  # z has second derivatives itself, by (log a, log a) and (log a, b)
         block[-2, -2] -= error[1]
         block[[-2, -1], [-1, -2]] += a * error[0]
@@ -93,12 +107,15 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
 
 def _make_positive(block: Blocks) -> None:
     """Flip negative curvatures where an item's posterior is not concave, so that the step still ascends."""
-    values = np.linalg.eigvalsh(block.transpose(2, 0, 1))
-    bad = np.flatnonzero(values[:, 0] < FLAT * values[:, -1])
-    if len(bad):
-        value, vector = np.linalg.eigh(block[:, :, bad].transpose(2, 0, 1))
-        value = np.maximum(np.abs(value), FLAT * np.abs(value).max(axis=1, keepdims=True))
-        block[:, :, bad] = np.einsum("gik,gk,gjk->ijg", vector, value, vector)
+    eigenvalues = np.linalg.eigvalsh(block.transpose(2, 0, 1))  # groups x k, ascending
+    not_positive = np.flatnonzero(eigenvalues[:, 0] < FLAT * eigenvalues[:, -1])
+    if not len(not_positive):
+        return
+
+    value, vector = np.linalg.eigh(block[:, :, not_positive].transpose(2, 0, 1))
+    value = np.maximum(np.abs(value), FLAT * np.abs(value).max(axis=1, keepdims=True))
+    # g: groups, i and j: parameters, k: eigenvectors
+    block[:, :, not_positive] = np.einsum("gik,gk,gjk->ijg", vector, value, vector)
 
 
 def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
@@ -108,26 +125,43 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     """
     if not len(data.count):
         return state.item, np.empty(0)
-    found, cells = state.item.copy(), Cells.empty(data, state.model, matrices=False)
+
+    cells = Cells.empty(data, state.model, matrices=False)
     fill(cells, data, state)
-    reached, height = heights(state, cells), heights(state, cells)
-    step, length, at, item = _step(state, cells), np.ones(len(height)), np.arange(len(height)), state.item
+    best_item = state.item.copy()
+    best_height = heights(state, cells)
+
+    # the items that still move, by their positions among all
+    positions = np.arange(len(best_height))
+    item = state.item
+    height = heights(state, cells)
+    step = _step(state, cells)
+    length = np.ones(len(height))
     for _ in range(STEPS):
-        moving = np.abs(length * step / (1 + np.abs(item))).max(axis=0) > ROUGH
-        if not moving.any():
+        is_moving = np.abs(length * step / (1 + np.abs(item))).max(axis=0) > ROUGH
+        if not is_moving.any():
             break
-        if moving.mean() < STILL:
-            at, data, item, height = at[moving], data.part(moving), item[:, moving], height[moving]
-            step, length = step[:, moving], length[moving]
+        if is_moving.mean() < STILL:
+            positions = positions[is_moving]
+            data = data.part(is_moving)
+            item = item[:, is_moving]
+            height = height[is_moving]
+            step = step[:, is_moving]
+            length = length[is_moving]
             cells = Cells.empty(data, state.model, matrices=False)
+
         trial = replace(state, item=item + length * step)
         fill(cells, data, trial)
-        new = heights(trial, cells)
-        rose = new >= height - 1e-12 * np.abs(height)
-        item, height = np.where(rose, trial.item, item), np.where(rose, new, height)
-        step, length = np.where(rose, _step(trial, cells), step), np.where(rose, 1.0, length / 2)
-        found[:, at], reached[at] = item, height
-    return found, reached
+        trial_height = heights(trial, cells)
+        rose = trial_height >= height - 1e-12 * np.abs(height)
+
+        item = np.where(rose, trial.item, item)
+        height = np.where(rose, trial_height, height)
+        step = np.where(rose, _step(trial, cells), step)
+        length = np.where(rose, 1.0, length / 2)
+        best_item[:, positions] = item
+        best_height[positions] = height
+    return best_item, best_height
 
 
 def best_of_grid(data: Responses, state: State) -> Parameters:
@@ -142,19 +176,27 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
         "slope": state.prior.log_slope + LOG_SLOPE_SD * np.arange(-2, 4),
         "difficulty": np.linspace(low - 1, high + 1, DIFFICULTIES),
     }
-    points = np.meshgrid(*(axes[name] for name in LEARNED[state.model]), indexing="ij")
-    grid = replace(state, item=np.stack([axis.ravel() for axis in points]))
+    coordinates = np.meshgrid(*(axes[name] for name in LEARNED[state.model]), indexing="ij")
+    grid = replace(state, item=np.stack([coordinate.ravel() for coordinate in coordinates]))
+
+    # log chances of a right and of a wrong response: subjects x points
     feasibility, share = grid.asymptotes()
     z = grid.slope * (state.ability[:, None] - grid.difficulty)
-    right = np.log(np.maximum(feasibility * (share + (1 - share) * expit(z)), TINY))
-    wrong = np.log(np.maximum((1 - feasibility) + feasibility * (1 - share) * expit(-z), TINY))
-    prior, best = grid.item_prior()[0], np.empty(data.right.shape[1], dtype=np.intp)
-    for start in range(0, len(best), WIDTH):
-        part = slice(start, start + WIDTH)
-        height = data.right[:, part].T @ (right - wrong) + prior
-        height += wrong.sum(axis=0) if data.present is None else data.present[:, part].T.astype(float) @ wrong
-        best[part] = height.argmax(axis=1)
-    return grid.item[:, best]
+    log_right = np.log(np.maximum(feasibility * (share + (1 - share) * expit(z)), TINY))
+    log_wrong = np.log(np.maximum((1 - feasibility) + feasibility * (1 - share) * expit(-z), TINY))
+
+    # log posterior = Σ right (log_right - log_wrong) + Σ log_wrong + prior, over the subjects with a response
+    log_prior = grid.item_prior()[0]
+    best_points = np.empty(data.right.shape[1], dtype=np.intp)
+    for start in range(0, len(best_points), WIDTH):
+        block = slice(start, start + WIDTH)
+        height = data.right[:, block].T @ (log_right - log_wrong) + log_prior  # items x points
+        if data.present is None:
+            height += log_wrong.sum(axis=0)
+        else:
+            height += data.present[:, block].T.astype(float) @ log_wrong
+        best_points[block] = height.argmax(axis=1)
+    return grid.item[:, best_points]
 
 
 def _step(state: State, cells: Cells) -> Parameters:

@@ -83,21 +83,25 @@ class State:
 
     def asymptotes(self) -> tuple[Groups, Groups]:
         """Feasibility, and guess as a share of it."""
-        return 1 / (1 + np.exp(-self.row("feasibility", np.inf))), 1 / (1 + np.exp(-self.row("guess", -np.inf)))
+        feasibility = 1 / (1 + np.exp(-self.row("feasibility", np.inf)))
+        share = 1 / (1 + np.exp(-self.row("guess", -np.inf)))
+        return feasibility, share
 
     def item_prior(self) -> tuple[Array, Array, Array]:
         """Log density of each item's parameters; by parameter, its gradient and minus its second derivative."""
-        prior, density = self.prior, np.zeros(self.item.shape[1])
-        normal = {"slope": (prior.log_slope, LOG_SLOPE_SD), "difficulty": (prior.centre, prior.spread)}
+        mean_of = {"slope": self.prior.log_slope, "difficulty": self.prior.centre}
+        sd_of = {"slope": LOG_SLOPE_SD, "difficulty": self.prior.spread}
+        density = np.zeros(self.item.shape[1])
         gradient, curvature = np.empty((2, *self.item.shape))
         for i, (name, value) in enumerate(zip(LEARNED[self.model], self.item, strict=True)):
             if name in ASYMPTOTES:
-                term, gradient[i], curvature[i] = log_beta(value, ASYMPTOTES[name])
+                log_density, gradient[i], curvature[i] = log_beta(value, ASYMPTOTES[name])
             else:
-                mean, sd = normal[name]
-                term = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
-                gradient[i], curvature[i] = -(value - mean) / sd**2, sd**-2
-            density += term
+                mean, sd = mean_of[name], sd_of[name]
+                log_density = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
+                gradient[i] = -(value - mean) / sd**2
+                curvature[i] = sd**-2
+            density += log_density
         return density, gradient, curvature
 
 
@@ -120,29 +124,32 @@ class Responses:
         """1 where a cell holds a response, else 0."""
         return np.ones_like(self.right) if self.present is None else self.present.astype(float)
 
-    def part(self, at: Bool[np.ndarray, " groups"] | Int[np.ndarray, " some"]) -> Responses:
+    def part(self, selection: Bool[np.ndarray, " groups"] | Int[np.ndarray, " some"]) -> Responses:
         """Some of the groups, each as an item."""
-        present = None if self.present is None else self.present[:, at]
-        count = self.count[at]
-        return Responses(self.right[:, at], present, count, np.arange(len(count)))
+        present = None if self.present is None else self.present[:, selection]
+        count = self.count[selection]
+        return Responses(self.right[:, selection], present, count, np.arange(len(count)))
 
     def sample(self, items: int) -> tuple[Responses, Int[np.ndarray, " some"]]:
         """As many items, evenly spaced by the share of right responses, and the groups that they come from."""
-        order = np.argsort(self.logits()[1], kind="stable")
-        ends = np.cumsum(self.count[order])
-        drawn = np.searchsorted(ends, (np.arange(items) + 0.5) * ends[-1] / items, side="right")
-        at, count = np.unique(order[drawn], return_counts=True)
-        return replace(self.part(at), count=count.astype(float)), at
+        hardest_first = np.argsort(self.logits()[1], kind="stable")
+        last_item_of_group = np.cumsum(self.count[hardest_first])
+        n_items = last_item_of_group[-1]
+        sampled_items = (np.arange(items) + 0.5) * n_items / items
+        sampled_groups = hardest_first[np.searchsorted(last_item_of_group, sampled_items, side="right")]
+        groups, count = np.unique(sampled_groups, return_counts=True)
+        return replace(self.part(groups), count=count.astype(float)), groups
 
     def logits(self) -> tuple[Subjects, Groups]:
         """Accuracy of every subject and of every group, as smoothed logits."""
         present = self.indicator
-        by_subject = smoothed_logit(self.right @ self.count, present @ self.count)
-        return by_subject, smoothed_logit(self.right.sum(axis=0), present.sum(axis=0))
+        subject_logits = smoothed_logit(self.right @ self.count, present @ self.count)
+        group_logits = smoothed_logit(self.right.sum(axis=0), present.sum(axis=0))
+        return subject_logits, group_logits
 
 
 def smoothed_logit(right: Float[np.ndarray, " n"], responses: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """log((right + .5) / (responses - right + .5)): finite where all or none are right.
+    """log((right + 0.5) / (responses - right + 0.5)): finite where all or none are right.
 
     >>> smoothed_logit(np.array([2.0]), np.array([4.0]))
     array([0.])
@@ -161,51 +168,63 @@ def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = Fa
     array([1., 2.])
     """
     absent = np.isnan(responses)
-    holes = bool(absent.any())
-    right = np.where(absent, 0.0, responses) if holes else responses
-    key = right.sum(axis=0).astype("<u4").view("u1").reshape(-1, 4) if one_slope else _bits(right == 1)
-    if holes:
+    has_absent = bool(absent.any())
+    right = np.where(absent, 0.0, responses) if has_absent else responses
+
+    # items with the same bytes are one group
+    if one_slope:
+        key = right.sum(axis=0).astype("<u4").view("u1").reshape(-1, 4)
+    else:
+        key = _bits(right == 1)
+    if has_absent:
         key = np.concatenate([key, _bits(absent)], axis=1)
     words = np.ascontiguousarray(key).view(f"V{key.shape[1]}").ravel()
-    _, first, group, count = np.unique(words, return_index=True, return_inverse=True, return_counts=True)
-    present = ~absent[:, first] if holes else None
+    _, first_item, group, count = np.unique(words, return_index=True, return_inverse=True, return_counts=True)
+
+    present = ~absent[:, first_item] if has_absent else None
     if one_slope:
-        order = np.argsort(group, kind="stable")
+        items_by_group = np.argsort(group, kind="stable")
         starts = np.concatenate([[0], np.cumsum(count)[:-1]])
-        means = np.add.reduceat(right[:, order], starts, axis=1) / count
+        right_of_group = np.add.reduceat(right[:, items_by_group], starts, axis=1) / count
     else:
-        means = np.ascontiguousarray(right[:, first], dtype=np.float64)
-    return Responses(means, present, count.astype(float), group)
+        right_of_group = np.ascontiguousarray(right[:, first_item], dtype=np.float64)
+    return Responses(right_of_group, present, count.astype(float), group)
 
 
 def _bits(cells: Bool[np.ndarray, "subjects items"]) -> Array:
+    """One row of packed bits per item."""
     return np.packbits(cells, axis=0).T
 
 
 def first_state(data: Responses, model: str) -> State:
-    """Standardised logit accuracies, and minus the logit of each item's mean: one sign, one scale, no chance."""
-    ability, easiness = data.logits()
-    ability -= ability.mean()
-    unit = 1.0 if model == "1pl" else max(float(ability.std()), 0.1)
-    ability, difficulty = ability / unit, -easiness / unit
+    """Start of a fit: standardised logit accuracies, and minus the logit of each item's mean, on the same scale."""
+    accuracy_logit, easiness = data.logits()
+    accuracy_logit -= accuracy_logit.mean()
+    unit = 1.0 if model == "1pl" else max(float(accuracy_logit.std()), 0.1)
+    ability = accuracy_logit / unit
+    difficulty = -easiness / unit
+
     centre = float(np.average(difficulty, weights=data.count))
     spread = float(np.sqrt(np.average((difficulty - centre) ** 2, weights=data.count)))
     prior = Prior(centre, max(spread, 0.5), float(np.log(unit)))
-    return _state(model, ability, difficulty, np.full(len(difficulty), np.log(unit)), prior)
+    log_slope = np.full(len(difficulty), np.log(unit))
+    return _state(model, ability, difficulty, log_slope, prior)
 
 
 def random_state(data: Responses, model: str, rng: np.random.Generator) -> State:
-    """Normal draws, to try whether the mode depends on the start."""
+    """Normal draws, to check whether the mode depends on the start."""
     subjects, groups = data.right.shape
-    sizes = (1, subjects), (1, groups), (LOG_SLOPE_SD, groups)
-    ability, difficulty, slope = (np.asarray(rng.normal(0.0, sd, n)) for sd, n in sizes)
-    return _state(model, ability, difficulty, slope, Prior())
+    ability = np.asarray(rng.normal(0.0, 1, subjects))
+    difficulty = np.asarray(rng.normal(0.0, 1, groups))
+    log_slope = np.asarray(rng.normal(0.0, LOG_SLOPE_SD, groups))
+    return _state(model, ability, difficulty, log_slope, Prior())
 
 
-def _state(model: str, ability: Subjects, difficulty: Groups, slope: Groups, prior: Prior) -> State:
+def _state(model: str, ability: Subjects, difficulty: Groups, log_slope: Groups, prior: Prior) -> State:
     """Asymptotes start at the mode of their prior."""
     rows = {name: np.full(len(difficulty), np.log(up / down)) for name, (up, down) in ASYMPTOTES.items()}
-    rows |= {"slope": slope, "difficulty": difficulty}
+    rows["slope"] = log_slope
+    rows["difficulty"] = difficulty
     return State(model, ability, np.stack([rows[name] for name in LEARNED[model]]), prior)
 
 
@@ -237,77 +256,103 @@ class Cells:
 
     @classmethod
     def empty(cls, data: Responses, model: str, matrices: bool = True) -> Cells:
-        """Room for a pass; its values are not set yet."""
+        """Arrays for a pass; their values are not set yet."""
         subjects, groups = data.right.shape
-        m, columns = max(len(LEARNED[model]) - 2, 0), groups * matrices
-        by_item = tuple(np.empty((powers, groups)) for powers in (2, 3, *[2] * m))
+        m = max(len(LEARNED[model]) - 2, 0)
+        columns = groups if matrices else 0
+        powers_by_matrix = (2, 3, *[2] * m)  # of error, weight and mixed
         error, weight, *mixed = np.empty((2 + m, subjects, columns))
-        of_items = np.empty(groups), by_item, np.empty((m, groups)), np.empty((m, m, groups))
-        return cls(*of_items, error, weight, mixed)
+        return cls(
+            log_likelihood=np.empty(groups),
+            by_item=tuple(np.empty((powers, groups)) for powers in powers_by_matrix),
+            asymptote=np.empty((m, groups)),
+            own=np.empty((m, m, groups)),
+            error=error,
+            weight=weight,
+            mixed=mixed,
+        )
 
 
 def fill(cells: Cells, data: Responses, state: State) -> None:
     """One pass over all cells at `state`, into `cells`."""
     subjects, groups = data.right.shape
     width = max(BLOCK // subjects, 1)
-    powers, slope, asymptotes = state.ability ** np.arange(3)[:, None], state.slope, np.stack(state.asymptotes())
+    powers_of_ability = state.ability ** np.arange(3)[:, None]
+    slope = state.slope
+    asymptotes = np.stack(state.asymptotes())
     for start in range(0, groups, width):
-        part = slice(start, start + width)
-        z = state.ability[:, None] - state.difficulty[part]
-        z *= slope[part]
-        present = None if data.present is None else data.present[:, part]
+        block = slice(start, start + width)
+        z = state.ability[:, None] - state.difficulty[block]
+        z *= slope[block]
+        right = data.right[:, block]
+        present = None if data.present is None else data.present[:, block]
         if len(cells.asymptote):
-            found = _bounded(cells, part, z, data.right[:, part], present, state, asymptotes[:, part])
+            derivatives = _bounded(cells, block, z, right, present, state, asymptotes[:, block])
         else:
-            found = _logistic(cells, part, z, data.right[:, part], present)
-        for sums, one in zip(cells.by_item, found, strict=True):
-            sums[:, part] = powers[: len(sums)] @ one
+            derivatives = _logistic(cells, block, z, right, present)
+
+        # error, weight, mixed: sums over subjects times 1, θ, θ², and the matrices themselves
+        for sums, derivative in zip(cells.by_item, derivatives, strict=True):
+            sums[:, block] = powers_of_ability[: len(sums)] @ derivative
         if cells.error.size:
-            for matrix, one in zip((cells.error, cells.weight, *cells.mixed), found, strict=True):
-                matrix[:, part] = one
-    for sums in cells.by_item:  # so far times 1, θ, θ²
-        by_difficulty = state.difficulty * sums[0]
+            for matrix, derivative in zip((cells.error, cells.weight, *cells.mixed), derivatives, strict=True):
+                matrix[:, block] = derivative
+
+    # from sums times θ and θ² to sums times z and z², z = a (θ - b)
+    for sums in cells.by_item:
+        difficulty_sum = state.difficulty * sums[0]
         if len(sums) > 2:
-            sums[2] = slope**2 * (sums[2] - state.difficulty * (2 * sums[1] - by_difficulty))
-        sums[1] = slope * (sums[1] - by_difficulty)
+            sums[2] = slope**2 * (sums[2] - state.difficulty * (2 * sums[1] - difficulty_sum))
+        sums[1] = slope * (sums[1] - difficulty_sum)
 
 
-def _logistic(cells: Cells, part: slice, z: Matrix, right: Matrix, present: Array | None) -> tuple[Matrix, Matrix]:
-    """Log likelihood Σ right z - log(1 + exp z), which shares its exponential with both derivatives."""
+def _logistic(cells: Cells, block: slice, z: Matrix, right: Matrix, present: Array | None) -> tuple[Matrix, Matrix]:
+    """Sets the log likelihood Σ right z - log(1 + exp z); returns both derivatives, which share its exponential.
+
+    With small = exp(-|z|): log(1 + exp z) = max(z, 0) + log(1 + small), and p (1 - p) = small / (1 + small)².
+    """
     if present is not None:
         z *= present
     small = np.exp(-np.abs(z))  # never overflows
     if present is not None:
         small *= present
-    whole = 1.0 + small
-    chosen = np.einsum("sg,sg->g", right, z) - np.maximum(z, 0.0).sum(axis=0)
-    cells.log_likelihood[part] = chosen - _log_product(whole)
-    solved = np.where(z > 0, 1.0, small)
-    solved /= whole
-    small /= whole
-    small /= whole
-    return right - solved, small
+    one_plus_small = 1.0 + small
+
+    # s: subjects, g: groups
+    linear_term = np.einsum("sg,sg->g", right, z) - np.maximum(z, 0.0).sum(axis=0)
+    cells.log_likelihood[block] = linear_term - _log_product(one_plus_small)
+
+    # in place, because this is the hottest code of a fit
+    chance = np.where(z > 0, 1.0, small)
+    chance /= one_plus_small
+    small /= one_plus_small
+    small /= one_plus_small
+    return right - chance, small
 
 
-def _log_product(whole: Matrix) -> Groups:
+def _log_product(factors: Matrix) -> Groups:
     """Σ log over subjects of factors in [1, 2]: one logarithm for 1,000 of them, since 2^1000 is still a float64."""
-    starts = range(0, len(whole), 1000)
-    return sum(np.log(np.multiply.reduce(whole[start : start + 1000], axis=0)) for start in starts)
+    starts = range(0, len(factors), 1000)
+    return sum(np.log(np.multiply.reduce(factors[start : start + 1000], axis=0)) for start in starts)
 
 
 def _bounded(
-    cells: Cells, part: slice, z: Matrix, right: Matrix, present: Array | None, state: State, asymptotes: Array
+    cells: Cells, block: slice, z: Matrix, right: Matrix, present: Array | None, state: State, asymptotes: Array
 ) -> tuple[Matrix, ...]:
     """With asymptotes: p = feasibility (share + (1 - share) / (1 + exp -z)), share = guess / feasibility.
 
-    In terms of what was observed, right or wrong, its chance c is p or 1 - p, of which 1 / (1 + exp ∓z) is what z
+    In terms of the observed response, right or wrong, its chance c is p or 1 - p, of which 1 / (1 + exp ∓z) is what z
     moves. Derivatives by the logits of asymptotes are those of (1 - feasibility) / c where wrong ("lost", 0 where
     right) and feasibility / c where right ("won", 0 where wrong).
     """
     feasibility, share = asymptotes
-    missed, span, ones = 1 - feasibility, feasibility * (1 - share), np.ones(len(right))
+    missed = 1 - feasibility
+    span = feasibility * (1 - share)
+    ones = np.ones(len(right))
     wrong = 1.0 - right
     sign = right - wrong
+
+    # chance of the observed response; arrays are reused, because this is hot
     z *= sign
     odds = np.exp(np.clip(z, -LARGEST, LARGEST, out=z), out=z)
     unlikely = 1.0 / (1.0 + odds)
@@ -315,43 +360,62 @@ def _bounded(
     chance = right * (feasibility * share - missed)
     chance += missed
     chance += likely * span
-    log, inverse, number = np.log(chance), np.divide(1.0, chance, out=chance), float(len(right))
+
+    log_chance = np.log(chance)
+    inverse_chance = np.divide(1.0, chance, out=chance)
+    n_responses: Array | float = float(len(right))
     if present is not None:
-        log *= present
-        inverse *= present
-        number = ones @ present
-    cells.log_likelihood[part] = ones @ log
+        log_chance *= present
+        inverse_chance *= present
+        n_responses = ones @ present
+    cells.log_likelihood[block] = ones @ log_chance
+
+    # rise = span likely unlikely / c;   error = ± rise;   weight = (likely - unlikely + rise) rise
     rise = likely * unlikely
     rise *= span
-    rise *= inverse
+    rise *= inverse_chance
     likely -= unlikely
     likely += rise
-    error, weight = np.multiply(sign, rise, out=sign), np.multiply(likely, rise, out=likely)
-    return error, weight, *_by_asymptotes(cells, part, state, asymptotes, (right, wrong, inverse, error), number)
+    error = np.multiply(sign, rise, out=sign)
+    weight = np.multiply(likely, rise, out=likely)
+    mixed = _by_asymptotes(cells, block, state, asymptotes, (right, wrong, inverse_chance, error), n_responses)
+    return error, weight, *mixed
 
 
 def _by_asymptotes(
-    cells: Cells, part: slice, state: State, asymptotes: Array, of_cells: tuple[Matrix, ...], number: Array | float
+    cells: Cells,
+    block: slice,
+    state: State,
+    asymptotes: Array,
+    cell_arrays: tuple[Matrix, ...],
+    n_responses: Array | float,
 ) -> list[Matrix]:
-    """Sets the derivatives by asymptotes; returns those with z. number: of responses to each item."""
-    (feasibility, share), (right, wrong, inverse, error) = asymptotes, of_cells
-    gradient, own, ones, mixed = cells.asymptote[:, part], cells.own[:, :, part], np.ones(len(right)), list[Matrix]()
+    """Sets the derivatives by asymptotes; returns those with z. n_responses: to each item."""
+    feasibility, share = asymptotes
+    right, wrong, inverse_chance, error = cell_arrays
+    gradient = cells.asymptote[:, block]
+    curvature = cells.own[:, :, block]
+    ones = np.ones(len(right))
+    mixed: list[Matrix] = []
+
     missed = 1 - feasibility
-    lost = wrong * inverse
+    lost = wrong * inverse_chance
     lost *= missed
-    total, squares = ones @ lost, np.einsum("sg,sg->g", lost, lost)
+    total = ones @ lost
+    squares = np.einsum("sg,sg->g", lost, lost)
     if "feasibility" in LEARNED[state.model]:
-        gradient[0] = number * missed - total
-        own[0, 0] = number * missed * feasibility - total + squares
+        gradient[0] = n_responses * missed - total
+        curvature[0, 0] = n_responses * missed * feasibility - total + squares
         mixed.append(-error * lost)
     if "guess" in LEARNED[state.model]:
-        own[0, -1] = own[-1, 0] = share * (total - squares)
-        won = np.multiply(right, inverse, out=inverse)
+        curvature[0, -1] = curvature[-1, 0] = share * (total - squares)
+        won = np.multiply(right, inverse_chance, out=inverse_chance)
         won *= feasibility
         won += lost
-        total, squares = ones @ won, np.einsum("sg,sg->g", won, won)
-        gradient[-1] = share * (total - number)
-        own[-1, -1] = share * (share * squares - total + number * (1 - share))
+        total = ones @ won
+        squares = np.einsum("sg,sg->g", won, won)
+        gradient[-1] = share * (total - n_responses)
+        curvature[-1, -1] = share * (share * squares - total + n_responses * (1 - share))
         won *= error
         mixed.append(np.multiply(won, share, out=won))
     return mixed

@@ -67,9 +67,10 @@ def quarter_cuts(value: PerItem, order: Codes) -> Cuts:
     if len(value) < QUARTERS:
         raise FcaError("items to cut into quarters", len(value), f"{QUARTERS} or more", "read answers on more items")
     rounded = value.round(DIGITS)
-    sorted_items = np.lexsort((order, rounded))
-    last = sorted_items[np.arange(1, QUARTERS) * len(value) // QUARTERS - 1]
-    return Cuts(rounded[last], order[last])
+    lowest_first = np.lexsort((order, rounded))
+    last_places = np.arange(1, QUARTERS) * len(value) // QUARTERS - 1
+    last_items = lowest_first[last_places]
+    return Cuts(rounded[last_items], order[last_items])
 
 
 def quarters(value: PerItem, order: Codes, cuts: Cuts) -> Codes:
@@ -83,9 +84,10 @@ def quarters(value: PerItem, order: Codes, cuts: Cuts) -> Codes:
     >>> quarters(clean, np.arange(4), cuts), quarters(clean + 0.2, np.arange(4), cuts)
     (array([0, 1, 2, 3]), array([3, 3, 3, 3]))
     """
-    rounded = value.round(DIGITS)[:, None]
-    above = (rounded > cuts.value) | ((rounded == cuts.value) & (order[:, None] > cuts.order))
-    return above.sum(axis=1)
+    rounded = value.round(DIGITS)[:, None]  # items x cuts
+    is_higher = rounded > cuts.value
+    is_later = (rounded == cuts.value) & (order[:, None] > cuts.order)
+    return (is_higher | is_later).sum(axis=1)
 
 
 def class_counts(quarter: Codes, label: Codes, classes: int) -> Integer[np.ndarray, "classes quarters"]:
@@ -107,12 +109,15 @@ def segment_shares(correct: Float[np.ndarray, "subjects items"], quarter: Codes)
     >>> segment_shares(np.array([[1.0, 0.0, np.nan, 1.0]]), np.array([0, 0, 0, 3])).share
     array([[0.5, nan, nan, 1. ]])
     """
-    member = (quarter[:, None] == np.arange(QUARTERS)).astype(float)
-    n = (~np.isnan(correct) @ member).astype(np.int64)
-    right = (np.nan_to_num(correct) @ member).round().astype(np.int64)
+    is_in_quarter = (quarter[:, None] == np.arange(QUARTERS)).astype(float)  # items x quarters
+    n = (~np.isnan(correct) @ is_in_quarter).astype(np.int64)  # subjects x quarters
+    right = (np.nan_to_num(correct) @ is_in_quarter).round().astype(np.int64)
     share = np.divide(right, n, out=np.full(n.shape, np.nan), where=n > 0)
-    pairs = zip(right.ravel().tolist(), n.ravel().tolist(), strict=True)
-    low, high = np.array([wilson(r, k) if k else NO_INTERVAL for r, k in pairs]).T
+
+    intervals = []
+    for n_right, n_responses in zip(right.ravel().tolist(), n.ravel().tolist(), strict=True):
+        intervals.append(wilson(n_right, n_responses) if n_responses else NO_INTERVAL)
+    low, high = np.array(intervals).T
     return Share(right, n, share, low.reshape(n.shape), high.reshape(n.shape))
 
 
@@ -187,51 +192,69 @@ def class_robustness(
     So a resample's variance over severities is lowered by twice the sampling variance of the shares (not below 0)
     before its root is taken: in simulation this interval contains the true value in 93 to 100 %, where plain
     percentiles never do if the class does not move. It takes FEWEST_DRAWS images. The other intervals are those of
-    means (see mean_interval). One image a class: NaN.
+    means (see mean_interval). One image in a class: NaN.
 
     Raises FcaError for fewer than two severities.
 
     >>> solved = np.array([[0.9, 0.7], [0.8, 0.6]])
-    >>> found = class_robustness(solved[..., None], solved, np.array([0, 0]), np.array([1.0, 2.0]))
-    >>> found.instability.round(6), found.trend.round(6)
+    >>> measures = class_robustness(solved[..., None], solved, np.array([0, 0]), np.array([1.0, 2.0]))
+    >>> measures.instability.round(6), measures.trend.round(6)
     (array([0.1]), array([-0.2]))
     """
     if len(severity) < 2:
         raise FcaError("severities of a corruption", len(severity), "2 or more", "predict more of them")
+
+    trend = slopes(value, severity)  # by image; the mean over a class's images is that of the class
     change = np.full(len(value), np.nan) if clean is None else value.mean(axis=1) - clean
-    linear = np.stack([slopes(value, severity), change], axis=1)  # of each image; a class's is the mean
+
     rng = np.random.default_rng(seed)
-    estimates, resampled = [], []
-    for c in range(int(label.max()) + 1):
-        own = np.flatnonzero(label == c)
-        weights = _draws(len(own), rng, resamples)
-        drawn = (weights @ parts[own].reshape(len(own), -1)).reshape(resamples, *parts.shape[1:])
-        net = np.sqrt(np.clip(drawn.var(axis=1) - 2 * _noise(parts[own]), 0, None)).mean(axis=1)
-        row = [instability(parts[own].mean(axis=0)), *percentile_interval(net, len(own))]
-        for values in linear[own].T:
-            row += [values.mean(), *mean_interval(values, np.arange(len(own)))]
-        estimates.append(row)
-        resampled.append(instability(drawn))
-    return Robustness._make([*np.array(estimates).T, np.stack(resampled, axis=1)])
+    estimates: list[list[float]] = []
+    resampled_instability = []
+    for class_index in range(int(label.max()) + 1):
+        images = np.flatnonzero(label == class_index)
+        parts_of_class = parts[images]
+        image_groups = np.arange(len(images))  # every image is drawn by itself
+
+        weights = _resample_weights(len(images), rng, resamples)
+        resampled_means = weights @ parts_of_class.reshape(len(images), -1)
+        resampled_means = resampled_means.reshape(resamples, *parts.shape[1:])  # resamples x severities x parts
+        net_variance = resampled_means.var(axis=1) - 2 * _sampling_variance(parts_of_class)
+        net_instability = np.sqrt(np.clip(net_variance, 0, None)).mean(axis=1)
+
+        estimates.append(
+            [
+                float(instability(parts_of_class.mean(axis=0))),
+                *percentile_interval(net_instability, len(images)),
+                trend[images].mean(),
+                *mean_interval(trend[images], image_groups),
+                change[images].mean(),
+                *mean_interval(change[images], image_groups),
+            ]
+        )
+        resampled_instability.append(instability(resampled_means))
+    measures = np.array(estimates).T  # measures x classes
+    return Robustness._make([*measures, np.stack(resampled_instability, axis=1)])
 
 
-def _draws(images: int, rng: np.random.Generator, resamples: int) -> Float[np.ndarray, "resamples images"]:
+def _resample_weights(images: int, rng: np.random.Generator, resamples: int) -> Float[np.ndarray, "resamples images"]:
     """Weight of each image in each resample; each row sums to 1."""
-    picked = rng.integers(images, size=(resamples, images)) + images * np.arange(resamples)[:, None]
-    return np.bincount(picked.ravel(), minlength=resamples * images).reshape(resamples, images) / images
+    drawn_images = rng.integers(images, size=(resamples, images))
+    cells = drawn_images + images * np.arange(resamples)[:, None]  # cell of resample and image
+    counts = np.bincount(cells.ravel(), minlength=resamples * images)
+    return counts.reshape(resamples, images) / images
 
 
-def _noise(parts: Parts) -> Float[np.ndarray, " parts"]:
+def _sampling_variance(parts: Parts) -> Float[np.ndarray, " parts"]:
     """Sampling variance of a class's images in the variance over severities of their mean; NaN for one image."""
     images = len(parts)
     if images < 2:
         return np.full(parts.shape[-1], np.nan)
-    moved = parts - parts.mean(axis=1, keepdims=True)  # an image's mean over severities adds no variance
-    return moved.var(axis=0, ddof=1).mean(axis=0) / images
+    deviation = parts - parts.mean(axis=1, keepdims=True)  # an image's mean over severities adds no variance
+    return deviation.var(axis=0, ddof=1).mean(axis=0) / images
 
 
 def ranks(score: PerClass) -> Integer[np.ndarray, " classes"]:
-    """Rank of each class, 1 = the highest score; of equal ones the first comes first.
+    """Rank of each class, 1 = the highest score; of equal scores the first class comes first.
 
     >>> ranks(np.array([-0.2, -0.1, -0.2]))
     array([2, 1, 3])
@@ -245,9 +268,11 @@ def verdicts(score: PerClass) -> list[str | None]:
     >>> verdicts(np.array([-0.1, -0.5, -0.2, -0.4, -0.3]))
     ['robust', 'susceptible', 'robust', 'susceptible', None]
     """
-    rank, ends = ranks(score), min(NAMED, len(score) // 2)
-    below = len(score) - ends
-    return [ROBUST if r <= ends else SUSCEPTIBLE if r > below else None for r in rank.tolist()]
+    n_named = min(NAMED, len(score) // 2)
+    verdict_by_rank: list[str | None] = [None] * len(score)
+    verdict_by_rank[:n_named] = [ROBUST] * n_named
+    verdict_by_rank[len(score) - n_named :] = [SUSCEPTIBLE] * n_named
+    return [verdict_by_rank[rank - 1] for rank in ranks(score).tolist()]
 
 
 def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
@@ -256,6 +281,14 @@ def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
     >>> verdict_kept(np.array([-0.1, -0.3]), np.array([[-0.1, -0.3], [-0.2, -0.1]]))
     array([0.5, 0.5])
     """
-    ends, rank = min(NAMED, len(score) // 2), rankdata(-resampled, method="ordinal", axis=1)
-    again = {ROBUST: (rank <= ends).mean(axis=0), SUSCEPTIBLE: (rank > len(score) - ends).mean(axis=0)}
-    return np.array([np.nan if v is None else again[v][c] for c, v in enumerate(verdicts(score))])
+    n_named = min(NAMED, len(score) // 2)
+    rank = rankdata(-resampled, method="ordinal", axis=1)  # resamples x classes
+    share_by_verdict = {
+        ROBUST: (rank <= n_named).mean(axis=0),
+        SUSCEPTIBLE: (rank > len(score) - n_named).mean(axis=0),
+    }
+    shares = np.full(len(score), np.nan)
+    for class_index, verdict in enumerate(verdicts(score)):
+        if verdict is not None:
+            shares[class_index] = share_by_verdict[verdict][class_index]
+    return shares

@@ -58,21 +58,26 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
     q(τ) = Gamma(1 + n/2, 1 + Σ E(z - μ)² / 2), q(μ) = N(E τ Σ E z / t, 1/t), t = n E τ + 10⁻⁶; each in turn. `evidence`
     is E log p(z, μ, τ) - E log q(μ, τ), less that of a normal density of z with E μ and E τ for its parameters.
 
-    >>> found = population(np.array([0.0, 2.0]), np.zeros(2), np.ones(2))
-    >>> round(found.centre, 3), round(found.precision, 3)
+    >>> prior = population(np.array([0.0, 2.0]), np.zeros(2), np.ones(2))
+    >>> round(prior.centre, 3), round(prior.precision, 3)
     (1.0, 0.75)
     """
-    n, total = float(count.sum()), float(count @ mean)
-    shape, centre, variance_of_centre, before = 1 + n / 2, total / n, 0.0, -1.0
-    while abs(variance_of_centre - before) > 1e-12 * variance_of_centre:
-        before = variance_of_centre
-        rate = 1 + float(count @ ((mean - centre) ** 2 + variance + variance_of_centre)) / 2
+    n = float(count.sum())
+    total = float(count @ mean)
+    shape = 1 + n / 2
+    centre = total / n
+    centre_variance = 0.0
+    previous_variance = -1.0
+    while abs(centre_variance - previous_variance) > 1e-12 * centre_variance:
+        previous_variance = centre_variance
+        rate = 1 + float(count @ ((mean - centre) ** 2 + variance + centre_variance)) / 2
         precision = shape / rate
-        variance_of_centre = 1 / (n * precision + 1 / MEAN_VARIANCE)
-        centre = variance_of_centre * precision * total
+        centre_variance = 1 / (n * precision + 1 / MEAN_VARIANCE)
+        centre = centre_variance * precision * total
+
     log_precision = float(digamma(shape) - np.log(rate))
-    ratio = variance_of_centre / MEAN_VARIANCE
-    evidence = n / 2 * (log_precision - np.log(precision) - precision * variance_of_centre)
+    ratio = centre_variance / MEAN_VARIANCE
+    evidence = n / 2 * (log_precision - np.log(precision) - precision * centre_variance)
     evidence += 0.5 * (1 + np.log(ratio) - ratio - centre**2 / MEAN_VARIANCE)
     evidence += shape - np.log(rate) + gammaln(shape) + (1 - shape) * digamma(shape) - precision
     return Population(centre, precision, float(evidence))
@@ -104,16 +109,24 @@ def grid(model: str, subjects: int) -> Grid:
     >>> grid("1pl", 10).difficulty.shape, grid("3pl-upper", 10).difficulty.shape, grid("3pl-upper", 10).cap.shape
     ((31,), (341,), (11,))
     """
-    b = np.linspace(-REACH[0], REACH[0], DIFFICULTIES[subjects > 100])
-    a = np.zeros(1) if model == "1pl" else np.linspace(-REACH[1], REACH[1], SLOPES)
-    slope, difficulty = (part.ravel() for part in np.meshgrid(a, b, indexing="ij"))
-    weight = -(slope**2 + difficulty**2) / 2
-    weight -= np.log(np.exp(weight).sum())
-    feasibility, cap = np.ones(1), np.zeros(1)
+    n_difficulties = DIFFICULTIES[1] if subjects > 100 else DIFFICULTIES[0]
+    b = np.linspace(-REACH[0], REACH[0], n_difficulties)
+    log_a = np.zeros(1) if model == "1pl" else np.linspace(-REACH[1], REACH[1], SLOPES)
+    slope_grid, difficulty_grid = np.meshgrid(log_a, b, indexing="ij")
+    slope = slope_grid.ravel()
+    difficulty = difficulty_grid.ravel()
+    log_weight = -(slope**2 + difficulty**2) / 2
+    log_weight -= np.log(np.exp(log_weight).sum())
+
     if model == "3pl-upper":
-        point, share = np.polynomial.legendre.leggauss(CAPS)
-        feasibility, cap = np.append((point + 1) / 2, 1.0), np.append(share / 2, 0.0)
-    return Grid(difficulty, slope, weight, feasibility, cap, (b[1] - b[0], a[1] - a[0] if len(a) > 1 else 0.0))
+        node, node_weight = np.polynomial.legendre.leggauss(CAPS)  # of [-1, 1]
+        feasibility = np.append((node + 1) / 2, 1.0)
+        cap = np.append(node_weight / 2, 0.0)
+    else:
+        feasibility = np.ones(1)
+        cap = np.zeros(1)
+    slope_width = log_a[1] - log_a[0] if len(log_a) > 1 else 0.0
+    return Grid(difficulty, slope, log_weight, feasibility, cap, (b[1] - b[0], slope_width))
 
 
 @dataclass(frozen=True)
@@ -142,16 +155,26 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
     >>> first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0)).scale.uncapped
     1.0
     """
-    (ability, easiness), one_slope = data.logits(), model == "1pl"
-    ability = ability - ability.mean()
-    unit = 1.0 if one_slope else max(float(ability.std()), 0.1)
-    levels, which = np.unique(ability, return_inverse=True)  # equal accuracies start equal
-    start = ability / unit + START_SD * rng.standard_normal(len(levels))[which]
+    accuracy_logit, easiness = data.logits()
+    has_one_slope = model == "1pl"
+    accuracy_logit = accuracy_logit - accuracy_logit.mean()
+    unit = 1.0 if has_one_slope else max(float(accuracy_logit.std()), 0.1)
+
+    # subjects with equal accuracies start equal
+    levels, level_of_subject = np.unique(accuracy_logit, return_inverse=True)
+    noise = START_SD * rng.standard_normal(len(levels))[level_of_subject]
+    ability = accuracy_logit / unit + noise
+
     centre = -float(np.average(easiness, weights=data.count)) / unit
     spread = float(np.sqrt(np.average((easiness / unit + centre) ** 2, weights=data.count)))
-    uncapped = 0.5 if model == "3pl-upper" else 1.0
-    scale = Scale(centre, max(spread, 0.5), float(np.log(unit)), 0.0 if one_slope else 0.5, uncapped)
-    return State(start, np.full(len(start), 0.01), scale)
+    scale = Scale(
+        centre=centre,
+        spread=max(spread, 0.5),
+        log_slope=float(np.log(unit)),
+        slope_spread=0.0 if has_one_slope else 0.5,
+        uncapped=0.5 if model == "3pl-upper" else 1.0,
+    )
+    return State(ability, np.full(len(ability), 0.01), scale)
 
 
 class Logs(NamedTuple):
@@ -165,30 +188,42 @@ class Logs(NamedTuple):
     second: tuple[Table, Table]
 
 
-def logs(state: State, at: Grid) -> Logs:
-    """The only place where the model's formula stands.
+def logs(state: State, points: Grid) -> Logs:
+    """Expected log probabilities of responses: P = λ / (1 + exp(-z)), z = a (θ - b). The formula is only here.
 
     >>> state = first_state(prepare(np.eye(3)), "1pl", np.random.default_rng(0))
     >>> right, wrong = logs(state, grid("1pl", 3)).value
     >>> bool((np.exp(right) + np.exp(wrong) <= 1).all())
     True
     """
-    scale, shape = state.scale, (len(state.ability), len(at.feasibility), len(at.slope))
-    slope = np.exp(scale.log_slope + scale.slope_spread * at.slope).astype(at.kind)
-    difficulty, cap = scale.centre + scale.spread * at.difficulty, at.feasibility.astype(at.kind)[:, None]
-    sums = np.zeros((6, *shape), at.kind)
+    scale = state.scale
+    slope = np.exp(scale.log_slope + scale.slope_spread * points.slope).astype(points.kind)
+    difficulty = scale.centre + scale.spread * points.difficulty
+    cap = points.feasibility.astype(points.kind)[:, None]  # levels x 1
+
+    # value, first and second derivative by θ, of right and of wrong: subjects x levels x pairs
+    shape = (len(state.ability), len(points.feasibility), len(points.slope))
+    means = np.zeros((6, *shape), points.kind)
     for side in (-1.0, 1.0):
-        apart = (state.ability + side * np.sqrt(state.variance))[:, None] - difficulty
-        z = np.clip(slope * apart, -CERTAIN, CERTAIN).astype(at.kind)[:, None]
-        solved, missed = 1 / (1 + np.exp(-z)), 1 / (1 + np.exp(z))
+        distance = (state.ability + side * np.sqrt(state.variance))[:, None] - difficulty
+        z = np.clip(slope * distance, -CERTAIN, CERTAIN).astype(points.kind)[:, None]
+        solved = 1 / (1 + np.exp(-z))
+        missed = 1 / (1 + np.exp(z))
         wrong = (1 - cap) + cap * missed
-        fall = cap * (-slope * solved * missed) / wrong
-        values, falls = (np.log(cap) + np.log(solved), np.log(wrong)), (slope * missed, fall)
-        curves = -(slope**2) * solved * missed, fall * (slope * (missed - solved) - fall)
-        for total, part in zip(sums, (*values, *falls, *curves), strict=True):
-            total += part / 2
-    flat = sums.reshape(6, shape[0], -1)
-    return Logs((flat[0], flat[1]), (flat[2], flat[3]), (flat[4], flat[5]))
+        wrong_slope = cap * (-slope * solved * missed) / wrong
+        terms = (
+            np.log(cap) + np.log(solved),
+            np.log(wrong),
+            slope * missed,
+            wrong_slope,
+            -(slope**2) * solved * missed,
+            wrong_slope * (slope * (missed - solved) - wrong_slope),
+        )
+        for mean, term in zip(means, terms, strict=True):
+            mean += term / 2
+
+    tables = means.reshape(6, shape[0], -1)  # subjects x points
+    return Logs(value=(tables[0], tables[1]), first=(tables[2], tables[3]), second=(tables[4], tables[5]))
 
 
 class Items(NamedTuple):
@@ -206,110 +241,147 @@ class Items(NamedTuple):
     evidence: float
 
 
-def items_step(known: Logs, data: Responses, scale: Scale, at: Grid) -> Items:
+def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -> Items:
     """The posterior of every item given q(θ), by Bayes' rule at every point.
 
+    log density = Σ right log P(right) + Σ wrong log P(wrong) + log prior = Σ right gain + Σ log P(wrong) + log prior
+
     >>> data = prepare(np.eye(3))
-    >>> state, at = first_state(data, "2pl", np.random.default_rng(0)), grid("2pl", 3)
-    >>> found = items_step(logs(state, at), data, state.scale, at)
-    >>> round(float(found.right.sum()), 3), round(float(found.wrong.sum()), 3)
+    >>> state, points = first_state(data, "2pl", np.random.default_rng(0)), grid("2pl", 3)
+    >>> items = items_step(logs(state, points), data, state.scale, points)
+    >>> round(float(items.right.sum()), 3), round(float(items.wrong.sum()), 3)
     (3.0, 6.0)
     """
-    levels, whole = len(at.feasibility), at.feasibility == 1
+    n_levels = len(points.feasibility)
+    is_uncapped = points.feasibility == 1
     with np.errstate(divide="ignore"):
-        caps = np.log((1 - scale.uncapped) * at.cap + scale.uncapped * whole)
-    prior = (caps[:, None] + at.weight).ravel().astype(at.kind)
-    right, wrong = known.value
-    pairs = np.stack([at.difficulty, at.difficulty**2, at.slope, at.slope**2])
-    of_caps = np.repeat(np.stack([at.feasibility, whole]), len(at.slope), axis=1)
-    weights = np.concatenate([np.tile(pairs, levels), of_caps]).T.astype(at.kind)
-    gain, missed = right - wrong, wrong.sum(axis=0) + prior
-    moments, evidence = np.empty((weights.shape[1], len(data.count))), 0.0
-    correct, present = data.right.astype(at.kind), data.indicator.astype(at.kind)
-    all_right, all_seen = np.zeros((2, *right.shape), at.kind)
-    width = max(BLOCK // len(prior), 1)
+        log_cap = np.log((1 - scale.uncapped) * points.cap + scale.uncapped * is_uncapped)
+    log_prior = (log_cap[:, None] + points.weight).ravel().astype(points.kind)  # by point
+
+    # functions whose posterior means are taken: points x 6
+    pair_functions = np.stack([points.difficulty, points.difficulty**2, points.slope, points.slope**2])
+    level_functions = np.repeat(np.stack([points.feasibility, is_uncapped]), len(points.slope), axis=1)
+    functions = np.concatenate([np.tile(pair_functions, n_levels), level_functions]).T.astype(points.kind)
+
+    log_right, log_wrong = log_chances.value  # subjects x points
+    gain = log_right - log_wrong
+    all_wrong = log_wrong.sum(axis=0) + log_prior
+
+    correct = data.right.astype(points.kind)
+    present = data.indicator.astype(points.kind)
+    moments = np.empty((functions.shape[1], len(data.count)))
+    evidence = 0.0
+    expected_right, expected_responses = np.zeros((2, *log_right.shape), points.kind)
+    width = max(BLOCK // len(log_prior), 1)
     for start in range(0, len(data.count), width):
-        part = slice(start, start + width)
-        density = correct[:, part].T @ gain
-        density += missed if data.present is None else present[:, part].T @ wrong + prior
-        top = density.max(axis=1, keepdims=True)
-        np.exp(density - top, out=density)
+        block = slice(start, start + width)
+        density = correct[:, block].T @ gain  # groups x points, in place because it is large
+        density += all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
+        highest = density.max(axis=1, keepdims=True)
+        np.exp(density - highest, out=density)
         total = density.sum(axis=1, keepdims=True)
         density /= total
-        evidence += float(data.count[part] @ (np.log(total[:, 0]) + top[:, 0]))
-        moments[:, part] = (density @ weights).T
-        density *= data.count[part, None].astype(at.kind)
-        all_right += correct[:, part] @ density
-        all_seen += density.sum(axis=0) if data.present is None else present[:, part] @ density
-    b = _unscaled(moments[:2], scale.centre, scale.spread, at.width[0])
-    a = _unscaled(moments[2:4], scale.log_slope, scale.slope_spread, at.width[1])
-    feasibility = moments[4] if levels > 1 else np.ones(len(data.count))
-    return Items(b, a, feasibility, moments[5], all_right, np.maximum(all_seen - all_right, 0), evidence)
+
+        evidence += float(data.count[block] @ (np.log(total[:, 0]) + highest[:, 0]))
+        moments[:, block] = (density @ functions).T
+        density *= data.count[block, None].astype(points.kind)
+        expected_right += correct[:, block] @ density
+        expected_responses += density.sum(axis=0) if data.present is None else present[:, block] @ density
+
+    return Items(
+        difficulty=_unscaled(moments[:2], scale.centre, scale.spread, points.width[0]),
+        slope=_unscaled(moments[2:4], scale.log_slope, scale.slope_spread, points.width[1]),
+        feasibility=moments[4] if n_levels > 1 else np.ones(len(data.count)),
+        uncapped=moments[5],
+        right=expected_right,
+        wrong=np.maximum(expected_responses - expected_right, 0),
+        evidence=evidence,
+    )
 
 
 def _unscaled(
     moments: Float[np.ndarray, "2 groups"], centre: float, spread: float, width: float
 ) -> Float[np.ndarray, "2 groups"]:
     """Mean and variance from E t and E t², t = (z - centre) / spread; a point stands for all that is nearest to it."""
-    mean, square = moments
-    return np.stack([centre + spread * mean, spread**2 * (np.maximum(square - mean**2, 0) + width**2 / 12)])
+    mean, mean_square = moments
+    variance = np.maximum(mean_square - mean**2, 0) + width**2 / 12
+    return np.stack([centre + spread * mean, spread**2 * variance])
 
 
-def subjects_step(state: State, known: Logs, items: Items, prior: Population) -> tuple[Vector, Vector]:
+def subjects_step(state: State, log_chances: Logs, items: Items, prior: Population) -> tuple[Vector, Vector]:
     """Means and variances of q(θ) given the posterior of the items: a Newton step, and the inverse of its curvature.
 
-    Where a cap makes the curvature small or negative, a quarter of the information that responses give stands for it.
+    Where a cap makes the curvature small or negative, a quarter of the information of the responses replaces it.
     """
-    counts = items.right, items.wrong
-    slope, curvature, floor = np.zeros((3, len(state.ability)))
-    for count, first, second in zip(counts, known.first, known.second, strict=True):
+    slope, curvature, least_curvature = np.zeros((3, len(state.ability)))
+    counts = (items.right, items.wrong)
+    for count, first, second in zip(counts, log_chances.first, log_chances.second, strict=True):
+        # s: subjects, p: points
         slope += np.einsum("sp,sp->s", count, first)
         curvature -= np.einsum("sp,sp->s", count, second)
-        floor += np.einsum("sp,sp,sp->s", count, first, first) / 4
-    precision = np.maximum(curvature, floor) + prior.precision
+        least_curvature += np.einsum("sp,sp,sp->s", count, first, first) / 4
+
+    precision = np.maximum(curvature, least_curvature) + prior.precision
     step = (slope - prior.precision * (state.ability - prior.centre)) / precision
     return state.ability + np.clip(step, -LONGEST, LONGEST), 1 / precision
 
 
-def sweep(state: State, data: Responses, at: Grid) -> tuple[State, Items, float]:
+def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, float]:
     """Items given subjects, subjects given items, then priors given both; with the evidence before it.
 
     What no response determines is set: mean ability 0 and, where discrimination is learned, mean of E θ² 1.
     """
-    known, one_slope = logs(state, at), at.width[1] == 0
-    items = items_step(known, data, state.scale, at)
-    ones, theta = np.ones(len(state.ability)), state.ability
-    able = population(theta, state.variance, ones)
-    apart = (theta - able.centre) ** 2 + state.variance
-    evidence = items.evidence + able.evidence
-    evidence += 0.5 * float((np.log(able.precision * state.variance) + 1 - able.precision * apart).sum())
-    hard = population(items.difficulty[0], items.difficulty[1], data.count)
-    evidence += hard.evidence
-    log_slope, slope_spread = 0.0, 0.0
-    if not one_slope:
-        steep = population(items.slope[0], items.slope[1], data.count)
-        evidence, log_slope, slope_spread = evidence + steep.evidence, steep.centre, steep.spread
+    has_one_slope = points.width[1] == 0
+    log_chances = logs(state, points)
+    items = items_step(log_chances, data, state.scale, points)
+
+    # priors of abilities, difficulties and log discriminations, and the evidence
+    ability_prior = population(state.ability, state.variance, np.ones(len(state.ability)))
+    squares = (state.ability - ability_prior.centre) ** 2 + state.variance
+    entropies = np.log(ability_prior.precision * state.variance) + 1 - ability_prior.precision * squares
+    difficulty_prior = population(items.difficulty[0], items.difficulty[1], data.count)
+    evidence = items.evidence + ability_prior.evidence
+    evidence += 0.5 * float(entropies.sum())
+    evidence += difficulty_prior.evidence
+
+    log_slope = 0.0
+    slope_spread = 0.0
+    if not has_one_slope:
+        slope_prior = population(items.slope[0], items.slope[1], data.count)
+        evidence += slope_prior.evidence
+        log_slope = slope_prior.centre
+        slope_spread = slope_prior.spread
+
     uncapped = state.scale.uncapped
-    if at.cap.any():  # under a prior Beta(2, 2), which keeps a share of a few items off 0 and 1
+    if points.cap.any():  # under a prior Beta(2, 2), which keeps a share of a few items off 0 and 1
         evidence += float(np.log(uncapped) + np.log1p(-uncapped))
         uncapped = (float(data.count @ items.uncapped) + 1) / (float(data.count.sum()) + 2)
-    theta, variance = subjects_step(state, known, items, able)
+
+    # abilities, then the unit of all parameters
+    theta, variance = subjects_step(state, log_chances, items, ability_prior)
     shift = float(theta.mean())
-    unit = 1.0 if one_slope else float(np.sqrt(np.mean((theta - shift) ** 2 + variance)))
-    scale = Scale((hard.centre - shift) / unit, hard.spread / unit, log_slope + np.log(unit), slope_spread, uncapped)
+    unit = 1.0 if has_one_slope else float(np.sqrt(np.mean((theta - shift) ** 2 + variance)))
+    scale = Scale(
+        centre=(difficulty_prior.centre - shift) / unit,
+        spread=difficulty_prior.spread / unit,
+        log_slope=log_slope + np.log(unit),
+        slope_spread=slope_spread,
+        uncapped=uncapped,
+    )
     return State((theta - shift) / unit, variance / unit**2, scale), items, evidence
 
 
-def change(before: State, after: State) -> float:
-    """The largest change of an ability, of its variance's logarithm, and of what the priors of items are made of.
+def change(previous: State, state: State) -> float:
+    """The largest change of an ability, of its variance's logarithm, and of a parameter of the items' priors.
 
     >>> state = first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0))
     >>> change(state, state)
     0.0
     """
-    moved = [np.abs(after.ability - before.ability).max(), np.abs(np.log(after.variance / before.variance)).max()]
-    moved += np.abs(np.subtract(astuple(after.scale), astuple(before.scale))).tolist()
-    return float(max(moved))
+    ability_change = np.abs(state.ability - previous.ability).max()
+    variance_change = np.abs(np.log(state.variance / previous.variance)).max()
+    scale_changes = np.abs(np.subtract(astuple(state.scale), astuple(previous.scale)))
+    return float(max(ability_change, variance_change, *scale_changes.tolist()))
 
 
 def fit_variational(
@@ -337,17 +409,31 @@ def fit_variational(
     if epochs < 1:
         raise FcaError("epochs", epochs, "1 or more", "raise it")
     check_responses(responses)
-    data, at = prepare(responses, one_slope=name == "1pl"), grid(name, len(responses))
-    state, moved, sweeps = first_state(data, name, np.random.default_rng(seed)), np.inf, 0
+    data = prepare(responses, one_slope=name == "1pl")
+    points = grid(name, len(responses))
+
+    state = first_state(data, name, np.random.default_rng(seed))
+    moved = np.inf
+    sweeps = 0
     while moved > TOLERANCE and sweeps < epochs:
-        sweeps, before = sweeps + 1, state
-        state, items, evidence = sweep(before, data, at)
-        moved = change(before, state)
+        sweeps += 1
+        previous = state
+        state, items, evidence = sweep(previous, data, points)
+        moved = change(previous, state)
+
+    # the items were computed from the abilities of the last state but one
     slope = np.exp(items.slope[0])
-    values = {"difficulty": items.difficulty[0], "difficulty_se": np.sqrt(items.difficulty[1]), "discrimination": slope}
-    values |= {"discrimination_se": slope * np.sqrt(items.slope[1]), "feasibility": items.feasibility}
-    of_items = {parameter: value[data.group] for parameter, value in (values | {"guess": 0 * slope}).items()}
-    ability_se, converged = np.sqrt(before.variance), moved <= TOLERANCE
     return IrtFit(
-        name, before.ability, ability_se, **of_items, log_posterior=evidence, iterations=sweeps, converged=converged
+        model=name,
+        ability=previous.ability,
+        ability_se=np.sqrt(previous.variance),
+        difficulty=items.difficulty[0][data.group],
+        difficulty_se=np.sqrt(items.difficulty[1])[data.group],
+        discrimination=slope[data.group],
+        discrimination_se=(slope * np.sqrt(items.slope[1]))[data.group],
+        feasibility=items.feasibility[data.group],
+        guess=np.zeros(len(data.group)),
+        log_posterior=evidence,
+        iterations=sweeps,
+        converged=moved <= TOLERANCE,
     )
