@@ -1,4 +1,4 @@
-"""How able are new subjects, measured with items that were fitted before (analysis=ability)."""
+"""Abilities of new subjects, measured with items that were fitted before (analysis=ability)."""
 
 from __future__ import annotations
 
@@ -136,14 +136,22 @@ def _may_have_items_of(gathered: Gathered, corruption: str, dataset: str, kind: 
 def _score_subjects(gathered: Gathered, kind: str, bank: pd.DataFrame, score: str) -> pd.DataFrame:
     """One line for each subject with a response to any of these items."""
     responses = gathered.responses
-    positions = pd.Index(responses.items["item"]).get_indexer(pd.Index(bank["item"]))
-    correct = np.where(positions >= 0, responses.correct[:, positions], np.nan)  # subjects x bank items
-    responding = np.flatnonzero(np.isfinite(correct).any(axis=1))
+    names = pd.Index(responses.items["item"])
+    positions = names.get_indexer(pd.Index(bank["item"]))  # -1 for an item without responses
+    is_present = positions >= 0
+    correct = np.where(is_present, responses.correct[:, positions], np.nan)  # subjects x bank items
+
+    has_response = np.isfinite(correct).any(axis=1)
+    responding = np.flatnonzero(has_response)
     if not len(responding):
         return BANK_ABILITY.frame([])
 
     irt_model = str(bank["irt_model"].iloc[0])
-    parameters = bank[list(ItemBank._fields[1:])].to_numpy(dtype=np.float64).T
-    estimates = SCORES[score](correct[responding], ItemBank(irt_model, *parameters))
-    frame = ranked(responses.subjects.iloc[responding], correct[responding], estimates)
+    parameter_names = list(ItemBank._fields[1:])
+    parameters = bank[parameter_names].to_numpy(dtype=np.float64).T
+    item_bank = ItemBank(irt_model, *parameters)
+    estimates = SCORES[score](correct[responding], item_bank)
+
+    subjects = responses.subjects.iloc[responding]
+    frame = ranked(subjects, correct[responding], estimates)
     return BANK_ABILITY.frame(frame.assign(dataset=gathered.dataset, corruption=kind))

@@ -1,8 +1,8 @@
 """Item banks: a saved table `irt_items`, or a file that `fca bank` wrote from one, to be shipped and cited.
 
-A file is JSON: the items and their parameters, who they were fitted on (subjects, and the ids of their runs), how well
-the fit predicts held-out responses, and how to cite it. Its identity is that of its bytes. Files come from strangers:
-what is read of one is numbers and names, each checked.
+A file is JSON: the items and their parameters, the subjects that they were fitted on with the ids of their runs, how
+well the fit predicts held-out responses, and how to cite it. Its identity is that of its bytes. Files come from
+strangers: only numbers and names are read from them, and each is checked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fca.types import FcaError
 FORMAT = 1  # of the files; another one is refused
 STEP = "make one: fca analyse analysis=irt, then fca bank"
 NAMES = ("dataset", "corruption", "item", "irt_model")
-PARAMETERS = {  # of an item, and what they may be
+PARAMETERS = {  # of an item, with the allowed ranges
     "difficulty": (-1e6, 1e6),
     "discrimination": (0.0, 1e6),
     "feasibility": (0.0, 1.0),

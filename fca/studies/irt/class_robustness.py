@@ -52,13 +52,24 @@ CLASS_ROBUSTNESS = TableSpec(
     "How steady is each class while a corruption grows, and which way does it move? (rank 1 = most robust)",
     f"{PAPER}, section 3.2, with the sign of the score turned: a class that moves less is more robust",
     (
-        *(DATASET, CORRUPTION, MODE, LABEL, IMAGES_OF_CLASS, SEVERITIES, LEVELS),
-        *(*with_interval(INSTABILITY), Column("robustness", float, ".3f", "score of robustness"), CLASS_RANK, VERDICT),
+        DATASET,
+        CORRUPTION,
+        MODE,
+        LABEL,
+        IMAGES_OF_CLASS,
+        SEVERITIES,
+        LEVELS,
+        *with_interval(INSTABILITY),
+        Column("robustness", float, ".3f", "score of robustness"),
+        CLASS_RANK,
+        VERDICT,
         Column("verdict_kept", float, ".0%", "share of bootstrap resamples with the same verdict"),
-        *(RANK_WRITTEN, VERDICT_WRITTEN),
+        RANK_WRITTEN,
+        VERDICT_WRITTEN,
         *with_interval(Column("trend", float, "+.3f", "change a severity step")),
         *with_interval(Column("change", float, "+.3f", "change from clean images")),
-        *(DIRECTION, AT_CHANCE),
+        DIRECTION,
+        AT_CHANCE,
     ),
 )
 CLASS_ROBUSTNESS_SHOWN = TableSpec(
@@ -72,8 +83,12 @@ ROBUST_CLASSES = TableSpec(
     "Which classes are susceptible to a corruption, and which robust?",
     f"{PAPER}, Table 1",
     (
-        *(DATASET, CORRUPTION, MODE, Column(SUSCEPTIBLE, tuple, "", "least robust classes")),
-        *(Column(ROBUST, tuple, "", "most robust classes"), AT_CHANCE),
+        DATASET,
+        CORRUPTION,
+        MODE,
+        Column(SUSCEPTIBLE, tuple, "", "least robust classes"),
+        Column(ROBUST, tuple, "", "most robust classes"),
+        AT_CHANCE,
     ),
 )
 CLASS_SEVERITY = TableSpec(
@@ -120,8 +135,12 @@ class ClassRobustness:
     """`analysis=class_robustness`; reads full models' responses to clean and corrupted test images."""
 
     tables: ClassVar = (
-        *(CLASS_ROBUSTNESS, CLASS_ROBUSTNESS_SHOWN, ROBUST_CLASSES),
-        *(CLASS_SEVERITY, BY_DIFFICULTY, BY_DISCRIMINATION),
+        CLASS_ROBUSTNESS,
+        CLASS_ROBUSTNESS_SHOWN,
+        ROBUST_CLASSES,
+        CLASS_SEVERITY,
+        BY_DIFFICULTY,
+        BY_DISCRIMINATION,
     )
 
     query: Query = None

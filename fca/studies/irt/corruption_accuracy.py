@@ -1,4 +1,4 @@
-"""How accurate each model is under each corruption, and what a corruption costs it (analysis=corruption_accuracy)."""
+"""How accurate each model is under each corruption, and how much it loses (analysis=corruption_accuracy)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,17 @@ CORRUPTION_LOSS = TableSpec(
     "Which corruption costs most accuracy?",
     SOURCE,
     (
-        *(DATASET, SUBJECT, MODEL, CORRUPTION, *with_interval(LOSS), *with_interval(MEAN), TOP1_CLEAN, AT_CHANCE),
-        *(SEVERITIES, LEVELS, IMAGES),
+        DATASET,
+        SUBJECT,
+        MODEL,
+        CORRUPTION,
+        *with_interval(LOSS),
+        *with_interval(MEAN),
+        TOP1_CLEAN,
+        AT_CHANCE,
+        SEVERITIES,
+        LEVELS,
+        IMAGES,
     ),
 )
 METHOD = {

@@ -1,4 +1,4 @@
-"""Quarters of the images by difficulty: what each model solves of them, and which classes are in the outer ones.
+"""Quarters of the images by difficulty: each model's share of right responses, and the classes in the outer quarters.
 
 A fit gives every item an expected success; the quarters are cut on clean images and applied to corrupted ones
 (compat=seed001: cut by raw difficulty at each severity). analysis=class_robustness follows the same quarters.
@@ -62,8 +62,16 @@ SEGMENT_MODELS = TableSpec(
     "How much of the easy and of the hard images does each model solve? (right of n; Wilson's 95 % interval)",
     f"{PAPER}, Table 3, with segments by expected success",
     (
-        *(DATASET, CORRUPTION, SEVERITY, SUBJECT, MODEL, SEGMENT, RIGHT, N.with_format(".0f", "responses")),
-        *(*with_interval(SHARE_RIGHT), AT_CHANCE),
+        DATASET,
+        CORRUPTION,
+        SEVERITY,
+        SUBJECT,
+        MODEL,
+        SEGMENT,
+        RIGHT,
+        N.with_format(".0f", "responses"),
+        *with_interval(SHARE_RIGHT),
+        AT_CHANCE,
     ),
 )
 SEGMENT_MODELS_SHOWN = TableSpec(

@@ -1,6 +1,6 @@
-"""Fits of item response theory, each made once in a process for all analyses of a report; and what their tables share.
+"""Fits of item response theory, each made once per process for all analyses of a report, and columns that tables share.
 
-The shared columns and the source stand here, because every table of this study comes from a fit.
+The shared columns and the source are defined here, because every table of this study comes from a fit.
 """
 
 from __future__ import annotations

@@ -69,14 +69,14 @@ def linked_parts(gathered: Gathered, image: Int[np.ndarray, " items"] | None = N
         name = f"{gathered.dataset}, part {number + 1} of {n_parts}"
         is_in_part = part_of_subject == number
         has_response = (~np.isnan(responses.correct[is_in_part])).any(axis=0)
-        part = narrowed_to(gathered, is_in_part, has_response)
-        descriptions.append(f"part {number + 1}: {_size_and_names(part)}")
+        linked_part = narrowed_to(gathered, is_in_part, has_response)
+        descriptions.append(f"part {number + 1}: {_size_and_names(linked_part)}")
 
         reason = f"{name}: shares no {link} with the {sum(~is_in_part)} other subjects"
-        part = part._replace(dataset=name, left_out=(*gathered.left_out, reason))
-        problem = unfit(part)
+        linked_part = linked_part._replace(dataset=name, left_out=(*gathered.left_out, reason))
+        problem = unfit(linked_part)
         if problem is None:
-            fittable.append(part)
+            fittable.append(linked_part)
         else:
             problems.append(problem)
 
@@ -112,8 +112,8 @@ def unfit(gathered: Gathered) -> FcaError | None:
     try:
         check_responses(gathered.responses.correct)
     except FcaError as error:
-        what, *rest = error.args
-        return FcaError(f"{gathered.dataset}: {what}", *rest)
+        subject, *details = error.args
+        return FcaError(f"{gathered.dataset}: {subject}", *details)
     return None
 
 

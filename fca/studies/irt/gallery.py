@@ -46,9 +46,19 @@ GALLERY = TableSpec(
     "Which images are hardest, which easiest, which probably mislabelled, and what did the models predict?",
     f"{PAPER}, figures 6 and 7",
     (
-        *(DATASET, KIND, RANK, THUMBNAIL, IMAGE_ID, LABEL),
-        *(PREDICTED, ITEM_TOP1, MODAL_WRONG_SHARE, DIFFICULTY, DISCRIMINATION),
-        *(ROW, COLUMN),
+        DATASET,
+        KIND,
+        RANK,
+        THUMBNAIL,
+        IMAGE_ID,
+        LABEL,
+        PREDICTED,
+        ITEM_TOP1,
+        MODAL_WRONG_SHARE,
+        DIFFICULTY,
+        DISCRIMINATION,
+        ROW,
+        COLUMN,
     ),
 )
 METHOD = {

@@ -91,10 +91,23 @@ IRT_FITS = TableSpec(
     "Does ability order the subjects as accuracy does, and does the model predict responses that it did not see?",
     f"{PAPER}, table 2, with intervals; {THEORY}",
     (
-        *(DATASET, CORRUPTION, SEVERITY, TRAIT, Column("calibration", str, "", "how severities share a scale")),
-        *(*_FITTED, Column("share_missing", float, ".1%", "share without a response")),
-        *(*with_interval(TAU), HOLD_OUT, *with_interval(HELD_OUT_NLL), HELD_OUT_AUC, BASELINE_NLL),
-        *(ONE_CLASS, NOT_ESTIMABLE, SHIFT_SE, WEAK_LINK, CONVERGED),
+        DATASET,
+        CORRUPTION,
+        SEVERITY,
+        TRAIT,
+        Column("calibration", str, "", "how severities share a scale"),
+        *_FITTED,
+        Column("share_missing", float, ".1%", "share without a response"),
+        *with_interval(TAU),
+        HOLD_OUT,
+        *with_interval(HELD_OUT_NLL),
+        HELD_OUT_AUC,
+        BASELINE_NLL,
+        ONE_CLASS,
+        NOT_ESTIMABLE,
+        SHIFT_SE,
+        WEAK_LINK,
+        CONVERGED,
     ),
 )
 IRT_CHOICE = TableSpec(
@@ -102,9 +115,16 @@ IRT_CHOICE = TableSpec(
     "Which model predicts held-out responses best?",
     f"{PAPER} takes one for all; {THEORY}",
     (
-        *(DATASET, HOLD_OUT, IRT_MODEL, *with_interval(INNER_NLL), *with_interval(EXCESS), HELD_OUT_AUC),
-        *(Column("held_out_top1", float, ".2%", "accuracy on held-out responses"), BASELINE_NLL),
-        *(Column("cells", int, ".0f", "held-out responses"), fits.CHOSEN),
+        DATASET,
+        HOLD_OUT,
+        IRT_MODEL,
+        *with_interval(INNER_NLL),
+        *with_interval(EXCESS),
+        HELD_OUT_AUC,
+        Column("held_out_top1", float, ".2%", "accuracy on held-out responses"),
+        BASELINE_NLL,
+        Column("cells", int, ".0f", "held-out responses"),
+        fits.CHOSEN,
     ),
 )
 IRT_ITEMS = TableSpec(
@@ -112,9 +132,19 @@ IRT_ITEMS = TableSpec(
     "How difficult and how discriminating is every item?",
     f"{PAPER}, eq. 3; {THEORY}",
     (
-        *(DATASET, CORRUPTION, SEVERITY, fits.ITEM, IMAGE_ID, LABEL, IRT_MODEL),
-        *(DIFFICULTY, Column("difficulty_se", float, ".2f", "standard error of the difficulty")),
-        *(DISCRIMINATION, fits.FEASIBILITY, GUESS, fits.P_MAX),
+        DATASET,
+        CORRUPTION,
+        SEVERITY,
+        fits.ITEM,
+        IMAGE_ID,
+        LABEL,
+        IRT_MODEL,
+        DIFFICULTY,
+        Column("difficulty_se", float, ".2f", "standard error of the difficulty"),
+        DISCRIMINATION,
+        fits.FEASIBILITY,
+        GUESS,
+        fits.P_MAX,
         Column("expected_success", float, ".2f", "fitted chance of a right response, mean over subjects"),
         fits.ITEM_TOP1,
     ),
@@ -124,8 +154,17 @@ IRT_PLANE = TableSpec(
     "Are difficult images also discriminating?",
     f"{PAPER}, figure 2; {THEORY}",
     (
-        *(DATASET, CORRUPTION, SEVERITY, fits.ITEM, LABEL, IRT_MODEL, DIFFICULTY, DISCRIMINATION),
-        *(CEILING, Column("ceiling_is", str, "", "which parameter the ceiling is"), fits.ITEM_TOP1),
+        DATASET,
+        CORRUPTION,
+        SEVERITY,
+        fits.ITEM,
+        LABEL,
+        IRT_MODEL,
+        DIFFICULTY,
+        DISCRIMINATION,
+        CEILING,
+        Column("ceiling_is", str, "", "which parameter the ceiling is"),
+        fits.ITEM_TOP1,
     ),
 )
 IRT_SEVERITY = TableSpec(
@@ -133,8 +172,13 @@ IRT_SEVERITY = TableSpec(
     "What does a corruption change as it gets more severe?",
     f"{PAPER}, figure 1; {THEORY}",
     (
-        *(DATASET, CORRUPTION, fits.PARAMETER, SEVERITY, Column("bin_low", float, ".2f", "lower edge of the bin")),
-        *(Column("bin_high", float, ".2f", "upper edge of the bin"), SHARE),
+        DATASET,
+        CORRUPTION,
+        fits.PARAMETER,
+        SEVERITY,
+        Column("bin_low", float, ".2f", "lower edge of the bin"),
+        Column("bin_high", float, ".2f", "upper edge of the bin"),
+        SHARE,
     ),
 )
 IRT_CURVES = TableSpec(
@@ -142,8 +186,18 @@ IRT_CURVES = TableSpec(
     "Does the fitted curve of an item follow the responses?",
     f"{PAPER}, section 2; {THEORY}",
     (
-        *(DATASET, CORRUPTION, TRAIT, fits.ITEM, LABEL, fits.PLACE),
-        *(DIFFICULTY, DISCRIMINATION, MARK, ABILITY, PROBABILITY, fits.N_SUBJECTS),
+        DATASET,
+        CORRUPTION,
+        TRAIT,
+        fits.ITEM,
+        LABEL,
+        fits.PLACE,
+        DIFFICULTY,
+        DISCRIMINATION,
+        MARK,
+        ABILITY,
+        PROBABILITY,
+        fits.N_SUBJECTS,
     ),
 )
 RELIABILITY = TableSpec(
@@ -257,7 +311,7 @@ class Reliability:
         for corruption, gathered in chain(clean, shifted_responses(store, self.query)):
             for severity in gathered.responses.items["severity"].drop_duplicates().tolist():
                 if severity == 0 and corruption != "clean":
-                    continue  # clean images have a line of their own
+                    continue  # clean images have a separate line
 
                 at_level = at_severity(gathered, severity)
                 fit = fits.fitted(at_level, self.model, self.compat, self.seed, self.hold_out)

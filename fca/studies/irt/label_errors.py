@@ -1,6 +1,6 @@
-"""Which labels look wrong judging by the responses, and how well that finds the errors that people verified.
+"""Labels that look wrong by the responses, and how well they agree with the errors that people verified.
 
-Also how a file of people's verdicts is read and joined to items by name (analysis=label_errors).
+Also reads a file of people's verdicts and joins it to items by name (analysis=label_errors).
 """
 
 from __future__ import annotations
@@ -84,10 +84,15 @@ LABEL_ERROR_RULES = TableSpec(
     "How well does each rule find the labels that people verified to be wrong?",
     f"{PAPER}, 3.1",
     (
-        *(DATASET, RULE, *with_interval(AUC), *with_interval(AUC_REVIEWED)),
+        DATASET,
+        RULE,
+        *with_interval(AUC),
+        *with_interval(AUC_REVIEWED),
         *(end for recall in RECALLS for end in with_interval(recall)),
-        *(Column("k", int, ".0f", "images counted as flagged"), *with_interval(PRECISION)),
-        *(Column("precision_by_chance", float, ".1%", "share of errors among all"), *COUNTS),
+        Column("k", int, ".0f", "images counted as flagged"),
+        *with_interval(PRECISION),
+        Column("precision_by_chance", float, ".1%", "share of errors among all"),
+        *COUNTS,
     ),
 )
 LABEL_ERROR_CURVE = TableSpec(
@@ -107,8 +112,13 @@ LABEL_ERROR_SCORES = TableSpec(
     "How suspect is the label of every image?",
     f"as label_suspects; {PAPER}, eq. 3",
     (
-        *(*_SUSPECT, Column("item_rest", float, ".2f", "correlation with accuracy on all other items")),
-        *(P_MAX, DISCRIMINATION, FEASIBILITY, DIFFICULTY, VERDICT),
+        *_SUSPECT,
+        Column("item_rest", float, ".2f", "correlation with accuracy on all other items"),
+        P_MAX,
+        DISCRIMINATION,
+        FEASIBILITY,
+        DIFFICULTY,
+        VERDICT,
     ),
 )
 METHOD = {

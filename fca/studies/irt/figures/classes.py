@@ -297,8 +297,8 @@ def hard_classes_statements(classes: pd.DataFrame) -> Iterator[Statement]:
         dataset = lines[DATASET].iloc[0]
         quarter = f"the {highest[str(parameter)]} quarter"
         if all_at_chance(lines):
-            nothing = "tells nothing: all subjects are at the level of chance"
-            yield Statement(f"{dataset}: which classes are in {quarter} {nothing}.")
+            reason = "all subjects are at the level of chance"
+            yield Statement(f"{dataset}: which classes are in {quarter} is not informative: {reason}.")
         elif lines[SHARE_OF_CLASS].min() < lines[SHARE_OF_CLASS].max():
             yield Statement(f"{dataset}: the {_most_frequent(lines, quarter)}.")
 

@@ -44,7 +44,7 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
         subtitle += f" The {DRAWN} most accurate of {len(subjects)} subjects on clean images."
     subtitles = [subtitle]
     if left_out:
-        subtitles.append(f"At the bottom stand corruptions that are {left_out}.")
+        subtitles.append(f"The corruptions at the bottom are {left_out}.")
     title = style.title("How accurate is each model under each corruption?", *subtitles)
     return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19)
 

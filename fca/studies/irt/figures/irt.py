@@ -150,7 +150,7 @@ def severity_figure(severity: Table) -> alt.FacetChart:
     has_severities = len(levels) > 1
     title = style.title(
         IRT_SEVERITY.question if has_severities else "How difficult and how discriminating are the images?",
-        "Each bar is the share of images at a value, severity by severity; the outer bins hold what lies beyond.",
+        "Each bar is the share of images at a value, by severity; the outer bins also hold the values beyond them.",
     )
     height_per_severity = 34 if frame[CORRUPTION].nunique() <= FEW else 20
     height = 60 + height_per_severity * len(levels)
@@ -180,7 +180,7 @@ def curves_figure(curves: Table) -> alt.FacetChart:
     title = style.title(
         "Do the fitted curves follow the responses?",
         "Each line is the fitted chance of a right response to one image, from easy (dark) to hard; dots are the share",
-        f"of right responses in groups of subjects of like {trait}. Hover over a line to see its image alone.",
+        f"of right responses in groups of subjects with similar {trait}. Hover over a line to see its image alone.",
     )
     return style.faceted(chart, frame, title, (DATASET,), height=340)
 
@@ -207,7 +207,7 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(TAU, rows, reliability.columns, colours, dodge="slot", size=70)
     title = style.title(
         "Does ability order the models as accuracy does?",
-        "Every corruption and severity has a fit of its own; bars are 95 % intervals over models.",
+        "Every corruption and severity has a separate fit; bars are 95 % intervals over models.",
         "Diamonds mark the severity of the paper's table.",
     )
     figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), row=10)

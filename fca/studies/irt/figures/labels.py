@@ -171,7 +171,7 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     chart.layer[2].mark.lineBreak = "\n"
     title = style.title(
         "Which images are hard, which easy, and which labels look wrong?",
-        "Below each picture stand its label and the predicted classes, with how many models; hover for more.",
+        "Below each picture are its label and the predicted classes with the number of models; hover for more.",
     )
     n_rows = int(frame["row"].max()) + 1
     n_columns = int(frame["column"].max()) + 1

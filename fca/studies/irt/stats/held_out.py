@@ -1,7 +1,8 @@
 """How well a model predicts responses that it was not fitted to, and the choice of the model that predicts them best.
 
-Two ways of holding out. Cells: some images, network by network; is the model right about these networks and images?
-Subjects: whole networks; do its items serve for a new network? Snapshots of one network never stand on both sides.
+Responses are held out in one of two ways. Cells: some images of each network, which tests predictions for these
+networks and images. Subjects: whole networks, which tests whether the items serve for a new network. Snapshots of one
+network are always on the same side.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Watch = Callable[[Sequence[tuple[str, tuple[int, ...]]]], Iterable[tuple[str, tu
 class HeldOut(NamedTuple):
     """How well a model predicts responses that it was not fitted to.
 
-    nll: mean negative log likelihood a response, in nats; lower is better.   low, high: its 95 % interval over
+    nll: mean negative log likelihood per response, in nats; lower is better.   low, high: its 95 % interval over
     networks; NaN with a single one.   accuracy: share of responses on the right side of 0.5.
     auc: chance that a right response was given the higher probability; NaN if all are right, or all wrong.
     baseline_nll: of logit P = logit(subject's mean) + logit(item's mean) - logit(mean), means of what was not held out.
@@ -121,10 +122,10 @@ def choose_model(
 
     cells:    an outer share of the responses is hidden from all; of the rest an inner share, equal for all models,
               chooses. The chosen one is fitted to the rest and predicts the outer share, the one that `held_out_fit`
-              hides with this seed. One fit a model and one more.
+              hides with this seed. One fit per model and one more.
     subjects: every model is scored as by `held_out_fit`, which chooses. For the outer score each fold is predicted by
               the model that is best among the other folds, each of them fitted without both (Varma & Simon 2006); it is
-              the score of choosing so, and folds may choose differently. 15 fits a model.
+              the score of choosing so, and folds may choose differently. 15 fits per model.
     watch:    given the fits to be made, (model, folds left out), returns them one by one: a progress bar.
     Raises FcaError as `held_out_fit` does, and with fewer than four networks for subjects.
 
@@ -230,14 +231,14 @@ def _without_linking_cells(responses: Matrix, hidden: Cells, network: Network) -
     """Hidden cells less those that are needed to link all subjects, removed one network and item at a time."""
     hidden = hidden.copy()
     while True:
-        part = parts_of(np.where(hidden, np.nan, responses))
-        if part.max() == 0:
+        part_of_subject = parts_of(np.where(hidden, np.nan, responses))
+        if part_of_subject.max() == 0:
             return hidden
 
-        is_in_part = part == np.arange(part.max() + 1)[:, None]  # parts x subjects
+        is_in_part = part_of_subject == np.arange(part_of_subject.max() + 1)[:, None]  # parts x subjects
         is_visible = ~np.isnan(responses) & ~hidden
         part_sees_item = is_in_part.astype(float) @ is_visible > 0  # parts x items
-        is_linking = hidden & ~part_sees_item[part]
+        is_linking = hidden & ~part_sees_item[part_of_subject]
         if not is_linking.any():  # with all hidden responses they would not be linked either
             return hidden
         subject, item = np.argwhere(is_linking)[0]
@@ -266,10 +267,10 @@ def split_networks(responses: Matrix, network: Network, rng: np.random.Generator
         raise _too_few_networks(n_networks, 3)
 
     fold = rng.permutation(n_networks)[network] % FOLDS
-    shown = rng.random(responses.shape) < 0.5
-    has_shown_response = (shown & ~np.isnan(responses)).any(axis=1)
-    shown |= ~has_shown_response[:, None]
-    return Split(fold, shown, min(n_networks, FOLDS))
+    shows_ability = rng.random(responses.shape) < 0.5
+    has_shown_response = (shows_ability & ~np.isnan(responses)).any(axis=1)
+    shows_ability |= ~has_shown_response[:, None]
+    return Split(fold, shows_ability, min(n_networks, FOLDS))
 
 
 def _too_few_networks(networks: int, fewest: int) -> FcaError:
@@ -308,8 +309,8 @@ def _predict_folds(
     is_new = np.isin(split.fold, left_out)
     chance = np.full((int(is_new.sum()), responses.shape[1]), np.nan)
 
-    others = responses[~is_new]
-    fitted_responses = others[parts_of(others) == 0]
+    other_responses = responses[~is_new]
+    fitted_responses = other_responses[parts_of(other_responses) == 0]
     divides_subjects = (fitted_responses == 1).any(axis=0) & (fitted_responses == 0).any(axis=0)
     if not divides_subjects.any():
         return chance

@@ -1,4 +1,4 @@
-"""Items alone: at fixed abilities each item has a posterior of its own, climbed by Newton steps of its own length."""
+"""Items alone: at fixed abilities each item has a separate posterior, climbed by Newton steps of separate length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GUESSED = (0.01, 0.1, 0.3, 0.6)  # shares of these for the least able
 DIFFICULTIES = 11
 TINY = 1e-300
 WIDTH = 1000  # items at a time
-STILL = 0.7  # share of items that still move, below which the others are set aside
+STILL = 0.7  # share of moving items, below which the others are set aside
 
 
 # Many small symmetric systems at once, one for each group of items, with the group on the last axis.
@@ -107,15 +107,19 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
 
 def _make_positive(block: Blocks) -> None:
     """Flip negative curvatures where an item's posterior is not concave, so that the step still ascends."""
-    eigenvalues = np.linalg.eigvalsh(block.transpose(2, 0, 1))  # groups x k, ascending
-    not_positive = np.flatnonzero(eigenvalues[:, 0] < FLAT * eigenvalues[:, -1])
+    matrices = block.transpose(2, 0, 1)  # groups x k x k
+    eigenvalues = np.linalg.eigvalsh(matrices)  # ascending
+    is_not_positive = eigenvalues[:, 0] < FLAT * eigenvalues[:, -1]
+    not_positive = np.flatnonzero(is_not_positive)
     if not len(not_positive):
         return
 
-    value, vector = np.linalg.eigh(block[:, :, not_positive].transpose(2, 0, 1))
-    value = np.maximum(np.abs(value), FLAT * np.abs(value).max(axis=1, keepdims=True))
+    value, vector = np.linalg.eigh(matrices[not_positive])
+    size = np.abs(value)
+    smallest_allowed = FLAT * size.max(axis=1, keepdims=True)
+    positive_value = np.maximum(size, smallest_allowed)
     # g: groups, i and j: parameters, k: eigenvectors
-    block[:, :, not_positive] = np.einsum("gik,gk,gjk->ijg", vector, value, vector)
+    block[:, :, not_positive] = np.einsum("gik,gk,gjk->ijg", vector, positive_value, vector)
 
 
 def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
@@ -201,8 +205,10 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
 
 def _step(state: State, cells: Cells) -> Parameters:
     """Newton's step of every item, none longer than LONGEST in any parameter."""
-    gradient, block = own_derivatives(state, cells, observed=True)
+    step, block = own_derivatives(state, cells, observed=True)  # the gradient, solved in place
     lower = cholesky(block)
-    forward(lower, gradient)
-    backward(lower, gradient)
-    return gradient / np.maximum(np.abs(gradient).max(axis=0) / LONGEST, 1.0)
+    forward(lower, step)
+    backward(lower, step)
+
+    longest_move = np.abs(step).max(axis=0)
+    return step / np.maximum(longest_move / LONGEST, 1.0)

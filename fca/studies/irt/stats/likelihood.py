@@ -132,13 +132,18 @@ class Responses:
 
     def sample(self, items: int) -> tuple[Responses, Int[np.ndarray, " some"]]:
         """As many items, evenly spaced by the share of right responses, and the groups that they come from."""
-        hardest_first = np.argsort(self.logits()[1], kind="stable")
-        last_item_of_group = np.cumsum(self.count[hardest_first])
-        n_items = last_item_of_group[-1]
-        sampled_items = (np.arange(items) + 0.5) * n_items / items
-        sampled_groups = hardest_first[np.searchsorted(last_item_of_group, sampled_items, side="right")]
-        groups, count = np.unique(sampled_groups, return_counts=True)
-        return replace(self.part(groups), count=count.astype(float)), groups
+        _, easiness = self.logits()
+        hardest_first = np.argsort(easiness, kind="stable")
+
+        # places in the list of all items, where a group of n items takes n places
+        last_place_of_group = np.cumsum(self.count[hardest_first])
+        n_items = last_place_of_group[-1]
+        sampled_places = (np.arange(items) + 0.5) * n_items / items
+        group_ranks = np.searchsorted(last_place_of_group, sampled_places, side="right")
+
+        groups, count = np.unique(hardest_first[group_ranks], return_counts=True)
+        sampled = replace(self.part(groups), count=count.astype(float))
+        return sampled, groups
 
     def logits(self) -> tuple[Subjects, Groups]:
         """Accuracy of every subject and of every group, as smoothed logits."""
@@ -348,7 +353,7 @@ def _bounded(
     feasibility, share = asymptotes
     missed = 1 - feasibility
     span = feasibility * (1 - share)
-    ones = np.ones(len(right))
+    unit_vector = np.ones(len(right))  # for sums over subjects
     wrong = 1.0 - right
     sign = right - wrong
 
@@ -367,8 +372,8 @@ def _bounded(
     if present is not None:
         log_chance *= present
         inverse_chance *= present
-        n_responses = ones @ present
-    cells.log_likelihood[block] = ones @ log_chance
+        n_responses = unit_vector @ present
+    cells.log_likelihood[block] = unit_vector @ log_chance
 
     # rise = span likely unlikely / c;   error = ± rise;   weight = (likely - unlikely + rise) rise
     rise = likely * unlikely
@@ -395,13 +400,13 @@ def _by_asymptotes(
     right, wrong, inverse_chance, error = cell_arrays
     gradient = cells.asymptote[:, block]
     curvature = cells.own[:, :, block]
-    ones = np.ones(len(right))
+    unit_vector = np.ones(len(right))  # for sums over subjects
     mixed: list[Matrix] = []
 
     missed = 1 - feasibility
     lost = wrong * inverse_chance
     lost *= missed
-    total = ones @ lost
+    total = unit_vector @ lost
     squares = np.einsum("sg,sg->g", lost, lost)
     if "feasibility" in LEARNED[state.model]:
         gradient[0] = n_responses * missed - total
@@ -412,7 +417,7 @@ def _by_asymptotes(
         won = np.multiply(right, inverse_chance, out=inverse_chance)
         won *= feasibility
         won += lost
-        total = ones @ won
+        total = unit_vector @ won
         squares = np.einsum("sg,sg->g", won, won)
         gradient[-1] = share * (total - n_responses)
         curvature[-1, -1] = share * (share * squares - total + n_responses * (1 - share))

@@ -82,9 +82,9 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     if len(subjects) < 2:
         return None
     informative_responses = responses[np.ix_(subjects, items)]
-    part = parts_of(informative_responses)
-    if part.max() > 0:
-        is_in_last_part = _membership(len(responses), subjects[part == part.max()])
+    part_of_subject = parts_of(informative_responses)
+    if part_of_subject.max() > 0:
+        is_in_last_part = _membership(len(responses), subjects[part_of_subject == part_of_subject.max()])
         return Link(is_in_last_part, responses=0, shift_se=float("inf"), kept=0.0)
 
     # information of each response, and what each two subjects have in common: Σ w_i w_j / Σ w over the items

@@ -74,7 +74,7 @@ class IrtFit:
     not_estimable:  scales that the responses do not determine, so that the prior's take their place: "spread of
                     difficulty" (then 1), "spread of ability" (then ability is in logits, as in 1pl), "mean
                     discrimination" (at fixed abilities; then 1).
-    Under compat="seed001" they are what `fit_variational` says: posterior means and standard deviations, and the
+    Under compat="seed001" they come from `fit_variational`: posterior means and standard deviations, and the
     evidence lower bound for log_posterior.
     """
 
@@ -159,11 +159,11 @@ def parts_of(responses: Matrix) -> Int[np.ndarray, " subjects"]:
 
     responded = present.astype(np.float32)
     shares_an_item = csr_array(responded @ responded.T > 0)
-    n_parts, part = connected_components(shares_an_item, directed=False)
-    largest_first = np.argsort(-np.bincount(part, minlength=n_parts), kind="stable")
-    rank_of_part = np.empty(n_parts, dtype=np.intp)
-    rank_of_part[largest_first] = np.arange(n_parts)
-    return rank_of_part[part]
+    n_parts, component = connected_components(shares_an_item, directed=False)
+    largest_first = np.argsort(-np.bincount(component, minlength=n_parts), kind="stable")
+    rank_of_component = np.empty(n_parts, dtype=np.intp)
+    rank_of_component[largest_first] = np.arange(n_parts)
+    return rank_of_component[component]
 
 
 def check_responses(responses: Matrix) -> None:

@@ -5,7 +5,7 @@ solves is Table 3 of Sharma et al. (Do models see corruption as we see?, 2023); 
 their Figure 4. Their section 3.2 takes the standard deviation over severities of a score, averaged over the four
 segments, and calls a class with a high one robust. Such a class moves most, so here it is the least robust:
 robustness = -instability. A standard deviation cannot distinguish better from worse; trend can. Neither detects a class
-that breaks at the first severity and stays broken; change, from the clean images on, does.
+that breaks at the first severity and stays broken; change, which starts at the clean images, does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 from scipy.stats import rankdata
 
-from fca.stats.intervals import NO_INTERVAL, RESAMPLES, mean_interval, percentile_interval, wilson
+from fca.stats.intervals import RESAMPLES, mean_interval, percentile_interval, wilson
 from fca.types import FcaError
 
 QUARTERS = 4
@@ -110,15 +110,19 @@ def segment_shares(correct: Float[np.ndarray, "subjects items"], quarter: Codes)
     array([[0.5, nan, nan, 1. ]])
     """
     is_in_quarter = (quarter[:, None] == np.arange(QUARTERS)).astype(float)  # items x quarters
-    n = (~np.isnan(correct) @ is_in_quarter).astype(np.int64)  # subjects x quarters
+    has_response = ~np.isnan(correct)
+    n = (has_response @ is_in_quarter).astype(np.int64)  # subjects x quarters
     right = (np.nan_to_num(correct) @ is_in_quarter).round().astype(np.int64)
-    share = np.divide(right, n, out=np.full(n.shape, np.nan), where=n > 0)
 
-    intervals = []
-    for n_right, n_responses in zip(right.ravel().tolist(), n.ravel().tolist(), strict=True):
-        intervals.append(wilson(n_right, n_responses) if n_responses else NO_INTERVAL)
-    low, high = np.array(intervals).T
-    return Share(right, n, share, low.reshape(n.shape), high.reshape(n.shape))
+    share = np.full(n.shape, np.nan)
+    low = np.full(n.shape, np.nan)
+    high = np.full(n.shape, np.nan)
+    for subject, segment in np.argwhere(n > 0):
+        cell = (subject, segment)
+        n_right, n_responses = int(right[cell]), int(n[cell])
+        share[cell] = n_right / n_responses
+        low[cell], high[cell] = wilson(n_right, n_responses)
+    return Share(right, n, share, low, high)
 
 
 class Robustness(NamedTuple):

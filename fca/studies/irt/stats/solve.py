@@ -29,7 +29,7 @@ from fca.studies.irt.stats.likelihood import LEARNED, Cells, Groups, Parameters,
 CENTRE_SD = 5.0  # of the mean difficulty around 0, the mean ability
 SPREAD_PRIOR = 3.0  # half-normal scale of the spread of difficulty
 SPREAD_FLOOR = 0.1  # in the same unit; of the spread of ability, in logits
-SMALL_SPREAD = 0.5  # of either scale, below which it must stand out from what chance alone would give
+SMALL_SPREAD = 0.5  # of either scale, below which it must exceed the spread that chance alone gives
 STEEPEST = 3.0  # mean log discrimination at fixed abilities, beyond which it grows without end
 ERRORS = 2.0  # standard errors of no spread at all, beyond which it does
 PRIOR_SPREAD = 1.0  # of difficulty, where the responses cannot determine it
@@ -469,7 +469,7 @@ def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
     return rarely_feasible, hard
 
 
-# Scales that few responses leave open: learned all the same, they fall to 0, and everything looks known exactly.
+# Few responses do not determine all scales. Such a scale, if it is learned, falls to 0, and all estimates look exact.
 def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = False) -> Mode:
     """`find_best_mode`, with the scales of the prior learned only as far as the responses determine them.
 

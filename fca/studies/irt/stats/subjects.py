@@ -1,4 +1,4 @@
-"""Subjects whose responses no scale of ability describes."""
+"""Subjects that answer a single class, whose responses no scale of ability describes."""
 
 from __future__ import annotations
 

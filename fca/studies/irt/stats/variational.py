@@ -1,13 +1,13 @@
-"""Variational inference with hierarchical priors, as in Sharma et al. (2023), appendix B.1, and what keeps it upright.
+"""Variational inference with hierarchical priors, as in Sharma et al. (2023), appendix B.1, with two additions.
 
 P = λ / (1 + exp(-a (θ - b))),  each of θ, b, log a ~ N(μ, 1/τ) with its μ ~ N(0, 10⁶), τ ~ Gamma(1, 1),  λ ~ U[0, 1]
 
 Taken as written, and maximised, this gives all items nearly one discrimination: a flat λ explains wrong responses of
-able subjects so cheaply that the learned spread of a shrinks (ADR 24). Two things here are not in the paper, therefore.
-A share of the items, learned too, has no cap (λ = 1; where py-irt starts every λ, and leaves most); and q keeps the
-parameters of one item together instead of taking their product. log a is normal, as in py-irt since 0.7.1, not a.
+able subjects so cheaply that the learned spread of a shrinks (ADR 24). Therefore two things here are not in the paper.
+A share of the items, learned too, has no cap (λ = 1, where py-irt starts every λ and leaves most of them); and q keeps
+the parameters of one item together instead of taking their product. log a is normal, as in py-irt since 0.7.1, not a.
 
-First the points at which the posterior of an item is known, then one step for items, one for subjects, then the fit.
+Below: the points at which the posterior of an item is computed, a step for items, a step for subjects, and the fit.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
 
 
 class Grid(NamedTuple):
-    """Where the posterior of an item is known: every λ at every pair of b and log a, in this order.
+    """Points where the posterior of an item is computed: every λ at every pair of b and log a, in this order.
 
     difficulty, slope: the pairs, in standard deviations of their priors.    weight: log of their priors.
     feasibility: λ.    cap: prior of λ if it is not 1, 0 where it is.    width: of b and log a from point to point.
@@ -313,17 +313,21 @@ def subjects_step(state: State, log_chances: Logs, items: Items, prior: Populati
 
     Where a cap makes the curvature small or negative, a quarter of the information of the responses replaces it.
     """
-    slope, curvature, least_curvature = np.zeros((3, len(state.ability)))
-    counts = (items.right, items.wrong)
-    for count, first, second in zip(counts, log_chances.first, log_chances.second, strict=True):
+    slope = np.zeros(len(state.ability))
+    curvature = np.zeros(len(state.ability))
+    least_curvature = np.zeros(len(state.ability))
+    expected_counts = (items.right, items.wrong)
+    for count, first, second in zip(expected_counts, log_chances.first, log_chances.second, strict=True):
         # s: subjects, p: points
         slope += np.einsum("sp,sp->s", count, first)
         curvature -= np.einsum("sp,sp->s", count, second)
         least_curvature += np.einsum("sp,sp,sp->s", count, first, first) / 4
 
     precision = np.maximum(curvature, least_curvature) + prior.precision
-    step = (slope - prior.precision * (state.ability - prior.centre)) / precision
-    return state.ability + np.clip(step, -LONGEST, LONGEST), 1 / precision
+    distance_to_prior = state.ability - prior.centre
+    step = (slope - prior.precision * distance_to_prior) / precision
+    mean = state.ability + np.clip(step, -LONGEST, LONGEST)
+    return mean, 1 / precision
 
 
 def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, float]:
