@@ -1,7 +1,8 @@
-"""How able are new subjects, measured with items that were fitted before (analysis=ability)."""
+"""Abilities of new subjects, measured with items that were fitted before (analysis=ability)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, takewhile
 from typing import Annotated, ClassVar
@@ -61,65 +62,96 @@ class Ability:
     ] = "map"
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table bank_ability: one line a subject, data set and corruption, ablest first."""
+        """Table bank_ability: one line per subject, data set and corruption, ablest first."""
         if self.bank is None:
-            fits = list(takewhile(lambda one: one.first, calibrated(store, Irt(self.query, self.responses))))
-            bank = pd.concat([items(one) for one in fits], ignore_index=True)
-            every = [one.gathered for one in fits]
+            analysis = Irt(self.query, self.responses)
+            scales = list(takewhile(lambda scale: scale.is_of_data_set, calibrated(store, analysis)))
+            bank = pd.concat([items(scale) for scale in scales], ignore_index=True)
+            clean_sources = [scale.gathered for scale in scales]
         else:
             bank = read_bank(store, self.bank)
-            every = clean_responses(store, self.query, self.responses)
-        groups = [(str(dataset), str(kind), part) for (dataset, kind), part in bank.groupby(["dataset", "corruption"])]
-        clean = [("clean", gathered) for gathered in every]
-        under = shifted_responses(store, self.query, fewest=1) if (bank["corruption"] != "clean").any() else []
-        frames, used, used_items = [], [], []
-        for corruption, gathered in chain(clean, under):
-            scored = [
-                (dataset, part, _scored(gathered, kind, part, self.score))
-                for dataset, kind, part in groups
-                if _fits(gathered, corruption, dataset, kind)
-            ]
-            scored = [(dataset, part, lines) for dataset, part, lines in scored if len(lines)]
-            has_several_scales = len({dataset for dataset, _, _ in scored}) > 1
-            for dataset, part, lines in scored:
-                if has_several_scales:  # of a saved bank: abilities of two scales are not comparable
-                    lines["dataset"] = f"{gathered.dataset}, scale of {dataset}"
+            clean_sources = clean_responses(store, self.query, self.responses)
+
+        item_groups = [
+            (str(dataset), str(kind), bank_items)
+            for (dataset, kind), bank_items in bank.groupby(["dataset", "corruption"])
+        ]
+        sources: Iterable[tuple[str, DatasetResponses]] = [("clean", gathered) for gathered in clean_sources]
+        if (bank["corruption"] != "clean").any():
+            sources = chain(sources, shifted_responses(store, self.query, fewest=1))
+
+        frames: list[pd.DataFrame] = []
+        scored_sources: list[DatasetResponses] = []
+        used_items: list[pd.DataFrame] = []
+        for corruption, gathered in sources:
+            for bank_items, lines in self._lines_by_scale(gathered, corruption, item_groups):
                 frames.append(lines)
-                used.append(gathered)
-                used_items.append(part)
+                scored_sources.append(gathered)
+                used_items.append(bank_items)
+
         if not frames:
-            known = ", ".join(f"{dataset} {kind}" for dataset, kind, _ in groups)
-            raise FcaError("items of these responses in the bank", "none", known, "take a bank of their data set")
-        parameters = {**asdict(self), **METHOD, "answers": [digest_of(one) for one in used]}
+            names = ", ".join(f"{dataset} {kind}" for dataset, kind, _ in item_groups)
+            raise FcaError("items of these responses in the bank", "none", names, "take a bank of their data set")
+
+        parameters = {**asdict(self), **METHOD, "answers": [digest_of(gathered) for gathered in scored_sources]}
         parameters["bank"] = None if self.bank is None else bank_id(self.bank)
         if self.bank is None:
-            parameters |= priors_noted(
-                {one.gathered.dataset: one.fit.not_estimable for one in fits if one.fit.not_estimable}
-            )
+            not_estimable = {
+                scale.gathered.dataset: scale.fit.not_estimable for scale in scales if scale.fit.not_estimable
+            }
+            parameters |= priors_noted(not_estimable)
         else:
-            taken = origin_of(store, self.bank).not_estimable_of(pd.concat(used_items))
-            log_bank_priors(f"bank {self.bank}", taken)
-            parameters |= bank_priors_noted(f"bank {parameters['bank']}", taken)
-        runs = sorted({run for one in used for run in one.runs})
+            scales_of_bank = origin_of(store, self.bank).not_estimable_of(pd.concat(used_items))
+            log_bank_priors(f"bank {self.bank}", scales_of_bank)
+            parameters |= bank_priors_noted(f"bank {parameters['bank']}", scales_of_bank)
+        runs = sorted({run for gathered in scored_sources for run in gathered.runs})
         return [BANK_ABILITY.table(pd.concat(frames, ignore_index=True), parameters, runs)]
 
+    def _lines_by_scale(
+        self, gathered: DatasetResponses, corruption: str, item_groups: Sequence[tuple[str, str, pd.DataFrame]]
+    ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+        """The items of each scale that has a response, and the lines of the subjects on it."""
+        scored = []
+        for dataset, kind, bank_items in item_groups:
+            if not _may_have_items_of(gathered, corruption, dataset, kind):
+                continue
+            lines = _score_subjects(gathered, kind, bank_items, self.score)
+            if len(lines):
+                scored.append((dataset, bank_items, lines))
 
-def _fits(gathered: DatasetResponses, corruption: str, dataset: str, kind: str) -> bool:
+        has_several_scales = len({dataset for dataset, _, _ in scored}) > 1
+        for dataset, bank_items, lines in scored:
+            if has_several_scales:  # of a saved bank: abilities of two scales are not comparable
+                lines["dataset"] = f"{gathered.dataset}, scale of {dataset}"
+            yield bank_items, lines
+
+
+def _may_have_items_of(gathered: DatasetResponses, corruption: str, dataset: str, kind: str) -> bool:
     """Whether these responses may be to items of this data set and kind: by name where stored, else by their items."""
     if gathered.fingerprint is not None:
         return (gathered.dataset, corruption) == (dataset, kind)
     return kind == SEVERAL or bool((gathered.responses.items["corruption"] == kind).any())
 
 
-def _scored(gathered: DatasetResponses, kind: str, bank: pd.DataFrame, score: str) -> pd.DataFrame:
-    """The subjects with a response to any of these items."""
+def _score_subjects(gathered: DatasetResponses, kind: str, bank: pd.DataFrame, score: str) -> pd.DataFrame:
+    """One line for each subject with a response to any of these items."""
     responses = gathered.responses
-    at = pd.Index(responses.items["item"]).get_indexer(pd.Index(bank["item"]))
-    correct = np.where(at >= 0, responses.correct[:, at], np.nan)  # -1, not there, would be the last item
-    some = np.flatnonzero(np.isfinite(correct).any(axis=1))
-    if not len(some):
+    names = pd.Index(responses.items["item"])
+    positions = names.get_indexer(pd.Index(bank["item"]))  # -1 for an item without responses
+    is_present = positions >= 0
+    correct = np.where(is_present, responses.correct[:, positions], np.nan)  # subjects x bank items
+
+    has_response = np.isfinite(correct).any(axis=1)
+    responding = np.flatnonzero(has_response)
+    if not len(responding):
         return BANK_ABILITY.frame([])
-    parameters = bank[list(ItemBank._fields[1:])].to_numpy(dtype=np.float64).T
-    scored = SCORES[score](correct[some], ItemBank(str(bank["irt_model"].iloc[0]), *parameters))
-    frame = ranked(responses.subjects.iloc[some], correct[some], scored)
+
+    irt_model = str(bank["irt_model"].iloc[0])
+    parameter_names = list(ItemBank._fields[1:])
+    parameters = bank[parameter_names].to_numpy(dtype=np.float64).T
+    item_bank = ItemBank(irt_model, *parameters)
+    estimates = SCORES[score](correct[responding], item_bank)
+
+    subjects = responses.subjects.iloc[responding]
+    frame = ranked(subjects, correct[responding], estimates)
     return BANK_ABILITY.frame(frame.assign(dataset=gathered.dataset, corruption=kind))

@@ -1,8 +1,8 @@
 """Item banks: a saved table `irt_items`, or a file that `fca bank` wrote from one, to be shipped and cited.
 
-A file is JSON: the items and their parameters, who they were fitted on (subjects, and the ids of their runs), how well
-the fit predicts held-out responses, and how to cite it. Its identity is that of its bytes. Files come from strangers:
-what is read of one is numbers and names, each checked.
+A file is JSON: the items and their parameters, the subjects that they were fitted on with the ids of their runs, how
+well the fit predicts held-out responses, and how to cite it. Its identity is that of its bytes. Files come from
+strangers: only numbers and names are read from them, and each is checked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fca.validation import has_type
 FORMAT = 1  # of the files; another one is refused
 STEP = "make one: fca analyse analysis=irt, then fca bank"
 NAMES = ("dataset", "corruption", "item", "irt_model")
-PARAMETERS = {  # of an item, and what they may be
+PARAMETERS = {  # of an item, with the allowed ranges
     "difficulty": (-1e6, 1e6),
     "discrimination": (0.0, 1e6),
     "feasibility": (0.0, 1.0),
@@ -36,9 +36,9 @@ PARAMETERS = {  # of an item, and what they may be
 
 
 class Origin(NamedTuple):
-    """Where a bank comes from: the runs that it was fitted on, and the versions of each data set, by name.
+    """Origin of a bank: the runs that it was fitted on, and the versions of each data set, by name.
 
-    not_estimable: scales that a fit behind it could not learn, so that the prior's stand in its items; by data set and
+    not_estimable: scales that a fit behind it could not estimate, so that its items lean on the prior; by data set and
     corruption of the items, see `fit_name`.
     """
 
@@ -57,60 +57,77 @@ KINDS = {"fca_bank": int, "runs": list, "fingerprints": dict, "items": dict}  # 
 
 
 def bank_id(bank: str) -> str:
-    """What a bank is in identities: the id of its table; of a file, 12 hex digits of its content."""
+    """Identity of a bank: the id of its table; for a file, 12 hex digits of its content."""
     return file_sha256(bank)[:12] if _is_file(bank) else bank
 
 
 def read_bank(store: Store, bank: str) -> pd.DataFrame:
-    """The items of a bank: one line an item, in the columns of table `irt_items`.
+    """The items of a bank: one line per item, in the columns of table `irt_items`.
 
     bank: the id of a saved table, or a file. Raises FcaError, listing the saved banks, for what is neither; for a file
-    that is damaged or no bank; and for a table whose severities are on scales of their own.
+    that is damaged or no bank; and for a table whose severities are on separate scales.
     """
     if _is_file(bank):
         return _items_of(bank, _content(bank)["items"])
-    _about(store, bank)
+
+    _description(store, bank)  # checks the id
     with refused_if_damaged("bank", bank, "a whole table", "save it again: fca analyse"):
         return store.saved_lines(bank, IRT_ITEMS.columns)
 
 
 def origin_of(store: Store, bank: str) -> Origin:
-    """Where a bank comes from. Raises FcaError as `read_bank`."""
+    """Origin of a bank. Raises FcaError as `read_bank`."""
     if _is_file(bank):
         content = _content(bank)
         return Origin(tuple(content["runs"]), content["fingerprints"], content["not_estimable"])
-    about = _about(store, bank)
-    runs = tuple(about["runs"])
+
+    description = _description(store, bank)
+    runs = tuple(description["runs"])
     # rows one by one: `store.rows` may write the index of all rows, and only readers may do that
     rows = [store.row(run_id) for run_id in runs if store.state(run_id) is State.DONE]
-    fingerprints = defaultdict[str, set[str]](set)
+    fingerprints_by_dataset = defaultdict[str, set[str]](set)
     for row in rows:
-        fingerprints[str(row["dataset"])].add(str(row["fingerprint"]))
-    not_estimable = about["parameters"].get("not_estimable", {})
-    return Origin(runs, {name: sorted(found) for name, found in sorted(fingerprints.items())}, not_estimable)
+        fingerprints_by_dataset[str(row["dataset"])].add(str(row["fingerprint"]))
+
+    return Origin(
+        runs=runs,
+        fingerprints={name: sorted(versions) for name, versions in sorted(fingerprints_by_dataset.items())},
+        not_estimable=description["parameters"].get("not_estimable", {}),
+    )
 
 
 def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None, licence: str | None = None) -> Path:
     """Write a saved table `irt_items` as a file, with what `fca analyse analysis=irt` saved beside it; its path.
 
-    Raises FcaError for an id that is no bank, and where the tables beside it (subjects, held-out score) are gone.
+    Raises FcaError for an id that is no bank, and where the tables beside it (subjects, held-out score) are missing.
     """
-    items, about = read_bank(store, table_id), _about(store, table_id)
-    beside = {spec: _beside(store, about, spec.name) for spec in (IRT_ABILITIES, IRT_FITS)}
-    subjects = beside[IRT_ABILITIES][["dataset", "corruption", "subject", "model", "snapshot", "top1"]]
+    items = read_bank(store, table_id)
+    description = _description(store, table_id)
+    abilities = _table_beside(store, description, IRT_ABILITIES.name)
+    fits_of_bank = _table_beside(store, description, IRT_FITS.name)
+    subjects = abilities[["dataset", "corruption", "subject", "model", "snapshot", "top1"]]
     origin = origin_of(store, table_id)
-    kept = ("model", "calibration", "compat", "seed", "trait", "answers")
+
+    parameters = description["parameters"]
     content: dict[str, Any] = {
         "fca_bank": FORMAT,
         "cite": cite,
         "licence": licence,
-        "fitted": {"fca": version("fca"), "table": table_id}
-        | {name: about["parameters"].get(name) for name in kept}
-        | {"fits": _lines(beside[IRT_FITS])},
+        "fitted": {
+            "fca": version("fca"),
+            "table": table_id,
+            "model": parameters.get("model"),
+            "calibration": parameters.get("calibration"),
+            "compat": parameters.get("compat"),
+            "seed": parameters.get("seed"),
+            "trait": parameters.get("trait"),
+            "answers": parameters.get("answers"),
+            "fits": _lines(fits_of_bank),
+        },
         "subjects": _lines(subjects),
         "runs": list(origin.runs),
         "fingerprints": dict(origin.fingerprints),
-        "items": {name: _plain(items[name]) for name in items},
+        "items": {name: _json_values(items[name]) for name in items},
     }
     if origin.not_estimable:
         content["not_estimable"] = origin.not_estimable
@@ -119,68 +136,80 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
 
 
 def saved_banks(store: Store) -> dict[str, dict[str, Any]]:
-    """The saved tables `irt_items`: id -> what table.json has."""
-    return {found: table for found, table in store.saved_tables().items() if table["name"] == IRT_ITEMS.name}
+    """The saved tables `irt_items`: id -> content of table.json."""
+    return {table_id: table for table_id, table in store.saved_tables().items() if table["name"] == IRT_ITEMS.name}
 
 
 def _is_file(bank: str) -> bool:
     return Path(bank).expanduser().is_file()
 
 
-def _about(store: Store, table_id: str) -> dict[str, Any]:
-    """The description of a saved bank; see `read_bank` for what is refused."""
-    about, banks = store.saved_tables(), saved_banks(store)
-    if (store.outputs / "tables" / table_id / "table.json").exists() and table_id not in about:
+def _description(store: Store, table_id: str) -> dict[str, Any]:
+    """The description of a saved bank; raises FcaError as `read_bank`."""
+    tables = store.saved_tables()
+    banks = saved_banks(store)
+    if (store.outputs / "tables" / table_id / "table.json").exists() and table_id not in tables:
         raise FcaError("bank", table_id, "a table whose table.json is whole", "save it again: fca analyse")
+
     if table_id not in banks:
-        value = f"{table_id}, a table {about[table_id]['name']}" if table_id in about else table_id
+        value = f"{table_id}, a table {tables[table_id]['name']}" if table_id in tables else table_id
         allowed = f"a saved table irt_items: {', '.join(banks) or 'none yet'}; or a file of fca bank"
         raise FcaError("bank", value, allowed, "make one: fca analyse analysis=irt")
-    if about[table_id]["parameters"].get("calibration") == "separate":
+
+    if tables[table_id]["parameters"].get("calibration") == "separate":
         allowed = "one of calibration joint or ability, with one scale for all severities"
         raise FcaError("bank", f"{table_id}, of calibration separate", allowed, "fca analyse analysis=irt")
-    return about[table_id]
+    return tables[table_id]
 
 
-def _beside(store: Store, about: Mapping[str, Any], name: str) -> pd.DataFrame:
+def _table_beside(store: Store, description: Mapping[str, Any], name: str) -> pd.DataFrame:
     """The table of this name that the same analysis saved."""
-    for table_id, other in store.saved_tables().items():
-        if other["name"] == name and other["parameters"] == about["parameters"] and other["runs"] == about["runs"]:
+    for table_id, candidate in store.saved_tables().items():
+        if candidate["name"] != name:
+            continue
+        if candidate["parameters"] == description["parameters"] and candidate["runs"] == description["runs"]:
             with if_whole():
                 return store.saved_lines(table_id)
     raise FcaError(f"table {name} of this bank", "missing", "the one saved with it", "fca analyse analysis=irt again")
 
 
 def _content(bank: str) -> dict[str, Any]:
-    """What a file of a bank has. Raises FcaError for one that is damaged or something else."""
+    """Content of a bank's file. Raises FcaError for one that is damaged or something else."""
     with refused_if_damaged("bank", bank, "a file of fca bank", STEP):
         content = read_object(Path(bank).expanduser(), **KINDS)
     if content["fca_bank"] != FORMAT:
         raise FcaError("bank", f"{bank}, of format {content['fca_bank']}", f"format {FORMAT}", "take a newer fca")
-    if not (has_type(content["runs"], list[str]) and has_type(content["fingerprints"], dict[str, list[str]])):
+
+    has_names = has_type(content["runs"], list[str]) and has_type(content["fingerprints"], dict[str, list[str]])
+    if not has_names:
         raise FcaError("bank", bank, "a file of fca bank: runs and fingerprints are names", STEP)
-    content.setdefault("not_estimable", {})  # written where there are some
+    content.setdefault("not_estimable", {})  # written only where there are such scales
     if not has_type(content["not_estimable"], dict[str, list[str]]):
         raise FcaError("bank", bank, "a file of fca bank: not_estimable names scales by data set", STEP)
     return content
 
 
 def _items_of(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
-    """The items of a file, checked; columns that it lacks are missing."""
+    """The items of a file, checked; columns that the file lacks are missing values."""
+    required_columns = (*NAMES, *PARAMETERS)
     lengths = {len(values) if isinstance(values, list) else -1 for values in columns.values()}
-    lacking = [name for name in (*NAMES, *PARAMETERS) if name not in columns]
-    if lacking or len(lengths) != 1 or lengths <= {0, -1}:
-        allowed = f"a file of fca bank: columns {', '.join((*NAMES, *PARAMETERS))}, as long as each other"
+    has_all_columns = all(name in columns for name in required_columns)
+    has_equal_lengths = len(lengths) == 1 and not lengths <= {0, -1}
+    if not has_all_columns or not has_equal_lengths:
+        allowed = f"a file of fca bank: columns {', '.join(required_columns)}, as long as each other"
         raise FcaError("bank", bank, allowed, STEP)
-    for name in (*NAMES, *PARAMETERS):
-        for at, value in enumerate(columns[name]):
-            if not _may_be(name, value):
-                raise FcaError(f"{name} of item {at} of bank {bank}", f"{value!s:.60}", _allowed(name), STEP)
+
+    for name in required_columns:
+        for position, value in enumerate(columns[name]):
+            if not _is_allowed(name, value):
+                what = f"{name} of item {position} of bank {bank}"
+                raise FcaError(what, f"{value!s:.60}", _allowed_values(name), STEP)
+
     frame = pd.DataFrame({name: columns[name] for name in map(str, IRT_ITEMS.columns) if name in columns})
     return IRT_ITEMS.frame(frame.astype(dict.fromkeys(PARAMETERS, float)))
 
 
-def _may_be(name: str, value: object) -> bool:
+def _is_allowed(name: str, value: object) -> bool:
     if name in NAMES:
         return isinstance(value, str) and (name != "irt_model" or value in MODELS)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -189,18 +218,28 @@ def _may_be(name: str, value: object) -> bool:
     return low <= value <= high and (name != "discrimination" or value > 0)
 
 
-def _allowed(name: str) -> str:
+def _allowed_values(name: str) -> str:
+    if name == "irt_model":
+        return ", ".join(MODELS)
     if name in NAMES:
-        return ", ".join(MODELS) if name == "irt_model" else "a text"
-    return "a number above 0" if name == "discrimination" else "a number from {} to {}".format(*PARAMETERS[name])
+        return "a text"
+    if name == "discrimination":
+        return "a number above 0"
+    low, high = PARAMETERS[name]
+    return f"a number from {low} to {high}"
 
 
 def _lines(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    columns = {str(name): _plain(frame[name]) for name in frame}
-    return [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
+    columns = {str(name): _json_values(frame[name]) for name in frame}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def _plain(column: pd.Series) -> list[Any]:
-    """The values as JSON has them; null for what is missing, a list for a tuple."""
-    values = [list(value) if isinstance(value, np.ndarray | tuple) else value for value in column.astype(object)]
-    return [value if isinstance(value, list) or pd.notna(value) else None for value in values]
+def _json_values(column: pd.Series) -> list[Any]:
+    """The values for JSON; null for what is missing, a list for a tuple."""
+    values: list[Any] = []
+    for value in column.astype(object):
+        if isinstance(value, np.ndarray | tuple | list):
+            values.append(list(value))
+        else:
+            values.append(value if pd.notna(value) else None)
+    return values

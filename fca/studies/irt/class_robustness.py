@@ -52,18 +52,24 @@ CLASS_ROBUSTNESS = TableSpec(
     "How steady is each class while a corruption grows, and which way does it move? (rank 1 = most robust)",
     f"{PAPER}, section 3.2, with the sign of the score turned: a class that moves less is more robust",
     (
-        *(DATASET, CORRUPTION, MODE, LABEL, IMAGES_OF_CLASS, SEVERITIES, LEVELS),
-        *(
-            *interval_columns(INSTABILITY),
-            Column("robustness", float, ".3f", "score of robustness"),
-            CLASS_RANK,
-            VERDICT,
-        ),
+        DATASET,
+        CORRUPTION,
+        MODE,
+        LABEL,
+        IMAGES_OF_CLASS,
+        SEVERITIES,
+        LEVELS,
+        *interval_columns(INSTABILITY),
+        Column("robustness", float, ".3f", "score of robustness"),
+        CLASS_RANK,
+        VERDICT,
         Column("verdict_kept", float, ".0%", "share of bootstrap resamples with the same verdict"),
-        *(RANK_WRITTEN, VERDICT_WRITTEN),
+        RANK_WRITTEN,
+        VERDICT_WRITTEN,
         *interval_columns(Column("trend", float, "+.3f", "change a severity step")),
         *interval_columns(Column("change", float, "+.3f", "change from clean images")),
-        *(DIRECTION, AT_CHANCE),
+        DIRECTION,
+        AT_CHANCE,
     ),
 )
 CLASS_ROBUSTNESS_SHOWN = TableSpec(
@@ -77,8 +83,12 @@ ROBUST_CLASSES = TableSpec(
     "Which classes are susceptible to a corruption, and which robust?",
     f"{PAPER}, Table 1",
     (
-        *(DATASET, CORRUPTION, MODE, Column(SUSCEPTIBLE, tuple, "", "least robust classes")),
-        *(Column(ROBUST, tuple, "", "most robust classes"), AT_CHANCE),
+        DATASET,
+        CORRUPTION,
+        MODE,
+        Column(SUSCEPTIBLE, tuple, "", "least robust classes"),
+        Column(ROBUST, tuple, "", "most robust classes"),
+        AT_CHANCE,
     ),
 )
 CLASS_SEVERITY = TableSpec(
@@ -125,8 +135,12 @@ class ClassRobustness:
     """`analysis=class_robustness`; reads full models' responses to clean and corrupted test images."""
 
     tables: ClassVar = (
-        *(CLASS_ROBUSTNESS, CLASS_ROBUSTNESS_SHOWN, ROBUST_CLASSES),
-        *(CLASS_SEVERITY, BY_DIFFICULTY, BY_DISCRIMINATION),
+        CLASS_ROBUSTNESS,
+        CLASS_ROBUSTNESS_SHOWN,
+        ROBUST_CLASSES,
+        CLASS_SEVERITY,
+        BY_DIFFICULTY,
+        BY_DISCRIMINATION,
     )
 
     query: Query = None
@@ -142,39 +156,60 @@ class ClassRobustness:
     seed: Annotated[Seed, "of the bootstrap, of the order of equal images, and of the fit under compat"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables class_robustness, robust_classes and class_severity, and the lines of them that are drawn.
+        """Tables class_robustness, robust_classes and class_severity, and the lines of them that figures draw.
 
         Raises FcaError for an unknown mode, and where no corruption has two severities.
         """
         if self.mode not in MODES:
             raise FcaError("analysis.mode", self.mode, " or ".join(MODES), "change it")
-        robust, severe, left_out = [], [], []
+
+        class_frames: list[pd.DataFrame] = []
+        severity_frames: list[pd.DataFrame] = []
+        left_out: list[str] = []
         not_estimable: dict[str, list[str]] = {}
         runs: set[str] = set()
         for corruption, gathered in shifted_responses(store, self.query):
             if len(set(gathered.responses.items["severity"]) - {0}) < 2:
                 left_out.append(f"{gathered.dataset} {corruption}: one severity")
                 continue
-            found = quartered(gathered, self.model, self.compat, self.seed)
-            if found.not_estimable:
-                not_estimable[f"{gathered.dataset} {corruption}"] = list(found.not_estimable)
-            images, about = grid(gathered), {"dataset": gathered.dataset, "corruption": corruption}
-            about_clean = about | {"at_chance": bool(subjects_at_chance(gathered.responses).all())}
-            robust.append(CLASS_ROBUSTNESS.frame(robustness_lines(images, found, self).assign(**about_clean)))
-            severe.append(CLASS_SEVERITY.frame(severity_lines(images, found).assign(**about)))
+
+            quartered_items = quartered(gathered, self.model, self.compat, self.seed)
+            if quartered_items.not_estimable:
+                not_estimable[f"{gathered.dataset} {corruption}"] = list(quartered_items.not_estimable)
+
+            images = grid(gathered)
+            keys = {"dataset": gathered.dataset, "corruption": corruption}
+            all_subjects_at_chance = bool(subjects_at_chance(gathered.responses).all())
+            class_frame = robustness_lines(images, quartered_items, self)
+            class_frame = class_frame.assign(**keys, at_chance=all_subjects_at_chance)
+            class_frames.append(CLASS_ROBUSTNESS.frame(class_frame))
+            severity_frame = severity_lines(images, quartered_items).assign(**keys)
+            severity_frames.append(CLASS_SEVERITY.frame(severity_frame))
             runs.update(gathered.runs)
             left_out += gathered.left_out
-        if not robust:
+
+        if not class_frames:
             command = "fca run -m task=predict shift=corruption/all"
-            seen = f"none among the {len(store.rows())} stored rows" + "".join(f"; {why}" for why in left_out)
-            raise FcaError("corruptions with two severities", seen, "1 or more", f"make some with: {command}")
-        classes, severities = (pd.concat(parts, ignore_index=True) for parts in (robust, severe))
+            reasons = "".join(f"; {reason}" for reason in left_out)
+            value = f"none among the {len(store.rows())} stored rows{reasons}"
+            raise FcaError("corruptions with two severities", value, "1 or more", f"make some with: {command}")
+
+        classes = pd.concat(class_frames, ignore_index=True)
+        severities = pd.concat(severity_frames, ignore_index=True)
         frames = (
-            *(classes, shown_classes(classes), named_classes(classes), severities),
-            *(shown_severities(severities, classes, parameter) for parameter in NAMES),
+            classes,
+            shown_classes(classes),
+            named_classes(classes),
+            severities,
+            shown_severities(severities, classes, "difficulty"),
+            shown_severities(severities, classes, "discrimination"),
         )
-        parameters = {**asdict(self), **STATED, "left_out": "; ".join(dict.fromkeys(left_out)) or None}
-        parameters |= priors_noted(not_estimable)
+        parameters = {
+            **asdict(self),
+            **STATED,
+            "left_out": "; ".join(dict.fromkeys(left_out)) or None,
+            **priors_noted(not_estimable),
+        }
         return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
@@ -198,52 +233,61 @@ def grid(gathered: DatasetResponses) -> Grid:
            [1, 3]])
     """
     items = gathered.responses.items.reset_index(drop=True)
-    known = items[items["label"].notna()]
-    wide = known.assign(at=known.index).pivot_table(index="image_id", columns="severity", values="at").dropna()
-    label = known.drop_duplicates("image_id").set_index("image_id")["label"].loc[wide.index]
-    code, keys = pd.factorize(label, sort=True)
-    return Grid(list(keys), code, wide.columns.to_numpy(dtype=np.int64), wide.to_numpy(dtype=np.int64))
+    with_label = items[items["label"].notna()]
+    positions = with_label.assign(position=with_label.index)
+    # images x severities; images that lack a severity are dropped
+    item_by_severity = positions.pivot_table(index="image_id", columns="severity", values="position").dropna()
+
+    label_of_image = with_label.drop_duplicates("image_id").set_index("image_id")["label"]
+    class_of_image, class_names = pd.factorize(label_of_image.loc[item_by_severity.index], sort=True)
+    return Grid(
+        keys=list(class_names),
+        label=class_of_image,
+        severity=item_by_severity.columns.to_numpy(dtype=np.int64),
+        item=item_by_severity.to_numpy(dtype=np.int64),
+    )
 
 
-def robustness_lines(images: Grid, found: Quartered, how: ClassRobustness) -> pd.DataFrame:
+def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRobustness) -> pd.DataFrame:
     """Every class with its instability, rank, verdict and trend over the severities above 0, and its change from 0."""
     corrupted = images.item[:, images.severity > 0]
     severity = images.severity[images.severity > 0].astype(float)
-    by_counts = how.mode == "count"
-    if by_counts:
-        value: PerItem = found.success
-        parts = segments.quarter_parts(found.quarter["difficulty"][corrupted])
+    is_by_counts = analysis.mode == "count"
+    if is_by_counts:
+        value: PerItem = quartered_items.success
+        scored_values = segments.quarter_parts(quartered_items.quarter["difficulty"][corrupted])
     else:
-        value = found.difficulty
-        parts = value[corrupted][..., None]
+        value = quartered_items.difficulty
+        scored_values = value[corrupted][..., None]
     clean = value[images.item[:, 0]] if images.severity[0] == 0 else None
-    scored = segments.class_robustness(parts, value[corrupted], images.label, severity, clean, how.seed)
+    measures = segments.class_robustness(scored_values, value[corrupted], images.label, severity, clean, analysis.seed)
 
-    sign = 1.0 if how.compat == SEED else -1.0  # as that paper writes it, a class that moves most is robust
-    robustness = sign * scored.instability
+    # as that paper writes it, a class that moves most is robust
+    sign = 1.0 if analysis.compat == SEED else -1.0
+    robustness = sign * measures.instability
     n_images = np.bincount(images.label)
-    kept = segments.verdict_kept(robustness, sign * scored.resampled)
-    measured = {name: values for name, values in scored._asdict().items() if name != "resampled"}
+    share_with_same_verdict = segments.verdict_kept(robustness, sign * measures.resampled)
+    measure_columns = {name: values for name, values in measures._asdict().items() if name != "resampled"}
     columns: dict[str, Any] = {
-        "mode": how.mode,
+        "mode": analysis.mode,
         "label": images.keys,
         "images": n_images,
-        **measured,
+        **measure_columns,
         "severities": len(severity),
         LEVELS: levels_in_words(severity.tolist()),
         "robustness": robustness,
         "rank": segments.ranks(robustness),
         "verdict": segments.verdicts(robustness),
-        "verdict_kept": np.where(n_images < FEWEST_DRAWS, np.nan, kept),
-        RANK_WRITTEN: segments.ranks(scored.instability),
-        VERDICT_WRITTEN: segments.verdicts(scored.instability),
-        "direction": _directions(scored.change_low, scored.change_high, easier=1.0 if by_counts else -1.0),
+        "verdict_kept": np.where(n_images < FEWEST_DRAWS, np.nan, share_with_same_verdict),
+        RANK_WRITTEN: segments.ranks(measures.instability),
+        VERDICT_WRITTEN: segments.verdicts(measures.instability),
+        "direction": _directions(measures.change_low, measures.change_high, easier=1.0 if is_by_counts else -1.0),
     }
     return pd.DataFrame(columns)
 
 
 def _directions(low: Float[np.ndarray, " classes"], high: Float[np.ndarray, " classes"], easier: float) -> np.ndarray:
-    """What an interval of a change shows: harder, easier, "unclear" if it contains 0, None where there is none.
+    """Direction of a change by its interval: harder, easier, "unclear" if it contains 0, None without an interval.
 
     easier: the sign of a change to easier images.
     """
@@ -255,38 +299,50 @@ def _directions(low: Float[np.ndarray, " classes"], high: Float[np.ndarray, " cl
 def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
     """Table 1: the susceptible classes (least robust first) and the robust ones (most robust first)."""
     lines = []
-    for key, part in classes.groupby(["dataset", "corruption", "mode"], sort=False):
-        labels = part.sort_values("rank").groupby("verdict")["label"].agg(tuple)
-        ends = {SUSCEPTIBLE: labels.get(SUSCEPTIBLE, ())[::-1], ROBUST: labels.get(ROBUST, ())}
-        ends[AT_CHANCE] = all_at_chance(part)
-        lines.append(dict(zip(ROBUST_CLASSES.columns, key, strict=False)) | ends)
+    for (dataset, corruption, mode), lines_of_classes in classes.groupby(["dataset", "corruption", "mode"], sort=False):
+        labels_by_verdict = lines_of_classes.sort_values("rank").groupby("verdict")["label"].agg(tuple)
+        lines.append(
+            {
+                "dataset": dataset,
+                "corruption": corruption,
+                "mode": mode,
+                SUSCEPTIBLE: labels_by_verdict.get(SUSCEPTIBLE, ())[::-1],
+                ROBUST: labels_by_verdict.get(ROBUST, ()),
+                AT_CHANCE: all_at_chance(lines_of_classes),
+            }
+        )
     return ROBUST_CLASSES.frame(lines)
 
 
-def severity_lines(images: Grid, found: Quartered) -> pd.DataFrame:
-    """How many of each class's images are in every quarter at every severity, the clean one too."""
+def severity_lines(images: Grid, quartered_items: Quartered) -> pd.DataFrame:
+    """Number of each class's images in every quarter at every severity, the clean one too."""
     frames = []
-    for parameter, quarter in found.quarter.items():
-        counts = [segments.class_counts(quarter[at], images.label, len(images.keys)) for at in images.item.T]
-        values = (images.severity, images.keys, NAMES[parameter])
-        cells = pd.MultiIndex.from_product(values, names=("severity", "label", "segment"))
-        frames.append(pd.Series(np.ravel(counts), cells, name="items").reset_index().assign(parameter=parameter))
+    for parameter, quarter in quartered_items.quarter.items():
+        counts_by_severity = [
+            segments.class_counts(quarter[items], images.label, len(images.keys)) for items in images.item.T
+        ]
+        levels = (images.severity, images.keys, NAMES[parameter])
+        cells = pd.MultiIndex.from_product(levels, names=("severity", "label", "segment"))
+        counts = pd.Series(np.ravel(counts_by_severity), cells, name="items")
+        frames.append(counts.reset_index().assign(parameter=parameter))
+
     frame = pd.concat(frames, ignore_index=True)
-    in_class = frame["label"].map(dict(zip(images.keys, np.bincount(images.label), strict=True)))
-    return frame.assign(images=in_class, share=frame["items"] / in_class)
+    images_of_class = dict(zip(images.keys, np.bincount(images.label), strict=True))
+    n_images = frame["label"].map(images_of_class)
+    return frame.assign(images=n_images, share=frame["items"] / n_images)
 
 
-def shown_classes(classes: pd.DataFrame, most: int = MANY) -> pd.DataFrame:
+def shown_classes(classes: pd.DataFrame, at_most: int = MANY) -> pd.DataFrame:
     """All classes where there are few; else the five most and the five least robust of each corruption."""
-    counts = classes.groupby(["dataset", "corruption"])["label"].transform("count")
-    ends = (classes["rank"] <= ENDS) | (classes["rank"] > counts - ENDS)
-    return classes.assign(classes=counts)[ends | (counts <= most)].reset_index(drop=True)
+    n_classes = classes.groupby(["dataset", "corruption"])["label"].transform("count")
+    is_outermost = (classes["rank"] <= ENDS) | (classes["rank"] > n_classes - ENDS)
+    return classes.assign(classes=n_classes)[is_outermost | (n_classes <= at_most)].reset_index(drop=True)
 
 
 def shown_severities(severities: pd.DataFrame, classes: pd.DataFrame, parameter: str) -> pd.DataFrame:
-    """The outer segments by one parameter, for a dozen classes or the ends of more, with each class's verdict."""
-    by = ["dataset", "corruption", "label"]
-    shown = shown_classes(classes, most=2 * ENDS + 2)[[*by, "rank", "verdict", "classes"]]
-    outer = (NAMES[parameter][0], NAMES[parameter][-1])
-    lines = severities[(severities["parameter"] == parameter) & severities["segment"].isin(outer)]
-    return lines.merge(shown, on=by)
+    """The outer segments by one parameter with each class's verdict, for a dozen classes or the ends of more."""
+    keys = ["dataset", "corruption", "label"]
+    verdicts = shown_classes(classes, at_most=2 * ENDS + 2)[[*keys, "rank", "verdict", "classes"]]
+    outer_segments = (NAMES[parameter][0], NAMES[parameter][-1])
+    is_shown = (severities["parameter"] == parameter) & severities["segment"].isin(outer_segments)
+    return severities[is_shown].merge(verdicts, on=keys)

@@ -1,4 +1,4 @@
-"""How accurate each model is under each corruption, and what a corruption costs it (analysis=corruption_accuracy)."""
+"""How accurate each model is under each corruption, and how much it loses (analysis=corruption_accuracy)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,17 @@ CORRUPTION_LOSS = TableSpec(
     "Which corruption costs most accuracy?",
     SOURCE,
     (
-        *(DATASET, SUBJECT, MODEL, CORRUPTION, *interval_columns(LOSS), *interval_columns(MEAN), TOP1_CLEAN, AT_CHANCE),
-        *(SEVERITIES, LEVELS, IMAGES),
+        DATASET,
+        SUBJECT,
+        MODEL,
+        CORRUPTION,
+        *interval_columns(LOSS),
+        *interval_columns(MEAN),
+        TOP1_CLEAN,
+        AT_CHANCE,
+        SEVERITIES,
+        LEVELS,
+        IMAGES,
     ),
 )
 METHOD = {
@@ -71,7 +80,7 @@ def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """The lines whose corruptions have the same severities, and a clause that names the others (empty without any).
 
     A mean over severities 1 to 5 is not compared with one over 1 to 4. The severities that most corruptions have count;
-    of equally many, the longer list. Lines of tables from before severities were listed are all kept.
+    of equally many, the longer list. All lines of tables that do not list severities are returned.
 
     >>> lines = pd.DataFrame({"corruption": ["fog", "snow", "jpeg"], "severity_levels": ["1, 2", "1, 2", "1"]})
     >>> compared, left_out = of_equal_severities(lines)
@@ -80,12 +89,13 @@ def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """
     if LEVELS not in lines or lines[LEVELS].nunique(dropna=False) < 2:
         return lines, ""
-    kinds = lines[[CORRUPTION, LEVELS]].drop_duplicates()
-    frequency = kinds[LEVELS].value_counts()
-    usual = max(frequency.index, key=lambda levels: (frequency[levels], len(levels)))
-    others = kinds[kinds[LEVELS] != usual]
-    names = [f"{kind} ({levels})" for kind, levels in zip(others[CORRUPTION], others[LEVELS], strict=True)]
-    return lines[lines[LEVELS] == usual], f"not compared, because of other severities: {', '.join(names)}"
+
+    corruptions = lines[[CORRUPTION, LEVELS]].drop_duplicates()
+    frequency = corruptions[LEVELS].value_counts()
+    common_levels = max(frequency.index, key=lambda levels: (frequency[levels], len(levels)))
+    left_out = corruptions[corruptions[LEVELS] != common_levels]
+    names = [f"{kind} ({levels})" for kind, levels in zip(left_out[CORRUPTION], left_out[LEVELS], strict=True)]
+    return lines[lines[LEVELS] == common_levels], f"not compared, because of other severities: {', '.join(names)}"
 
 
 @dataclass(frozen=True)
@@ -97,19 +107,22 @@ class CorruptionAccuracy:
     query: Query = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line a severity, and one a corruption. Raises FcaError without corrupted images."""
-        accuracies, losses, runs = list[dict[str, Any]](), list[dict[str, Any]](), set[str]()
-        left_out = list[str]()
+        """One line per severity, and one per corruption. Raises FcaError without corrupted images."""
+        accuracies: list[dict[str, Any]] = []
+        losses: list[dict[str, Any]] = []
+        runs: set[str] = set()
+        left_out: list[str] = []
         for corruption, gathered in shifted_responses(store, self.query, fewest=1):
-            about = {"dataset": gathered.dataset, "corruption": corruption}
-            accuracies += [about | line for line in severity_lines(gathered)]
-            losses += [about | line for line in loss_lines(gathered)]
+            keys = {"dataset": gathered.dataset, "corruption": corruption}
+            accuracies += [keys | line for line in severity_lines(gathered)]
+            losses += [keys | line for line in loss_lines(gathered)]
             runs.update(gathered.runs)
-            left_out += [f"{corruption}: {why}" for why in gathered.left_out]
+            left_out += [f"{corruption}: {reason}" for reason in gathered.left_out]
+
         if not losses:
             command = "fca run -m task=predict model=run model.run_id=ID shift=clean,corruption/all"
-            seen = f"none among the {len(store.rows())} stored rows"
-            raise FcaError("corrupted images with responses", seen, "1 corruption or more", f"make some: {command}")
+            value = f"none among the {len(store.rows())} stored rows"
+            raise FcaError("corrupted images with responses", value, "1 corruption or more", f"make some: {command}")
         parameters = {**asdict(self), **METHOD, "left_out": "; ".join(left_out) or None}
         return filled(self.tables, (accuracies, losses), parameters, runs)
 
@@ -117,36 +130,56 @@ class CorruptionAccuracy:
 def severity_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
     """Accuracy of each subject at each severity, with Wilson's interval."""
     for severity in sorted(gathered.responses.items["severity"].unique()):
-        part = at_severity(gathered, int(severity)).responses
-        for subject, of in zip(part.subjects.to_dict("records"), part.correct, strict=True):
-            known = of[~np.isnan(of)]
-            low, high = wilson(int(known.sum()), len(known))
-            line = {"subject": subject["subject"], "model": subject["model"], "severity": int(severity)}
-            yield line | {"top1": known.mean(), "top1_low": low, "top1_high": high, "images": len(known)}
+        responses = at_severity(gathered, int(severity)).responses
+        for subject, correct in zip(responses.subjects.to_dict("records"), responses.correct, strict=True):
+            correct = correct[~np.isnan(correct)]
+            low, high = wilson(int(correct.sum()), len(correct))
+            yield {
+                "subject": subject["subject"],
+                "model": subject["model"],
+                "severity": int(severity),
+                "top1": correct.mean(),
+                "top1_low": low,
+                "top1_high": high,
+                "images": len(correct),
+            }
 
 
 def loss_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
-    """What the corruption costs each subject: images are matched, and their means over severities are averaged.
+    """Accuracy that the corruption costs each subject: images are matched, and their means over severities averaged.
 
     loss = 1/n Σ_i (clean_i - 1/S Σ_s right_is)   for n images and S severities
     """
     items = gathered.responses.items
     severity = items["severity"].to_numpy()
     image = items["image_id"].astype("category").cat.codes.to_numpy()
-    each = np.bincount(image[severity > 0])
+    is_corrupted = severity > 0
+    levels = np.unique(severity[is_corrupted]).tolist()
+    severities_of_image = np.bincount(image[is_corrupted])
+
     is_at_chance = subjects_at_chance(gathered.responses)
     subjects = gathered.responses.subjects.to_dict("records")
-    for subject, right, at_chance in zip(subjects, gathered.responses.correct, is_at_chance, strict=True):
-        mean = np.bincount(image[severity > 0], right[severity > 0]) / each
-        clean = np.full(len(mean), np.nan)
-        clean[image[severity == 0]] = right[severity == 0]
-        alone = np.arange(len(mean))  # every image is drawn by itself
-        line: dict[str, Any] = {"subject": subject["subject"], "model": subject["model"], "images": len(mean)}
-        levels = np.unique(severity[severity > 0]).tolist()
-        line |= {"severities": len(levels), LEVELS: levels_in_words(levels), "top1_mean": mean.mean()}
-        line[AT_CHANCE] = bool(at_chance)
-        line[MEAN.low], line[MEAN.high] = mean_interval(mean, alone, FRACTION)
-        if not np.isnan(clean).any():
-            line |= {"top1_clean": clean.mean(), "loss": (clean - mean).mean()}
-            line[LOSS.low], line[LOSS.high] = mean_interval(clean - mean, alone, SIGNED_FRACTION)
+    for subject, correct, at_chance in zip(subjects, gathered.responses.correct, is_at_chance, strict=True):
+        mean_by_image = np.bincount(image[is_corrupted], correct[is_corrupted]) / severities_of_image
+        clean_by_image = np.full(len(mean_by_image), np.nan)
+        clean_by_image[image[severity == 0]] = correct[severity == 0]
+
+        group_of_image = np.arange(len(mean_by_image))  # every image is drawn by itself
+        mean_low, mean_high = mean_interval(mean_by_image, group_of_image, FRACTION)
+        line: dict[str, Any] = {
+            "subject": subject["subject"],
+            "model": subject["model"],
+            "images": len(mean_by_image),
+            "severities": len(levels),
+            LEVELS: levels_in_words(levels),
+            "top1_mean": mean_by_image.mean(),
+            MEAN.low: mean_low,
+            MEAN.high: mean_high,
+            AT_CHANCE: bool(at_chance),
+        }
+        if not np.isnan(clean_by_image).any():
+            loss_by_image = clean_by_image - mean_by_image
+            line["top1_clean"] = clean_by_image.mean()
+            line["loss"] = loss_by_image.mean()
+            line[LOSS.low], line[LOSS.high] = mean_interval(loss_by_image, group_of_image, SIGNED_FRACTION)
         yield line

@@ -1,4 +1,4 @@
-"""Quarters of the images by difficulty: what each model solves of them, and which classes are in the outer ones.
+"""Quarters of the images by difficulty: each model's share of right responses, and the classes in the outer quarters.
 
 A fit gives every item an expected success; the quarters are cut on clean images and applied to corrupted ones
 (compat=seed001: cut by raw difficulty at each severity). analysis=class_robustness follows the same quarters.
@@ -62,8 +62,16 @@ SEGMENT_MODELS = TableSpec(
     "How much of the easy and of the hard images does each model solve? (right of n; Wilson's 95 % interval)",
     f"{PAPER}, Table 3, with segments by expected success",
     (
-        *(DATASET, CORRUPTION, SEVERITY, SUBJECT, MODEL, SEGMENT, RIGHT, N.with_format(".0f", "responses")),
-        *(*interval_columns(SHARE_RIGHT), AT_CHANCE),
+        DATASET,
+        CORRUPTION,
+        SEVERITY,
+        SUBJECT,
+        MODEL,
+        SEGMENT,
+        RIGHT,
+        N.with_format(".0f", "responses"),
+        *interval_columns(SHARE_RIGHT),
+        AT_CHANCE,
     ),
 )
 SEGMENT_MODELS_SHOWN = TableSpec(
@@ -110,34 +118,47 @@ class DifficultySegments:
     seed: Annotated[Seed, "of the order of equal images, and of the fit under compat"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables segment_models and segment_classes, and of both the lines that are drawn."""
-        models, classes = list[pd.DataFrame](), list[dict[str, Any]]()
-        runs, left_out = set[str](), list[str]()
+        """Tables segment_models and segment_classes, and the lines of each that figures draw."""
+        model_frames: list[pd.DataFrame] = []
+        lines_of_classes: list[dict[str, Any]] = []
+        runs: set[str] = set()
+        left_out: list[str] = []
         not_estimable: dict[str, list[str]] = {}
+
         clean = [("clean", gathered) for gathered in clean_with_subjects(store, self.query, self.responses)]
-        for of, gathered in chain(clean, shifted_responses(store, self.query)):
-            found = quartered(gathered, self.model, self.compat, self.seed)
-            if found.not_estimable:
-                not_estimable[f"{gathered.dataset} {of}"] = list(found.not_estimable)
+        for fitted_kind, gathered in chain(clean, shifted_responses(store, self.query)):
+            quartered_items = quartered(gathered, self.model, self.compat, self.seed)
+            if quartered_items.not_estimable:
+                not_estimable[f"{gathered.dataset} {fitted_kind}"] = list(quartered_items.not_estimable)
+
             for corruption, severity in places(gathered):
-                if severity or of == "clean":
-                    models.append(subject_lines(gathered, found, corruption, severity))
-            if of == "clean":
-                classes += class_lines(gathered, found)
+                if severity or fitted_kind == "clean":
+                    model_frames.append(subject_lines(gathered, quartered_items, corruption, severity))
+            if fitted_kind == "clean":
+                lines_of_classes += class_lines(gathered, quartered_items)
             runs.update(gathered.runs)
             left_out += gathered.left_out
-        of_models, of_classes = pd.concat(models, ignore_index=True), SEGMENT_CLASSES.frame(classes)
-        frames = [of_models, shown_subjects(of_models), of_classes, shown_classes(of_classes)]
-        parameters = {**asdict(self), **METHOD, "left_out": "; ".join(dict.fromkeys(left_out)) or None}
-        parameters |= priors_noted(not_estimable)
+
+        models = pd.concat(model_frames, ignore_index=True)
+        classes = SEGMENT_CLASSES.frame(lines_of_classes)
+        frames = [models, shown_subjects(models), classes, shown_classes(classes)]
+        parameters = {
+            **asdict(self),
+            **METHOD,
+            "left_out": "; ".join(dict.fromkeys(left_out)) or None,
+            **priors_noted(not_estimable),
+        }
         return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 class Quartered(NamedTuple):
-    """A fit's items. success: expected, mean over the fitted subjects.    difficulty: b.
+    """Items of a fit with their quarters.
 
-    quarter: by parameter (difficulty, discrimination), 0 = the easiest, the least discriminating; without the
-    discrimination where a model gives all items the same.    not_estimable: scales of the fit, see `IrtFit`.
+    success:    expected success, the mean over the fitted subjects.
+    difficulty: b.
+    quarter:    by parameter (difficulty, discrimination), 0 = the easiest, the least discriminating. Without the
+                discrimination where a model gives all items the same.
+    not_estimable: scales of the fit, see `IrtFit`.
     """
 
     success: PerItem
@@ -153,22 +174,28 @@ def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: 
     """
     if compat not in COMPAT:
         raise FcaError("analysis.compat", compat, "null or seed001", "change it")
+
     items = gathered.responses.items
     fit = fitted(gathered, model, compat, seed)
-    order, severity = tie_order(items["image_id"], seed), items["severity"].to_numpy()
+    order = tie_order(items["image_id"], seed)
+    severity = items["severity"].to_numpy()
     if compat is None and not (severity == 0).any():
         what = f"clean responses of {gathered.dataset} beside those under {items['corruption'].iloc[0]}"
         raise FcaError(what, "none", "those of the same subjects", "fca run task=predict shift=clean with these models")
+
     success = fit.expected_success
-    values = {"difficulty": fit.difficulty if compat == SEED else 1 - success}
+    values_by_parameter = {"difficulty": fit.difficulty if compat == SEED else 1 - success}
     if np.ptp(fit.discrimination) > 0:
-        values["discrimination"] = fit.discrimination
-    quarter = {name: _cut(value, order, severity, compat == SEED) for name, value in values.items()}
-    return Quartered(success, fit.difficulty, quarter, fit.not_estimable)
+        values_by_parameter["discrimination"] = fit.discrimination
+    quarter_by_parameter = {
+        parameter: _cut(values, order, severity, cut_each_severity=compat == SEED)
+        for parameter, values in values_by_parameter.items()
+    }
+    return Quartered(success, fit.difficulty, quarter_by_parameter, fit.not_estimable)
 
 
 def tie_order(image_id: pd.Series, seed: int) -> Codes:
-    """Who comes first among equal items: a shuffle of the images' names.
+    """Rank of every item among equal items: a shuffle of the images' names.
 
     It depends neither on the order of the items, which often is that of the classes and would put the first classes
     into the easier quarter, nor on the severity.
@@ -176,36 +203,50 @@ def tie_order(image_id: pd.Series, seed: int) -> Codes:
     >>> tie_order(pd.Series(["b", "a", "b"]), seed=0).tolist(), tie_order(pd.Series(["a", "b"]), seed=0).tolist()
     ([1, 0, 1], [0, 1])
     """
-    names, code = np.unique(image_id.to_numpy(dtype=str), return_inverse=True)
-    return np.random.default_rng(seed).permutation(len(names))[code]
+    names, name_of_item = np.unique(image_id.to_numpy(dtype=str), return_inverse=True)
+    return np.random.default_rng(seed).permutation(len(names))[name_of_item]
 
 
-def _cut(value: PerItem, order: Codes, severity: Codes, each: bool) -> Codes:
-    """The quarter of every item; each: cut every severity by itself, else all of them as severity 0."""
+def _cut(value: PerItem, order: Codes, severity: Codes, cut_each_severity: bool) -> Codes:
+    """The quarter of every item, cut at its own severity or on the clean items."""
+    if not cut_each_severity:
+        is_clean = severity == 0
+        cuts = segments.quarter_cuts(value[is_clean], order[is_clean])
+        return segments.quarters(value, order, cuts)
+
     quarter = np.empty(len(value), dtype=np.int64)
-    for at in np.unique(severity) if each else [0]:
-        cut_on = severity == at
-        cuts = segments.quarter_cuts(value[cut_on], order[cut_on])
-        own = cut_on if each else slice(None)
-        quarter[own] = segments.quarters(value[own], order[own], cuts)
+    for level in np.unique(severity):
+        is_at_level = severity == level
+        cuts = segments.quarter_cuts(value[is_at_level], order[is_at_level])
+        quarter[is_at_level] = segments.quarters(value[is_at_level], order[is_at_level], cuts)
     return quarter
 
 
 def places(gathered: DatasetResponses) -> list[tuple[str, int]]:
     """Every corruption and severity of the items, clean first; a file may have several corruptions."""
-    found = gathered.responses.items[["corruption", "severity"]].drop_duplicates()
-    return sorted(found.itertuples(index=False, name=None), key=lambda place: (place[1] > 0, *place))
+    pairs = gathered.responses.items[["corruption", "severity"]].drop_duplicates()
+    return sorted(pairs.itertuples(index=False, name=None), key=lambda pair: (pair[1] > 0, *pair))
 
 
-def subject_lines(gathered: DatasetResponses, found: Quartered, corruption: str, severity: int) -> pd.DataFrame:
+def subject_lines(
+    gathered: DatasetResponses, quartered_items: Quartered, corruption: str, severity: int
+) -> pd.DataFrame:
     """Every subject's share of right responses in each segment at one severity; no line without a response."""
     responses = gathered.responses
-    own = ((responses.items["corruption"] == corruption) & (responses.items["severity"] == severity)).to_numpy()
-    shares = segments.segment_shares(responses.correct[:, own], found.quarter["difficulty"][own])
+    has_corruption = responses.items["corruption"] == corruption
+    has_severity = responses.items["severity"] == severity
+    is_selected = (has_corruption & has_severity).to_numpy()
+    quarter = quartered_items.quarter["difficulty"][is_selected]
+    shares = segments.segment_shares(responses.correct[:, is_selected], quarter)  # subjects x quarters
+
+    # one line per subject and quarter, the quarters of a subject one after the other
     subjects = responses.subjects.loc[responses.subjects.index.repeat(QUARTERS), ["subject", "model"]]
-    names = ("right", "n", "share", "share_low", "share_high")
     lines = subjects.reset_index(drop=True).assign(
-        **{name: part.ravel() for name, part in zip(names, shares, strict=True)},
+        right=shares.right.ravel(),
+        n=shares.n.ravel(),
+        share=shares.share.ravel(),
+        share_low=shares.low.ravel(),
+        share_high=shares.high.ravel(),
         dataset=gathered.dataset,
         corruption=corruption,
         severity=severity,
@@ -215,49 +256,72 @@ def subject_lines(gathered: DatasetResponses, found: Quartered, corruption: str,
     return SEGMENT_MODELS.frame(lines[lines["n"] > 0])
 
 
-def class_lines(gathered: DatasetResponses, found: Quartered) -> Iterator[dict[str, Any]]:
-    """How many of each class's clean images are in the top and the bottom quarter; items without a label in none."""
+def class_lines(gathered: DatasetResponses, quartered_items: Quartered) -> Iterator[dict[str, Any]]:
+    """Number of each class's clean images in the top and the bottom quarter; items without a label are left out."""
     items = gathered.responses.items
-    label, known = items["label"], (items["label"].notna() & (items["severity"] == 0)).to_numpy()
-    code, keys = pd.factorize(label[known], sort=True)
-    images = np.bincount(code).tolist()
-    at_chance = bool(subjects_at_chance(gathered.responses).all())
-    for parameter, quarter in found.quarter.items():
-        counts = segments.class_counts(quarter[known], code, len(keys))
-        for name, column in OUTER.items():
-            for key, inside, n in zip(keys, counts[:, column].tolist(), images, strict=True):
-                line = (gathered.dataset, parameter, name, key, inside, n, inside / n, *wilson(inside, n), at_chance)
-                yield dict(zip(SEGMENT_CLASSES.columns, line, strict=True))
+    is_clean_with_label = (items["label"].notna() & (items["severity"] == 0)).to_numpy()
+    class_of_item, class_names = pd.factorize(items["label"][is_clean_with_label], sort=True)
+    images_of_class = np.bincount(class_of_item).tolist()
+    all_at_chance = bool(subjects_at_chance(gathered.responses).all())
+
+    for parameter, quarter in quartered_items.quarter.items():
+        counts = segments.class_counts(quarter[is_clean_with_label], class_of_item, len(class_names))
+        for quarter_name, column in OUTER.items():
+            counts_in_quarter = counts[:, column].tolist()
+            for name, count, n_images in zip(class_names, counts_in_quarter, images_of_class, strict=True):
+                low, high = wilson(count, n_images)
+                yield {
+                    "dataset": gathered.dataset,
+                    "parameter": parameter,
+                    "quarter": quarter_name,
+                    "label": name,
+                    "items": count,
+                    "images": n_images,
+                    "share": count / n_images,
+                    "share_low": low,
+                    "share_high": high,
+                    "at_chance": all_at_chance,
+                }
 
 
 def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
     """Clean images and the highest severity of each corruption, for subjects spread evenly from best to worst."""
-    highest = models.groupby(["dataset", "corruption"])["severity"].transform("max")
-    lines = models[models["severity"] == highest]
-    panels = lines.groupby(["dataset", "corruption"]).ngroups
-    most = int(np.clip(DRAWN // (QUARTERS * panels), *SUBJECTS))
+    highest_severity = models.groupby(["dataset", "corruption"])["severity"].transform("max")
+    at_highest = models[models["severity"] == highest_severity]
+    n_panels = at_highest.groupby(["dataset", "corruption"]).ngroups
+    most_subjects = int(np.clip(DRAWN // (QUARTERS * n_panels), *SUBJECTS))
     clean = models[models["severity"] == 0]
-    shown = []
-    for dataset, part in lines.groupby("dataset", sort=False):
-        own = clean[clean["dataset"] == dataset].groupby("subject")[["right", "n"]].sum()
-        best_first = (own["right"] / own["n"]).sort_values(ascending=False, kind="stable").index
-        ordered = list(dict.fromkeys([*best_first, *part["subject"]]))  # last those with shifted images only
-        picked = np.unique(np.linspace(0, len(ordered) - 1, min(most, len(ordered))).round().astype(int))
-        place = {ordered[at]: int(at) for at in picked}
-        kept = part[part["subject"].isin(place)]
-        shown.append(kept.assign(place=kept["subject"].map(place), subjects=len(ordered)))
-    return pd.concat(shown, ignore_index=True)
+
+    frames = []
+    for dataset, lines in at_highest.groupby("dataset", sort=False):
+        clean_counts = clean[clean["dataset"] == dataset].groupby("subject")[["right", "n"]].sum()
+        clean_accuracy = clean_counts["right"] / clean_counts["n"]
+        best_first = clean_accuracy.sort_values(ascending=False, kind="stable").index
+        subjects = list(dict.fromkeys([*best_first, *lines["subject"]]))  # last those with shifted images only
+
+        n_shown = min(most_subjects, len(subjects))
+        shown_places = np.unique(np.linspace(0, len(subjects) - 1, n_shown).round().astype(int))
+        place_of_subject = {subjects[place]: int(place) for place in shown_places}
+        shown_lines = lines[lines["subject"].isin(place_of_subject)]
+        place = shown_lines["subject"].map(place_of_subject)
+        frames.append(shown_lines.assign(place=place, subjects=len(subjects)))
+    return pd.concat(frames, ignore_index=True)
 
 
 def shown_classes(classes: pd.DataFrame) -> pd.DataFrame:
     """The classes whose share in the top quarter is furthest above and below that in the bottom quarter."""
     if classes.empty:
         return SEGMENT_CLASSES_SHOWN.frame([])
-    by = ["dataset", "parameter", "label"]
-    wide = classes.pivot_table(index=by, columns="quarter", values="share", sort=False).reindex(columns=list(OUTER))
-    lines = (wide["top"] - wide["bottom"]).rename("difference").reset_index()
-    each = lines.groupby(by[:2])["difference"]
-    lines["classes"] = each.transform("size")
-    rank, half = each.rank(method="first"), DRAWN_CLASSES // 2
-    ends = (rank <= half) | (rank > lines["classes"] - half)
-    return classes.merge(lines[ends | (lines["classes"] <= DRAWN_CLASSES)], on=by)
+
+    keys = ["dataset", "parameter", "label"]
+    shares = classes.pivot_table(index=keys, columns="quarter", values="share", sort=False)
+    shares = shares.reindex(columns=list(OUTER))
+    lines = (shares["top"] - shares["bottom"]).rename("difference").reset_index()
+
+    differences_by_panel = lines.groupby(["dataset", "parameter"])["difference"]
+    lines["classes"] = differences_by_panel.transform("size")
+    rank = differences_by_panel.rank(method="first")
+    half = DRAWN_CLASSES // 2
+    is_outermost = (rank <= half) | (rank > lines["classes"] - half)
+    is_shown = is_outermost | (lines["classes"] <= DRAWN_CLASSES)
+    return classes.merge(lines[is_shown], on=keys)

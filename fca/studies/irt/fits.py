@@ -1,6 +1,6 @@
-"""Fits of item response theory, each made once in a process for all analyses of a report; and what their tables share.
+"""Fits of item response theory, each made once per process for all analyses of a report, and columns that tables share.
 
-The shared columns and the source stand here, because every table of this study comes from a fit.
+The shared columns and the source are defined here, because every table of this study comes from a fit.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ Compat = Annotated[str | None, Allowed(choices=("seed001",))]
 log = logging.getLogger(__name__)
 LONG = 500_000  # cells, of which a fit can take seconds
 
-_made: dict[Hashable, Any] = {}  # by the settings and a digest of the responses, not by the responses themselves
+_results: dict[Hashable, Any] = {}  # by the settings and a digest of the responses, not by the responses themselves
 
 
 def fitted(
@@ -85,11 +85,11 @@ def fitted(
 ) -> IrtFit:
     """`fca.studies.irt.stats.fit_irt` of these responses; model "auto": the one that predicts held-out responses best.
 
-    The log says where a scale cannot be estimated, and where two groups of subjects are hardly linked.
+    The log names scales that cannot be estimated, and two groups of subjects that are hardly linked.
     """
     name = chosen(gathered, seed, hold_out).model if model == "auto" else model
 
-    def made(correct: np.ndarray) -> IrtFit:
+    def make_fit(correct: np.ndarray) -> IrtFit:
         fit = fit_irt(correct, name, compat=compat, seed=seed)
         log_not_estimable(gathered.dataset, fit.not_estimable)
         link = weakest_link(correct, fit)
@@ -97,82 +97,86 @@ def fitted(
             log.warning("%s: %s", gathered.dataset, weak_link_note(gathered.responses, link))
         return fit
 
-    return _once(gathered, ("fit", name, compat, seed), made)
+    return _once(gathered, ("fit", name, compat, seed), make_fit)
 
 
 def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
-    """A sentence for each line of a table whose fit could not learn a scale.
+    """A sentence for each line of a table whose fit could not estimate a scale.
 
     >>> list(not_estimable_lines(pd.DataFrame([{"dataset": "zoo", "not_estimable": ("spread of ability",)}])))
     ['zoo: these responses do not determine the spread of ability: estimates and intervals lean on the prior.']
     """
     for line in fits.to_dict("records"):
         scales = line.get(NOT_ESTIMABLE)
-        if isinstance(scales, tuple) and scales:
-            place = line.get("corruption", "clean")
-            under = "" if place == "clean" else f" ({place})"
-            yield f"{line['dataset']}: {not_estimable_note(scales)}{under}."
+        if not isinstance(scales, tuple) or not scales:
+            continue
+        corruption = line.get("corruption", "clean")
+        ending = "" if corruption == "clean" else f" ({corruption})"
+        yield f"{line['dataset']}: {not_estimable_note(scales)}{ending}."
 
 
 def priors_taken(fitted_sets: Iterable[tuple[DatasetResponses, IrtFit]]) -> dict[str, Any]:
-    """What the identity of a table gets where a fit could not learn a scale, by data set; nothing where all could."""
-    taken = {gathered.dataset: list(fit.not_estimable) for gathered, fit in fitted_sets if fit.not_estimable}
-    return {"not_estimable": taken} if taken else {}
+    """Part of a table's identity: scales that its fits could not estimate, by data set; empty where all could."""
+    scales_by_dataset = {
+        gathered.dataset: list(fit.not_estimable) for gathered, fit in fitted_sets if fit.not_estimable
+    }
+    return {"not_estimable": scales_by_dataset} if scales_by_dataset else {}
 
 
 def weak_link_note(responses: Responses, link: Link) -> str:
     """Which group of subjects hardly shares a scale with the others."""
     names = responses.subjects["subject"][link.group].tolist()
-    named = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    who = f"{len(names)} subject{'s' if len(names) > 1 else ''} ({named})"
+    shown_names = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    group = f"{len(names)} subject{'s' if len(names) > 1 else ''} ({shown_names})"
     if not np.isfinite(link.shift_se):
-        why = "share only items, or subjects, that were always right or always wrong"
-        return f"{who} and the others {why}: do not compare their abilities"
+        reason = "share only items, or subjects, that were always right or always wrong"
+        return f"{group} and the others {reason}: do not compare their abilities"
+
     error = f"the difference of their mean abilities has a standard error of {link.shift_se:.2f} by the responses"
     shrunk = f"the prior draws it to about {link.kept:.0%} of what they show: do not compare their abilities"
-    return f"{who} and the others are linked by {link.responses} responses: {error}, and {shrunk}"
+    return f"{group} and the others are linked by {link.responses} responses: {error}, and {shrunk}"
 
 
 def chosen(gathered: DatasetResponses, seed: int = 0, hold_out: str = "cells") -> Choice:
     """`fca.studies.irt.stats.choose_model`, snapshots of one model on the same side; with a progress bar."""
     network = networks(gathered)
-    shown = partial(track, what="fits")
+    show_progress = partial(track, what="fits")
 
-    def made(correct: np.ndarray) -> Choice:
-        choice = choose_model(correct, seed=seed, hold_out=hold_out, network=network, watch=shown)
+    def make_choice(correct: np.ndarray) -> Choice:
+        choice = choose_model(correct, seed=seed, hold_out=hold_out, network=network, watch=show_progress)
         _log_unlinked(gathered, choice.outer)
         return choice
 
-    return _once(gathered, ("choice", seed, hold_out, *network), made)
+    return _once(gathered, ("choice", seed, hold_out, *network), make_choice)
 
 
 def held_out(gathered: DatasetResponses, model: str, seed: int = 0, hold_out: str = "cells") -> HeldOut:
     """`fca.studies.irt.stats.held_out_fit` of one model, snapshots of one model of the subjects on the same side."""
     network = networks(gathered)
 
-    def made(correct: np.ndarray) -> HeldOut:
-        held = held_out_fit(correct, model, seed=seed, hold_out=hold_out, network=network)
-        _log_unlinked(gathered, held)
-        return held
+    def make_score(correct: np.ndarray) -> HeldOut:
+        score = held_out_fit(correct, model, seed=seed, hold_out=hold_out, network=network)
+        _log_unlinked(gathered, score)
+        return score
 
-    return _once(gathered, ("held out", model, seed, hold_out, *network), made)
+    return _once(gathered, ("held out", model, seed, hold_out, *network), make_score)
 
 
-def _log_unlinked(gathered: DatasetResponses, held: HeldOut) -> None:
-    """Say of which networks a part of the responses could not be predicted, and of how many none at all."""
-    if not held.unlinked:
+def _log_unlinked(gathered: DatasetResponses, score: HeldOut) -> None:
+    """Log the networks with responses that could not be predicted, and how many could not be predicted at all."""
+    if not score.unlinked:
         return
 
-    names = gathered.responses.subjects["model"].drop_duplicates().iloc[list(held.unlinked)].tolist()
-    named = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    unpredicted = sum(held.number[network] == 0 for network in held.unlinked)
-    how_far = f", and {unpredicted} of these networks not at all" if unpredicted else ""
+    names = gathered.responses.subjects["model"].drop_duplicates().iloc[list(score.unlinked)].tolist()
+    shown_names = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    n_unpredicted = sum(score.number[network] == 0 for network in score.unlinked)
+    ending = f", and {n_unpredicted} of these networks not at all" if n_unpredicted else ""
     log.warning(
         "%s: no common item links the other subjects where %s are held out, each with its fold: their responses are "
         "predicted by the part with most subjects, as far as it has their items%s",
         gathered.dataset,
-        named,
-        how_far,
+        shown_names,
+        ending,
     )
 
 
@@ -182,18 +186,22 @@ def networks(gathered: DatasetResponses) -> Integer[np.ndarray, " subjects"]:
 
 
 def digest_of(gathered: DatasetResponses) -> str:
-    """Which responses these are, whatever they are called: 32 hex digits."""
+    """Digest of the responses, whatever their names: 32 hex digits."""
     correct = np.ascontiguousarray(gathered.responses.correct)
     return hashlib.blake2b(correct.tobytes(), digest_size=16).hexdigest()
 
 
 def _once(gathered: DatasetResponses, settings: tuple[Hashable, ...], make: Callable[[np.ndarray], Any]) -> Any:
+    """The result of `make`, computed once per process for the same responses and settings."""
     correct = gathered.responses.correct
     key = (digest_of(gathered), correct.shape, *settings)
-    if key not in _made:
-        if problem := unfit(gathered):
-            raise problem
-        subjects, items = correct.shape
-        with waiting(f"fitting {subjects} subjects x {items:,} items", long=correct.size >= LONG):
-            _made[key] = make(correct)
-    return _made[key]
+    if key in _results:
+        return _results[key]
+
+    problem = unfit(gathered)
+    if problem is not None:
+        raise problem
+    subjects, items = correct.shape
+    with waiting(f"fitting {subjects} subjects x {items:,} items", long=correct.size >= LONG):
+        _results[key] = make(correct)
+    return _results[key]

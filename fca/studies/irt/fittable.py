@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from fca.store import Store
 from fca.studies.irt.stats import check_responses, parts_of
@@ -29,73 +29,88 @@ def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = 
 
     Subjects that no common item links are data sets of their own (`linked_parts`). Raises FcaError when none is left.
     """
-    every = [part for gathered in clean_responses(store, query, files) for part in linked_parts(gathered)]
-    problems = [problem for one in every if one.fingerprint is not None and (problem := unfit(one))]
-    if len(problems) == len(every):
+    sources = [part for gathered in clean_responses(store, query, files) for part in linked_parts(gathered)]
+    fittable: list[DatasetResponses] = []
+    problems: list[FcaError] = []
+    for source in sources:
+        problem = None if source.fingerprint is None else unfit(source)
+        if problem is None:
+            fittable.append(source)
+        else:
+            problems.append(problem)
+
+    if not fittable:
         raise problems[0]
     for problem in problems:
         log.warning("left out: %s", problem)
-    return [one for one in every if one.fingerprint is None or not unfit(one)]
+    return fittable
 
 
 def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | None = None) -> list[DatasetResponses]:
-    """The responses apart by subjects that common items link, each part a data set of its own, since nothing compares
-    their abilities: `zoo, part 1 of 2`, the one with most subjects first. As they are, if all subjects are linked.
+    """The responses split by subjects that common items link; as they are if all subjects are linked.
+
+    Each part is a data set of its own (`zoo, part 1 of 2`, the one with most subjects first), since nothing compares
+    the abilities of two parts.
 
     image: of each item, where subjects are linked by images, whatever was done to them.
-    The log names the parts, and those that are left out because too few are in them to be fitted. Raises FcaError if
-    that is so of all.
+    The log names the parts, and those that are left out because they have too few subjects to be fitted. Raises
+    FcaError if no part can be fitted.
     """
     responses = gathered.responses
     present = ~np.isnan(responses.correct)
     if image is not None:
-        of_image = np.zeros((len(image), int(image.max()) + 1))
-        of_image[np.arange(len(image)), image] = 1.0
-        present = present @ of_image > 0
-    part = parts_of(np.where(present, 1.0, np.nan))
-    number = int(part.max()) + 1
-    if number == 1:
+        is_item_of_image = np.zeros((len(image), int(image.max()) + 1))  # items x images
+        is_item_of_image[np.arange(len(image)), image] = 1.0
+        present = present @ is_item_of_image > 0
+    part_of_subject = parts_of(np.where(present, 1.0, np.nan))
+    n_parts = int(part_of_subject.max()) + 1
+    if n_parts == 1:
         return [gathered]
 
-    parts, problems, described = list[DatasetResponses](), list[FcaError](), list[str]()
-    for at in range(number):
-        name = f"{gathered.dataset}, part {at + 1} of {number}"
-        one = _part_of(gathered, part == at)
-        described.append(f"part {at + 1}: {_names_of(one)}")
-        apart = f"{name}: shares no {'item' if image is None else 'image'} with the {sum(part != at)} other subjects"
-        one = one._replace(dataset=name, left_out=(*gathered.left_out, apart))
-        if problem := unfit(one):
-            problems.append(problem)
-        else:
-            parts.append(one)
+    link = "item" if image is None else "image"
+    fittable: list[DatasetResponses] = []
+    problems: list[FcaError] = []
+    descriptions: list[str] = []
+    for number in range(n_parts):
+        name = f"{gathered.dataset}, part {number + 1} of {n_parts}"
+        is_in_part = part_of_subject == number
+        has_response = (~np.isnan(responses.correct[is_in_part])).any(axis=0)
+        linked_part = select_responses(gathered, is_in_part, has_response)
+        descriptions.append(f"part {number + 1}: {_size_and_names(linked_part)}")
 
-    shown = described[:SHOWN_PARTS] + ([f"and {number - SHOWN_PARTS} more"] if number > SHOWN_PARTS else [])
+        reason = f"{name}: shares no {link} with the {sum(~is_in_part)} other subjects"
+        linked_part = linked_part._replace(dataset=name, left_out=(*gathered.left_out, reason))
+        problem = unfit(linked_part)
+        if problem is None:
+            fittable.append(linked_part)
+        else:
+            problems.append(problem)
+
+    shown_descriptions = descriptions[:SHOWN_PARTS]
+    if n_parts > SHOWN_PARTS:
+        shown_descriptions.append(f"and {n_parts - SHOWN_PARTS} more")
     log.warning(
         "%s: subjects of %d parts have no %s in common, so they are fitted apart and never compared; %s. %s",
         gathered.dataset,
-        number,
-        "item" if image is None else "image",
-        "; ".join(shown),
+        n_parts,
+        link,
+        "; ".join(shown_descriptions),
         "For one scale, add subjects that respond to items of several parts; for one part, leave the other subjects "
         "out of the file, or of the store by query=...",
     )
-    if not parts:
+    if not fittable:
         raise problems[0]
     for problem in problems[:SHOWN_PARTS]:
         log.warning("left out: %s", problem)
-    return parts
+    return fittable
 
 
-def _part_of(gathered: DatasetResponses, subjects: Bool[np.ndarray, " subjects"]) -> DatasetResponses:
-    """Some subjects, and the items that any of them responded to."""
-    items = (~np.isnan(gathered.responses.correct[subjects])).any(axis=0)
-    return select_responses(gathered, subjects, items)
-
-
-def _names_of(gathered: DatasetResponses) -> str:
+def _size_and_names(gathered: DatasetResponses) -> str:
     names = gathered.responses.subjects["subject"].tolist()
-    named = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
-    return f"{len(names)} subjects x {len(gathered.responses.items):,} items ({named})"
+    shown_names = ", ".join(names[:NAMED])
+    if len(names) > NAMED:
+        shown_names += ", ..."
+    return f"{len(names)} subjects x {len(gathered.responses.items):,} items ({shown_names})"
 
 
 def unfit(gathered: DatasetResponses) -> FcaError | None:
@@ -103,46 +118,58 @@ def unfit(gathered: DatasetResponses) -> FcaError | None:
     try:
         check_responses(gathered.responses.correct)
     except FcaError as error:
-        what, *rest = error.args
-        return FcaError(f"{gathered.dataset}: {what}", *rest)
+        subject, *details = error.args
+        return FcaError(f"{gathered.dataset}: {subject}", *details)
     return None
 
 
 def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Iterator[tuple[str, DatasetResponses]]:
-    """Answers under every kind of corruption, one a kind and data set: items are images at each severity, and clean.
+    """Responses under every kind of corruption, for each kind and data set: items are images at each severity.
 
-    Subjects are those that answered every severity that any did; the others are named in `left_out`. Severity 0 (clean)
-    is there where it is stored, NaN for a subject without. A kind that fewer than `fewest` subjects answered is left
-    out, and with two or more one that cannot be fitted, with a line in the log. So is a kind that enough subjects
-    answered, but too few of them at every severity; raises FcaError if no other kind is left.
+    Subjects have responses at every severity of the kind; the others are named in `left_out`. Severity 0 (clean) is
+    included where it is stored, NaN for a subject without. A kind with fewer than `fewest` subjects is left out, and
+    with two or more one that cannot be fitted, with a line in the log. So is a kind that has enough subjects, but too
+    few of them at every severity; raises FcaError if no other kind is left.
     """
     rows = rows_of_subjects(store, query)
-    clean = rows[rows["shift"] == "clean"]
+    clean_rows = rows[rows["shift"] == "clean"]
+    shifted_rows = rows[rows["shift"] != "clean"]
     too_few_subjects: list[tuple[str, FcaError]] = []
-    is_any_whole = False
-    for (dataset, kind), part in rows[rows["shift"] != "clean"].groupby(["dataset", "corruption"], sort=True):
-        if part["subject"].nunique() < fewest:
+    has_complete_kind = False
+    for (dataset, kind), rows_of_kind in shifted_rows.groupby(["dataset", "corruption"], sort=True):
+        if rows_of_kind["subject"].nunique() < fewest:
             log.warning("%s on %s is left out: fewer than %d subjects answered it", kind, dataset, fewest)
             continue
-        severities = set(part["severity"])
-        lacking = {str(subject): severities - set(of["severity"]) for subject, of in part.groupby("subject")}
-        left_out = [f"{name} lacks {', '.join(map(str, sorted(of)))}" for name, of in lacking.items() if of]
-        whole = [name for name, of in lacking.items() if not of]
-        if len(whole) < fewest:
+
+        severities = set(rows_of_kind["severity"])
+        complete_subjects: list[str] = []
+        left_out: list[str] = []
+        for subject, rows_of_subject in rows_of_kind.groupby("subject"):
+            lacking = severities - set(rows_of_subject["severity"])
+            if lacking:
+                left_out.append(f"{subject} lacks {', '.join(map(str, sorted(lacking)))}")
+            else:
+                complete_subjects.append(str(subject))
+
+        if len(complete_subjects) < fewest:
             what = f"subjects with every severity of {kind} on {dataset}"
+            value = f"{len(complete_subjects)}: {'; '.join(left_out)}"
             step = "run the missing ones, or leave the severity out by query=..."
-            too_few = FcaError(what, f"{len(whole)}: {'; '.join(left_out)}", f"{fewest} or more", step)
-            too_few_subjects.append((f"{kind} on {dataset}", too_few))
+            error = FcaError(what, value, f"{fewest} or more", step)
+            too_few_subjects.append((f"{kind} on {dataset}", error))
             continue
-        used = pd.concat([clean[clean["dataset"] == dataset], part])
-        used = used[used["subject"].isin(whole)]
-        gathered = responses_of_dataset(store, str(dataset), used)._replace(left_out=tuple(left_out))
-        if fewest > 1 and (problem := unfit(gathered)):
+
+        used_rows = pd.concat([clean_rows[clean_rows["dataset"] == dataset], rows_of_kind])
+        used_rows = used_rows[used_rows["subject"].isin(complete_subjects)]
+        gathered = responses_of_dataset(store, str(dataset), used_rows)._replace(left_out=tuple(left_out))
+        problem = unfit(gathered) if fewest > 1 else None
+        if problem is not None:
             log.warning("%s is left out: %s", kind, problem)
             continue
-        is_any_whole = True
+        has_complete_kind = True
         yield str(kind), gathered
-    if too_few_subjects and not is_any_whole:
+
+    if too_few_subjects and not has_complete_kind:
         raise too_few_subjects[0][1]
     for name, error in too_few_subjects:
         log.warning("%s is left out: %s", name, error)

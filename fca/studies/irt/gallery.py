@@ -46,9 +46,19 @@ GALLERY = TableSpec(
     "Which images are hardest, which easiest, which probably mislabelled, and what did the models predict?",
     f"{PAPER}, figures 6 and 7",
     (
-        *(DATASET, KIND, RANK, THUMBNAIL, IMAGE_ID, LABEL),
-        *(PREDICTED, ITEM_TOP1, MODAL_WRONG_SHARE, DIFFICULTY, DISCRIMINATION),
-        *(ROW, COLUMN),
+        DATASET,
+        KIND,
+        RANK,
+        THUMBNAIL,
+        IMAGE_ID,
+        LABEL,
+        PREDICTED,
+        ITEM_TOP1,
+        MODAL_WRONG_SHARE,
+        DIFFICULTY,
+        DISCRIMINATION,
+        ROW,
+        COLUMN,
     ),
 )
 METHOD = {
@@ -74,66 +84,74 @@ class Gallery:
     ] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table gallery; its pictures are missing where the images are no longer at hand."""
+        """Table gallery; its pictures are missing where the images are no longer available."""
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
+
         runs: set[str] = set()
-        frames = []
-        fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
+        frames: list[pd.DataFrame] = []
+        not_estimable: dict[str, tuple[str, ...]] = {}
         for source in clean_with_subjects(store, self.query, self.responses):
-            frame = GALLERY.frame(_lines(source, self))
-            found = pictures(store, frame["image_id"].tolist(), source.fingerprint)
-            fitted_sets.append((source, fitted(source, self.model, None, self.seed)))
-            frames.append(frame.assign(thumbnail=pd.Series(found.thumbnails, dtype="object")))
-            runs |= {*source.runs, *([found.run_id] if found.run_id else [])}
-        taken = {one.dataset: fit.not_estimable for one, fit in fitted_sets if fit.not_estimable}
-        parameters = {**asdict(self), **METHOD, **priors_noted(taken)}
+            fit = fitted(source, self.model, None, self.seed)
+            if fit.not_estimable:
+                not_estimable[source.dataset] = fit.not_estimable
+
+            frame = GALLERY.frame(_lines(source, fit, self))
+            thumbnails = pictures(store, frame["image_id"].tolist(), source.fingerprint)
+            frames.append(frame.assign(thumbnail=pd.Series(thumbnails.thumbnails, dtype="object")))
+            runs.update(source.runs)
+            if thumbnails.run_id:
+                runs.add(thumbnails.run_id)
+
+        parameters = {**asdict(self), **METHOD, **priors_noted(not_estimable)}
         return [GALLERY.table(pd.concat(frames, ignore_index=True), parameters, sorted(runs))]
 
 
-def _lines(source: DatasetResponses, fields: Gallery) -> Iterator[dict[str, Any]]:
-    """One line a picture, with its place in the grid."""
+def _lines(source: DatasetResponses, fit: IrtFit, analysis: Gallery) -> Iterator[dict[str, Any]]:
+    """One line per picture, with its place in the grid."""
     responses = source.responses
-    fit = fitted(source, fields.model, None, fields.seed)
     top1 = item_top1(responses.correct)
     wrong_share = np.full(len(top1), np.nan)
     if responses.pred is not None:
         wrong_share = modal_wrong(responses.correct, responses.pred).share
-    measures = {
-        "top1": top1,
-        "difficulty": fit.difficulty,
-        "discrimination": fit.discrimination,
-        "modal_wrong_share": wrong_share,
-    }
 
-    by_chance = np.random.default_rng(fields.seed).permutation(len(top1))
+    random_order = np.random.default_rng(analysis.seed).permutation(len(top1))  # among equal images
     half = max(1, len(top1) // 2)  # of a few images none is among the hardest and among the easiest
-    hardest_first = np.lexsort((by_chance, -fit.difficulty))
-    orders = {"hardest": hardest_first[:half], "easiest": hardest_first[::-1][:half]}
+    hardest_first = np.lexsort((random_order, -fit.difficulty))
+    items_by_kind = {"hardest": hardest_first[:half], "easiest": hardest_first[::-1][:half]}
     if responses.pred is not None and not subjects_at_chance(responses).all():
-        most_suspect_first = np.lexsort((by_chance, top1, -wrong_share))
-        orders["suspect"] = most_suspect_first[(wrong_share > top1)[most_suspect_first]]
+        most_suspect_first = np.lexsort((random_order, top1, -wrong_share))
+        is_suspect = wrong_share > top1
+        items_by_kind["suspect"] = most_suspect_first[is_suspect[most_suspect_first]]
 
-    for kind, order in orders.items():
-        for at, item in enumerate(order[: fields.shown].tolist()):
+    for kind, items in items_by_kind.items():
+        for place, item in enumerate(items[: analysis.shown].tolist()):
             yield {
                 "dataset": source.dataset,
                 "kind": kind,
-                "rank": at + 1,
-                "row": at // ACROSS,
-                "column": at % ACROSS,
+                "rank": place + 1,
+                "row": place // ACROSS,
+                "column": place % ACROSS,
                 **responses.items[["image_id", "label"]].iloc[item].to_dict(),
                 PREDICTED: predicted(responses, item),
-                **{name: float(values[item]) for name, values in measures.items()},
+                "top1": float(top1[item]),
+                "difficulty": float(fit.difficulty[item]),
+                "discrimination": float(fit.discrimination[item]),
+                "modal_wrong_share": float(wrong_share[item]),
             }
 
 
 def predicted(responses: Responses, item: int) -> str | None:
-    """What the subjects predicted for one item, `cat (12), dog (3)`; None where only right or wrong is known."""
+    """Classes that the subjects predicted for one item, `cat (12), dog (3)`; None without classes."""
     if responses.pred is None:
         return None
-    known = np.flatnonzero(~np.isnan(responses.correct[:, item]))
+
+    responding = np.flatnonzero(~np.isnan(responses.correct[:, item]))
     names = [*responses.classes, "another class"]  # -1 takes the last
-    counts = Counter(names[responses.pred[subject, item]] for subject in known).most_common()
-    others = sum(n for _, n in counts[NAMED:])
-    return ", ".join(f"{name} ({n})" for name, n in [*counts[:NAMED], *([("others", others)] if others else [])])
+    counts = Counter(names[responses.pred[subject, item]] for subject in responding).most_common()
+
+    words = [f"{name} ({count})" for name, count in counts[:NAMED]]
+    n_unnamed = sum(count for _, count in counts[NAMED:])
+    if n_unnamed:
+        words.append(f"others ({n_unnamed})")
+    return ", ".join(words)

@@ -91,10 +91,23 @@ IRT_FITS = TableSpec(
     "Does ability order the subjects as accuracy does, and does the model predict responses that it did not see?",
     f"{PAPER}, table 2, with intervals; {THEORY}",
     (
-        *(DATASET, CORRUPTION, SEVERITY, TRAIT, Column("calibration", str, "", "how severities share a scale")),
-        *(*_FITTED, Column("share_missing", float, ".1%", "share without a response")),
-        *(*interval_columns(TAU), HOLD_OUT, *interval_columns(HELD_OUT_NLL), HELD_OUT_AUC, BASELINE_NLL),
-        *(ONE_CLASS, NOT_ESTIMABLE, SHIFT_SE, WEAK_LINK, CONVERGED),
+        DATASET,
+        CORRUPTION,
+        SEVERITY,
+        TRAIT,
+        Column("calibration", str, "", "how severities share a scale"),
+        *_FITTED,
+        Column("share_missing", float, ".1%", "share without a response"),
+        *interval_columns(TAU),
+        HOLD_OUT,
+        *interval_columns(HELD_OUT_NLL),
+        HELD_OUT_AUC,
+        BASELINE_NLL,
+        ONE_CLASS,
+        NOT_ESTIMABLE,
+        SHIFT_SE,
+        WEAK_LINK,
+        CONVERGED,
     ),
 )
 IRT_CHOICE = TableSpec(
@@ -102,9 +115,16 @@ IRT_CHOICE = TableSpec(
     "Which model predicts held-out responses best?",
     f"{PAPER} takes one for all; {THEORY}",
     (
-        *(DATASET, HOLD_OUT, IRT_MODEL, *interval_columns(INNER_NLL), *interval_columns(EXCESS), HELD_OUT_AUC),
-        *(Column("held_out_top1", float, ".2%", "accuracy on held-out responses"), BASELINE_NLL),
-        *(Column("cells", int, ".0f", "held-out responses"), fits.CHOSEN),
+        DATASET,
+        HOLD_OUT,
+        IRT_MODEL,
+        *interval_columns(INNER_NLL),
+        *interval_columns(EXCESS),
+        HELD_OUT_AUC,
+        Column("held_out_top1", float, ".2%", "accuracy on held-out responses"),
+        BASELINE_NLL,
+        Column("cells", int, ".0f", "held-out responses"),
+        fits.CHOSEN,
     ),
 )
 IRT_ITEMS = TableSpec(
@@ -112,9 +132,19 @@ IRT_ITEMS = TableSpec(
     "How difficult and how discriminating is every item?",
     f"{PAPER}, eq. 3; {THEORY}",
     (
-        *(DATASET, CORRUPTION, SEVERITY, fits.ITEM, IMAGE_ID, LABEL, IRT_MODEL),
-        *(DIFFICULTY, Column("difficulty_se", float, ".2f", "standard error of the difficulty")),
-        *(DISCRIMINATION, fits.FEASIBILITY, GUESS, fits.P_MAX),
+        DATASET,
+        CORRUPTION,
+        SEVERITY,
+        fits.ITEM,
+        IMAGE_ID,
+        LABEL,
+        IRT_MODEL,
+        DIFFICULTY,
+        Column("difficulty_se", float, ".2f", "standard error of the difficulty"),
+        DISCRIMINATION,
+        fits.FEASIBILITY,
+        GUESS,
+        fits.P_MAX,
         Column("expected_success", float, ".2f", "fitted chance of a right response, mean over subjects"),
         fits.ITEM_TOP1,
     ),
@@ -124,8 +154,17 @@ IRT_PLANE = TableSpec(
     "Are difficult images also discriminating?",
     f"{PAPER}, figure 2; {THEORY}",
     (
-        *(DATASET, CORRUPTION, SEVERITY, fits.ITEM, LABEL, IRT_MODEL, DIFFICULTY, DISCRIMINATION),
-        *(CEILING, Column("ceiling_is", str, "", "which parameter the ceiling is"), fits.ITEM_TOP1),
+        DATASET,
+        CORRUPTION,
+        SEVERITY,
+        fits.ITEM,
+        LABEL,
+        IRT_MODEL,
+        DIFFICULTY,
+        DISCRIMINATION,
+        CEILING,
+        Column("ceiling_is", str, "", "which parameter the ceiling is"),
+        fits.ITEM_TOP1,
     ),
 )
 IRT_SEVERITY = TableSpec(
@@ -133,8 +172,13 @@ IRT_SEVERITY = TableSpec(
     "What does a corruption change as it gets more severe?",
     f"{PAPER}, figure 1; {THEORY}",
     (
-        *(DATASET, CORRUPTION, fits.PARAMETER, SEVERITY, Column("bin_low", float, ".2f", "lower edge of the bin")),
-        *(Column("bin_high", float, ".2f", "upper edge of the bin"), SHARE),
+        DATASET,
+        CORRUPTION,
+        fits.PARAMETER,
+        SEVERITY,
+        Column("bin_low", float, ".2f", "lower edge of the bin"),
+        Column("bin_high", float, ".2f", "upper edge of the bin"),
+        SHARE,
     ),
 )
 IRT_CURVES = TableSpec(
@@ -142,8 +186,18 @@ IRT_CURVES = TableSpec(
     "Does the fitted curve of an item follow the responses?",
     f"{PAPER}, section 2; {THEORY}",
     (
-        *(DATASET, CORRUPTION, TRAIT, fits.ITEM, LABEL, fits.PLACE),
-        *(DIFFICULTY, DISCRIMINATION, MARK, ABILITY, PROBABILITY, fits.N_SUBJECTS),
+        DATASET,
+        CORRUPTION,
+        TRAIT,
+        fits.ITEM,
+        LABEL,
+        fits.PLACE,
+        DIFFICULTY,
+        DISCRIMINATION,
+        MARK,
+        ABILITY,
+        PROBABILITY,
+        fits.N_SUBJECTS,
     ),
 )
 RELIABILITY = TableSpec(
@@ -199,29 +253,36 @@ class Irt:
     def __call__(self, store: Store) -> list[Table]:
         """Tables irt_abilities, irt_fits, irt_plane, irt_severity, irt_curves, irt_items (a bank), and irt_choice."""
         runs: set[str] = set()
-        left_out, digests = [], []
+        left_out: list[str] = []
+        digests: list[str] = []
         not_estimable: dict[str, list[str]] = {}
-        parts = defaultdict[TableSpec, list[pd.DataFrame]](list)
-        for one in calibrated(store, self):  # one at a time: responses are large
-            runs |= set(one.gathered.runs)
-            left_out += [f"{one.corruption}: {who}" for who in one.gathered.left_out]
-            digests.append(fits.digest_of(one.gathered))  # files are named, but they can change
-            if one.fit.not_estimable:
-                not_estimable[fit_name(one.gathered.dataset, one.corruption)] = list(one.fit.not_estimable)
-            parts[IRT_ABILITIES].append(abilities(one, self.trait))
-            parts[IRT_FITS].append(fit_line(one, self))
-            parts[IRT_ITEMS].append(items(one))
-            if one.first:
-                parts[IRT_CURVES].append(curves(one, self.trait))
-            if one.first and self.model == "auto":
-                parts[IRT_CHOICE].append(choice(one, self))
-        frames = {spec: pd.concat(found, ignore_index=True) for spec, found in parts.items()}
-        frames[IRT_PLANE] = plane(frames[IRT_ITEMS], self.seed)
-        frames[IRT_SEVERITY] = severity_shares(frames[IRT_ITEMS])
+        frames_by_spec = defaultdict[TableSpec, list[pd.DataFrame]](list)
+
+        for scale in calibrated(store, self):  # one at a time: responses are large
+            runs |= set(scale.gathered.runs)
+            left_out += [f"{scale.corruption}: {reason}" for reason in scale.gathered.left_out]
+            digests.append(fits.digest_of(scale.gathered))  # files are named, but they can change
+            if scale.fit.not_estimable:
+                not_estimable[fit_name(scale.gathered.dataset, scale.corruption)] = list(scale.fit.not_estimable)
+
+            frames_by_spec[IRT_ABILITIES].append(abilities(scale, self.trait))
+            frames_by_spec[IRT_FITS].append(fit_line(scale, self))
+            frames_by_spec[IRT_ITEMS].append(items(scale))
+            if scale.is_of_data_set:
+                frames_by_spec[IRT_CURVES].append(curves(scale, self.trait))
+            if scale.is_of_data_set and self.model == "auto":
+                frames_by_spec[IRT_CHOICE].append(choice(scale, self))
+
+        joined_frames = {spec: pd.concat(frames, ignore_index=True) for spec, frames in frames_by_spec.items()}
+        joined_frames[IRT_PLANE] = plane(joined_frames[IRT_ITEMS], self.seed)
+        joined_frames[IRT_SEVERITY] = severity_shares(joined_frames[IRT_ITEMS])
+
         parameters = {**asdict(self), **METHOD, "left_out": left_out, "answers": digests}
         if not_estimable:
             parameters["not_estimable"] = not_estimable
-        return [spec.table(frames[spec], parameters, sorted(runs)) for spec in self.tables if spec in frames]
+        return [
+            spec.table(joined_frames[spec], parameters, sorted(runs)) for spec in self.tables if spec in joined_frames
+        ]
 
 
 @dataclass(frozen=True)
@@ -240,23 +301,33 @@ class Reliability:
     seed: Annotated[Seed, "of held-out responses, and of compat"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table reliability: a fit of its own for every data set, corruption and severity; clean is severity 0."""
+        """Table reliability: a separate fit for every data set, corruption and severity; clean is severity 0."""
         runs: set[str] = set()
-        lines, digests = [], []
+        lines: list[dict[str, Any]] = []
+        digests: list[str] = []
         not_estimable: dict[str, list[str]] = {}
+
         clean = [("clean", gathered) for gathered in clean_with_subjects(store, self.query)]
         for corruption, gathered in chain(clean, shifted_responses(store, self.query)):
             for severity in gathered.responses.items["severity"].drop_duplicates().tolist():
                 if severity == 0 and corruption != "clean":
-                    continue  # clean images have a line of their own
-                part = at_severity(gathered, severity)
-                fit = fits.fitted(part, self.model, self.compat, self.seed, self.hold_out)
-                about = {"dataset": part.dataset, "corruption": corruption, "severity": severity}
-                lines.append({**about, **_trust(part.responses, fit)})
+                    continue  # clean images have a separate line
+
+                at_level = at_severity(gathered, severity)
+                fit = fits.fitted(at_level, self.model, self.compat, self.seed, self.hold_out)
+                lines.append(
+                    {
+                        "dataset": at_level.dataset,
+                        "corruption": corruption,
+                        "severity": severity,
+                        **_fit_summary(at_level.responses, fit),
+                    }
+                )
                 if fit.not_estimable:
-                    not_estimable[f"{part.dataset} {corruption} {severity}"] = list(fit.not_estimable)
-                digests.append(fits.digest_of(part))
+                    not_estimable[f"{at_level.dataset} {corruption} {severity}"] = list(fit.not_estimable)
+                digests.append(fits.digest_of(at_level))
             runs |= set(gathered.runs)
+
         parameters = {**asdict(self), "tau": METHOD["tau"], "answers": digests}
         if not_estimable:
             parameters["not_estimable"] = not_estimable
@@ -277,13 +348,13 @@ class Calibrated(NamedTuple):
     fit: IrtFit
 
     @property
-    def first(self) -> bool:
-        """Whether this is the fit of a data set itself: its clean images, or all that a file holds."""
+    def is_of_data_set(self) -> bool:
+        """Whether this is the fit of a data set itself: its clean images, or all responses of a file."""
         return self.corruption == "clean" or self.gathered.fingerprint is None
 
 
 def fit_name(dataset: str, corruption: str) -> str:
-    """What a fit is called where scales that it could not learn are named, in tables and banks.
+    """Name of a fit where tables and banks list the scales that it could not estimate.
 
     >>> fit_name("zoo", "fog")
     'zoo fog'
@@ -291,36 +362,45 @@ def fit_name(dataset: str, corruption: str) -> str:
     return f"{dataset} {corruption}"
 
 
-def calibrated(store: Store, how: Irt) -> Iterator[Calibrated]:
-    """A fit of every data set's clean images, then of every kind of corruption on it.
+def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
+    """Fit the clean images of every data set, then every kind of corruption on it.
 
-    how: the analysis; its `calibration` of a kind is
-    joint:    items are images at every severity, subjects have one ability; severities are on one scale.
-    ability:  abilities are those on clean images, items are fitted to them severity by severity; one scale too.
-    separate: a fit of its own for every severity; parameters of two severities are not on one scale.
-    model "auto" is chosen on the clean images of the data set, for all its kinds.
+    analysis.calibration of a kind of corruption:
+    joint:    items are images at every severity, each subject has one ability; all severities are on one scale.
+    ability:  abilities are those on clean images, items are fitted to them severity by severity; also on one scale.
+    separate: a separate fit for every severity; parameters of two severities are not on one scale.
+    Model "auto" is chosen on the clean images of the data set, for all its kinds.
     Raises FcaError for another word, and for `ability` where a subject has no clean responses.
     """
-    for what, value, allowed in (("calibration", how.calibration, CALIBRATIONS), ("compat", how.compat, COMPAT)):
-        check_choice(f"analysis.{what}", value, allowed)
-    first: dict[str, Calibrated] = {}
-    for gathered in clean_with_subjects(store, how.query, how.responses):
-        fit = fits.fitted(gathered, how.model, how.compat, how.seed, how.hold_out)
+    check_choice("analysis.calibration", analysis.calibration, CALIBRATIONS)
+    check_choice("analysis.compat", analysis.compat, COMPAT)
+
+    scale_of_data_set: dict[str, Calibrated] = {}
+    for gathered in clean_with_subjects(store, analysis.query, analysis.responses):
+        fit = fits.fitted(gathered, analysis.model, analysis.compat, analysis.seed, analysis.hold_out)
         corruption = corruption_of(gathered)
-        severity, calibration = (0, how.calibration) if corruption == "clean" else (None, "joint")
-        first[gathered.dataset] = Calibrated(corruption, severity, calibration, gathered, fit)
-        yield first[gathered.dataset]
-    for kind, gathered in shifted_responses(store, how.query):
-        clean = first.get(gathered.dataset)
-        if how.calibration == "ability":
-            yield Calibrated(kind, None, how.calibration, gathered, _on_clean(kind, gathered, clean))
+        if corruption == "clean":
+            scale = Calibrated(corruption, 0, analysis.calibration, gathered, fit)
+        else:  # a file with corrupted images: all its severities share one scale
+            scale = Calibrated(corruption, None, "joint", gathered, fit)
+        scale_of_data_set[gathered.dataset] = scale
+        yield scale
+
+    for kind, gathered in shifted_responses(store, analysis.query):
+        clean = scale_of_data_set.get(gathered.dataset)
+        if analysis.calibration == "ability":
+            fit = _fit_at_clean_abilities(kind, gathered, clean)
+            yield Calibrated(kind, None, analysis.calibration, gathered, fit)
             continue
-        model = how.model if clean is None else clean.fit.model
-        severities = gathered.responses.items["severity"].drop_duplicates().tolist()
-        for severity in severities if how.calibration == "separate" else [None]:
-            part = gathered if severity is None else at_severity(gathered, severity)
-            fit = fits.fitted(part, model, how.compat, how.seed, how.hold_out)
-            yield Calibrated(kind, severity, how.calibration, part, fit)
+
+        model = analysis.model if clean is None else clean.fit.model
+        severities = [None]
+        if analysis.calibration == "separate":
+            severities = gathered.responses.items["severity"].drop_duplicates().tolist()
+        for severity in severities:
+            on_scale = gathered if severity is None else at_severity(gathered, severity)
+            fit = fits.fitted(on_scale, model, analysis.compat, analysis.seed, analysis.hold_out)
+            yield Calibrated(kind, severity, analysis.calibration, on_scale, fit)
 
 
 def corruption_of(gathered: DatasetResponses) -> str:
@@ -332,125 +412,193 @@ def corruption_of(gathered: DatasetResponses) -> str:
     'fog'
     """
     kinds = [kind for kind in gathered.responses.items["corruption"].unique() if kind != "clean"]
-    return str(kinds[0]) if len(kinds) == 1 else SEVERAL if kinds else "clean"
+    if not kinds:
+        return "clean"
+    return str(kinds[0]) if len(kinds) == 1 else SEVERAL
 
 
-def _on_clean(kind: str, gathered: DatasetResponses, clean: Calibrated | None) -> IrtFit:
-    """The items of every severity on the abilities of the clean fit, as one fit of all of them."""
+def _fit_at_clean_abilities(kind: str, gathered: DatasetResponses, clean: Calibrated | None) -> IrtFit:
+    """Fit the items of each severity at the abilities of the clean fit; one fit of all severities."""
     subjects = gathered.responses.subjects["subject"]
-    known = pd.Index([] if clean is None else clean.gathered.responses.subjects["subject"])
-    lacking = subjects[~subjects.isin(known)]
-    if clean is None or len(lacking):
+    clean_subjects = pd.Index([] if clean is None else clean.gathered.responses.subjects["subject"])
+    lacking_subjects = subjects[~subjects.isin(clean_subjects)]
+    if clean is None or len(lacking_subjects):
         allowed = f"subjects of {kind} with responses to the clean images of {gathered.dataset} too"
         step = "run shift=clean for them, or take analysis.calibration=joint"
-        raise FcaError("subjects without ability on clean images", ", ".join(lacking), allowed, step)
-    place = known.get_indexer(pd.Index(subjects))
-    fit = replace(clean.fit, ability=clean.fit.ability[place], ability_se=clean.fit.ability_se[place])
-    severity, correct = gathered.responses.items["severity"].to_numpy(), gathered.responses.correct
-    blocks = [correct[:, severity == at] for at in dict.fromkeys(severity.tolist())]  # items are in this order
-    each = [fit_items(block, fit.ability, fit.model) for block in blocks]
-    joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in each]) for name in _PER_ITEM}
-    joined["log_posterior"] = float(sum(one.log_posterior for one in each))
-    joined["iterations"], joined["converged"] = max(one.iterations for one in each), all(one.converged for one in each)
-    of_items = tuple(dict.fromkeys(scale for one in each for scale in one.not_estimable))
-    log_not_estimable(f"{gathered.dataset}, {kind}", of_items)
-    joined["not_estimable"] = tuple(dict.fromkeys((*clean.fit.not_estimable, *of_items)))
-    return replace(fit, **joined)
+        raise FcaError("subjects without ability on clean images", ", ".join(lacking_subjects), allowed, step)
+
+    clean_positions = clean_subjects.get_indexer(pd.Index(subjects))
+    ability = clean.fit.ability[clean_positions]
+    ability_se = clean.fit.ability_se[clean_positions]
+
+    # severities in the order of the items, so that the parameters can be joined
+    severity_of_item = gathered.responses.items["severity"].to_numpy()
+    fits_by_severity = []
+    for severity in dict.fromkeys(severity_of_item.tolist()):
+        responses = gathered.responses.correct[:, severity_of_item == severity]
+        fits_by_severity.append(fit_items(responses, ability, clean.fit.model))
+
+    not_estimable_scales = tuple(dict.fromkeys(scale for fit in fits_by_severity for scale in fit.not_estimable))
+    log_not_estimable(f"{gathered.dataset}, {kind}", not_estimable_scales)
+
+    item_parameters: dict[str, Any] = {
+        name: np.concatenate([getattr(fit, name) for fit in fits_by_severity]) for name in _PER_ITEM
+    }
+    return replace(
+        clean.fit,
+        ability=ability,
+        ability_se=ability_se,
+        **item_parameters,
+        log_posterior=float(sum(fit.log_posterior for fit in fits_by_severity)),
+        iterations=max(fit.iterations for fit in fits_by_severity),
+        converged=all(fit.converged for fit in fits_by_severity),
+        not_estimable=tuple(dict.fromkeys((*clean.fit.not_estimable, *not_estimable_scales))),
+    )
 
 
-def abilities(one: Calibrated, trait: str) -> pd.DataFrame:
+def abilities(scale: Calibrated, trait: str) -> pd.DataFrame:
     """The subjects on the scale of one fit, ablest first."""
-    responses = one.gathered.responses
-    frame = ranked(responses.subjects, responses.correct, one.fit).assign(**_about(one), trait=trait)
+    responses = scale.gathered.responses
+    frame = ranked(responses.subjects, responses.correct, scale.fit)
+    frame = frame.assign(**_scale_columns(scale), trait=trait)
     return IRT_ABILITIES.frame(frame).astype({"severity": "Int64"})
 
 
 def ranked(
-    subjects: pd.DataFrame, correct: Float[np.ndarray, "subjects items"], found: IrtFit | Scored
+    subjects: pd.DataFrame, correct: Float[np.ndarray, "subjects items"], estimates: IrtFit | Scored
 ) -> pd.DataFrame:
-    """One line a subject: its share of right responses and its ability with the 95 % interval, ablest first."""
-    half = Z * found.ability_se
+    """One line per subject: its share of right responses and its ability with the 95 % interval, ablest first."""
+    half_width = Z * estimates.ability_se
     frame = subjects[["subject", "model", "snapshot"]].assign(
         top1=np.nanmean(correct, axis=1),
-        ability=found.ability,
-        ability_low=found.ability - half,
-        ability_high=found.ability + half,
+        ability=estimates.ability,
+        ability_low=estimates.ability - half_width,
+        ability_high=estimates.ability + half_width,
         n_items=(~np.isnan(correct)).sum(axis=1),
     )
     return frame.sort_values("ability", ascending=False, kind="stable")
 
 
-def fit_line(one: Calibrated, how: Irt) -> pd.DataFrame:
-    """One line a fit: counts of responses, Kendall's tau between ability and accuracy, and held-out log loss.
+def fit_line(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
+    """One line per fit: number of responses, Kendall's tau between ability and accuracy, and held-out log loss.
 
-    Nothing is held out where abilities come from other responses (calibration ability), and no cells of a single
-    model, whose snapshots would stand on both sides.
+    Nothing is held out where abilities come from other responses (calibration ability). Cells are not held out of the
+    responses of a single model, because its snapshots would be on both sides.
     """
-    responses = one.gathered.responses
-    line = {**_about(one), "trait": how.trait, "calibration": one.calibration, **_trust(responses, one.fit)}
-    line["share_missing"] = float(np.isnan(responses.correct).mean())
-    alone = how.hold_out == "cells" and line["n_models"] == 1
-    if not alone and (one.calibration != "ability" or one.corruption == "clean"):
-        if one.first and how.model == "auto":
-            held = fits.chosen(one.gathered, how.seed, how.hold_out).outer
-        else:
-            held = fits.held_out(one.gathered, one.fit.model, how.seed, how.hold_out)
-        line |= {"hold_out": held.hold_out, "held_out_nll": held.nll, "held_out_auc": held.auc}
-        line |= {"held_out_nll_low": held.low, "held_out_nll_high": held.high, "baseline_nll": held.baseline_nll}
+    responses = scale.gathered.responses
+    line = {
+        **_scale_columns(scale),
+        "trait": analysis.trait,
+        "calibration": scale.calibration,
+        **_fit_summary(responses, scale.fit),
+        "share_missing": float(np.isnan(responses.correct).mean()),
+    }
+
+    has_own_abilities = scale.calibration != "ability" or scale.corruption == "clean"
+    is_split_possible = analysis.hold_out != "cells" or line["n_models"] > 1
+    if has_own_abilities and is_split_possible:
+        line |= _held_out_columns(scale, analysis)
     return IRT_FITS.frame([line]).astype({"severity": "Int64"})
 
 
-def choice(one: Calibrated, how: Irt) -> pd.DataFrame:
-    """One line a candidate of model "auto", by how well it predicts the held-out responses that choose, best first."""
-    candidates = fits.chosen(one.gathered, how.seed, how.hold_out).candidates
-    about = {"dataset": one.gathered.dataset, "hold_out": how.hold_out}
+def _held_out_columns(scale: Calibrated, analysis: Irt) -> dict[str, Any]:
+    if scale.is_of_data_set and analysis.model == "auto":
+        score = fits.chosen(scale.gathered, analysis.seed, analysis.hold_out).outer
+    else:
+        score = fits.held_out(scale.gathered, scale.fit.model, analysis.seed, analysis.hold_out)
+    return {
+        "hold_out": score.hold_out,
+        "held_out_nll": score.nll,
+        "held_out_auc": score.auc,
+        "held_out_nll_low": score.low,
+        "held_out_nll_high": score.high,
+        "baseline_nll": score.baseline_nll,
+    }
+
+
+def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
+    """One line per candidate of model "auto", best first, scored on the held-out responses that choose."""
+    candidates = fits.chosen(scale.gathered, analysis.seed, analysis.hold_out).candidates
+    best = candidates[0]
     lines = []
-    for held in candidates:
-        more = excess(held, candidates[0])
-        line = {"irt_model": held.model, "inner_nll": held.nll, "inner_nll_low": held.low, "inner_nll_high": held.high}
-        line |= dict(zip(map(str, interval_columns(EXCESS)), more, strict=True))
-        line |= {"held_out_auc": held.auc, "held_out_top1": held.accuracy, "baseline_nll": held.baseline_nll}
-        lines.append({**about, **line, "cells": held.cells, "chosen": held.model == one.fit.model})
+    for candidate in candidates:
+        loss_above_best = excess(candidate, best)
+        lines.append(
+            {
+                "dataset": scale.gathered.dataset,
+                "hold_out": analysis.hold_out,
+                "irt_model": candidate.model,
+                "inner_nll": candidate.nll,
+                "inner_nll_low": candidate.low,
+                "inner_nll_high": candidate.high,
+                **dict(zip(map(str, interval_columns(EXCESS)), loss_above_best, strict=True)),
+                "held_out_auc": candidate.auc,
+                "held_out_top1": candidate.accuracy,
+                "baseline_nll": candidate.baseline_nll,
+                "cells": candidate.cells,
+                "chosen": candidate.model == scale.fit.model,
+            }
+        )
     return IRT_CHOICE.frame(lines)
 
 
-def items(one: Calibrated) -> pd.DataFrame:
-    """One line an item: its parameters, and the share of subjects that were right."""
-    responses, fit = one.gathered.responses, one.fit
-    names = ("difficulty", "difficulty_se", "discrimination", "feasibility", "guess", "p_max", "expected_success")
+def items(scale: Calibrated) -> pd.DataFrame:
+    """One line per item: its parameters, and the share of subjects that were right."""
+    responses, fit = scale.gathered.responses, scale.fit
     frame = responses.items[["severity", "item", "image_id", "label"]].assign(
-        dataset=one.gathered.dataset,
-        corruption=one.corruption,
+        dataset=scale.gathered.dataset,
+        corruption=scale.corruption,
         irt_model=fit.model,
-        **{name: getattr(fit, name) for name in names},
+        difficulty=fit.difficulty,
+        difficulty_se=fit.difficulty_se,
+        discrimination=fit.discrimination,
+        feasibility=fit.feasibility,
+        guess=fit.guess,
+        p_max=fit.p_max,
+        expected_success=fit.expected_success,
         top1=np.nanmean(responses.correct, axis=0),
     )
     return IRT_ITEMS.frame(frame)
 
 
-def _about(one: Calibrated) -> dict[str, Any]:
-    return {"dataset": one.gathered.dataset, "corruption": one.corruption, "severity": one.severity}
+def _scale_columns(scale: Calibrated) -> dict[str, Any]:
+    return {"dataset": scale.gathered.dataset, "corruption": scale.corruption, "severity": scale.severity}
 
 
-def _trust(responses: Responses, fit: IrtFit) -> dict[str, Any]:
-    """Which model was fitted to how much, and whether its abilities order the subjects as accuracy does."""
+def _fit_summary(responses: Responses, fit: IrtFit) -> dict[str, Any]:
+    """The fitted model, the number of responses, and whether abilities can be trusted to order the subjects."""
     models = responses.subjects["model"]
-    tau = kendall(fit.ability, responses.accuracy, models.tolist())
-    counts = {"n_subjects": len(models), "n_models": models.nunique(), "n_items": len(responses.items)}
-    interval = {"tau": tau.value, "tau_low": tau.low, "tau_high": tau.high}
     labels = responses.items["label"]
-    single = one_class(responses.correct, labels.to_numpy())
-    named = {"one_class": tuple(responses.subjects["subject"][single]) if len(labels.dropna().unique()) > 1 else None}
+    tau = kendall(fit.ability, responses.accuracy, models.tolist())
+
+    single_class_subjects = None
+    if len(labels.dropna().unique()) > 1:
+        answers_one_class = one_class(responses.correct, labels.to_numpy())
+        single_class_subjects = tuple(responses.subjects["subject"][answers_one_class])
+
+    link_columns: dict[str, Any] = {}
     link = weakest_link(responses.correct, fit)
-    apart: dict[str, Any] = {"not_estimable": fit.not_estimable}
     if link is not None:
-        apart["shift_se"] = link.shift_se if np.isfinite(link.shift_se) else None
-        apart["weak_link"] = fits.weak_link_note(responses, link) if link.is_weak else None
-    return {"irt_model": fit.model, **counts, **interval, **named, **apart, "converged": fit.converged}
+        link_columns["shift_se"] = link.shift_se if np.isfinite(link.shift_se) else None
+        link_columns["weak_link"] = fits.weak_link_note(responses, link) if link.is_weak else None
+
+    return {
+        "irt_model": fit.model,
+        "n_subjects": len(models),
+        "n_models": models.nunique(),
+        "n_items": len(responses.items),
+        "tau": tau.value,
+        "tau_low": tau.low,
+        "tau_high": tau.high,
+        "one_class": single_class_subjects,
+        "not_estimable": fit.not_estimable,
+        **link_columns,
+        "converged": fit.converged,
+    }
 
 
 def ceiling_of(irt_model: str) -> str:
-    """Which column has the chance of the best: p_max where the model has no feasibility.
+    """Name of the column with an item's highest chance of a right response: p_max where the model has no feasibility.
 
     >>> ceiling_of("2pl"), ceiling_of("4pl")
     ('p_max', 'feasibility')
@@ -459,70 +607,107 @@ def ceiling_of(irt_model: str) -> str:
 
 
 def plane(items: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Up to 2,000 items of every data set, as many of each corruption, drawn by the seed."""
-    drawn = []
-    for _, of in items.groupby("dataset", sort=False):
-        size = SAMPLED // of["corruption"].nunique()
-        for _, part in of.groupby("corruption", sort=False):
-            at = np.random.default_rng(seed).permutation(len(part))[:size]
-            drawn.append(part.iloc[np.sort(at)])
-    frame = pd.concat(drawn, ignore_index=True)
-    named = frame["irt_model"].map(ceiling_of)
-    value = frame["feasibility"].where(named == "feasibility", frame["p_max"])
-    return frame.assign(ceiling=value, ceiling_is=named)[list(IRT_PLANE.columns)]
+    """Up to 2,000 items of every data set, equally many of each corruption, drawn by the seed."""
+    samples = []
+    for _, items_of_dataset in items.groupby("dataset", sort=False):
+        sample_size = SAMPLED // items_of_dataset["corruption"].nunique()
+        for _, items_of_corruption in items_of_dataset.groupby("corruption", sort=False):
+            shuffled = np.random.default_rng(seed).permutation(len(items_of_corruption))
+            positions = np.sort(shuffled[:sample_size])
+            samples.append(items_of_corruption.iloc[positions])
+    frame = pd.concat(samples, ignore_index=True)
+
+    ceiling_column = frame["irt_model"].map(ceiling_of)
+    ceiling = frame["feasibility"].where(ceiling_column == "feasibility", frame["p_max"])
+    return frame.assign(ceiling=ceiling, ceiling_is=ceiling_column)[list(IRT_PLANE.columns)]
 
 
 def severity_shares(items: pd.DataFrame) -> pd.DataFrame:
     """Histograms of difficulty, discrimination, and feasibility or p_max at every severity, on common bins.
 
-    12 bins, and fewer (not below 6) where more than 3,000 lines would come of many corruptions.
+    A histogram has 12 bins, or fewer (at least 6) where many corruptions would give more than 3,000 lines.
     """
-    histograms = 3 * items.groupby(["dataset", "corruption", "severity"]).ngroups
-    bins = int(np.clip(LINES // histograms, *BINS))
+    n_histograms = 3 * items.groupby(["dataset", "corruption", "severity"]).ngroups
+    n_bins = int(np.clip(LINES // n_histograms, *BINS))
+
     lines = []
-    for (dataset, corruption), part in items.groupby(["dataset", "corruption"], sort=False):
-        for parameter in ("difficulty", "discrimination", ceiling_of(part["irt_model"].iloc[0])):
-            edges = _edges(part[parameter].to_numpy(), bins, unit=parameter in ("feasibility", "p_max"))
-            for severity, of in part.groupby("severity", sort=True):
-                counts, _ = np.histogram(np.clip(of[parameter], edges[0], edges[-1]), edges)
-                about = {"dataset": dataset, "corruption": corruption, "parameter": parameter, "severity": severity}
-                for low, high, count in zip(edges, edges[1:], counts, strict=False):
-                    lines.append({**about, "bin_low": low, "bin_high": high, "share": count / len(of)})
+    for (dataset, corruption), items_of_corruption in items.groupby(["dataset", "corruption"], sort=False):
+        ceiling_column = ceiling_of(items_of_corruption["irt_model"].iloc[0])
+        for parameter in ("difficulty", "discrimination", ceiling_column):
+            is_probability = parameter in ("feasibility", "p_max")
+            edges = _bin_edges(items_of_corruption[parameter].to_numpy(), n_bins, is_probability)
+            for severity, items_at_severity in items_of_corruption.groupby("severity", sort=True):
+                clipped_values = np.clip(items_at_severity[parameter], edges[0], edges[-1])
+                counts, _ = np.histogram(clipped_values, edges)
+                for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True):
+                    lines.append(
+                        {
+                            "dataset": dataset,
+                            "corruption": corruption,
+                            "parameter": parameter,
+                            "severity": severity,
+                            "bin_low": low,
+                            "bin_high": high,
+                            "share": count / len(items_at_severity),
+                        }
+                    )
     return IRT_SEVERITY.frame(lines)
 
 
-def _edges(values: Float[np.ndarray, " items"], bins: int, unit: bool) -> Float[np.ndarray, " edges"]:
-    if unit:
-        return np.linspace(0, 1, bins + 1)
+def _bin_edges(values: Float[np.ndarray, " items"], n_bins: int, is_probability: bool) -> Float[np.ndarray, " edges"]:
+    if is_probability:
+        return np.linspace(0, 1, n_bins + 1)
+
     low, high = np.quantile(values, [0.5 - INSIDE / 2, 0.5 + INSIDE / 2])
-    if high - low < 1e-9:  # one value: a bin around it
+    if high - low < 1e-9:  # a single value: a bin around it
         low, high = low - 0.5, high + 0.5
-    return np.linspace(low, high, bins + 1)
+    return np.linspace(low, high, n_bins + 1)
 
 
-def curves(one: Calibrated, trait: str) -> pd.DataFrame:
-    """Item characteristic curves of about 12 items, even over the order of difficulty, beside observed shares.
+def curves(scale: Calibrated, trait: str) -> pd.DataFrame:
+    """Item characteristic curves of about 12 items, evenly spaced by rank of difficulty, beside observed shares.
 
     mark: curve (probability at this ability) or observed (share right of n_subjects subjects of this mean ability).
     """
-    responses, fit = one.gathered.responses, one.fit
-    order = np.argsort(fit.difficulty, kind="stable")
-    number = min(CURVES, len(order))
-    picked = order[((np.arange(number) + 0.5) / number * len(order)).astype(int)]
-    grid = np.linspace(fit.ability.min() - 0.5, fit.ability.max() + 0.5, GRID)
-    probability = fit.bank.probability(grid)[:, picked].T
-    groups = min(GROUPS, max(2, len(fit.ability) // 3))  # of like ability and size
-    alike = np.array_split(np.argsort(fit.ability, kind="stable"), groups)
+    responses, fit = scale.gathered.responses, scale.fit
+
+    # items evenly spaced along the order of difficulty
+    by_difficulty = np.argsort(fit.difficulty, kind="stable")
+    n_curves = min(CURVES, len(by_difficulty))
+    ranks = ((np.arange(n_curves) + 0.5) / n_curves * len(by_difficulty)).astype(int)
+    curve_items = by_difficulty[ranks]
+    ability_grid = np.linspace(fit.ability.min() - 0.5, fit.ability.max() + 0.5, GRID)
+    curve_probabilities = fit.bank.probability(ability_grid)[:, curve_items].T  # items x abilities
+
+    # groups of subjects with similar ability, as equal in size as possible
+    n_groups = min(GROUPS, max(2, len(fit.ability) // 3))
+    subject_groups = np.array_split(np.argsort(fit.ability, kind="stable"), n_groups)
+
     lines = []
-    for place, (at, curve) in enumerate(zip(picked, probability, strict=True), 1):
-        about = {"dataset": one.gathered.dataset, "corruption": one.corruption, "trait": trait, "place": place}
-        about |= responses.items.loc[at, ["item", "label"]].to_dict()
-        about |= {"difficulty": fit.difficulty[at], "discrimination": fit.discrimination[at]}
-        for ability, p in zip(grid, curve, strict=True):
-            lines.append({**about, "mark": "curve", "ability": ability, "probability": p})
-        for group in alike:
-            known = group[~np.isnan(responses.correct[group, at])]
-            if len(known):
-                seen = {"ability": fit.ability[known].mean(), "probability": responses.correct[known, at].mean()}
-                lines.append({**about, "mark": "observed", **seen, "n_subjects": len(known)})
+    for place, (item, probabilities) in enumerate(zip(curve_items, curve_probabilities, strict=True), 1):
+        item_columns = {
+            "dataset": scale.gathered.dataset,
+            "corruption": scale.corruption,
+            "trait": trait,
+            "place": place,
+            **responses.items.loc[item, ["item", "label"]].to_dict(),
+            "difficulty": fit.difficulty[item],
+            "discrimination": fit.discrimination[item],
+        }
+        for ability, probability in zip(ability_grid, probabilities, strict=True):
+            lines.append({**item_columns, "mark": "curve", "ability": ability, "probability": probability})
+
+        for group in subject_groups:
+            responding = group[~np.isnan(responses.correct[group, item])]
+            if not len(responding):
+                continue
+            lines.append(
+                {
+                    **item_columns,
+                    "mark": "observed",
+                    "ability": fit.ability[responding].mean(),
+                    "probability": responses.correct[responding, item].mean(),
+                    "n_subjects": len(responding),
+                }
+            )
     return IRT_CURVES.frame(lines).astype({"n_subjects": "Int64"})

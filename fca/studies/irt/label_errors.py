@@ -1,6 +1,6 @@
-"""Which labels look wrong judging by the responses, and how well that finds the errors that people verified.
+"""Labels that look wrong by the responses, and how well they agree with the errors that people verified.
 
-Also how a file of people's verdicts is read and joined to items by name (analysis=label_errors).
+Also reads a file of people's verdicts and joins it to items by name (analysis=label_errors).
 """
 
 from __future__ import annotations
@@ -84,10 +84,15 @@ LABEL_ERROR_RULES = TableSpec(
     "How well does each rule find the labels that people verified to be wrong?",
     f"{PAPER}, 3.1",
     (
-        *(DATASET, RULE, *interval_columns(AUC), *interval_columns(AUC_REVIEWED)),
+        DATASET,
+        RULE,
+        *interval_columns(AUC),
+        *interval_columns(AUC_REVIEWED),
         *(end for recall in RECALLS for end in interval_columns(recall)),
-        *(Column("k", int, ".0f", "images counted as flagged"), *interval_columns(PRECISION)),
-        *(Column("precision_by_chance", float, ".1%", "share of errors among all"), *COUNTS),
+        Column("k", int, ".0f", "images counted as flagged"),
+        *interval_columns(PRECISION),
+        Column("precision_by_chance", float, ".1%", "share of errors among all"),
+        *COUNTS,
     ),
 )
 LABEL_ERROR_CURVE = TableSpec(
@@ -107,8 +112,13 @@ LABEL_ERROR_SCORES = TableSpec(
     "How suspect is the label of every image?",
     f"as label_suspects; {PAPER}, eq. 3",
     (
-        *(*_SUSPECT, Column("item_rest", float, ".2f", "correlation with accuracy on all other items")),
-        *(P_MAX, DISCRIMINATION, FEASIBILITY, DIFFICULTY, VERDICT),
+        *_SUSPECT,
+        Column("item_rest", float, ".2f", "correlation with accuracy on all other items"),
+        P_MAX,
+        DISCRIMINATION,
+        FEASIBILITY,
+        DIFFICULTY,
+        VERDICT,
     ),
 )
 METHOD = {
@@ -158,41 +168,63 @@ class LabelErrors:
     def __call__(self, store: Store) -> list[Table]:
         """Tables label_error_rules, label_error_curve (empty without verdicts), label_suspects, label_error_scores."""
         verdicts = None if self.verdicts is None else read_verdicts(self.verdicts, self.verdict_columns)
-        every = clean_with_subjects(store, self.query, self.responses)
-        sources = [source for source in every if source.responses.pred is not None]
+        all_sources = clean_with_subjects(store, self.query, self.responses)
+        sources = [source for source in all_sources if source.responses.pred is not None]
         if not sources:
-            what = f"responses of {', '.join(source.dataset for source in every)}"
+            what = f"responses of {', '.join(source.dataset for source in all_sources)}"
             step = "give the predicted classes (pred), not only whether they are right"
             raise FcaError(what, "only right or wrong", "classes: wrong ones are compared", step)
-        shown = track(sources, "label errors, by data set")
-        scored = [_scored(source, self.model, self.compat, self.seed, verdicts) for source in shown]
-        judged = [one for one in scored if one.judged is not None]
-        if verdicts is not None and not judged:
+
+        scored_sources = [
+            _score_items(source, self.model, self.compat, self.seed, verdicts)
+            for source in track(sources, "label errors, by data set")
+        ]
+        judged_sources = [scored for scored in scored_sources if scored.judged is not None]
+        if verdicts is not None and not judged_sources:
             raise no_match(str(self.verdicts), verdicts, sources[0].responses.items["item"])
-        scores = pd.concat([one.frame for one in scored], ignore_index=True)
-        guessing = [source.dataset for source in sources if subjects_at_chance(source.responses).all()]
-        is_listed = (scores["rank"] <= SUSPECTS) & ~scores["dataset"].isin(guessing)
-        first = scores.loc[is_listed, list(LABEL_SUSPECTS.columns)]
-        rates = LABEL_ERROR_RULES.frame(line for one in judged for line in _rates(one, self.k))
-        numbers = LABEL_ERROR_RULES.columns[2:]
-        frames = (
-            rates.astype({str(column): "Int64" if column.value_type is int else "float64" for column in numbers}),
-            LABEL_ERROR_CURVE.frame(line for one in judged for line in _curve(one)),
-            first.sort_values(["dataset", "rank"], ignore_index=True),
-            scores,
-        )
-        rules = {"rules": "; ".join(f"{name}: {rule}" for name, rule in RULES.items())}
-        left_out = [f"{one.dataset}: responses without classes" for one in every if one.responses.pred is None]
-        not_listed = {NOT_LISTED: [f"{name}: {AT_CHANCE_REASON}" for name in guessing]} if guessing else {}
-        parameters = {**asdict(self), **METHOD, **rules, "left_out": left_out, **not_listed}
-        fitted_sets = [(one, fits.fitted(one, self.model, None, self.seed)) for one in sources]
-        parameters |= priors_noted({one.dataset: fit.not_estimable for one, fit in fitted_sets if fit.not_estimable})
+
+        rates = LABEL_ERROR_RULES.frame(line for scored in judged_sources for line in _rates(scored, self.k))
+        type_of_column = {
+            str(column): "Int64" if column.value_type is int else "float64" for column in LABEL_ERROR_RULES.columns[2:]
+        }
+        curve = LABEL_ERROR_CURVE.frame(line for scored in judged_sources for line in _curve(scored))
+
+        # no label is suspected where all subjects are at the level of chance
+        scores = pd.concat([scored.frame for scored in scored_sources], ignore_index=True)
+        datasets_at_chance = [source.dataset for source in sources if subjects_at_chance(source.responses).all()]
+        is_listed = (scores["rank"] <= SUSPECTS) & ~scores["dataset"].isin(datasets_at_chance)
+        suspects = scores.loc[is_listed, list(LABEL_SUSPECTS.columns)]
+        suspects = suspects.sort_values(["dataset", "rank"], ignore_index=True)
+
+        frames = (rates.astype(type_of_column), curve, suspects, scores)
+        parameters = self._parameters(all_sources, datasets_at_chance)
         runs = [run for source in sources for run in source.runs]
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
+    def _parameters(self, all_sources: Sequence[DatasetResponses], datasets_at_chance: Sequence[str]) -> dict[str, Any]:
+        left_out: list[str] = []
+        not_estimable: dict[str, tuple[str, ...]] = {}
+        for source in all_sources:
+            if source.responses.pred is None:
+                left_out.append(f"{source.dataset}: responses without classes")
+                continue
+            fit = fits.fitted(source, self.model, None, self.seed)
+            if fit.not_estimable:
+                not_estimable[source.dataset] = fit.not_estimable
+
+        parameters = {
+            **asdict(self),
+            **METHOD,
+            "rules": "; ".join(f"{name}: {rule}" for name, rule in RULES.items()),
+            "left_out": left_out,
+        }
+        if datasets_at_chance:
+            parameters[NOT_LISTED] = [f"{name}: {AT_CHANCE_REASON}" for name in datasets_at_chance]
+        return parameters | priors_noted(not_estimable)
+
 
 class Judged(NamedTuple):
-    """Items in the light of a file of verdicts. unmatched: verdicts on items that are not here."""
+    """Verdicts by item. unmatched: number of verdicts on items that are not among these."""
 
     reviewed: Bool[np.ndarray, " items"]
     error: Bool[np.ndarray, " items"]
@@ -203,62 +235,84 @@ def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
     """Whether the label is wrong (bool) by name of the item, from a CSV file (.csv, .csv.gz).
 
     columns: that of the item's name and that of the verdict: 1 wrong, 0 right, empty not reviewed.
-    Raises FcaError for a file or column that is not there, another verdict, and an item judged twice.
+    Raises FcaError for a file or column that does not exist, another verdict, and an item judged twice.
     """
     if len(columns) != 2:
         allowed = "two: the item's name and 1 for a wrong label"
         raise FcaError("analysis.verdict_columns", list(columns), allowed, "e.g. [file,err_given_lt3]")
     if not Path(path).is_file():
         raise FcaError("analysis.verdicts", path, "a CSV file", "mend the path")
+
     frame = read_table(path, path)
-    if lost := [name for name in columns if name not in frame]:
-        raise FcaError(
-            "analysis.verdict_columns", ", ".join(lost), ", ".join(map(repr, frame)), f"name columns of {path}"
-        )
-    known = frame[list(columns)]
-    known = known[(known != "").all(axis=1)]
-    items, given = known[columns[0]], known[columns[1]].str.lower()
-    if (odd := ~given.isin(list(VERDICTS))).any():
-        raise FcaError(f"verdict in {columns[1]}", given[odd].iloc[0], "1 (wrong label) or 0", f"mend {path}")
-    if items.duplicated().any():
-        twice = items[items.duplicated()].iloc[0]
-        raise FcaError(f"item of {path}", f"{twice} twice", "one verdict an item", "join its verdicts")
-    return pd.Series(given.map(VERDICTS).to_numpy(dtype=bool), index=pd.Index(items, name="item"))
+    missing_columns = [name for name in columns if name not in frame]
+    if missing_columns:
+        columns_of_file = ", ".join(map(repr, frame))
+        step = f"name columns of {path}"
+        raise FcaError("analysis.verdict_columns", ", ".join(missing_columns), columns_of_file, step)
+
+    is_reviewed = (frame[list(columns)] != "").all(axis=1)
+    items = frame.loc[is_reviewed, columns[0]]
+    verdict_words = frame.loc[is_reviewed, columns[1]].str.lower()
+
+    unknown_words = verdict_words[~verdict_words.isin(list(VERDICTS))]
+    if len(unknown_words):
+        raise FcaError(f"verdict in {columns[1]}", unknown_words.iloc[0], "1 (wrong label) or 0", f"mend {path}")
+    repeated_items = items[items.duplicated()]
+    if len(repeated_items):
+        step = "join its verdicts"
+        raise FcaError(f"item of {path}", f"{repeated_items.iloc[0]} twice", "one verdict an item", step)
+
+    is_wrong = verdict_words.map(VERDICTS).to_numpy(dtype=bool)
+    return pd.Series(is_wrong, index=pd.Index(items, name="item"))
 
 
 def judge(verdicts: pd.Series, items: pd.Series) -> Judged | None:
-    """The verdicts on these items (names); None where none of them is meant."""
-    at = positions(verdicts.index, items)
-    known = at >= 0
-    if not known.any():
+    """The verdicts on these items (names); None where no verdict names one of them."""
+    item_positions = positions(verdicts.index, items)
+    is_matched = item_positions >= 0
+    if not is_matched.any():
         return None
-    reviewed, error = np.zeros(len(items), dtype=bool), np.zeros(len(items), dtype=bool)
-    reviewed[at[known]] = True
-    error[at[known]] = verdicts.to_numpy()[known]
-    return Judged(reviewed, error, int((~known).sum()))
+
+    matched_positions = item_positions[is_matched]
+    reviewed = np.zeros(len(items), dtype=bool)
+    error = np.zeros(len(items), dtype=bool)
+    reviewed[matched_positions] = True
+    error[matched_positions] = verdicts.to_numpy()[is_matched]
+    return Judged(reviewed, error, unmatched=int((~is_matched).sum()))
 
 
 def positions(names: pd.Index, items: pd.Series) -> Integer[np.ndarray, " names"]:
-    """Where each name stands among the items, or -1: the same name, else the same last part of the path if that is
+    """Position of each name among the items, or -1: of the same name, else of the same last part of the path if that is
     unique on both sides.
 
     >>> positions(pd.Index(["b/2.png", "1.png", "3.png"]), pd.Series(["a/1.png", "b/2.png", "a/3.png", "b/3.png"]))
     array([ 1,  0, -1])
     """
-    full = pd.Index(items).get_indexer(names)
-    ours, theirs = (pd.Series(list(side), dtype="str").str.rsplit("/", n=1).str[-1] for side in (items, names))
-    ours = ours[~ours.duplicated(keep=False)]
-    by_base = pd.Index(ours).get_indexer(pd.Index(theirs.where(~theirs.duplicated(keep=False))))
-    base = np.append(ours.index.to_numpy(), -1)[by_base]  # -1 takes the last
-    free = ~np.isin(base, full[full >= 0])  # an item that is named in full is not meant by another name too
-    return np.where(full >= 0, full, np.where(free, base, -1))
+    by_full_name = pd.Index(items).get_indexer(names)
+
+    item_bases = _last_parts(items)
+    name_bases = _last_parts(names)
+    unique_item_bases = item_bases[~item_bases.duplicated(keep=False)]
+    unique_name_bases = name_bases.where(~name_bases.duplicated(keep=False))
+    matches = pd.Index(unique_item_bases).get_indexer(pd.Index(unique_name_bases))
+    by_base = np.append(unique_item_bases.index.to_numpy(), -1)[matches]  # a match of -1 takes the last
+
+    # an item that is named in full is not meant by another name too
+    is_free = ~np.isin(by_base, by_full_name[by_full_name >= 0])
+    return np.where(by_full_name >= 0, by_full_name, np.where(is_free, by_base, -1))
+
+
+def _last_parts(paths: pd.Index | pd.Series) -> pd.Series:
+    return pd.Series(list(paths), dtype="str").str.rsplit("/", n=1).str[-1]
 
 
 def no_match(path: str, verdicts: pd.Series, items: pd.Series) -> FcaError:
-    """What to raise when a file of verdicts is about none of the items."""
-    theirs, ours = (", ".join(map(str, list(side)[:EXAMPLES])) for side in (verdicts.index, items))
+    """The error to raise when a file of verdicts names none of the items."""
+    names_in_file = ", ".join(map(str, verdicts.index[:EXAMPLES]))
+    names_of_items = ", ".join(map(str, list(items)[:EXAMPLES]))
+    allowed = f"names of items, e.g. {names_of_items}"
     step = "name the column of names in analysis.verdict_columns, or the responses that it judges in analysis.responses"
-    return FcaError(f"items of {path}", f"{theirs}, ...", f"names of items, e.g. {ours}", step)
+    return FcaError(f"items of {path}", f"{names_in_file}, ...", allowed, step)
 
 
 class Scored(NamedTuple):
@@ -270,58 +324,92 @@ class Scored(NamedTuple):
     judged: Judged | None
 
 
-def _scored(source: DatasetResponses, model: str, compat: str | None, seed: int, verdicts: pd.Series | None) -> Scored:
+def _score_items(
+    source: DatasetResponses, model: str, compat: str | None, seed: int, verdicts: pd.Series | None
+) -> Scored:
     responses = source.responses
     assert responses.pred is not None  # others are left out
     fit = fits.fitted(source, model, None, seed)
-    of_fit = {name: getattr(fit, name) for name in ("discrimination", "feasibility", "p_max")}
-    agreed, top1 = stats.modal_wrong(responses.correct, responses.pred), stats.item_top1(responses.correct)
+    modal_wrong = stats.modal_wrong(responses.correct, responses.pred)
+    top1 = stats.item_top1(responses.correct)
+
+    # most suspect first: large modal wrong share, then few right responses, then low p_max
+    most_suspect_first = np.lexsort((fit.p_max, top1, -modal_wrong.share))
     rank = np.empty(len(top1), dtype=np.int64)
-    rank[np.lexsort((fit.p_max, top1, -agreed.share))] = np.arange(1, len(top1) + 1)
+    rank[most_suspect_first] = np.arange(1, len(top1) + 1)
+
     judged = None if verdicts is None else judge(verdicts, responses.items["item"])
     verdict = np.full(len(top1), None, dtype=object)  # where nobody reviewed
     if judged is not None:
         verdict[judged.reviewed] = "right"
         verdict[judged.error] = "error"
-    wrong = np.array([*responses.classes, None], dtype=object)[agreed.answer]  # -1 takes the last
-    about = {"dataset": source.dataset, "rank": rank, OTHER_CLASS: wrong, "verdict": verdict}
-    about |= {"modal_wrong_share": agreed.share, "top1": top1, "item_rest": stats.item_rest(responses.correct)}
+
     frame = responses.items[["image_id", "label"]].reset_index(drop=True)
-    frame = LABEL_ERROR_SCORES.frame(frame.assign(**about, **of_fit, difficulty=fit.difficulty))
-    rules = stats.suspicion(responses.correct, responses.pred, **of_fit)
+    frame = frame.assign(
+        **{OTHER_CLASS: np.array([*responses.classes, None], dtype=object)[modal_wrong.answer]},  # -1 takes the last
+        dataset=source.dataset,
+        rank=rank,
+        verdict=verdict,
+        modal_wrong_share=modal_wrong.share,
+        top1=top1,
+        item_rest=stats.item_rest(responses.correct),
+        discrimination=fit.discrimination,
+        feasibility=fit.feasibility,
+        p_max=fit.p_max,
+        difficulty=fit.difficulty,
+    )
+    scores_by_rule = stats.suspicion(
+        responses.correct,
+        responses.pred,
+        discrimination=fit.discrimination,
+        feasibility=fit.feasibility,
+        p_max=fit.p_max,
+    )
     if compat is not None:
-        theirs = fits.fitted(source, "3pl-upper", compat, seed)
-        rules[AS_PAPER] = stats.low_in_both(theirs.discrimination, theirs.feasibility)
-    return Scored(source.dataset, frame, rules, judged)
+        paper_fit = fits.fitted(source, "3pl-upper", compat, seed)
+        scores_by_rule[AS_PAPER] = stats.low_in_both(paper_fit.discrimination, paper_fit.feasibility)
+    return Scored(source.dataset, LABEL_ERROR_SCORES.frame(frame), scores_by_rule, judged)
 
 
 def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
-    """One line a rule."""
+    """One line per rule."""
     judged = scored.judged
     assert judged is not None
     error, reviewed = judged.error, judged.reviewed
-    n, errors = len(error), int(error.sum())
-    if not 0 < errors < n:
-        raise FcaError(f"errors of {scored.dataset}", f"{errors} of {n} items", "some, not all", "look at the verdicts")
-    k = errors if k is None else k
-    if not 1 <= k <= n:
-        raise FcaError("analysis.k", k, f"1 to {n}, the items of {scored.dataset}", "change it")
-    counts = {"errors": errors, "reviewed": int(reviewed.sum()), "unmatched": judged.unmatched, "n_items": n}
+    n_items = len(error)
+    n_errors = int(error.sum())
+    if not 0 < n_errors < n_items:
+        value = f"{n_errors} of {n_items} items"
+        raise FcaError(f"errors of {scored.dataset}", value, "some, not all", "look at the verdicts")
+    k = n_errors if k is None else k
+    if not 1 <= k <= n_items:
+        raise FcaError("analysis.k", k, f"1 to {n_items}, the items of {scored.dataset}", "change it")
+
     for rule, score in scored.rules.items():
-        found = {AUC: stats.auc(score, error)}
+        rate_by_column = {AUC: stats.auc(score, error), PRECISION: stats.precision_at(score, error, k)}
         if not error[reviewed].all():
-            found[AUC_REVIEWED] = stats.auc(score[reviewed], error[reviewed])
-        found |= {recall: stats.recall_at(score, error, share) for recall, share in zip(RECALLS, FLAGGED, strict=True)}
-        found[PRECISION] = stats.precision_at(score, error, k)
-        line = {"dataset": scored.dataset, "rule": rule, "k": k, "precision_by_chance": errors / n, **counts}
-        for name, rate in found.items():
-            line |= zip(interval_columns(name), rate, strict=True)
+            rate_by_column[AUC_REVIEWED] = stats.auc(score[reviewed], error[reviewed])
+        for recall, share in zip(RECALLS, FLAGGED, strict=True):
+            rate_by_column[recall] = stats.recall_at(score, error, share)
+
+        line = {
+            "dataset": scored.dataset,
+            "rule": rule,
+            "k": k,
+            "precision_by_chance": n_errors / n_items,
+            "errors": n_errors,
+            "reviewed": int(reviewed.sum()),
+            "unmatched": judged.unmatched,
+            "n_items": n_items,
+        }
+        for column, rate in rate_by_column.items():
+            line |= zip(interval_columns(column), rate, strict=True)
         yield line
 
 
 def _curve(scored: Scored) -> Iterator[dict[str, Any]]:
     assert scored.judged is not None
     for rule, score in scored.rules.items():
-        recall = stats.recall_curve(score, scored.judged.error, SHARES)
-        for share, found in zip(SHARES.tolist(), recall.tolist(), strict=True):
-            yield {"dataset": scored.dataset, "rule": rule, "share_flagged": share, "recall": found}
+        recalls = stats.recall_curve(score, scored.judged.error, SHARES)
+        for share, recall in zip(SHARES.tolist(), recalls.tolist(), strict=True):
+            yield {"dataset": scored.dataset, "rule": rule, "share_flagged": share, "recall": recall}

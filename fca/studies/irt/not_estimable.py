@@ -1,4 +1,4 @@
-"""What the log, tables and pages say where a fit of item response theory could not learn a scale (`IrtFit`)."""
+"""Notes in the log, tables and pages where a fit of item response theory could not estimate a scale (`IrtFit`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def not_estimable_note(scales: Sequence[str]) -> str:
-    """What it means that a fit could not learn these scales.
+    """A clause on the effect of scales that a fit could not estimate.
 
     >>> not_estimable_note(("spread of difficulty",))
     'these responses do not determine the spread of difficulty: estimates and intervals lean on the prior'
@@ -19,35 +19,35 @@ def not_estimable_note(scales: Sequence[str]) -> str:
 
 
 def bank_note(scale: str, scales: Sequence[str]) -> str:
-    """What it means that the fit behind a bank's items could not learn these scales.
+    """A clause on the effect of scales that the fit behind a bank's items could not estimate.
 
     scale: data set and corruption of the items.
 
     >>> bank_note("zoo clean", ("spread of ability",))[:69]
     'the responses behind its items of zoo clean do not determine the spre'
     """
-    learned = " and the ".join(scales)
+    scale_names = " and the ".join(scales)
     return (
-        f"the responses behind its items of {scale} do not determine the {learned}: "
+        f"the responses behind its items of {scale} do not determine the {scale_names}: "
         "estimates and intervals lean on the prior"
     )
 
 
 def log_bank_priors(bank: str, taken: Mapping[str, Sequence[str]]) -> None:
-    """A line in the log for every fit behind a bank's items that could not learn a scale."""
+    """Log every fit behind a bank's items that could not estimate a scale."""
     for scale, scales in taken.items():
         log.warning("%s: %s", bank, bank_note(scale, scales))
 
 
 def log_not_estimable(fitted: str, scales: Sequence[str]) -> None:
-    """A line in the log where a fit, or what came from one, could not learn a scale."""
+    """Log the scales that a fit could not estimate; nothing where there are none."""
     if scales:
         log.warning("%s: %s", fitted, not_estimable_note(scales))
 
 
 def priors_noted(taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What the parameters of a table without such a column get: scales that could not be learned, by data set, and a
-    sentence for each, which the page shows; nothing where all could.
+    """Parameters of a table without such a column: the scales that could not be estimated, by data set, and a sentence
+    for each, which the page shows; empty where all could.
 
     >>> priors_noted({"zoo": ["spread of ability"]})["notes"][0][:43]
     'zoo: these responses do not determine the s'
@@ -61,7 +61,7 @@ def priors_noted(taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def bank_priors_noted(bank: str, taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """As `priors_noted`, of fits behind the items of a bank.
+    """As `priors_noted`, for the fits behind the items of a bank.
 
     >>> bank_priors_noted("bank 0123", {"zoo clean": ["spread of ability"]})["not_estimable"]
     {'zoo clean': ['spread of ability']}

@@ -99,9 +99,7 @@ def information_figure(curves: Table) -> alt.FacetChart:
         tooltip=kinds.tooltips(curves.columns),
     )
     line = base.transform_filter(f"datum.{KIND} == 'curve'").mark_line(strokeWidth=2)
-    dots = base.transform_filter(f"datum.{KIND} == 'subject'").mark_point(
-        filled=True, size=45, color=kinds.CONTRAST[0]
-    )
+    dots = base.transform_filter(f"datum.{KIND} == 'subject'").mark_point(filled=True, size=45, color=kinds.CONTRAST[0])
 
     title = style.title(
         information.TEST_INFORMATION.question,

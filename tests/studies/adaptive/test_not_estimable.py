@@ -18,7 +18,7 @@ from fca.studies.irt.ability import Ability
 from fca.studies.irt.bank import origin_of, read_bank
 from fca.studies.irt.difficulty_segments import DifficultySegments
 from fca.studies.irt.gallery import Gallery
-from fca.studies.irt.irt import Calibrated, Irt, _on_clean
+from fca.studies.irt.irt import Calibrated, Irt, _fit_at_clean_abilities
 from fca.studies.irt.stats import fit_irt, fit_items
 from fca.tables.answers import DatasetResponses
 from fca.tables.responses import Responses, frame_of_items, frame_of_subjects
@@ -170,5 +170,5 @@ def test_items_on_clean_abilities_keep_what_their_own_fit_could_not_learn(caplog
     assert own
     items = frame_of_items([f"i{at}@corruption/fog/5" for at in range(40)])
     fog = DatasetResponses("zoo", "fp", Responses(corrupted, frame_of_subjects(names), items), ())
-    assert set(_on_clean("fog", fog, calibrated).not_estimable) == {*fit.not_estimable, *own}
+    assert set(_fit_at_clean_abilities("fog", fog, calibrated).not_estimable) == {*fit.not_estimable, *own}
     assert "zoo, fog: these responses do not determine" in caplog.text

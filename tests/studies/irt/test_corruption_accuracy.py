@@ -127,7 +127,7 @@ def test_a_mean_over_two_severities_is_not_compared_with_one_over_three(lab):
     [figure] = drawn_findings(CorruptionAccuracy())
     spec = figure.draw(*tables).to_dict()
     assert (
-        "At the bottom stand corruptions that are not compared, because of other severities: jpeg (1, 3)."
+        "The corruptions at the bottom are not compared, because of other severities: jpeg (1, 3)."
         in spec["title"]["subtitle"]
     )
     [lines] = spec["datasets"].values()

@@ -151,7 +151,7 @@ def test_classes_that_equal_the_next_one_are_not_named_as_the_most():
     [at_chance] = sentences_of(drawings.hard_classes_statements, segment_classes(0.4, 0.3).assign(at_chance=True))
     assert (
         at_chance
-        == "zoo: which classes are in the hardest quarter tells nothing: all subjects are at the level of chance."
+        == "zoo: which classes are in the hardest quarter is not informative: all subjects are at the level of chance."
     )
 
 

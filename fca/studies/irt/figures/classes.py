@@ -34,7 +34,10 @@ NAMED = 3  # classes with the most images in a quarter, in a sentence
 BEST = 3  # subjects in the small figure, beside the weakest
 RIGHT_ON_HARD = SHARE_RIGHT.with_format(".0%", "right on the hard quarter")
 CHANGE = INSTABILITY.with_format(".2f", "how far it moves")
-_ABOUT = {"difficulty": "difficulty (top: hardest)", "discrimination": "discrimination (top: separates models best)"}
+_PARAMETER_WORDS = {
+    "difficulty": "difficulty (top: hardest)",
+    "discrimination": "discrimination (top: separates models best)",
+}
 _AWAY = alt.Axis(format="%", labelExpr="format(abs(datum.value), '.0%')", grid=True, tickCount=5)
 _SIGNED = Column("signed", float, ".0%", "share of the class's images")
 _OVER_SEVERITIES = {
@@ -45,39 +48,43 @@ _MOVES = {"count": "the share of its images in a segment", "mean_b": "its mean d
 
 
 def models_figure(shown: Table) -> alt.FacetChart:
-    """The share of right responses of every subject in every segment, one panel a corruption."""
+    """The share of right responses of every subject in every segment, one panel per corruption."""
     frame = shown.frame.assign(segment=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
-    places = zip(frame[CORRUPTION], frame[SEVERITY], strict=True)
-    frame["shift"] = [f"{kind} {severity}" if severity else "clean" for kind, severity in places]
+    shifts = zip(frame[CORRUPTION], frame[SEVERITY], strict=True)
+    frame["shift"] = [f"{kind} {severity}" if severity else "clean" for kind, severity in shifts]
     frame["panel"] = style.panels(frame, DATASET, "shift")
-    names = list(SEGMENT.choices.values())
-    across = kinds.category(alt.X, SEGMENT, names, domain=False, grid=False, labelFontSize=10)
+
+    segment_names = list(SEGMENT.choices.values())
+    segment_axis = kinds.category(alt.X, SEGMENT, segment_names, domain=False, grid=False, labelFontSize=10)
     rows = style.names_axis(SUBJECT, alt.EncodingSortField(PLACE_BY_ACCURACY, op="min"))
-    chart = kinds.heat_map(SHARE_RIGHT.with_format(".0%"), across, rows, shown.columns, (0.0, 1.0))
-    everyone = (frame.groupby(DATASET)[SUBJECT].nunique() == frame.groupby(DATASET)["subjects"].first()).all()
+    chart = kinds.heat_map(SHARE_RIGHT.with_format(".0%"), segment_axis, rows, shown.columns, (0.0, 1.0))
+
+    frames_by_dataset = frame.groupby(DATASET)
+    shows_all_subjects = (frames_by_dataset[SUBJECT].nunique() == frames_by_dataset["subjects"].first()).all()
+    ending = "." if shows_all_subjects else "; the subjects shown are spread evenly from best to worst."
     title = style.title(
         "Who solves the hard images?",
         "Each cell is the share of right responses in a quarter of the images by expected success; quarters are cut on "
         "clean images.",
-        "The best on clean images come first"
-        + ("." if everyone else "; the subjects shown are spread evenly from best to worst."),
+        f"The best on clean images come first{ending}",
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19).resolve_axis(x="independent")
 
 
 def classes_figure(shown: Table) -> alt.FacetChart:
     """The share of each class's images in the top quarter to the right, in the bottom quarter to the left."""
-    frame = shown.frame.assign(about=shown.frame[PARAMETER].map(_ABOUT))
-    frame["panel"] = style.panels(frame, DATASET, "about")
-    away = frame[QUARTER].map({"top": 1, "bottom": -1})
+    frame = shown.frame.assign(parameter_words=shown.frame[PARAMETER].map(_PARAMETER_WORDS))
+    frame["panel"] = style.panels(frame, DATASET, "parameter_words")
+    sign = frame[QUARTER].map({"top": 1, "bottom": -1})
     for signed, share in zip(interval_columns(_SIGNED), interval_columns(SHARE_OF_CLASS), strict=True):
-        frame[signed] = away * frame[share]
+        frame[signed] = sign * frame[share]
+
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(DIFFERENCE, op="min", order="descending"), grid=False)
-    across = alt.X(f"{_SIGNED}:Q", title=_SIGNED.meaning, axis=_AWAY)
+    share_axis = alt.X(f"{_SIGNED}:Q", title=_SIGNED.meaning, axis=_AWAY)
     chart = kinds.layers(
-        kinds.bars(across, rows, shown.columns, kinds.hue(QUARTER, frame, kinds.CONTRAST)),
+        kinds.bars(share_axis, rows, shown.columns, kinds.hue(QUARTER, frame, kinds.CONTRAST)),
         kinds.interval_marks(alt.Chart().encode(y=rows), _SIGNED, upright=False),
-        *(kinds.reference(at, upright=False) for at in (-0.25, 0.0, 0.25)),
+        *(kinds.reference(share, upright=False) for share in (-0.25, 0.0, 0.25)),
     )
     title = style.title(
         "Which classes are hard, and which separate models?",
@@ -88,68 +95,78 @@ def classes_figure(shown: Table) -> alt.FacetChart:
 
 
 def ranking_figure(shown: Table) -> alt.FacetChart:
-    """Every class's instability with its interval, the most robust first; one panel a corruption."""
+    """Every class's instability with its interval, the most robust first; one panel per corruption."""
     frame = shown.frame.assign(panel=style.panels(shown.frame, DATASET, CORRUPTION))
     mode = frame["mode"].iloc[0]
     value = INSTABILITY.with_format(".2%" if mode == "count" else ".3f")
+
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(CLASS_RANK, op="min"), grid=False)
-    coloured = kinds.hue(DIRECTION, frame, kinds.CONTRAST, ("triangle-down", "triangle-up", "circle"))
-    across = kinds.quantity(alt.X, value, "", grid=True, domainMin=0, padding=0)
-    chart = kinds.points_with_intervals(value, rows, shown.columns, coloured, scale=across)
+    colours = kinds.hue(DIRECTION, frame, kinds.CONTRAST, ("triangle-down", "triangle-up", "circle"))
+    value_axis = kinds.quantity(alt.X, value, "", grid=True, domainMin=0, padding=0)
+    chart = kinds.points_with_intervals(value, rows, shown.columns, colours, scale=value_axis)
     title = style.title(
         "Which classes break under which corruption?",
         f"Each mark is how much {_MOVES[mode]} moves between severities (standard deviation) with its 95 % interval.",
         f"The most robust come first{as_written(shown.parameters)}.{_ends_only(frame)}",
     )
-    columns = None if style.differs(frame["panel"]) else 1
-    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), columns=columns, row=18)
+    n_columns = None if style.differs(frame["panel"]) else 1
+    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), columns=n_columns, row=18)
     return figure.resolve_axis(x="independent")
 
 
 def table_figure(named: Table) -> alt.FacetChart:
     """The susceptible and the robust classes of every corruption."""
-    long = [named.frame.assign(verdict=verdict, label=named.frame[verdict]) for verdict in VERDICT.choices]
-    frame = pd.concat(long).explode(LABEL).dropna(subset=LABEL).reset_index(drop=True)
+    # one line per corruption, verdict and class
+    frames_by_verdict = [named.frame.assign(verdict=verdict, label=named.frame[verdict]) for verdict in VERDICT.choices]
+    frame = pd.concat(frames_by_verdict).explode(LABEL).dropna(subset=LABEL).reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET)
-    across = kinds.category(alt.X, LABEL, labelAngle=-40)
+
+    label_axis = kinds.category(alt.X, LABEL, labelAngle=-40)
     rows = kinds.category(alt.Y, CORRUPTION, list(dict.fromkeys(frame[CORRUPTION])))
-    coloured = kinds.hue(VERDICT, frame, kinds.CONTRAST, ("triangle-down", "triangle-up"))
-    chart = kinds.scatter(across, rows, (DATASET, CORRUPTION, LABEL, VERDICT), coloured, size=130)
+    colours = kinds.hue(VERDICT, frame, kinds.CONTRAST, ("triangle-down", "triangle-up"))
+    chart = kinds.scatter(label_axis, rows, (DATASET, CORRUPTION, LABEL, VERDICT), colours, size=130)
     title = style.title(
         ROBUST_CLASSES.question,
         f"These are the two classes that move most and the two that move least{as_written(named.parameters)}.",
         "The paper calls robust what is consistent, and what deviates most: by its other sign both change places.",
     )
-    tall = max(80, 24 * frame[CORRUPTION].nunique())
-    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=tall, columns=1)
+    height = max(80, 24 * frame[CORRUPTION].nunique())
+    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=height, columns=1)
     return figure.resolve_scale(x="independent")
 
 
 def severities_figure(shown: Table) -> alt.FacetChart:
-    """The share of each class's images in the outer segments at every severity; one panel a corruption and segment.
+    """The share of each class's images in the outer segments at every severity; one panel per corruption and segment.
 
-    A line a class, named where it has a verdict. The segments are those of difficulty, or of discrimination.
+    Each line is a class, named where it has a verdict. The segments are those of difficulty, or of discrimination.
     """
-    frame = shown.frame.assign(part=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
+    frame = shown.frame.assign(segment_words=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
     frame[SEGMENT] = pd.Categorical(frame[SEGMENT], list(SEGMENT.choices), ordered=True)
     frame = frame.sort_values([DATASET, CORRUPTION, SEGMENT], kind="stable", ignore_index=True)
-    frame = _named_ends(frame.assign(panel=style.panels(frame, DATASET, CORRUPTION, "part")))
+    frame = frame.assign(panel=style.panels(frame, DATASET, CORRUPTION, "segment_words"))
+    frame = _with_name_heights(frame)
+
     levels = sorted(frame[SEVERITY].unique().tolist())
-    axis = alt.Axis(values=levels, format=".0f", grid=False)
-    scale = alt.Scale(domain=[levels[0], 1.45 * levels[-1]], nice=False)
-    coloured = kinds.hue(VERDICT, frame, kinds.CONTRAST, shapes=None)
-    base: Any = alt.Chart().encode(x=alt.X(f"{SEVERITY}:Q", title=None, scale=scale, axis=axis), detail=f"{LABEL}:N")
-    up = kinds.quantity(alt.Y, SHARE_OF_CLASS, zero=True, padding=0)
-    lines = base.encode(y=up, tooltip=kinds.tooltips(shown.columns))
-    others = lines.transform_filter(f"!isValid(datum.{VERDICT})")
-    verdicts = lines.transform_filter(f"isValid(datum.{VERDICT})").mark_line(strokeWidth=2.2, point={"size": 26})
-    names = base.transform_filter("isValid(datum.name_at)").mark_text(align="left", dx=7, fontSize=11)
-    grey = {"color": kinds.GREY, "size": 14}
-    chart = kinds.layers(
-        others.mark_line(color=kinds.GREY, opacity=0.45, strokeWidth=1.2, point=grey),
-        verdicts.encode(color=coloured.colour()),
-        names.encode(y="name_at:Q", text=f"{LABEL}:N", color=coloured.colour()),
+    severity_axis = alt.Axis(values=levels, format=".0f", grid=False)
+    severity_scale = alt.Scale(domain=[levels[0], 1.45 * levels[-1]], nice=False)  # names need space on the right
+    severity = alt.X(f"{SEVERITY}:Q", title=None, scale=severity_scale, axis=severity_axis)
+    share = kinds.quantity(alt.Y, SHARE_OF_CLASS, zero=True, padding=0)
+    colours = kinds.hue(VERDICT, frame, kinds.CONTRAST, shapes=None)
+
+    # grey lines, coloured lines of classes with a verdict, and their names
+    base: Any = alt.Chart().encode(x=severity, detail=f"{LABEL}:N")
+    lines = base.encode(y=share, tooltip=kinds.tooltips(shown.columns))
+    grey_lines = lines.transform_filter(f"!isValid(datum.{VERDICT})").mark_line(
+        color=kinds.GREY, opacity=0.45, strokeWidth=1.2, point={"color": kinds.GREY, "size": 14}
     )
+    coloured_lines = lines.transform_filter(f"isValid(datum.{VERDICT})").mark_line(strokeWidth=2.2, point={"size": 26})
+    names = base.transform_filter("isValid(datum.name_at)").mark_text(align="left", dx=7, fontSize=11)
+    chart = kinds.layers(
+        grey_lines,
+        coloured_lines.encode(color=colours.colour()),
+        names.encode(y="name_at:Q", text=f"{LABEL}:N", color=colours.colour()),
+    )
+
     cut = "cut at each severity by itself" if shown.parameters.get("compat") else "cut on clean images"
     question, noun = _OVER_SEVERITIES[frame[PARAMETER].iloc[0]]
     title = style.title(
@@ -158,33 +175,36 @@ def severities_figure(shown: Table) -> alt.FacetChart:
         f"clean).{_ends_only(frame)}",
         f"The two most susceptible and the two most robust classes have names{as_written(shown.parameters)}.",
     )
-    columns = 4 if frame["panel"].nunique() > 2 else 2
-    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=190, columns=columns)
+    n_columns = 4 if frame["panel"].nunique() > 2 else 2
+    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=190, columns=n_columns)
     return figure.resolve_axis(x="independent")
 
 
-def _named_ends(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_name_heights(frame: pd.DataFrame) -> pd.DataFrame:
     """name_at: the height of the name of a line at its end, moved up where names would cover each other."""
     gap = GAP * float(frame[SHARE_OF_CLASS].max())
-    ends = frame[(frame[SEVERITY] == frame[SEVERITY].max()) & frame[VERDICT].notna()]
-    heights: dict[Any, float] = {}
-    for _, part in ends.sort_values(SHARE_OF_CLASS).groupby("panel"):
-        above = -gap
-        for index, share in part[SHARE_OF_CLASS].items():
-            heights[index] = above = max(float(share), above + gap)
-    return frame.assign(name_at=pd.Series(heights, dtype=float).reindex(frame.index))
+    is_line_end = frame[SEVERITY] == frame[SEVERITY].max()
+    line_ends = frame[is_line_end & frame[VERDICT].notna()]
+
+    height_by_index: dict[Any, float] = {}
+    for _, ends_of_panel in line_ends.sort_values(SHARE_OF_CLASS).groupby("panel"):
+        height = -gap
+        for index, share in ends_of_panel[SHARE_OF_CLASS].items():
+            height = max(float(share), height + gap)
+            height_by_index[index] = height
+    return frame.assign(name_at=pd.Series(height_by_index, dtype=float).reindex(frame.index))
 
 
 def _ends_only(frame: pd.DataFrame) -> str:
-    """Which classes are drawn, where not all are."""
-    by = frame.groupby([DATASET, CORRUPTION])
-    counts = by[LABEL].nunique()
-    everyone = (counts == by[ALL_CLASSES].first()).all()
-    return "" if everyone else f" Drawn: the {counts.max() // 2} most and least robust classes."
+    """A sentence on which classes the figure shows; empty where it shows all."""
+    panels = frame.groupby([DATASET, CORRUPTION])
+    n_shown = panels[LABEL].nunique()
+    shows_all = (n_shown == panels[ALL_CLASSES].first()).all()
+    return "" if shows_all else f" Drawn: the {n_shown.max() // 2} most and least robust classes."
 
 
 def as_written(parameters: Mapping[str, Any]) -> str:
-    """What a subtitle adds where the sign is that of the paper."""
+    """Addition to a subtitle where the sign is that of the paper; else empty."""
     return " (as that paper has it, robust = moves most)" if parameters.get("compat") else ""
 
 
@@ -273,13 +293,14 @@ def hard_classes_statements(classes: pd.DataFrame) -> Iterator[Statement]:
     """
     highest = {"difficulty": "hardest", "discrimination": "most discriminating"}
     top = classes[classes[QUARTER] == "top"]
-    for parameter, part in top.groupby(PARAMETER, sort=False):
-        dataset, quarter = part[DATASET].iloc[0], f"the {highest[str(parameter)]} quarter"
-        if all_at_chance(part):
-            nothing = "tells nothing: all subjects are at the level of chance"
-            yield Statement(f"{dataset}: which classes are in {quarter} {nothing}.")
-        elif part[SHARE_OF_CLASS].min() < part[SHARE_OF_CLASS].max():
-            yield Statement(f"{dataset}: the {_most_frequent(part, quarter)}.")
+    for parameter, lines in top.groupby(PARAMETER, sort=False):
+        dataset = lines[DATASET].iloc[0]
+        quarter = f"the {highest[str(parameter)]} quarter"
+        if all_at_chance(lines):
+            reason = "all subjects are at the level of chance"
+            yield Statement(f"{dataset}: which classes are in {quarter} is not informative: {reason}.")
+        elif lines[SHARE_OF_CLASS].min() < lines[SHARE_OF_CLASS].max():
+            yield Statement(f"{dataset}: the {_most_frequent(lines, quarter)}.")
 
 
 def _most_frequent(classes: pd.DataFrame, quarter: str) -> str:
@@ -348,12 +369,12 @@ severities (standard deviation).
     zoo: over 1 corruption, 1 of 2 classes are harder than clean and 0 easier; 1 of 2 robust verdicts are of harder \
 classes.
     """
-    known = classes.dropna(subset=INSTABILITY).sort_values(INSTABILITY, ascending=False, kind="stable")
-    above_chance = known[~lines_at_chance(known)]
-    if known.empty:
+    with_instability = classes.dropna(subset=INSTABILITY).sort_values(INSTABILITY, ascending=False, kind="stable")
+    above_chance = with_instability[~lines_at_chance(with_instability)]
+    if with_instability.empty:
         return
     if above_chance.empty:
-        yield Statement(_not_known(known), _of_first_corruption(known))
+        yield Statement(_not_known(with_instability), _of_first_corruption(with_instability))
         return
 
     compared, left_out = of_equal_severities(above_chance)

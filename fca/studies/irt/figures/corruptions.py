@@ -20,25 +20,32 @@ DRAWN = 4  # subjects, the most accurate on clean images
 
 
 def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
-    """Accuracy at each severity of each corruption, the most harmful first; one panel a subject."""
-    ranked = losses.frame.sort_values(TOP1_CLEAN, ascending=False, kind="stable")
-    chosen = ranked[[DATASET, SUBJECT]].drop_duplicates().groupby(DATASET, sort=False).head(DRAWN)
-    frame = accuracies.frame.merge(chosen, on=[DATASET, SUBJECT])
-    frame = frame.merge(losses.frame[[DATASET, SUBJECT, CORRUPTION, MEAN, LEVELS]], on=[DATASET, SUBJECT, CORRUPTION])
+    """Accuracy at each severity of each corruption, the most harmful first; one panel per subject."""
+    # the most accurate subjects of each data set
+    best_first = losses.frame.sort_values(TOP1_CLEAN, ascending=False, kind="stable")
+    subjects = best_first[[DATASET, SUBJECT]].drop_duplicates()
+    shown_subjects = subjects.groupby(DATASET, sort=False).head(DRAWN)
+    loss_columns = losses.frame[[DATASET, SUBJECT, CORRUPTION, MEAN, LEVELS]]
+    frame = accuracies.frame.merge(shown_subjects, on=[DATASET, SUBJECT])
+    frame = frame.merge(loss_columns, on=[DATASET, SUBJECT, CORRUPTION])
     frame["panel"] = style.panels(frame, DATASET, SUBJECT)
+
+    # corruptions of other severities come last, because their means are not comparable
     compared, left_out = of_equal_severities(frame)
-    place = frame[MEAN] + ~frame.index.isin(compared.index)  # those of other severities last: their means differ
-    frame = frame.assign(place=place)
+    is_left_out = ~frame.index.isin(compared.index)
+    frame = frame.assign(place=frame[MEAN] + is_left_out)
+
     rows = kinds.category(alt.Y, CORRUPTION, alt.EncodingSortField("place", op="mean"), grid=False)
-    across = kinds.category(alt.X, SEVERITY, title="severity (0: clean)", labelAngle=0, domain=False, grid=False)
-    chart = kinds.heat_map(RIGHT, across, rows, accuracies.columns, (0.0, 1.0))
-    every = losses.frame[[DATASET, SUBJECT]].drop_duplicates()
-    shown = "" if len(chosen) == len(every) else f" The {DRAWN} most accurate of {len(every)} subjects on clean images."
-    title = style.title(
-        "How accurate is each model under each corruption?",
-        f"Each cell is the share of right predictions; the corruption that costs most is on top.{shown}",
-        *([f"At the bottom stand corruptions that are {left_out}."] if left_out else []),
-    )
+    severity_axis = kinds.category(alt.X, SEVERITY, title="severity (0: clean)", labelAngle=0, domain=False, grid=False)
+    chart = kinds.heat_map(RIGHT, severity_axis, rows, accuracies.columns, (0.0, 1.0))
+
+    subtitle = "Each cell is the share of right predictions; the corruption that costs most is on top."
+    if len(shown_subjects) < len(subjects):
+        subtitle += f" The {DRAWN} most accurate of {len(subjects)} subjects on clean images."
+    subtitles = [subtitle]
+    if left_out:
+        subtitles.append(f"The corruptions at the bottom are {left_out}.")
+    title = style.title("How accurate is each model under each corruption?", *subtitles)
     return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19)
 
 

@@ -55,19 +55,24 @@ _RIDGE = 0.9  # of the distance between severities, at the highest bin of a pane
 
 
 def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
-    """Every subject's ability with its interval, one line a model, ablest first; one panel a scale."""
-    again = (abilities.frame[SEVERITY] == 0).fillna(value=False) & (abilities.frame[CORRUPTION] != "clean")
-    frame = with_panel(abilities.frame[~again])  # with scales of their own, severity 0 of every kind is the clean fit
-    heading = {line["panel"]: f"{line['panel']}\n{_tau(line)}" for line in with_panel(fits.frame).to_dict("records")}
-    frame = frame.assign(panel=frame["panel"].map(heading))
-    [trait, *_] = frame[TRAIT]
-    coloured = None
+    """Every subject's ability with its interval, one line per model, ablest first; one panel per scale."""
+    # with separate scales, severity 0 of every corruption is the clean fit again
+    is_severity_0 = (abilities.frame[SEVERITY] == 0).fillna(value=False)
+    is_repeated_clean = is_severity_0 & (abilities.frame[CORRUPTION] != "clean")
+    frame = with_panel(abilities.frame[~is_repeated_clean])
+    heading_by_panel = {
+        fit["panel"]: f"{fit['panel']}\n{_tau(fit)}" for fit in with_panel(fits.frame).to_dict("records")
+    }
+    frame = frame.assign(panel=frame["panel"].map(heading_by_panel))
+    trait = frame[TRAIT].iloc[0]
+
+    colours = None
     if style.differs(frame[SNAPSHOT].dropna()):
         frame[SNAPSHOT] = frame[SNAPSHOT].fillna("none")
-        coloured = kinds.hue(SNAPSHOT, frame, shapes=None, title="snapshot (share of all steps)", ordered=True)
+        colours = kinds.hue(SNAPSHOT, frame, shapes=None, title="snapshot (share of all steps)", ordered=True)
     rows = kinds.category(alt.Y, MODEL, alt.EncodingSortField(ABILITY, op="max", order="descending"))
-    across = kinds.quantity(alt.X, ABILITY, trait)
-    chart = kinds.points_with_intervals(ABILITY, rows, abilities.columns, coloured, scale=across, size=60)
+    ability_axis = kinds.quantity(alt.X, ABILITY, trait)
+    chart = kinds.points_with_intervals(ABILITY, rows, abilities.columns, colours, scale=ability_axis, size=60)
     title = style.title(
         "How able is each model?" if trait == "ability" else f"Which subjects show most {trait}?",
         f"Each mark is the estimated {trait} of one subject with its 95 % interval, in standard deviations "
@@ -78,11 +83,12 @@ def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
 
 
 def with_panel(frame: pd.DataFrame) -> pd.DataFrame:
-    """With a heading for each scale: data set, corruption, and the severity if it has a scale of its own."""
-    own = frame[SEVERITY].where(frame[CORRUPTION] != "clean").map(lambda at: "" if pd.isna(at) else f" {at}")
-    frame = frame.assign(scale=frame[CORRUPTION] + own)
-    several = style.differs(frame["scale"])
-    return frame.assign(panel=style.panels(frame, *((DATASET, "scale") if several else ("scale", DATASET))))
+    """With a heading for each scale: data set, corruption, and the severity if it has a separate scale."""
+    separate_severity = frame[SEVERITY].where(frame[CORRUPTION] != "clean")
+    severity_words = separate_severity.map(lambda severity: "" if pd.isna(severity) else f" {severity}")
+    frame = frame.assign(scale=frame[CORRUPTION] + severity_words)
+    fields = (DATASET, "scale") if style.differs(frame["scale"]) else ("scale", DATASET)
+    return frame.assign(panel=style.panels(frame, *fields))
 
 
 def _tau(fit: Mapping[Any, Any]) -> str:
@@ -96,7 +102,9 @@ def plane_figure(plane: Table) -> alt.FacetChart:
     """Discrimination against difficulty of sampled items, coloured by the highest chance of a right response."""
     fields = (DATASET, CORRUPTION) if style.differs(plane.frame[CORRUPTION]) else (CORRUPTION, DATASET)
     frame = plane.frame.assign(panel=style.panels(plane.frame, *fields))
-    legend = alt.Legend(title=" or ".join(dict.fromkeys(frame["ceiling_is"])), gradientLength=200)
+
+    ceiling_names = " or ".join(dict.fromkeys(frame["ceiling_is"]))
+    legend = alt.Legend(title=ceiling_names, gradientLength=200)
     marks: Any = alt.Chart().mark_circle(size=28, opacity=0.7)
     chart = marks.encode(
         x=kinds.quantity(alt.X, DIFFICULTY, "difficulty"),
@@ -113,39 +121,47 @@ def plane_figure(plane: Table) -> alt.FacetChart:
 
 
 def severity_figure(severity: Table) -> alt.FacetChart:
-    """Histograms of the parameters, one below the other by severity; one panel a corruption and parameter."""
-    frame = severity.frame
-    shifted = frame.loc[frame[CORRUPTION] != "clean", DATASET]
-    frame = frame[(frame[CORRUPTION] != "clean") | ~frame[DATASET].isin(shifted)]  # they have clean images too
+    """Histograms of the parameters, one below the other by severity; one panel per corruption and parameter."""
+    # clean images alone where a data set has no corruptions; they are severity 0 of the corruptions otherwise
+    is_clean = severity.frame[CORRUPTION] == "clean"
+    corrupted_datasets = severity.frame.loc[~is_clean, DATASET]
+    frame = severity.frame[~is_clean | ~severity.frame[DATASET].isin(corrupted_datasets)]
+
     panel = style.panels(frame, DATASET, CORRUPTION, "parameter")
-    highest = frame.groupby(panel, sort=False)[SHARE].transform("max")
-    frame = frame.assign(panel=panel, ridge=frame[SEVERITY] - _RIDGE * frame[SHARE] / highest)
+    highest_share = frame.groupby(panel, sort=False)[SHARE].transform("max")
+    ridge = frame[SEVERITY] - _RIDGE * frame[SHARE] / highest_share
+    frame = frame.assign(panel=panel, ridge=ridge)
+
     levels = sorted(frame[SEVERITY].unique().tolist())
-    ticks = alt.Axis(values=levels, labelExpr="datum.value == 0 ? 'clean' : datum.value", format=".0f", domain=False)
-    scale = alt.Scale(domain=[levels[0] - 1, levels[-1] + 0.1], reverse=True, nice=False, zero=False)
+    severity_axis = alt.Axis(
+        values=levels, labelExpr="datum.value == 0 ? 'clean' : datum.value", format=".0f", domain=False
+    )
+    severity_scale = alt.Scale(domain=[levels[0] - 1, levels[-1] + 0.1], reverse=True, nice=False, zero=False)
     marks: Any = alt.Chart().mark_rect(stroke=None)
     chart = marks.encode(
         x=alt.X("bin_low:Q", title=None, scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(tickCount=5)),
         x2="bin_high:Q",
-        y=alt.Y("ridge:Q", title="severity", axis=ticks, scale=scale),
+        y=alt.Y("ridge:Q", title="severity", axis=severity_axis, scale=severity_scale),
         y2=f"{SEVERITY}:Q",
         color=alt.Color(f"{SEVERITY}:O", legend=None),
         tooltip=kinds.tooltips(severity.columns),
     )
-    several = IRT_SEVERITY.question
+
+    has_severities = len(levels) > 1
     title = style.title(
-        several if len(levels) > 1 else "How difficult and how discriminating are the images?",
-        "Each bar is the share of images at a value, severity by severity; the outer bins hold what lies beyond.",
+        IRT_SEVERITY.question if has_severities else "How difficult and how discriminating are the images?",
+        "Each bar is the share of images at a value, by severity; the outer bins also hold the values beyond them.",
     )
-    tall = 60 + (34 if frame[CORRUPTION].nunique() <= FEW else 20) * len(levels)
-    drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=tall, columns=3)
-    return drawn.resolve_scale(x="independent")  # parameters have their own units
+    height_per_severity = 34 if frame[CORRUPTION].nunique() <= FEW else 20
+    height = 60 + height_per_severity * len(levels)
+    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=height, columns=3)
+    return figure.resolve_scale(x="independent")  # parameters have their own units
 
 
 def curves_figure(curves: Table) -> alt.FacetChart:
     """Item curves, and dots for observed shares of groups of subjects; hovering leaves one item."""
     frame = curves.frame.assign(panel=style.panels(curves.frame, DATASET))
-    [trait, *_] = frame[TRAIT]
+    trait = frame[TRAIT].iloc[0]
     hovered = alt.selection_point(name="hovered_item", fields=["item"], on="pointerover", clear="pointerout")
     base: Any = alt.Chart().encode(
         x=kinds.quantity(alt.X, ABILITY, trait, nice=False, padding=0),
@@ -160,10 +176,11 @@ def curves_figure(curves: Table) -> alt.FacetChart:
         lines.encode(opacity=alt.condition(hovered, alt.value(0.9), alt.value(0.08))).add_params(hovered),
         dots.encode(opacity=alt.condition(hovered, alt.value(0.8), alt.value(0.05))),
     )
+
     title = style.title(
         "Do the fitted curves follow the responses?",
         "Each line is the fitted chance of a right response to one image, from easy (dark) to hard; dots are the share",
-        f"of right responses in groups of subjects of like {trait}. Hover over a line to see its image alone.",
+        f"of right responses in groups of subjects with similar {trait}. Hover over a line to see its image alone.",
     )
     return style.faceted(chart, frame, title, (DATASET,), height=340)
 
@@ -174,23 +191,28 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
     if len(frame) and not frame[SEVERITY].any():
         raise style.NothingToDraw("no corrupted images; next: fca run task=predict shift=corruption/all")
     frame = frame.assign(panel=style.panels(frame, DATASET))
+
+    # clean is alone in its row, so it takes the slot of the middle severity
     levels = sorted(frame[SEVERITY].unique().tolist())
-    middle = levels[(len(levels) - 1 + (0 in levels)) // 2]  # clean is alone in its row
-    frame = frame.assign(slot=frame[SEVERITY].where(frame[SEVERITY] > 0, middle))
+    corrupted_levels = [level for level in levels if level != 0]
+    middle_level = corrupted_levels[(len(corrupted_levels) - 1) // 2]
+    frame = frame.assign(slot=frame[SEVERITY].where(frame[SEVERITY] > 0, middle_level))
+
     shapes = ["diamond" if level == PAPER_SEVERITY else "circle" for level in levels]
-    coloured = kinds.hue(SEVERITY, frame, shapes=shapes, title="severity", ordered=True)
-    coloured = replace(coloured, words=coloured.words | ({0: "clean"} if 0 in levels else {}))
-    order = sorted(frame[CORRUPTION].unique(), key=lambda kind: (kind != "clean", kind))
-    rows = kinds.category(alt.Y, CORRUPTION, order)
-    chart = kinds.points_with_intervals(TAU, rows, reliability.columns, coloured, dodge="slot", size=70)
+    colours = kinds.hue(SEVERITY, frame, shapes=shapes, title="severity", ordered=True)
+    if 0 in levels:
+        colours = replace(colours, words=colours.words | {0: "clean"})
+    clean_first = sorted(frame[CORRUPTION].unique(), key=lambda kind: (kind != "clean", kind))
+    rows = kinds.category(alt.Y, CORRUPTION, clean_first)
+    chart = kinds.points_with_intervals(TAU, rows, reliability.columns, colours, dodge="slot", size=70)
     title = style.title(
         "Does ability order the models as accuracy does?",
-        "Every corruption and severity has a fit of its own; bars are 95 % intervals over models.",
+        "Every corruption and severity has a separate fit; bars are 95 % intervals over models.",
         "Diamonds mark the severity of the paper's table.",
     )
-    drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), row=10)
-    drawn.spec.height = alt.Step(10, **{"for": "offset"})
-    return drawn
+    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), row=10)
+    figure.spec.height = alt.Step(10, **{"for": "offset"})
+    return figure
 
 
 def ability_statements(abilities: pd.DataFrame, fits: pd.DataFrame) -> Iterator[Statement]:
@@ -299,10 +321,14 @@ def _one_class(subjects: Sequence[str]) -> str:
     >>> _one_class(("vit/0.01", "vgg/0.01"))
     '2 subjects answer one class nearly always (vit/0.01, vgg/0.01), which no scale of ability holds: leave them out'
     """
-    names = ", ".join([*subjects[:3], *(["..."] if len(subjects) > 3 else [])])
-    answer = "1 subject answers" if len(subjects) == 1 else f"{len(subjects)} subjects answer"
-    them = "it" if len(subjects) == 1 else "them"
-    return f"{answer} one class nearly always ({names}), which no scale of ability holds: leave {them} out"
+    shown_names = list(subjects[:3])
+    if len(subjects) > 3:
+        shown_names.append("...")
+    names = ", ".join(shown_names)
+    ending = "one class nearly always ({}), which no scale of ability holds: leave {} out"
+    if len(subjects) == 1:
+        return f"1 subject answers {ending.format(names, 'it')}"
+    return f"{len(subjects)} subjects answer {ending.format(names, 'them')}"
 
 
 def _prediction(fit: Mapping[Any, Any]) -> str:

@@ -45,15 +45,18 @@ RANKING_VALUE = VALUE.with_format(".3f", "AUC, precision")
 
 
 def rules_figure(rules: Table) -> alt.FacetChart:
-    """AUC among all and among reviewed images, and precision of the first k, with intervals, one row a rule."""
-    each = []
+    """AUC among all and among reviewed images, and precision of the first k, with intervals, one row per rule."""
+    # one line per rule and measure
+    frames_by_measure = []
     for measure, words in _MEASURES.items():
-        value = dict(zip(interval_columns(measure), interval_columns(RANKING_VALUE), strict=True))
-        each.append(rules.frame.rename(columns=value).assign(measure=words))
-    frame = _by_rule(pd.concat(each, ignore_index=True).dropna(subset=RANKING_VALUE))
+        value_columns = dict(zip(interval_columns(measure), interval_columns(RANKING_VALUE), strict=True))
+        frames_by_measure.append(rules.frame.rename(columns=value_columns).assign(measure=words))
+    frame = pd.concat(frames_by_measure, ignore_index=True).dropna(subset=RANKING_VALUE)
+    frame = _with_dataset_panels(frame)
     frame = frame.assign(rule=frame[RULE].map(dict(RULE.choices)))
+
     rows = kinds.category(alt.Y, RULE, list(RULE.choices.values()), domain=False, labelPadding=12)
-    hover = (
+    hover_columns = (
         DATASET,
         RULE,
         RANKING_MEASURE,
@@ -61,10 +64,10 @@ def rules_figure(rules: Table) -> alt.FacetChart:
         *RECALLS,
         *errors.LABEL_ERROR_RULES.columns[-5:],
     )
-    across = kinds.quantity(alt.X, RANKING_VALUE, domain=[0, 1], padding=0)
-    coloured = kinds.hue(RANKING_MEASURE, frame, shapes=("circle", "square", "diamond"))
+    value_axis = kinds.quantity(alt.X, RANKING_VALUE, domain=[0, 1], padding=0)
+    colours = kinds.hue(RANKING_MEASURE, frame, shapes=("circle", "square", "diamond"))
     chart = kinds.points_with_intervals(
-        RANKING_VALUE, rows, hover, coloured, dodge=RANKING_MEASURE, scale=across, size=70
+        RANKING_VALUE, rows, hover_columns, colours, dodge=RANKING_MEASURE, scale=value_axis, size=70
     )
     title = style.title(
         "Which rule finds wrong labels?",
@@ -76,25 +79,28 @@ def rules_figure(rules: Table) -> alt.FacetChart:
 
 
 def curve_figure(curve: Table) -> alt.FacetChart:
-    """Recall against the share of images flagged, one line a rule, beside chance and the paper's claim."""
-    frame = _by_rule(curve.frame)
-    coloured = kinds.hue(RULE, frame, shapes=None, columns=3)
-    claim = alt.InlineData(values=[{"recall": CLAIM[0], "to": CLAIM[1]}])  # once a panel, not once a line
+    """Recall against the share of images flagged, one line per rule, beside chance and the paper's claim."""
+    frame = _with_dataset_panels(curve.frame)
+    colours = kinds.hue(RULE, frame, shapes=None, columns=3)
+
+    # inline data is drawn once per panel, not once per line
+    claim = alt.InlineData(values=[{"recall": CLAIM[0], "to": CLAIM[1]}])
     chance = alt.InlineData(values=[{"share_flagged": share, "recall": share} for share in (0, 1)])
     diagonal: Any = alt.Chart(chance).mark_line(strokeDash=[4, 3], color=kinds.GREY, strokeWidth=1)
     lines: Any = alt.Chart().mark_line(strokeWidth=2)
     lines = lines.encode(
         x=kinds.quantity(alt.X, SHARE_FLAGGED, padding=0),
         y=kinds.quantity(alt.Y, RECALL, padding=0),
-        color=coloured.colour(),
-        opacity=coloured.opacity(),
+        color=colours.colour(),
+        opacity=colours.opacity(),
         tooltip=kinds.tooltips(curve.columns),
     )
     chart = kinds.layers(
         alt.Chart(claim).mark_rect(opacity=0.15, color=kinds.GREY).encode(y=f"{RECALL}:Q", y2="to:Q"),
         diagonal.encode(x=f"{SHARE_FLAGGED}:Q", y=f"{RECALL}:Q"),
-        lines.add_params(coloured.picked),
+        lines.add_params(colours.picked),
     )
+
     title = style.title(
         "How many wrong labels does each rule find?",
         "Images are flagged from the most suspect on. The dashed line is chance; the band is the paper's "
@@ -104,7 +110,7 @@ def curve_figure(curve: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, title, (DATASET,), height=300)
 
 
-def _by_rule(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_dataset_panels(frame: pd.DataFrame) -> pd.DataFrame:
     if frame.empty:
         raise style.NothingToDraw(_NO_VERDICTS)
     return frame.assign(panel=style.panels(frame, DATASET))
@@ -112,57 +118,67 @@ def _by_rule(frame: pd.DataFrame) -> pd.DataFrame:
 
 def suspects_figure(suspects: Table) -> alt.FacetChart:
     """The first suspects of each data set: the share of models for another class, and for the label."""
-    not_listed = suspects.parameters.get(errors.NOT_LISTED, ())
+    reasons = suspects.parameters.get(errors.NOT_LISTED, ())
     frame = suspects.frame[suspects.frame[SUSPECT_RANK] <= FIRST]
-    if frame.empty and not_listed:
-        raise style.NothingToDraw("; ".join(not_listed))
+    if frame.empty and reasons:
+        raise style.NothingToDraw("; ".join(reasons))
     frame = frame[frame[MODAL_WRONG_SHARE] > frame[ITEM_TOP1]].reset_index(drop=True)
     if frame.empty:
         raise style.NothingToDraw(_NO_LABEL_IN_DOUBT)
-    frame = frame.assign(panel=style.panels(frame, DATASET), verdict=frame[VERDICT].astype(object).fillna("none"))
-    named = frame[SUSPECT_RANK].astype(str) + ". " + frame[LABEL].fillna("?") + " → " + frame[OTHER_CLASS].fillna("?")
+
+    label = frame[LABEL].fillna("?")
+    other_class = frame[OTHER_CLASS].fillna("?")
+    frame = frame.assign(
+        panel=style.panels(frame, DATASET),
+        verdict=frame[VERDICT].astype(object).fillna("none"),
+        named=frame[SUSPECT_RANK].astype(str) + ". " + label + " → " + other_class,
+    )
     rows = kinds.category(
         alt.Y, "named", alt.SortField(SUSPECT_RANK), domain=False, grid=False, labelPadding=12, labelLimit=420
     )
-    coloured = kinds.hue(VERDICT, frame, ("#b0568f", "#0072b2", kinds.GREY), shapes=None)
+    colours = kinds.hue(VERDICT, frame, ("#b0568f", "#0072b2", kinds.GREY), shapes=None)
+    share_axis = kinds.quantity(alt.X, MODAL_WRONG_SHARE, "share of models", domain=[0, 1], padding=0)
     base: Any = alt.Chart().encode(y=rows, tooltip=kinds.tooltips(suspects.columns))
-    share = kinds.quantity(alt.X, MODAL_WRONG_SHARE, "share of models", domain=[0, 1], padding=0)
     chart = kinds.layers(
         base.mark_rule(strokeWidth=1, opacity=0.5).encode(x=f"{ITEM_TOP1}:Q", x2=f"{MODAL_WRONG_SHARE}:Q"),
         base.mark_point(size=40, color=kinds.GREY, opacity=1).encode(x=f"{ITEM_TOP1}:Q"),
-        base.mark_point(filled=True, size=90, opacity=1).encode(x=share, color=coloured.colour()),
+        base.mark_point(filled=True, size=90, opacity=1).encode(x=share_axis, color=colours.colour()),
     )
     title = style.title(
         "Which labels look wrong?",
         f"Each row is one of the {FIRST} most suspect images: its label → the class that more models predict.",
         "Filled marks are the share of models that predict the other class, open marks of those that "
         "predict the label.",
-        *(f"{reason}." for reason in not_listed),
+        *(f"{reason}." for reason in reasons),
     )
-    columns = min(2, frame["panel"].nunique())
-    return style.faceted(chart, frame.assign(named=named), title, (DATASET,), columns=columns, row=22)
+    n_columns = min(2, frame["panel"].nunique())
+    return style.faceted(chart, frame, title, (DATASET,), columns=n_columns, row=22)
 
 
 def gallery_figure(gallery: Table) -> alt.FacetChart:
-    """A grid of pictures a kind, with the label and the predicted classes below each."""
+    """A grid of pictures for each kind, with the label and the predicted classes below each picture."""
     frame = gallery.frame.dropna(subset="thumbnail")
     if frame.empty and len(gallery.frame):
         raise style.NothingToDraw(_undescribed(gallery.frame))
-    frame = frame.assign(way=frame[KIND].map(dict(KIND.choices)))
-    frame["panel"] = style.panels(frame, DATASET, "way")
+
+    frame = frame.assign(kind_words=frame[KIND].map(dict(KIND.choices)))
+    frame["panel"] = style.panels(frame, DATASET, "kind_words")
     frame[[LABEL, PREDICTED]] = frame[[LABEL, PREDICTED]].fillna("")  # a file may know only right or wrong
-    hover = [column for column in gallery.columns if column not in ("thumbnail", "row", "column")]
+    frame["lines"] = [_in_two_lines(words) for words in frame[PREDICTED]]
+
+    hover_columns = [column for column in gallery.columns if column not in ("thumbnail", "row", "column")]
+    chart = kinds.pictures(frame, hover_columns, LABEL, "lines")
+    chart.layer[2].mark.lineBreak = "\n"
     title = style.title(
         "Which images are hard, which easy, and which labels look wrong?",
-        "Below each picture stand its label and the predicted classes, with how many models; hover for more.",
+        "Below each picture are its label and the predicted classes with the number of models; hover for more.",
     )
-    tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
-    frame["lines"] = [_in_two_lines(words) for words in frame[PREDICTED]]
-    chart = kinds.pictures(frame, hover, LABEL, "lines")
-    chart.layer[2].mark.lineBreak = "\n"
-    drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * STEP, columns=1)
-    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + kinds.GAP)
-    return drawn
+    n_rows = int(frame["row"].max()) + 1
+    n_columns = int(frame["column"].max()) + 1
+    figure = style.faceted(chart, frame, title, (DATASET,), height=n_rows * STEP, columns=1)
+    figure.usermeta = kinds.FIXED
+    figure.spec.width = n_columns * (kinds.SIDE + kinds.GAP)
+    return figure
 
 
 def _in_two_lines(predicted: str | None) -> str:
@@ -202,7 +218,7 @@ claims 30 to 40 %, of no stated share.
     if ranked.empty:
         return
 
-    best, *others = ranked.to_dict("records")
+    best, *next_rules = ranked.to_dict("records")
     of_best = curve[curve[RULE] == best[RULE]].reset_index(drop=True)
     chart = small.lines(of_best, SHARE_FLAGGED, RECALL, RULE, (SHARE_FLAGGED, RECALL))
     yield Statement(f"Reviewing the 25 % most suspect images of {best[DATASET]} finds {_found_by_best(best)}.", chart)
@@ -211,20 +227,20 @@ claims 30 to 40 %, of no stated share.
     yield Statement(f"{best[DATASET]}: these images are ranked by {_rule_with_auc(best)}; {by_chance}.")
 
     claim = f"the paper claims {100 * CLAIM[0]:.0f} to {100 * CLAIM[1]:.0f} %, of no stated share"
-    for line in others:
+    for line in next_rules:
         if line[RULE] in PAPER:
-            held = f"they hold {format_with_interval(line, FOUND_IN_QUARTER)}"
-            yield Statement(f"{line[DATASET]}: ranked by {_rule_with_auc(line)}, {held}; {claim}.")
+            share_found = f"they hold {format_with_interval(line, FOUND_IN_QUARTER)}"
+            yield Statement(f"{line[DATASET]}: ranked by {_rule_with_auc(line)}, {share_found}; {claim}.")
 
 
 def _found_by_best(line: Mapping[Any, Any]) -> str:
     """The share of the known wrong labels that a rule finds, and whether chance finds as many."""
-    number = line["errors"]
-    wrong_labels = "1 known wrong label" if number == 1 else f"{number:.0f} known wrong labels"
-    found = f"{format_with_interval(line, FOUND_IN_QUARTER)} of the {wrong_labels}"
+    n_errors = line["errors"]
+    wrong_labels = "1 known wrong label" if n_errors == 1 else f"{n_errors:.0f} known wrong labels"
+    share = f"{format_with_interval(line, FOUND_IN_QUARTER)} of the {wrong_labels}"
     if line.get(FOUND_IN_QUARTER.low, 1.0) <= BY_CHANCE:
-        found += f", not significantly more than the {100 * BY_CHANCE:.0f} % that chance finds"
-    return found
+        share += f", not significantly more than the {100 * BY_CHANCE:.0f} % that chance finds"
+    return share
 
 
 def _rule_with_auc(line: Mapping[Any, Any]) -> str:

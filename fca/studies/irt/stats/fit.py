@@ -79,28 +79,37 @@ def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model:
 def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
     """The solver's arrays with standard errors, by name and item by item."""
     state = mode.state
-    ability_se, item_se = standard_errors(mode, data, fixed_ability)
-    slope_se = state.slope * item_se[-2] if len(item_se) > 1 else np.zeros(state.item.shape[1])
+    group = data.group
+    ability_se, item_se = standard_errors(mode, data, fixed_ability)  # item_se: parameters x groups
+    if len(item_se) > 1:
+        slope_se = state.slope * item_se[-2]
+    else:
+        slope_se = np.zeros(state.item.shape[1])
     feasibility, share = state.asymptotes()
+    guess = feasibility * share
 
-    not_estimable = []
+    ability = state.ability
+    if state.model == "1pl" and not fixed_ability:
+        tied_subject = _tied_subjects(data)
+        ability = ability[tied_subject]
+        ability_se = ability_se[tied_subject]
+
+    not_estimable: list[str] = []
     if not mode.learning.spread:
         not_estimable.append("spread of difficulty")
     if not mode.learning.slope:
         not_estimable.append("mean discrimination" if fixed_ability else "spread of ability")
 
-    subject = _tied(data) if state.model == "1pl" and not fixed_ability else slice(None)
-    group = data.group
     return IrtFit(
         model=state.model,
-        ability=state.ability[subject],
-        ability_se=ability_se[subject],
+        ability=ability,
+        ability_se=ability_se,
         difficulty=state.difficulty[group],
         difficulty_se=item_se[-1][group],
         discrimination=state.slope[group],
         discrimination_se=slope_se[group],
         feasibility=feasibility[group],
-        guess=(feasibility * share)[group],
+        guess=guess[group],
         log_posterior=mode.log_posterior,
         iterations=mode.iterations,
         converged=mode.converged,
@@ -108,12 +117,15 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
     )
 
 
-def _tied(data: Responses) -> Int[np.ndarray, " subjects"]:
+def _tied_subjects(data: Responses) -> Int[np.ndarray, " subjects"]:
     """For each subject the first one with as many right responses to the same items, which has the same 1PL ability.
 
     Sums in another order differ by rounding; subjects that are tied must stay tied.
     """
     totals = np.round(data.right @ data.count).astype(np.int64)
-    rows = totals[:, None] if data.present is None else np.column_stack([totals, np.packbits(data.present, axis=1)])
-    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first[group]
+    if data.present is None:
+        rows = totals[:, None]
+    else:
+        rows = np.column_stack([totals, np.packbits(data.present, axis=1)])
+    _, first_subject, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first_subject[group]

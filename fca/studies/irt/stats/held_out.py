@@ -1,7 +1,8 @@
 """How well a model predicts responses that it was not fitted to, and the choice of the model that predicts them best.
 
-Two ways of holding out. Cells: some images, network by network; is the model right about these networks and images?
-Subjects: whole networks; do its items serve for a new network? Snapshots of one network never stand on both sides.
+Responses are held out in one of two ways. Cells: some images of each network, which tests predictions for these
+networks and images. Subjects: whole networks, which tests whether the items serve for a new network. Snapshots of one
+network are always on the same side.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from fca.types import FcaError, check_choice
 
 HOLD_OUTS = ("cells", "subjects")
 CANDIDATES = ("1pl", "2pl", "3pl", "3pl-upper")
-SHARE = 0.1  # of responses that are hidden
-FOLDS = 5  # of networks
+SHARE, FOLDS = 0.1, 5  # of responses that are hidden; of networks
 CERTAIN = 1e-12  # a prediction this close to 0 or 1 counts as no closer: one surprise must not weigh without bound
 
 Network = Integer[np.ndarray, " subjects"]
@@ -34,7 +34,7 @@ Watch = Callable[[Sequence[tuple[str, tuple[int, ...]]]], Iterable[tuple[str, tu
 class HeldOut(NamedTuple):
     """How well a model predicts responses that it was not fitted to.
 
-    nll: mean negative log likelihood a response, in nats; lower is better.   low, high: its 95 % interval over
+    nll: mean negative log likelihood per response, in nats; lower is better.   low, high: its 95 % interval over
     networks; NaN with a single one.   accuracy: share of responses on the right side of 0.5.
     auc: chance that a right response was given the higher probability; NaN if all are right, or all wrong.
     baseline_nll: of logit P = logit(subject's mean) + logit(item's mean) - logit(mean), means of what was not held out.
@@ -103,11 +103,11 @@ def held_out_fit(
         return _score_cells(responses, hidden, name, network)
 
     split = split_networks(responses, network, np.random.default_rng(seed))
-    p = np.full(responses.shape, np.nan)
-    for k in range(split.folds):
-        p[split.fold == k] = _predict_new(responses, split, (k,), name)
-    score = _judge(responses, p, _margins_of_new(responses, split), name, hold_out, network)
-    return score._replace(unlinked=_linking(responses, split, network))
+    chance = np.full(responses.shape, np.nan)
+    for fold in range(split.folds):
+        chance[split.fold == fold] = _predict_folds(responses, split, (fold,), name)
+    score = _score(responses, chance, _margins_of_folds(responses, split), name, hold_out, network)
+    return score._replace(unlinked=_unlinked_networks(responses, split, network))
 
 
 def choose_model(
@@ -122,10 +122,10 @@ def choose_model(
 
     cells:    an outer share of the responses is hidden from all; of the rest an inner share, equal for all models,
               chooses. The chosen one is fitted to the rest and predicts the outer share, the one that `held_out_fit`
-              hides with this seed. One fit a model and one more.
+              hides with this seed. One fit per model and one more.
     subjects: every model is scored as by `held_out_fit`, which chooses. For the outer score each fold is predicted by
               the model that is best among the other folds, each of them fitted without both (Varma & Simon 2006); it is
-              the score of choosing so, and folds may choose differently. 15 fits a model.
+              the score of choosing so, and folds may choose differently. 15 fits per model.
     watch:    given the fits to be made, (model, folds left out), returns them one by one: a progress bar.
     Raises FcaError as `held_out_fit` does, and with fewer than four networks for subjects.
 
@@ -143,59 +143,67 @@ def choose_model(
     outer = hide(responses, SHARE, rng, network)
     without_outer = np.where(outer, np.nan, responses)
     inner = hide(without_outer, SHARE, rng, network)
-    fits = watch([(name, ()) for name in names])
-    candidates = _best_first(_score_cells(without_outer, inner, name, network) for name, _ in fits)
+
+    scores = []
+    for name, _ in watch([(name, ()) for name in names]):
+        scores.append(_score_cells(without_outer, inner, name, network))
+    candidates = _best_first(scores)
     return Choice(candidates, _score_cells(responses, outer, candidates[0].model, network))
 
 
 def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, network: Network, watch: Watch) -> Choice:
-    """The choice by held-out networks, and its nested score (see `choose_model`)."""
     split = split_networks(responses, network, np.random.default_rng(seed))
     if split.folds < 4:  # two folds are left out together, and two subjects at least are fitted
-        raise _few(split.folds, 4)
+        raise _too_few_networks(split.folds, 4)
 
-    single_folds = [(k,) for k in range(split.folds)]
-    pairs_of_folds = list(combinations(range(split.folds), 2))
-    fits = [(name, folds) for folds in (*single_folds, *pairs_of_folds) for name in names]
-    p = {name: np.full(responses.shape, np.nan) for name in names}
-    inner_loss = {name: np.zeros(split.folds) for name in names}  # of the other folds, by the fold left out of all
-    for name, left_out in watch(fits):
-        is_new = np.isin(split.fold, left_out)
-        predicted = _predict_new(responses, split, left_out, name)
+    # each fold predicted without itself, and each two folds without both
+    single_folds = [(fold,) for fold in range(split.folds)]
+    fold_pairs = list(combinations(range(split.folds), 2))
+    chance_by_model = {name: np.full(responses.shape, np.nan) for name in names}
+    loss_by_model = {name: np.zeros(split.folds) for name in names}  # of the other folds, by the outer fold
+    for name, left_out in watch([(name, folds) for folds in [*single_folds, *fold_pairs] for name in names]):
+        is_left_out = np.isin(split.fold, left_out)
+        chance = _predict_folds(responses, split, left_out, name)
         if len(left_out) == 1:
-            p[name][is_new] = predicted
+            chance_by_model[name][is_left_out] = chance
             continue
-        loss = np.nansum(_losses(responses[is_new], predicted), axis=1)
-        fold = split.fold[is_new]
+
+        loss_by_subject = np.nansum(_losses(responses[is_left_out], chance), axis=1)
+        fold_of_subject = split.fold[is_left_out]
         first, second = left_out
-        inner_loss[name][first] += loss[fold == second].sum()
-        inner_loss[name][second] += loss[fold == first].sum()
+        loss_by_model[name][first] += loss_by_subject[fold_of_subject == second].sum()
+        loss_by_model[name][second] += loss_by_subject[fold_of_subject == first].sum()
 
-    margins = _margins_of_new(responses, split)
-    candidates = _best_first(_judge(responses, p[name], margins, name, "subjects", network) for name in names)
-    best_of_fold = np.argmin([inner_loss[name] for name in names], axis=0)
-    nested = np.choose(best_of_fold[split.fold][:, None], [p[name] for name in names])
-    outer = _judge(responses, nested, margins, candidates[0].model, "subjects", network)
-    return Choice(candidates, outer._replace(unlinked=_linking(responses, split, network)))
+    margins = _margins_of_folds(responses, split)
+    candidates = _best_first(
+        _score(responses, chance_by_model[name], margins, name, "subjects", network) for name in names
+    )
+
+    # nested: each fold by the model that is best among the other folds
+    best_model_of_fold = np.argmin([loss_by_model[name] for name in names], axis=0)
+    best_model_of_subject = best_model_of_fold[split.fold]
+    nested_chance = np.choose(best_model_of_subject[:, None], [chance_by_model[name] for name in names])
+    outer = _score(responses, nested_chance, margins, candidates[0].model, "subjects", network)
+    return Choice(candidates, outer._replace(unlinked=_unlinked_networks(responses, split, network)))
 
 
-def excess(one: HeldOut, other: HeldOut) -> Estimated:
-    """How much more log loss a response has by `one` than by `other`, on the same responses; 95 % over networks.
+def excess(score: HeldOut, reference: HeldOut) -> Estimated:
+    """How much more log loss a response has by `score` than by `reference`, on the same responses; 95 % over networks.
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
     >>> excess(held_out_fit(responses, "2pl"), held_out_fit(responses, "1pl")).value > 0
     True
     """
-    return _over_networks(one.loss - other.loss, one.number)
+    return _over_networks(score.loss - reference.loss, score.number)
 
 
 def hide(responses: Matrix, share: float, seed: int | np.random.Generator, network: Network | None = None) -> Cells:
     """Which responses to hide: each pair of network and item with chance `share`, by a generator of `seed`.
 
     An item that would keep no response keeps all, and so does a network of which a subject would keep none. As many
-    responses are kept as link all subjects by common items. Raises FcaError if nothing is left to
-    hide, as with a single network.
+    responses are kept as are needed to link all subjects by common items. Raises FcaError if nothing is left to hide,
+    as with a single network.
 
     >>> int(hide(np.ones((10, 10)), 0.1, seed=0).sum())
     10
@@ -208,31 +216,33 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
     is_drawn = np.random.default_rng(seed).random((n_networks, responses.shape[1])) < share
     hidden = present & is_drawn[network]
 
-    # Items and networks that would keep no response keep all
-    hidden &= (present & ~hidden).any(axis=0)
-    keeps_none = ~(present & ~hidden).any(axis=1)
-    hidden &= ~np.isin(network, network[keeps_none])[:, None]
-    hidden = _kept_linked(responses, hidden, network)
+    has_visible_response = (present & ~hidden).any(axis=0)  # by item
+    hidden &= has_visible_response
+    emptied_subjects = ~(present & ~hidden).any(axis=1)
+    hidden &= ~np.isin(network, network[emptied_subjects])[:, None]
+    hidden = _without_linking_cells(responses, hidden, network)
     if not hidden.any():
         step = "hide a larger share, or add networks"
         raise FcaError("answers that can be hidden", f"0 of {int(present.sum())}", "1 or more", step)
     return hidden
 
 
-def _kept_linked(responses: Matrix, hidden: Cells, network: Network) -> Cells:
-    """The same, without as many as are needed for the others to link all subjects, one network and item at a time."""
+def _without_linking_cells(responses: Matrix, hidden: Cells, network: Network) -> Cells:
+    """Hidden cells less those that are needed to link all subjects, removed one network and item at a time."""
     hidden = hidden.copy()
-    part = parts_of(np.where(hidden, np.nan, responses))
-    while part.max() > 0:
-        member = part == np.arange(part.max() + 1)[:, None]  # parts x subjects
-        responded_by_part = member.astype(float) @ (~np.isnan(responses) & ~hidden) > 0
-        would_link = hidden & ~responded_by_part[part]
-        if not would_link.any():  # without a hidden response they are not linked either
-            break
-        subject, item = np.argwhere(would_link)[0]
+    while True:
+        part_of_subject = parts_of(np.where(hidden, np.nan, responses))
+        if part_of_subject.max() == 0:
+            return hidden
+
+        is_in_part = part_of_subject == np.arange(part_of_subject.max() + 1)[:, None]  # parts x subjects
+        is_visible = ~np.isnan(responses) & ~hidden
+        part_sees_item = is_in_part.astype(float) @ is_visible > 0  # parts x items
+        is_linking = hidden & ~part_sees_item[part_of_subject]
+        if not is_linking.any():  # with all hidden responses they would not be linked either
+            return hidden
+        subject, item = np.argwhere(is_linking)[0]
         hidden[network == network[subject], item] = False
-        part = parts_of(np.where(hidden, np.nan, responses))
-    return hidden
 
 
 class Split(NamedTuple):
@@ -252,137 +262,140 @@ def split_networks(responses: Matrix, network: Network, rng: np.random.Generator
     >>> split.fold, split.folds
     (array([2, 2, 0, 1]), 3)
     """
-    networks = int(network.max()) + 1
-    if networks < 3:
-        raise _few(networks, 3)
-    fold = rng.permutation(networks)[network] % FOLDS
-    shown = rng.random(responses.shape) < 0.5
-    shown |= ~(shown & ~np.isnan(responses)).any(axis=1)[:, None]
-    return Split(fold, shown, min(networks, FOLDS))
+    n_networks = int(network.max()) + 1
+    if n_networks < 3:
+        raise _too_few_networks(n_networks, 3)
+
+    fold = rng.permutation(n_networks)[network] % FOLDS
+    shows_ability = rng.random(responses.shape) < 0.5
+    has_shown_response = (shows_ability & ~np.isnan(responses)).any(axis=1)
+    shows_ability |= ~has_shown_response[:, None]
+    return Split(fold, shows_ability, min(n_networks, FOLDS))
 
 
-def _few(n_networks: int, fewest: int) -> FcaError:
+def _too_few_networks(networks: int, fewest: int) -> FcaError:
     step = "add responses of other networks, or hold out cells"
-    return FcaError("networks to hold out", n_networks, f"{fewest} or more", step)
+    return FcaError("networks to hold out", networks, f"{fewest} or more", step)
 
 
 def _checked(responses: Matrix, model: str, hold_out: str, network: Network | None) -> tuple[str, Network]:
-    """The spelling of the model, and the network of each subject. Raises FcaError for what cannot be scored."""
     check_choice("hold_out", hold_out, HOLD_OUTS)
     check_responses(responses)
     return model_name(model), np.arange(len(responses)) if network is None else network
 
 
 def _score_cells(responses: Matrix, hidden: Cells, name: str, network: Network) -> HeldOut:
-    """The score of a model on hidden responses, fitted to the others."""
-    fitted = np.where(hidden, np.nan, responses)
-    p = np.where(hidden, fit_irt(fitted, name).probability(), np.nan)
-    return _judge(responses, p, _margins(fitted, fitted), name, "cells", network)
+    """Scores of the hidden responses, predicted by a fit of the others."""
+    visible = np.where(hidden, np.nan, responses)
+    chance = np.where(hidden, fit_irt(visible, name).probability(), np.nan)
+    return _score(responses, chance, _margins(visible, visible), name, "cells", network)
 
 
-def _linking(responses: Matrix, split: Split, network: Network) -> tuple[int, ...]:
+def _unlinked_networks(responses: Matrix, split: Split, network: Network) -> tuple[int, ...]:
     """Networks of the folds without which the other subjects are of several parts (`parts_of`)."""
-    folds = [k for k in range(split.folds) if parts_of(responses[split.fold != k]).max() > 0]
-    return tuple(np.unique(network[np.isin(split.fold, folds)]).tolist())
+    unlinked_folds = [fold for fold in range(split.folds) if parts_of(responses[split.fold != fold]).max() > 0]
+    return tuple(np.unique(network[np.isin(split.fold, unlinked_folds)]).tolist())
 
 
-def _predict_new(
+def _predict_folds(
     responses: Matrix, split: Split, left_out: tuple[int, ...], name: str
 ) -> Float[np.ndarray, "new items"]:
-    """Responses of the folds left out that are not shown, predicted with items that were fitted without these folds.
+    """Chances of right responses in the folds `left_out`, predicted with items that were fitted without these folds.
 
-    NaN for what is shown, for items without responses of other folds or of another part than most of their subjects,
-    for subjects without any shown response, and for all where no item divides the subjects of that part.
+    NaN for responses that show ability, for items without responses of other folds or of another part than most of
+    their subjects, for subjects without any shown response, and for all where no item divides the subjects of that
+    part.
     """
     is_new = np.isin(split.fold, left_out)
-    fitted = responses[~is_new]
-    fitted = fitted[parts_of(fitted) == 0]
-    has_responses = ~np.isnan(fitted).all(axis=0)
-    p = np.full((int(is_new.sum()), responses.shape[1]), np.nan)
-    divides_subjects = (fitted == 1).any(axis=0) & (fitted == 0).any(axis=0)
+    chance = np.full((int(is_new.sum()), responses.shape[1]), np.nan)
+
+    other_responses = responses[~is_new]
+    fitted_responses = other_responses[parts_of(other_responses) == 0]
+    divides_subjects = (fitted_responses == 1).any(axis=0) & (fitted_responses == 0).any(axis=0)
     if not divides_subjects.any():
-        return p
+        return chance
 
-    bank = fit_irt(fitted[:, has_responses], name).bank
-    shown = np.where(split.shown, responses, np.nan)[is_new][:, has_responses]
-    is_scorable = ~np.isnan(shown).all(axis=1)
-    if not is_scorable.any():
-        return p
+    has_fitted_response = ~np.isnan(fitted_responses).all(axis=0)
+    bank = fit_irt(fitted_responses[:, has_fitted_response], name).bank
+    shown_responses = np.where(split.shown, responses, np.nan)[is_new][:, has_fitted_response]
+    has_shown_response = ~np.isnan(shown_responses).all(axis=1)
+    if not has_shown_response.any():
+        return chance
 
-    ability = score_ability(shown[is_scorable], bank).ability
-    p[np.ix_(is_scorable, has_responses)] = bank.probability(ability)
-    p[split.shown[is_new]] = np.nan
-    return p
+    ability = score_ability(shown_responses[has_shown_response], bank).ability
+    chance[np.ix_(has_shown_response, has_fitted_response)] = bank.probability(ability)
+    chance[split.shown[is_new]] = np.nan
+    return chance
 
 
-def _margins_of_new(responses: Matrix, split: Split) -> Matrix:
-    """`_margins` of each fold: items' means of the other folds, subjects' means of what they are shown."""
-    shown = np.where(split.shown, responses, np.nan)
+def _margins_of_folds(responses: Matrix, split: Split) -> Matrix:
+    """Margins of every fold, from the shown responses of its subjects and the responses of other folds."""
+    shown_responses = np.where(split.shown, responses, np.nan)
     margins = np.empty_like(responses)
-    for k in range(split.folds):
-        is_new = split.fold == k
-        margins[is_new] = _margins(responses[~is_new], shown[is_new])
+    for fold in range(split.folds):
+        is_in_fold = split.fold == fold
+        margins[is_in_fold] = _margins(responses[~is_in_fold], shown_responses[is_in_fold])
     return margins
 
 
 def _margins(fitted: Float[np.ndarray, "fitted items"], shown: Matrix) -> Matrix:
     """Prediction without any fit: the mean of the subject and that of the item, added as logits."""
-
-    def mean_logit(responses: Matrix, axis: int | None) -> Float[np.ndarray, " means"]:
-        right = np.atleast_1d((responses == 1).sum(axis=axis)).astype(float)
-        count = np.atleast_1d((~np.isnan(responses)).sum(axis=axis)).astype(float)
-        return smoothed_logit(right, count)
-
-    subjects = mean_logit(shown, axis=1)
-    items = mean_logit(fitted, axis=0)
-    overall = mean_logit(fitted, axis=None)
-    return expit(subjects[:, None] + items - overall)
+    subject_logit = _mean_logit(shown, axis=1)
+    item_logit = _mean_logit(fitted, axis=0)
+    total_logit = _mean_logit(fitted, axis=None)
+    return expit(subject_logit[:, None] + item_logit - total_logit)
 
 
-def _judge(responses: Matrix, p: Matrix, margins: Matrix, name: str, hold_out: str, network: Network) -> HeldOut:
-    """Scores of predictions p, NaN where nothing was held out, beside those of the margins."""
+def _mean_logit(responses: Matrix, axis: int | None) -> Float[np.ndarray, " n"]:
+    right = np.atleast_1d((responses == 1).sum(axis=axis)).astype(float)
+    count = np.atleast_1d((~np.isnan(responses)).sum(axis=axis)).astype(float)
+    return smoothed_logit(right, count)
+
+
+def _score(responses: Matrix, chance: Matrix, margins: Matrix, name: str, hold_out: str, network: Network) -> HeldOut:
+    """Scores of predicted chances, NaN where nothing was held out, beside those of the margins."""
     from sklearn.metrics import roc_auc_score  # half a second to import
 
-    loss = _losses(responses, p)
-    is_held_out = ~np.isnan(loss)
-    if not is_held_out.any():
+    loss = _losses(responses, chance)
+    is_predicted = ~np.isnan(loss)
+    if not is_predicted.any():
         step = "add subjects that respond to items of several parts, or hold out cells"
         raise FcaError("held-out responses that others' items predict", 0, "1 or more", step)
 
-    right = responses[is_held_out]
-    predicted = p[is_held_out]
-    has_both = 0 < right.sum() < len(right)
+    right = responses[is_predicted]
+    predicted = chance[is_predicted]
+    has_both_values = 0 < right.sum() < len(right)
     loss_by_network = np.bincount(network, np.nansum(loss, axis=1))
-    n_by_network = np.bincount(network, is_held_out.sum(axis=1)).astype(int)
-    nll = _over_networks(loss_by_network, n_by_network)
+    number_by_network = np.bincount(network, is_predicted.sum(axis=1)).astype(int)
+    nll = _over_networks(loss_by_network, number_by_network)
     return HeldOut(
         model=name,
         hold_out=hold_out,
         nll=nll.value,
         low=nll.low,
         high=nll.high,
-        auc=float(roc_auc_score(right, predicted)) if has_both else float("nan"),
+        auc=float(roc_auc_score(right, predicted)) if has_both_values else float("nan"),
         accuracy=float(np.mean((predicted >= 0.5) == (right == 1))),
-        baseline_nll=float(_losses(responses, margins)[is_held_out].mean()),
+        baseline_nll=float(_losses(responses, margins)[is_predicted].mean()),
         cells=len(right),
         loss=loss_by_network,
-        number=n_by_network,
+        number=number_by_network,
     )
 
 
-def _losses(responses: Matrix, p: Matrix) -> Matrix:
+def _losses(responses: Matrix, chance: Matrix) -> Matrix:
     """Negative log likelihood of each response; NaN where it or its prediction is missing."""
-    likelihood = np.where(responses == 1, p, 1 - p)
-    return np.where(np.isnan(responses), np.nan, -np.log(np.clip(likelihood, CERTAIN, 1.0)))
+    chance_of_response = np.where(responses == 1, chance, 1 - chance)
+    loss = -np.log(np.clip(chance_of_response, CERTAIN, 1.0))
+    return np.where(np.isnan(responses), np.nan, loss)
 
 
 def _over_networks(loss: Float[np.ndarray, " networks"], count: Int[np.ndarray, " networks"]) -> Estimated:
     """Mean loss of a response, with its interval over networks."""
-    has_responses = count > 0
-    loss = loss[has_responses]
-    count = count[has_responses]
-    interval = ratio_interval(loss, count, within=(0.0, float("inf")))
-    return Estimated(float(loss.sum() / count.sum()), *interval)
+    has_response = count > 0
+    loss, count = loss[has_response], count[has_response]
+    mean = float(loss.sum() / count.sum())
+    return Estimated(mean, *ratio_interval(loss, count, within=(0.0, float("inf"))))
 
 
 def _best_first(scores: Iterable[HeldOut]) -> list[HeldOut]:

@@ -33,7 +33,7 @@ def total_information(bank: ItemBank, ability: Float[np.ndarray, " n"]) -> Float
     >>> total_information(ItemBank("2pl", 0 * one, 2 * one, one, 0 * one), np.array([0.0]))
     array([4.])
     """
-    return np.array([information(bank, value).sum() for value in ability.tolist()])
+    return np.array([information(bank, theta).sum() for theta in ability.tolist()])
 
 
 def marginal_reliability(
@@ -52,9 +52,8 @@ def marginal_reliability(
     (0.95, 0.66)
     """
     node, weight = nodes()
-    if values is None:
-        values = total_information(bank, spread * node)
-    gain = share * values * spread**2  # I s²
+    total = total_information(bank, spread * node) if values is None else values
+    gain = share * total * spread**2
     return float(weight @ (gain / (gain + 1)))
 
 
@@ -79,15 +78,15 @@ def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0)
     >>> items_needed(ItemBank("1pl", 0 * one, one, one, 0 * one), 0.95)
     100
     """
-    node, _ = nodes()
-    values = total_information(bank, spread * node)
+    total = total_information(bank, spread * nodes()[0])
 
-    def above(log_share: float) -> float:
-        return marginal_reliability(bank, float(np.exp(log_share)), spread, values) - reliability
+    def excess_reliability(log_share: float) -> float:
+        return marginal_reliability(bank, float(np.exp(log_share)), spread, total) - reliability
 
-    if above(30.0) < 0:
+    if excess_reliability(30.0) < 0:
         return None
-    return int(np.ceil(np.exp(brentq(above, -30.0, 30.0)) * len(bank.difficulty)))
+    share = np.exp(brentq(excess_reliability, -30.0, 30.0))
+    return int(np.ceil(share * len(bank.difficulty)))
 
 
 def empirical_reliability(ability: Subjects, ability_se: Subjects) -> float:
@@ -95,13 +94,13 @@ def empirical_reliability(ability: Subjects, ability_se: Subjects) -> float:
 
     var(θ̂) / (var(θ̂) + mean(se²)), θ̂ a posterior mean or mode (as in mirt's empirical_rxx; population variance)
 
-    Of one subject, or of equal abilities known without error, it is not defined: NaN.
+    NaN where it is not defined: for one subject, or for equal abilities known without error.
 
     >>> round(empirical_reliability(np.array([-1.0, 1.0]), np.array([0.5, 0.5])), 3)
     0.8
     """
     variance = float(np.var(ability))
-    error = float(np.mean(ability_se**2))
-    if len(ability) < 2 or variance + error == 0:
+    error_variance = float(np.mean(ability_se**2))
+    if len(ability) < 2 or variance + error_variance == 0:
         return float("nan")
-    return variance / (variance + error)
+    return variance / (variance + error_variance)

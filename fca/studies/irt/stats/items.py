@@ -1,4 +1,4 @@
-"""Items alone: at fixed abilities each item has a posterior of its own, climbed by Newton steps of its own length."""
+"""Items alone: at fixed abilities each item has a separate posterior, climbed by Newton steps of separate length."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fca.studies.irt.stats.likelihood import LEARNED, LOG_SLOPE_SD, Cells, Group
 
 Blocks = Float[np.ndarray, "k k groups"]
 
-MAX_STEPS = 1000  # of Newton's method
+STEPS = 1000
 ROUGH = 1e-4  # of a step, relative to 1 + the parameter: enough to rank modes
 LONGEST = 2.0  # of one step in any parameter
 FLAT = 1e-6  # of the largest curvature of an item: the least of any direction
@@ -22,7 +22,7 @@ GUESSED = (0.01, 0.1, 0.3, 0.6)  # shares of these for the least able
 DIFFICULTIES = 11
 TINY = 1e-300
 WIDTH = 1000  # items at a time
-SET_ASIDE = 0.7  # share of items that still move, below which the others are set aside
+STILL = 0.7  # share of moving items, below which the others are set aside
 
 
 # Many small symmetric systems at once, one for each group of items, with the group on the last axis.
@@ -35,10 +35,12 @@ def cholesky(block: Blocks) -> Blocks:
     lower = np.zeros_like(block)
     for i in range(len(block)):
         for j in range(i + 1):
-            remainder = block[i, j] - np.einsum("kg,kg->g", lower[i, :j], lower[j, :j])  # k: columns, g: groups
-            if i > j:
+            # k: columns left of j, g: groups
+            remainder = block[i, j] - np.einsum("kg,kg->g", lower[i, :j], lower[j, :j])
+            if i != j:
                 lower[i, j] = remainder / lower[j, j]
                 continue
+
             is_positive = remainder > 0
             if not is_positive.all():
                 raise LinAlgError(f"{int((~is_positive).sum())} blocks of items are not positive")
@@ -74,28 +76,27 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
     information), which is positive everywhere.
     """
     a = state.slope
-    k = len(state.item)  # parameters: m asymptotes, log a, b
+    k = len(state.item)
     m = len(cells.asymptote)
+    error, weight, *mixed = cells.by_item  # sums over subjects, times 1, z, z²
     _, gradient, curvature = state.item_prior()
-    block = np.eye(k)[:, :, None] * curvature
-    error, weight, *mixed = cells.by_item
+    block = np.eye(k)[:, :, None] * curvature  # k x k x groups
 
-    # by b and log a, through z = a (θ - b): ∂z/∂b = -a, ∂z/∂log a = z
+    # difficulty, the last parameter: dz/db = -a
     gradient[-1] -= a * error[0]
     block[-1, -1] += a**2 * weight[0]
-    if k > 1:
+    if k > 1:  # log a, the last but one: dz/d(log a) = z
         gradient[-2] += error[1]
         block[-2, -2] += weight[2]
         block[-2, -1] = -a * weight[1]
         block[-1, -2] = block[-2, -1]
 
+    # asymptotes, the first m
     gradient[:m] += cells.asymptote
     block[:m, :m] += cells.own
     for i, sums in enumerate(mixed):
-        block[i, -1] = -a * sums[0]
-        block[-1, i] = block[i, -1]
-        block[i, -2] = sums[1]
-        block[-2, i] = sums[1]
+        block[i, -1] = block[-1, i] = -a * sums[0]
+        block[i, -2] = block[-2, i] = sums[1]
 
     if observed and k > 1:  # z has second derivatives itself, by (log a, log a) and (log a, b)
         block[-2, -2] -= error[1]
@@ -106,13 +107,19 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
 
 def _make_positive(block: Blocks) -> None:
     """Flip negative curvatures where an item's posterior is not concave, so that the step still ascends."""
-    values = np.linalg.eigvalsh(block.transpose(2, 0, 1))  # groups x k
-    not_concave = np.flatnonzero(values[:, 0] < FLAT * values[:, -1])
-    if len(not_concave):
-        value, vector = np.linalg.eigh(block[:, :, not_concave].transpose(2, 0, 1))
-        value = np.maximum(np.abs(value), FLAT * np.abs(value).max(axis=1, keepdims=True))
-        # g: groups, k: eigenvalues, i, j: parameters
-        block[:, :, not_concave] = np.einsum("gik,gk,gjk->ijg", vector, value, vector)
+    matrices = block.transpose(2, 0, 1)  # groups x k x k
+    eigenvalues = np.linalg.eigvalsh(matrices)  # ascending
+    is_not_positive = eigenvalues[:, 0] < FLAT * eigenvalues[:, -1]
+    not_positive = np.flatnonzero(is_not_positive)
+    if not len(not_positive):
+        return
+
+    value, vector = np.linalg.eigh(matrices[not_positive])
+    size = np.abs(value)
+    smallest_allowed = FLAT * size.max(axis=1, keepdims=True)
+    positive_value = np.maximum(size, smallest_allowed)
+    # g: groups, i and j: parameters, k: eigenvectors
+    block[:, :, not_positive] = np.einsum("gik,gk,gjk->ijg", vector, positive_value, vector)
 
 
 def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
@@ -122,24 +129,25 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     """
     if not len(data.count):
         return state.item, np.empty(0)
-    modes = state.item.copy()
+
     cells = Cells.empty(data, state.model, matrices=False)
     fill(cells, data, state)
-    height_of_modes = heights(state, cells)
+    best_item = state.item.copy()
+    best_height = heights(state, cells)
 
-    # Of the items that still move: their groups, parameters, heights, steps, and the share of a step that is taken
-    groups = np.arange(len(height_of_modes))
+    # the items that still move, by their positions among all
+    positions = np.arange(len(best_height))
     item = state.item
     height = heights(state, cells)
     step = _step(state, cells)
     length = np.ones(len(height))
-    for _ in range(MAX_STEPS):
+    for _ in range(STEPS):
         is_moving = np.abs(length * step / (1 + np.abs(item))).max(axis=0) > ROUGH
         if not is_moving.any():
             break
-        if is_moving.mean() < SET_ASIDE:
+        if is_moving.mean() < STILL:
+            positions = positions[is_moving]
             data = data.part(is_moving)
-            groups = groups[is_moving]
             item = item[:, is_moving]
             height = height[is_moving]
             step = step[:, is_moving]
@@ -149,14 +157,15 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
         trial = replace(state, item=item + length * step)
         fill(cells, data, trial)
         trial_height = heights(trial, cells)
-        has_risen = trial_height >= height - 1e-12 * np.abs(height)
-        item = np.where(has_risen, trial.item, item)
-        height = np.where(has_risen, trial_height, height)
-        step = np.where(has_risen, _step(trial, cells), step)
-        length = np.where(has_risen, 1.0, length / 2)
-        modes[:, groups] = item
-        height_of_modes[groups] = height
-    return modes, height_of_modes
+        rose = trial_height >= height - 1e-12 * np.abs(height)
+
+        item = np.where(rose, trial.item, item)
+        height = np.where(rose, trial_height, height)
+        step = np.where(rose, _step(trial, cells), step)
+        length = np.where(rose, 1.0, length / 2)
+        best_item[:, positions] = item
+        best_height[positions] = height
+    return best_item, best_height
 
 
 def best_of_grid(data: Responses, state: State) -> Parameters:
@@ -164,40 +173,42 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
 
     The points are the same for all items, so that one matrix product gives all likelihoods.
     """
-    low = state.ability.min()
-    high = state.ability.max()
+    low, high = state.ability.min(), state.ability.max()
     axes = {
         "feasibility": logit(np.array(FEASIBLE)),
         "guess": logit(np.array(GUESSED)),
         "slope": state.prior.log_slope + LOG_SLOPE_SD * np.arange(-2, 4),
         "difficulty": np.linspace(low - 1, high + 1, DIFFICULTIES),
     }
-    points = np.meshgrid(*(axes[name] for name in LEARNED[state.model]), indexing="ij")
-    grid = replace(state, item=np.stack([axis.ravel() for axis in points]))
+    coordinates = np.meshgrid(*(axes[name] for name in LEARNED[state.model]), indexing="ij")
+    grid = replace(state, item=np.stack([coordinate.ravel() for coordinate in coordinates]))
 
-    # Log probability of a right and of a wrong response, subjects x points
+    # log chances of a right and of a wrong response: subjects x points
     feasibility, share = grid.asymptotes()
     z = grid.slope * (state.ability[:, None] - grid.difficulty)
     log_right = np.log(np.maximum(feasibility * (share + (1 - share) * expit(z)), TINY))
     log_wrong = np.log(np.maximum((1 - feasibility) + feasibility * (1 - share) * expit(-z), TINY))
 
-    prior = grid.item_prior()[0]
-    best = np.empty(data.right.shape[1], dtype=np.intp)
-    for start in range(0, len(best), WIDTH):
+    # log posterior = Σ right (log_right - log_wrong) + Σ log_wrong + prior, over the subjects with a response
+    log_prior = grid.item_prior()[0]
+    best_points = np.empty(data.right.shape[1], dtype=np.intp)
+    for start in range(0, len(best_points), WIDTH):
         block = slice(start, start + WIDTH)
-        height = data.right[:, block].T @ (log_right - log_wrong) + prior
+        height = data.right[:, block].T @ (log_right - log_wrong) + log_prior  # items x points
         if data.present is None:
             height += log_wrong.sum(axis=0)
         else:
             height += data.present[:, block].T.astype(float) @ log_wrong
-        best[block] = height.argmax(axis=1)
-    return grid.item[:, best]
+        best_points[block] = height.argmax(axis=1)
+    return grid.item[:, best_points]
 
 
 def _step(state: State, cells: Cells) -> Parameters:
     """Newton's step of every item, none longer than LONGEST in any parameter."""
-    gradient, block = own_derivatives(state, cells, observed=True)
+    step, block = own_derivatives(state, cells, observed=True)  # the gradient, solved in place
     lower = cholesky(block)
-    forward(lower, gradient)
-    backward(lower, gradient)
-    return gradient / np.maximum(np.abs(gradient).max(axis=0) / LONGEST, 1.0)
+    forward(lower, step)
+    backward(lower, step)
+
+    longest_move = np.abs(step).max(axis=0)
+    return step / np.maximum(longest_move / LONGEST, 1.0)

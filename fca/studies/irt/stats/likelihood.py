@@ -39,8 +39,7 @@ def log_beta(logit: Items, shape: tuple[float, float]) -> tuple[Items, Items, It
     array([0.])
     """
     up, down = shape
-    p = 1 / (1 + np.exp(-logit))
-    q = 1 / (1 + np.exp(logit))
+    p, q = 1 / (1 + np.exp(-logit)), 1 / (1 + np.exp(logit))
     density = -up * np.logaddexp(0, -logit) - down * np.logaddexp(0, logit)
     return density, up * q - down * p, (up + down) * p * q
 
@@ -85,26 +84,24 @@ class State:
     def asymptotes(self) -> tuple[Groups, Groups]:
         """Feasibility, and guess as a share of it."""
         feasibility = 1 / (1 + np.exp(-self.row("feasibility", np.inf)))
-        guess_share = 1 / (1 + np.exp(-self.row("guess", -np.inf)))
-        return feasibility, guess_share
+        share = 1 / (1 + np.exp(-self.row("guess", -np.inf)))
+        return feasibility, share
 
     def item_prior(self) -> tuple[Array, Array, Array]:
         """Log density of each item's parameters; by parameter, its gradient and minus its second derivative."""
-        mean_and_sd = {
-            "slope": (self.prior.log_slope, LOG_SLOPE_SD),
-            "difficulty": (self.prior.centre, self.prior.spread),
-        }
+        mean_of = {"slope": self.prior.log_slope, "difficulty": self.prior.centre}
+        sd_of = {"slope": LOG_SLOPE_SD, "difficulty": self.prior.spread}
         density = np.zeros(self.item.shape[1])
         gradient, curvature = np.empty((2, *self.item.shape))
         for i, (name, value) in enumerate(zip(LEARNED[self.model], self.item, strict=True)):
             if name in ASYMPTOTES:
-                term, gradient[i], curvature[i] = log_beta(value, ASYMPTOTES[name])
+                log_density, gradient[i], curvature[i] = log_beta(value, ASYMPTOTES[name])
             else:
-                mean, sd = mean_and_sd[name]
-                term = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
+                mean, sd = mean_of[name], sd_of[name]
+                log_density = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
                 gradient[i] = -(value - mean) / sd**2
                 curvature[i] = sd**-2
-            density += term
+            density += log_density
         return density, gradient, curvature
 
 
@@ -127,27 +124,33 @@ class Responses:
         """1 where a cell holds a response, else 0."""
         return np.ones_like(self.right) if self.present is None else self.present.astype(float)
 
-    def part(self, groups: Bool[np.ndarray, " groups"] | Int[np.ndarray, " some"]) -> Responses:
+    def part(self, selection: Bool[np.ndarray, " groups"] | Int[np.ndarray, " some"]) -> Responses:
         """Some of the groups, each as an item."""
-        present = None if self.present is None else self.present[:, groups]
-        count = self.count[groups]
-        return Responses(self.right[:, groups], present, count, np.arange(len(count)))
+        present = None if self.present is None else self.present[:, selection]
+        count = self.count[selection]
+        return Responses(self.right[:, selection], present, count, np.arange(len(count)))
 
     def sample(self, items: int) -> tuple[Responses, Int[np.ndarray, " some"]]:
         """As many items, evenly spaced by the share of right responses, and the groups that they come from."""
         _, easiness = self.logits()
-        order = np.argsort(easiness, kind="stable")
-        last_items = np.cumsum(self.count[order])  # of each group in this order
-        positions = (np.arange(items) + 0.5) * last_items[-1] / items
-        sampled = np.searchsorted(last_items, positions, side="right")
-        groups, count = np.unique(order[sampled], return_counts=True)
-        return replace(self.part(groups), count=count.astype(float)), groups
+        hardest_first = np.argsort(easiness, kind="stable")
+
+        # places in the list of all items, where a group of n items takes n places
+        last_place_of_group = np.cumsum(self.count[hardest_first])
+        n_items = last_place_of_group[-1]
+        sampled_places = (np.arange(items) + 0.5) * n_items / items
+        group_ranks = np.searchsorted(last_place_of_group, sampled_places, side="right")
+
+        groups, count = np.unique(hardest_first[group_ranks], return_counts=True)
+        sampled = replace(self.part(groups), count=count.astype(float))
+        return sampled, groups
 
     def logits(self) -> tuple[Subjects, Groups]:
         """Accuracy of every subject and of every group, as smoothed logits."""
         present = self.indicator
-        by_subject = smoothed_logit(self.right @ self.count, present @ self.count)
-        return by_subject, smoothed_logit(self.right.sum(axis=0), present.sum(axis=0))
+        subject_logits = smoothed_logit(self.right @ self.count, present @ self.count)
+        group_logits = smoothed_logit(self.right.sum(axis=0), present.sum(axis=0))
+        return subject_logits, group_logits
 
 
 def smoothed_logit(right: Float[np.ndarray, " n"], responses: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -169,52 +172,56 @@ def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = Fa
     >>> prepare(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).count
     array([1., 2.])
     """
-    is_missing = np.isnan(responses)
-    has_missing = bool(is_missing.any())
-    right = np.where(is_missing, 0.0, responses) if has_missing else responses
+    absent = np.isnan(responses)
+    has_absent = bool(absent.any())
+    right = np.where(absent, 0.0, responses) if has_absent else responses
 
-    # Bytes that are equal for items of one group
+    # items with the same bytes are one group
     if one_slope:
         key = right.sum(axis=0).astype("<u4").view("u1").reshape(-1, 4)
     else:
         key = _bits(right == 1)
-    if has_missing:
-        key = np.concatenate([key, _bits(is_missing)], axis=1)
+    if has_absent:
+        key = np.concatenate([key, _bits(absent)], axis=1)
     words = np.ascontiguousarray(key).view(f"V{key.shape[1]}").ravel()
-    _, first, group, count = np.unique(words, return_index=True, return_inverse=True, return_counts=True)
+    _, first_item, group, count = np.unique(words, return_index=True, return_inverse=True, return_counts=True)
 
-    present = ~is_missing[:, first] if has_missing else None
+    present = ~absent[:, first_item] if has_absent else None
     if one_slope:
-        order = np.argsort(group, kind="stable")
+        items_by_group = np.argsort(group, kind="stable")
         starts = np.concatenate([[0], np.cumsum(count)[:-1]])
-        means = np.add.reduceat(right[:, order], starts, axis=1) / count
+        right_of_group = np.add.reduceat(right[:, items_by_group], starts, axis=1) / count
     else:
-        means = np.ascontiguousarray(right[:, first], dtype=np.float64)
-    return Responses(means, present, count.astype(float), group)
+        right_of_group = np.ascontiguousarray(right[:, first_item], dtype=np.float64)
+    return Responses(right_of_group, present, count.astype(float), group)
 
 
 def _bits(cells: Bool[np.ndarray, "subjects items"]) -> Array:
+    """One row of packed bits per item."""
     return np.packbits(cells, axis=0).T
 
 
 def first_state(data: Responses, model: str) -> State:
-    """Standardised logit accuracies, and minus the logit of each item's mean: one sign, one scale, no chance."""
-    ability, easiness = data.logits()
-    ability -= ability.mean()
-    unit = 1.0 if model == "1pl" else max(float(ability.std()), 0.1)
+    """Start of a fit: standardised logit accuracies, and minus the logit of each item's mean, on the same scale."""
+    accuracy_logit, easiness = data.logits()
+    accuracy_logit -= accuracy_logit.mean()
+    unit = 1.0 if model == "1pl" else max(float(accuracy_logit.std()), 0.1)
+    ability = accuracy_logit / unit
     difficulty = -easiness / unit
+
     centre = float(np.average(difficulty, weights=data.count))
     spread = float(np.sqrt(np.average((difficulty - centre) ** 2, weights=data.count)))
     prior = Prior(centre, max(spread, 0.5), float(np.log(unit)))
-    return _state(model, ability / unit, difficulty, np.full(len(difficulty), np.log(unit)), prior)
+    log_slope = np.full(len(difficulty), np.log(unit))
+    return _state(model, ability, difficulty, log_slope, prior)
 
 
 def random_state(data: Responses, model: str, rng: np.random.Generator) -> State:
-    """Normal draws, to try whether the mode depends on the start."""
-    n_subjects, n_groups = data.right.shape
-    ability = np.asarray(rng.normal(0.0, 1, n_subjects))
-    difficulty = np.asarray(rng.normal(0.0, 1, n_groups))
-    log_slope = np.asarray(rng.normal(0.0, LOG_SLOPE_SD, n_groups))
+    """Normal draws, to check whether the mode depends on the start."""
+    subjects, groups = data.right.shape
+    ability = np.asarray(rng.normal(0.0, 1, subjects))
+    difficulty = np.asarray(rng.normal(0.0, 1, groups))
+    log_slope = np.asarray(rng.normal(0.0, LOG_SLOPE_SD, groups))
     return _state(model, ability, difficulty, log_slope, Prior())
 
 
@@ -254,17 +261,17 @@ class Cells:
 
     @classmethod
     def empty(cls, data: Responses, model: str, matrices: bool = True) -> Cells:
-        """Room for a pass; its values are not set yet."""
-        n_subjects, n_groups = data.right.shape
+        """Arrays for a pass; their values are not set yet."""
+        subjects, groups = data.right.shape
         m = max(len(LEARNED[model]) - 2, 0)
-        n_columns = n_groups if matrices else 0
-        n_powers = (2, 3, *[2] * m)  # of z, by which error, weight and mixed are summed
-        error, weight, *mixed = np.empty((2 + m, n_subjects, n_columns))
+        columns = groups if matrices else 0
+        powers_by_matrix = (2, 3, *[2] * m)  # of error, weight and mixed
+        error, weight, *mixed = np.empty((2 + m, subjects, columns))
         return cls(
-            log_likelihood=np.empty(n_groups),
-            by_item=tuple(np.empty((n, n_groups)) for n in n_powers),
-            asymptote=np.empty((m, n_groups)),
-            own=np.empty((m, m, n_groups)),
+            log_likelihood=np.empty(groups),
+            by_item=tuple(np.empty((powers, groups)) for powers in powers_by_matrix),
+            asymptote=np.empty((m, groups)),
+            own=np.empty((m, m, groups)),
             error=error,
             weight=weight,
             mixed=mixed,
@@ -273,56 +280,59 @@ class Cells:
 
 def fill(cells: Cells, data: Responses, state: State) -> None:
     """One pass over all cells at `state`, into `cells`."""
-    n_subjects, n_groups = data.right.shape
-    width = max(BLOCK // n_subjects, 1)
-    powers = state.ability ** np.arange(3)[:, None]  # 1, θ, θ²
+    subjects, groups = data.right.shape
+    width = max(BLOCK // subjects, 1)
+    powers_of_ability = state.ability ** np.arange(3)[:, None]
     slope = state.slope
     asymptotes = np.stack(state.asymptotes())
-    for start in range(0, n_groups, width):
+    for start in range(0, groups, width):
         block = slice(start, start + width)
         z = state.ability[:, None] - state.difficulty[block]
         z *= slope[block]
         right = data.right[:, block]
         present = None if data.present is None else data.present[:, block]
         if len(cells.asymptote):
-            matrices = _bounded(cells, block, z, right, present, state, asymptotes[:, block])
+            derivatives = _bounded(cells, block, z, right, present, state, asymptotes[:, block])
         else:
-            matrices = _logistic(cells, block, z, right, present)
+            derivatives = _logistic(cells, block, z, right, present)
 
-        for sums, matrix in zip(cells.by_item, matrices, strict=True):
-            sums[:, block] = powers[: len(sums)] @ matrix
+        # error, weight, mixed: sums over subjects times 1, θ, θ², and the matrices themselves
+        for sums, derivative in zip(cells.by_item, derivatives, strict=True):
+            sums[:, block] = powers_of_ability[: len(sums)] @ derivative
         if cells.error.size:
-            for whole_matrix, matrix in zip((cells.error, cells.weight, *cells.mixed), matrices, strict=True):
-                whole_matrix[:, block] = matrix
+            for matrix, derivative in zip((cells.error, cells.weight, *cells.mixed), derivatives, strict=True):
+                matrix[:, block] = derivative
 
-    # The sums are so far times 1, θ, θ²: from θ to z = a (θ - b)
+    # from sums times θ and θ² to sums times z and z², z = a (θ - b)
     for sums in cells.by_item:
-        by_difficulty = state.difficulty * sums[0]
+        difficulty_sum = state.difficulty * sums[0]
         if len(sums) > 2:
-            sums[2] = slope**2 * (sums[2] - state.difficulty * (2 * sums[1] - by_difficulty))
-        sums[1] = slope * (sums[1] - by_difficulty)
+            sums[2] = slope**2 * (sums[2] - state.difficulty * (2 * sums[1] - difficulty_sum))
+        sums[1] = slope * (sums[1] - difficulty_sum)
 
 
 def _logistic(cells: Cells, block: slice, z: Matrix, right: Matrix, present: Array | None) -> tuple[Matrix, Matrix]:
-    """Log likelihood Σ right z - log(1 + exp z), which shares its exponential with both derivatives.
+    """Sets the log likelihood Σ right z - log(1 + exp z); returns both derivatives, which share its exponential.
 
-    Returns error and weight. Works in place: it takes most of the time of a fit.
+    With small = exp(-|z|): log(1 + exp z) = max(z, 0) + log(1 + small), and p (1 - p) = small / (1 + small)².
     """
     if present is not None:
         z *= present
     small = np.exp(-np.abs(z))  # never overflows
     if present is not None:
         small *= present
-    normaliser = 1.0 + small
-    linear = np.einsum("sg,sg->g", right, z) - np.maximum(z, 0.0).sum(axis=0)  # s: subjects, g: groups
-    cells.log_likelihood[block] = linear - _log_product(normaliser)
+    one_plus_small = 1.0 + small
 
-    p = np.where(z > 0, 1.0, small)
-    p /= normaliser
-    weight = small  # p (1 - p)
-    weight /= normaliser
-    weight /= normaliser
-    return right - p, weight
+    # s: subjects, g: groups
+    linear_term = np.einsum("sg,sg->g", right, z) - np.maximum(z, 0.0).sum(axis=0)
+    cells.log_likelihood[block] = linear_term - _log_product(one_plus_small)
+
+    # in place, because this is the hottest code of a fit
+    chance = np.where(z > 0, 1.0, small)
+    chance /= one_plus_small
+    small /= one_plus_small
+    small /= one_plus_small
+    return right - chance, small
 
 
 def _log_product(factors: Matrix) -> Groups:
@@ -336,44 +346,44 @@ def _bounded(
 ) -> tuple[Matrix, ...]:
     """With asymptotes: p = feasibility (share + (1 - share) / (1 + exp -z)), share = guess / feasibility.
 
-    In terms of what was observed, right or wrong, its chance c is p or 1 - p, of which 1 / (1 + exp ∓z) is what z
+    In terms of the observed response, right or wrong, its chance c is p or 1 - p, of which 1 / (1 + exp ∓z) is what z
     moves. Derivatives by the logits of asymptotes are those of (1 - feasibility) / c where wrong ("lost", 0 where
-    right) and feasibility / c where right ("won", 0 where wrong). Works in place, as `_logistic` does.
+    right) and feasibility / c where right ("won", 0 where wrong).
     """
     feasibility, share = asymptotes
-    infeasible = 1 - feasibility
+    missed = 1 - feasibility
     span = feasibility * (1 - share)
-    ones = np.ones(len(right))
+    unit_vector = np.ones(len(right))  # for sums over subjects
     wrong = 1.0 - right
     sign = right - wrong
 
-    # likely and unlikely: 1 / (1 + exp ∓z) and the rest, for what was observed
+    # chance of the observed response; arrays are reused, because this is hot
     z *= sign
     odds = np.exp(np.clip(z, -LARGEST, LARGEST, out=z), out=z)
     unlikely = 1.0 / (1.0 + odds)
     likely = np.multiply(odds, unlikely, out=odds)
-    chance = right * (feasibility * share - infeasible)
-    chance += infeasible
+    chance = right * (feasibility * share - missed)
+    chance += missed
     chance += likely * span
 
     log_chance = np.log(chance)
-    inverse = np.divide(1.0, chance, out=chance)
+    inverse_chance = np.divide(1.0, chance, out=chance)
     n_responses: Array | float = float(len(right))
     if present is not None:
         log_chance *= present
-        inverse *= present
-        n_responses = ones @ present
-    cells.log_likelihood[block] = ones @ log_chance
+        inverse_chance *= present
+        n_responses = unit_vector @ present
+    cells.log_likelihood[block] = unit_vector @ log_chance
 
-    # error = ± r, weight = r (likely - unlikely + r), r = likely unlikely span / c
-    r = likely * unlikely
-    r *= span
-    r *= inverse
+    # rise = span likely unlikely / c;   error = ± rise;   weight = (likely - unlikely + rise) rise
+    rise = likely * unlikely
+    rise *= span
+    rise *= inverse_chance
     likely -= unlikely
-    likely += r
-    error = np.multiply(sign, r, out=sign)
-    weight = np.multiply(likely, r, out=likely)
-    mixed = _by_asymptotes(cells, block, state, asymptotes, (right, wrong, inverse, error), n_responses)
+    likely += rise
+    error = np.multiply(sign, rise, out=sign)
+    weight = np.multiply(likely, rise, out=likely)
+    mixed = _by_asymptotes(cells, block, state, asymptotes, (right, wrong, inverse_chance, error), n_responses)
     return error, weight, *mixed
 
 
@@ -382,40 +392,35 @@ def _by_asymptotes(
     block: slice,
     state: State,
     asymptotes: Array,
-    of_cells: tuple[Matrix, ...],
+    cell_arrays: tuple[Matrix, ...],
     n_responses: Array | float,
 ) -> list[Matrix]:
-    """Sets the derivatives by asymptotes; returns those with z.
-
-    of_cells: right, wrong, 1 / chance and error.    n_responses: to each item.
-    """
+    """Sets the derivatives by asymptotes; returns those with z. n_responses: to each item."""
     feasibility, share = asymptotes
-    right, wrong, inverse, error = of_cells
+    right, wrong, inverse_chance, error = cell_arrays
     gradient = cells.asymptote[:, block]
-    own = cells.own[:, :, block]
-    ones = np.ones(len(right))
+    curvature = cells.own[:, :, block]
+    unit_vector = np.ones(len(right))  # for sums over subjects
     mixed: list[Matrix] = []
 
-    infeasible = 1 - feasibility
-    lost = wrong * inverse
-    lost *= infeasible
-    sum_lost = ones @ lost
-    squares_lost = np.einsum("sg,sg->g", lost, lost)  # s: subjects, g: groups
+    missed = 1 - feasibility
+    lost = wrong * inverse_chance
+    lost *= missed
+    total = unit_vector @ lost
+    squares = np.einsum("sg,sg->g", lost, lost)
     if "feasibility" in LEARNED[state.model]:
-        gradient[0] = n_responses * infeasible - sum_lost
-        own[0, 0] = n_responses * infeasible * feasibility - sum_lost + squares_lost
+        gradient[0] = n_responses * missed - total
+        curvature[0, 0] = n_responses * missed * feasibility - total + squares
         mixed.append(-error * lost)
-
     if "guess" in LEARNED[state.model]:
-        own[0, -1] = share * (sum_lost - squares_lost)
-        own[-1, 0] = own[0, -1]
-        won_or_lost = np.multiply(right, inverse, out=inverse)
-        won_or_lost *= feasibility
-        won_or_lost += lost
-        total = ones @ won_or_lost
-        squares = np.einsum("sg,sg->g", won_or_lost, won_or_lost)
+        curvature[0, -1] = curvature[-1, 0] = share * (total - squares)
+        won = np.multiply(right, inverse_chance, out=inverse_chance)
+        won *= feasibility
+        won += lost
+        total = unit_vector @ won
+        squares = np.einsum("sg,sg->g", won, won)
         gradient[-1] = share * (total - n_responses)
-        own[-1, -1] = share * (share * squares - total + n_responses * (1 - share))
-        won_or_lost *= error
-        mixed.append(np.multiply(won_or_lost, share, out=won_or_lost))
+        curvature[-1, -1] = share * (share * squares - total + n_responses * (1 - share))
+        won *= error
+        mixed.append(np.multiply(won, share, out=won))
     return mixed

@@ -78,89 +78,97 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     if present.all():
         return None
 
-    subjects, items = _dividing(responses)
+    subjects, items = _informative(responses)
     if len(subjects) < 2:
         return None
-    linking = responses[np.ix_(subjects, items)]
-    part = parts_of(linking)
-    if part.max() > 0:
-        return Link(_members(len(responses), subjects[part == part.max()]), 0, shift_se=float("inf"), kept=0.0)
+    informative_responses = responses[np.ix_(subjects, items)]
+    part_of_subject = parts_of(informative_responses)
+    if part_of_subject.max() > 0:
+        is_in_last_part = _membership(len(responses), subjects[part_of_subject == part_of_subject.max()])
+        return Link(is_in_last_part, responses=0, shift_se=float("inf"), kept=0.0)
 
-    weight = np.where(np.isnan(linking), 0.0, _information(fit, subjects, items))
+    # information of each response, and what each two subjects have in common: Σ w_i w_j / Σ w over the items
+    weight = np.where(np.isnan(informative_responses), 0.0, _information(fit, subjects, items))  # subjects x items
     by_subject = weight.sum(axis=1)
     by_item = weight.sum(axis=0)
     common = weight / by_item @ weight.T  # subjects x subjects
 
-    # The order of the normalised cut, and the information that crosses each cut of it
+    # subjects in the order of the second eigenvector of the normalised graph
     scale = np.sqrt(by_subject)
-    _, eigenvectors = np.linalg.eigh(common / np.outer(scale, scale))
+    eigenvectors = np.linalg.eigh(common / np.outer(scale, scale))[1]  # eigenvalues ascend
     order = np.argsort(eigenvectors[:, -2] / scale, kind="stable")
-    by_item_of_first = np.cumsum(weight[order], axis=0)[:-1]  # of the first subjects
-    crossing = (by_item_of_first * (by_item - by_item_of_first) / by_item).sum(axis=1)
-    of_first = by_item_of_first.sum(axis=1)
-    is_group = crossing < APART * np.minimum(of_first, by_item.sum() - of_first)
+
+    # for each cut of this order, the information that crosses it
+    first_by_item = np.cumsum(weight[order], axis=0)[:-1]  # cuts x items
+    crossing = (first_by_item * (by_item - first_by_item) / by_item).sum(axis=1)
+    information_of_first = first_by_item.sum(axis=1)
+    information_of_smaller = np.minimum(information_of_first, by_item.sum() - information_of_first)
+    is_group = crossing < APART * information_of_smaller
     if not is_group.any():
         return None
 
-    # The difference of the two groups' mean abilities
     cut = 1 + int(np.where(is_group, crossing, np.inf).argmin())
-    in_first = np.isin(np.arange(len(subjects)), order[:cut])
-    smaller = in_first if 2 * in_first.sum() <= len(subjects) else ~in_first
-    contrast = smaller / smaller.sum() - ~smaller / (~smaller).sum()
+    is_in_first = np.isin(np.arange(len(subjects)), order[:cut])
+    is_in_smaller = is_in_first if 2 * is_in_first.sum() <= len(subjects) else ~is_in_first
+    contrast = is_in_smaller / is_in_smaller.sum() - ~is_in_smaller / (~is_in_smaller).sum()
+
+    # variances of the contrast: c' L⁺ c of the responses alone, c' M⁻¹ c with the prior
     laplacian = np.diag(by_subject) - common
     shift_variance = float(contrast @ np.linalg.pinv(laplacian, hermitian=True) @ contrast)
-    spread = np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)  # about as the fit has learned it
-    with_prior = np.diag(by_subject + 1.0) - weight / (by_item + 1 / spread) @ weight.T
-    kept = float(contrast @ np.linalg.solve(with_prior, contrast)) / shift_variance
+    difficulty_variance = np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)  # about as the fit has learned it
+    with_prior = np.diag(by_subject + 1.0) - weight / (by_item + 1 / difficulty_variance) @ weight.T
+    variance_with_prior = float(contrast @ np.linalg.solve(with_prior, contrast))
     balanced_variance = (1 - 1 / len(subjects)) * np.sum(contrast**2 / np.diag(laplacian))
 
     return Link(
-        group=_members(len(responses), subjects[smaller]),
-        responses=_shared(linking, smaller),
+        group=_membership(len(responses), subjects[is_in_smaller]),
+        responses=_common_responses(informative_responses, is_in_smaller),
         shift_se=float(np.sqrt(shift_variance)),
-        kept=kept,
+        kept=variance_with_prior / shift_variance,
         gap=float(contrast @ fit.ability[subjects]),
         balanced_se=float(np.sqrt(balanced_variance)),
     )
 
 
-def _dividing(responses: Matrix) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]:
+def _informative(responses: Matrix) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]:
     """Subjects and items that are neither always right nor always wrong, among each other."""
     subjects = np.arange(responses.shape[0])
     items = np.arange(responses.shape[1])
     while True:
-        remaining = responses[np.ix_(subjects, items)]
-        is_right = remaining == 1
-        is_wrong = remaining == 0
-        divides_items = is_right.any(axis=1) & is_wrong.any(axis=1)
-        divides_subjects = is_right.any(axis=0) & is_wrong.any(axis=0)
-        if divides_items.all() and divides_subjects.all():
+        selected = responses[np.ix_(subjects, items)]
+        is_right = selected == 1
+        is_wrong = selected == 0
+        subject_varies = is_right.any(axis=1) & is_wrong.any(axis=1)
+        item_varies = is_right.any(axis=0) & is_wrong.any(axis=0)
+        if subject_varies.all() and item_varies.all():
             return subjects, items
-        subjects = subjects[divides_items]
-        items = items[divides_subjects]
+        subjects = subjects[subject_varies]
+        items = items[item_varies]
 
 
 def _information(
     fit: IrtFit, subjects: Int[np.ndarray, " some"], items: Int[np.ndarray, " others"]
 ) -> Float[np.ndarray, "some others"]:
-    """Fisher information of each response on the distance of ability and difficulty."""
-    slope, upper, lower = fit.discrimination[items], fit.feasibility[items], fit.guess[items]
+    """Fisher information of each response on the distance of ability and difficulty: P'² / (P (1 - P))."""
+    slope = fit.discrimination[items]
+    guess = fit.guess[items]
+    span = fit.feasibility[items] - guess
     solved = expit(slope * (fit.ability[subjects, None] - fit.difficulty[items]))
-    chance = np.clip(lower + (upper - lower) * solved, 1e-9, 1 - 1e-9)
-    rise = slope * (upper - lower) * solved * (1 - solved)
+    chance = np.clip(guess + span * solved, 1e-9, 1 - 1e-9)
+    rise = slope * span * solved * (1 - solved)
     return np.maximum(rise**2 / (chance * (1 - chance)), 1e-12)
 
 
-def _members(number: int, subjects: Int[np.ndarray, " some"]) -> Bool[np.ndarray, " subjects"]:
-    member = np.zeros(number, dtype=bool)
-    member[subjects] = True
-    return member
+def _membership(n_subjects: int, members: Int[np.ndarray, " some"]) -> Bool[np.ndarray, " subjects"]:
+    is_member = np.zeros(n_subjects, dtype=bool)
+    is_member[members] = True
+    return is_member
 
 
-def _shared(responses: Matrix, group: Bool[np.ndarray, " some"]) -> int:
+def _common_responses(responses: Matrix, group: Bool[np.ndarray, " some"]) -> int:
     """Responses to items of both groups, in the group with fewer of them."""
     present = ~np.isnan(responses)
-    n_group = present[group].sum(axis=0)
-    n_others = present[~group].sum(axis=0)
-    is_common = (n_group > 0) & (n_others > 0)
-    return int(min(n_group[is_common].sum(), n_others[is_common].sum()))
+    n_by_group = present[group].sum(axis=0)  # by item
+    n_by_others = present[~group].sum(axis=0)
+    is_common = (n_by_group > 0) & (n_by_others > 0)
+    return int(min(n_by_group[is_common].sum(), n_by_others[is_common].sum()))

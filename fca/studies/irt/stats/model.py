@@ -74,7 +74,7 @@ class IrtFit:
     not_estimable:  scales that the responses do not determine, so that the prior's take their place: "spread of
                     difficulty" (then 1), "spread of ability" (then ability is in logits, as in 1pl), "mean
                     discrimination" (at fixed abilities; then 1).
-    Under compat="seed001" they are what `fit_variational` says: posterior means and standard deviations, and the
+    Under compat="seed001" they come from `fit_variational`: posterior means and standard deviations, and the
     evidence lower bound for log_posterior.
     """
 
@@ -116,7 +116,8 @@ class IrtFit:
     def expected_success(self) -> Items:
         """Mean chance over the fitted subjects: an item's easiness that all its parameters agree on."""
         # subject by subject: no matrix of subjects x items
-        return sum(self.bank.probability(ability)[0] for ability in self.ability[:, None]) / len(self.ability)
+        total = sum(self.bank.probability(ability)[0] for ability in self.ability[:, None])
+        return total / len(self.ability)
 
 
 def check_answered(responses: Matrix) -> None:
@@ -127,16 +128,19 @@ def check_answered(responses: Matrix) -> None:
     subjects, items = responses.shape
     if not subjects or not items:
         raise FcaError("subjects x items", f"{subjects} x {items}", "1 or more of each", "add answers")
+
     present = ~np.isnan(responses)
-    bad = present & (responses != 0) & (responses != 1)
-    if bad.any():
-        subject, item = np.argwhere(bad)[0]
-        what = f"answer of subject {subject} on item {item} ({int(bad.sum())} such answers)"
+    is_invalid = present & (responses != 0) & (responses != 1)
+    if is_invalid.any():
+        subject, item = np.argwhere(is_invalid)[0]
+        what = f"answer of subject {subject} on item {item} ({int(is_invalid.sum())} such answers)"
         raise FcaError(what, responses[subject, item], "1 (right), 0 (wrong), NaN (not asked)", "code answers so")
+
     for axis, name in ((1, "subjects"), (0, "items")):
-        if len(empty := np.flatnonzero(~present.any(axis=axis))):
-            found = f"{len(empty)}, the first at position {empty[0]}"
-            raise FcaError(f"{name} without any answer", found, "0", f"leave out such {name}")
+        empty = np.flatnonzero(~present.any(axis=axis))
+        if len(empty):
+            value = f"{len(empty)}, the first at position {empty[0]}"
+            raise FcaError(f"{name} without any answer", value, "0", f"leave out such {name}")
 
 
 def parts_of(responses: Matrix) -> Int[np.ndarray, " subjects"]:
@@ -155,11 +159,11 @@ def parts_of(responses: Matrix) -> Int[np.ndarray, " subjects"]:
 
     responded = present.astype(np.float32)
     shares_an_item = csr_array(responded @ responded.T > 0)
-    number, part = connected_components(shares_an_item, directed=False)
-    largest_first = np.argsort(-np.bincount(part, minlength=number), kind="stable")
-    rank = np.empty(number, dtype=np.intp)
-    rank[largest_first] = np.arange(number)
-    return rank[part]
+    n_parts, component = connected_components(shares_an_item, directed=False)
+    largest_first = np.argsort(-np.bincount(component, minlength=n_parts), kind="stable")
+    rank_of_component = np.empty(n_parts, dtype=np.intp)
+    rank_of_component[largest_first] = np.arange(n_parts)
+    return rank_of_component[component]
 
 
 def check_responses(responses: Matrix) -> None:
@@ -173,23 +177,28 @@ def check_responses(responses: Matrix) -> None:
     if len(responses) < 2:
         raise FcaError("subjects", len(responses), "2 or more", "add answers of other models")
     check_answered(responses)
-    right, present = np.nansum(responses, axis=0), (~np.isnan(responses)).sum(axis=0)
-    if ((right == 0) | (right == present)).all():
+
+    right = np.nansum(responses, axis=0)
+    n_responses = (~np.isnan(responses)).sum(axis=0)
+    divides_subjects = (right != 0) & (right != n_responses)
+    if not divides_subjects.any():
         what = f"items that divide the subjects, among {len(right)}"
         raise FcaError(what, 0, "1 or more", "add subjects, or items that some of them get wrong")
-    part = parts_of(responses)
-    if part.max() > 0:
-        described = [_described(responses, part == at) for at in range(part.max() + 1)]
+
+    part_of_subject = parts_of(responses)
+    n_parts = part_of_subject.max() + 1
+    if n_parts > 1:
+        descriptions = [_describe_part(responses, part_of_subject == part) for part in range(n_parts)]
         step = "fit each part alone, or add subjects that respond to items of several parts"
-        value = f"{len(described)} parts without a common item: {'; '.join(described[:5])}"
+        value = f"{n_parts} parts without a common item: {'; '.join(descriptions[:5])}"
         raise FcaError("subjects on one scale", value, "one part, linked by common items", step)
 
 
-def _described(responses: Matrix, member: Bool[np.ndarray, " subjects"]) -> str:
-    positions = np.flatnonzero(member)
-    items = int((~np.isnan(responses[member])).any(axis=0).sum())
-    named = ", ".join(map(str, positions[:3])) + (", ..." if len(positions) > 3 else "")
-    return f"{len(positions)} subjects x {items} items (positions {named})"
+def _describe_part(responses: Matrix, is_member: Bool[np.ndarray, " subjects"]) -> str:
+    positions = np.flatnonzero(is_member)
+    n_items = int((~np.isnan(responses[is_member])).any(axis=0).sum())
+    shown_positions = ", ".join(map(str, positions[:3])) + (", ..." if len(positions) > 3 else "")
+    return f"{len(positions)} subjects x {n_items} items (positions {shown_positions})"
 
 
 class Scored(NamedTuple):
@@ -215,36 +224,56 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
     if responses.shape[1] != items:
         step = "give a column for each item; NaN where not asked"
         raise FcaError("items answered", responses.shape[1], f"{items}, the items of the bank", step)
-    used = (~np.isnan(responses)).any(axis=0)  # an item without any response is no error here
-    check_answered(responses[:, used] if used.any() else responses)
+    has_response = (~np.isnan(responses)).any(axis=0)  # an item without any response is no error
+    check_answered(responses[:, has_response] if has_response.any() else responses)
+
     ability = np.zeros(len(responses))
-    if bank.model not in ("1pl", "2pl"):
-        heights = np.stack([_local(responses, bank, np.full(len(responses), point))[0] for point in GRID])
-        ability = GRID[heights.argmax(axis=0)]
-    height, slope, information = _local(responses, bank, ability)
+    if bank.model not in ("1pl", "2pl"):  # the highest of a grid, because asymptotes can make several modes
+        height_by_point = []
+        for point in GRID:
+            height, _, _ = _local_posterior(responses, bank, np.full(len(responses), point))
+            height_by_point.append(height)
+        ability = GRID[np.stack(height_by_point).argmax(axis=0)]
+
+    height, slope, information = _local_posterior(responses, bank, ability)
     for _ in range(STEPS):
         step_size = np.clip(slope / information, -2.0, 2.0)
-        new = _local(responses, bank, ability + step_size)
-        while (fell := new[0] < height - 1e-12 * np.abs(height)).any() and np.abs(step_size[fell]).max() > TOLERANCE:
+        trial = _local_posterior(responses, bank, ability + step_size)
+        while True:  # halve the steps that lower the posterior
+            fell = trial[0] < height - 1e-12 * np.abs(height)
+            if not fell.any() or np.abs(step_size[fell]).max() <= TOLERANCE:
+                break
             step_size[fell] /= 2
-            new = _local(responses, bank, ability + step_size)
+            trial = _local_posterior(responses, bank, ability + step_size)
+
         ability = ability + step_size
-        height, slope, information = new
+        height, slope, information = trial
         if np.abs(step_size).max() < TOLERANCE:
             break
     return Scored(ability, 1 / np.sqrt(information))
 
 
-def _local(responses: Matrix, bank: ItemBank, ability: Subjects) -> tuple[Subjects, Subjects, Subjects]:
-    """Log posterior of each subject's ability, its slope, and 1 + Fisher information."""
+def _local_posterior(responses: Matrix, bank: ItemBank, ability: Subjects) -> tuple[Subjects, Subjects, Subjects]:
+    """Log posterior of each subject's ability, its slope, and 1 + Fisher information.
+
+    log p = Σ_right log P + Σ_wrong log Q - θ²/2,   slope Σ_right P'/P - Σ_wrong P'/Q - θ,   information Σ P'²/(P Q)
+    """
+    # subjects x items
     z = bank.discrimination * (ability[:, None] - bank.difficulty)
-    solved, missed = expit(z), expit(-z)
+    solved = expit(z)
+    missed = expit(-z)
     span = bank.feasibility - bank.guess
     p = np.maximum(bank.guess + span * solved, TINY)
     q = np.maximum((1 - bank.feasibility) + span * missed, TINY)
     rise = bank.discrimination * span * solved * missed
-    right, wrong = responses == 1, responses == 0
-    height = np.where(right, np.log(p), np.where(wrong, np.log(q), 0.0)).sum(axis=1) - ability**2 / 2
-    slope = np.where(right, rise / p, np.where(wrong, -rise / q, 0.0)).sum(axis=1) - ability
-    information = np.where(right | wrong, rise * (rise / (p * q)), 0.0).sum(axis=1) + 1.0
+
+    is_right = responses == 1
+    is_wrong = responses == 0
+    log_chance = np.where(is_right, np.log(p), np.where(is_wrong, np.log(q), 0.0))
+    log_chance_slope = np.where(is_right, rise / p, np.where(is_wrong, -rise / q, 0.0))
+    item_information = np.where(is_right | is_wrong, rise * (rise / (p * q)), 0.0)
+
+    height = log_chance.sum(axis=1) - ability**2 / 2
+    slope = log_chance_slope.sum(axis=1) - ability
+    information = item_information.sum(axis=1) + 1.0
     return height, slope, information

@@ -28,20 +28,20 @@ def score_eap(responses: Matrix, bank: ItemBank) -> Scored:
     (array([0.   , 0.413]), array([0.835, 0.911]))
     """
     centre, scale = score_ability(responses, bank)
-    node, weight = hermegauss(NODES)
+    node, node_weight = hermegauss(NODES)
     for _ in range(PASSES):
-        ability = centre[:, None] + scale[:, None] * node  # subjects x nodes
-        height = np.stack([log_posterior(responses, bank, abilities) for abilities in ability.T], axis=1)
-        height += node**2 / 2 + np.log(weight)  # the rule integrates f(x) exp(-x²/2)
+        points = centre[:, None] + scale[:, None] * node  # subjects x nodes
+        height = np.stack([log_posterior(responses, bank, point) for point in points.T], axis=1)
+        height += node**2 / 2 + np.log(node_weight)  # the rule integrates f(x) exp(-x²/2)
         mass = np.exp(height - height.max(axis=1, keepdims=True))
         mass /= mass.sum(axis=1, keepdims=True)
 
-        mean = (mass * ability).sum(axis=1)
-        sd = np.sqrt((mass * (ability - mean[:, None]) ** 2).sum(axis=1))
-        has_settled = np.abs(mean - centre).max() < 1e-3 * scale.min() and np.abs(sd / scale - 1).max() < 1e-2
-        centre = mean
-        scale = sd
-        if has_settled:
+        mean = (mass * points).sum(axis=1)
+        sd = np.sqrt((mass * (points - mean[:, None]) ** 2).sum(axis=1))
+        is_mean_stable = np.abs(mean - centre).max() < 1e-3 * scale.min()
+        is_sd_stable = np.abs(sd / scale - 1).max() < 1e-2
+        centre, scale = mean, sd
+        if is_mean_stable and is_sd_stable:
             break
     return Scored(centre, scale)
 

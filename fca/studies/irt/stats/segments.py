@@ -5,7 +5,7 @@ solves is Table 3 of Sharma et al. (Do models see corruption as we see?, 2023); 
 their Figure 4. Their section 3.2 takes the standard deviation over severities of a score, averaged over the four
 segments, and calls a class with a high one robust. Such a class moves most, so here it is the least robust:
 robustness = -instability. A standard deviation cannot distinguish better from worse; trend can. Neither detects a class
-that breaks at the first severity and stays broken; change, from the clean images on, does.
+that breaks at the first severity and stays broken; change, which starts at the clean images, does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 from scipy.stats import rankdata
 
-from fca.stats.intervals import NO_INTERVAL, RESAMPLES, mean_interval, percentile_interval, wilson
+from fca.stats.intervals import RESAMPLES, mean_interval, percentile_interval, wilson
 from fca.types import FcaError
 
 QUARTERS = 4
@@ -67,9 +67,10 @@ def quarter_cuts(value: PerItem, order: Codes) -> Cuts:
     if len(value) < QUARTERS:
         raise FcaError("items to cut into quarters", len(value), f"{QUARTERS} or more", "read answers on more items")
     rounded = value.round(DIGITS)
-    sorted_items = np.lexsort((order, rounded))
-    last = sorted_items[np.arange(1, QUARTERS) * len(value) // QUARTERS - 1]
-    return Cuts(rounded[last], order[last])
+    lowest_first = np.lexsort((order, rounded))
+    last_places = np.arange(1, QUARTERS) * len(value) // QUARTERS - 1
+    last_items = lowest_first[last_places]
+    return Cuts(rounded[last_items], order[last_items])
 
 
 def quarters(value: PerItem, order: Codes, cuts: Cuts) -> Codes:
@@ -83,9 +84,10 @@ def quarters(value: PerItem, order: Codes, cuts: Cuts) -> Codes:
     >>> quarters(clean, np.arange(4), cuts), quarters(clean + 0.2, np.arange(4), cuts)
     (array([0, 1, 2, 3]), array([3, 3, 3, 3]))
     """
-    rounded = value.round(DIGITS)[:, None]
-    above = (rounded > cuts.value) | ((rounded == cuts.value) & (order[:, None] > cuts.order))
-    return above.sum(axis=1)
+    rounded = value.round(DIGITS)[:, None]  # items x cuts
+    is_higher = rounded > cuts.value
+    is_later = (rounded == cuts.value) & (order[:, None] > cuts.order)
+    return (is_higher | is_later).sum(axis=1)
 
 
 def class_counts(quarter: Codes, label: Codes, classes: int) -> Integer[np.ndarray, "classes quarters"]:
@@ -107,13 +109,20 @@ def segment_shares(correct: Float[np.ndarray, "subjects items"], quarter: Codes)
     >>> segment_shares(np.array([[1.0, 0.0, np.nan, 1.0]]), np.array([0, 0, 0, 3])).share
     array([[0.5, nan, nan, 1. ]])
     """
-    member = (quarter[:, None] == np.arange(QUARTERS)).astype(float)
-    n = (~np.isnan(correct) @ member).astype(np.int64)
-    right = (np.nan_to_num(correct) @ member).round().astype(np.int64)
-    share = np.divide(right, n, out=np.full(n.shape, np.nan), where=n > 0)
-    pairs = zip(right.ravel().tolist(), n.ravel().tolist(), strict=True)
-    low, high = np.array([wilson(r, k) if k else NO_INTERVAL for r, k in pairs]).T
-    return Share(right, n, share, low.reshape(n.shape), high.reshape(n.shape))
+    is_in_quarter = (quarter[:, None] == np.arange(QUARTERS)).astype(float)  # items x quarters
+    has_response = ~np.isnan(correct)
+    n = (has_response @ is_in_quarter).astype(np.int64)  # subjects x quarters
+    right = (np.nan_to_num(correct) @ is_in_quarter).round().astype(np.int64)
+
+    share = np.full(n.shape, np.nan)
+    low = np.full(n.shape, np.nan)
+    high = np.full(n.shape, np.nan)
+    for subject, segment in np.argwhere(n > 0):
+        cell = (subject, segment)
+        n_right, n_responses = int(right[cell]), int(n[cell])
+        share[cell] = n_right / n_responses
+        low[cell], high[cell] = wilson(n_right, n_responses)
+    return Share(right, n, share, low, high)
 
 
 class Robustness(NamedTuple):
@@ -187,63 +196,69 @@ def class_robustness(
     So a resample's variance over severities is lowered by twice the sampling variance of the shares (not below 0)
     before its root is taken: in simulation this interval contains the true value in 93 to 100 %, where plain
     percentiles never do if the class does not move. It takes FEWEST_DRAWS images. The other intervals are those of
-    means (see mean_interval). One image a class: NaN.
+    means (see mean_interval). One image in a class: NaN.
 
     Raises FcaError for fewer than two severities.
 
     >>> solved = np.array([[0.9, 0.7], [0.8, 0.6]])
-    >>> robustness = class_robustness(solved[..., None], solved, np.array([0, 0]), np.array([1.0, 2.0]))
-    >>> robustness.instability.round(6), robustness.trend.round(6)
+    >>> measures = class_robustness(solved[..., None], solved, np.array([0, 0]), np.array([1.0, 2.0]))
+    >>> measures.instability.round(6), measures.trend.round(6)
     (array([0.1]), array([-0.2]))
     """
     if len(severity) < 2:
         raise FcaError("severities of a corruption", len(severity), "2 or more", "predict more of them")
-    change = np.full(len(value), np.nan) if clean is None else value.mean(axis=1) - clean
-    trend = slopes(value, severity)
-    rng = np.random.default_rng(seed)
-    estimates = []
-    resampled = []
-    for c in range(int(label.max()) + 1):
-        images = np.flatnonzero(label == c)
-        n_images = len(images)
-        parts_of_class = parts[images]
-        weights = _draws(n_images, rng, resamples)
-        means = (weights @ parts_of_class.reshape(n_images, -1)).reshape(resamples, *parts.shape[1:])
 
-        net_variance = np.clip(means.var(axis=1) - 2 * _noise(parts_of_class), 0, None)
-        net_instability = np.sqrt(net_variance).mean(axis=1)
-        cluster = np.arange(n_images)
+    trend = slopes(value, severity)  # by image; the mean over a class's images is that of the class
+    change = np.full(len(value), np.nan) if clean is None else value.mean(axis=1) - clean
+
+    rng = np.random.default_rng(seed)
+    estimates: list[list[float]] = []
+    resampled_instability = []
+    for class_index in range(int(label.max()) + 1):
+        images = np.flatnonzero(label == class_index)
+        parts_of_class = parts[images]
+        image_groups = np.arange(len(images))  # every image is drawn by itself
+
+        weights = _resample_weights(len(images), rng, resamples)
+        resampled_means = weights @ parts_of_class.reshape(len(images), -1)
+        resampled_means = resampled_means.reshape(resamples, *parts.shape[1:])  # resamples x severities x parts
+        net_variance = resampled_means.var(axis=1) - 2 * _sampling_variance(parts_of_class)
+        net_instability = np.sqrt(np.clip(net_variance, 0, None)).mean(axis=1)
+
         estimates.append(
             [
-                instability(parts_of_class.mean(axis=0)),
-                *percentile_interval(net_instability, n_images),
+                float(instability(parts_of_class.mean(axis=0))),
+                *percentile_interval(net_instability, len(images)),
                 trend[images].mean(),
-                *mean_interval(trend[images], cluster),
+                *mean_interval(trend[images], image_groups),
                 change[images].mean(),
-                *mean_interval(change[images], cluster),
+                *mean_interval(change[images], image_groups),
             ]
         )
-        resampled.append(instability(means))
-    return Robustness._make([*np.array(estimates).T, np.stack(resampled, axis=1)])
+        resampled_instability.append(instability(resampled_means))
+    measures = np.array(estimates).T  # measures x classes
+    return Robustness._make([*measures, np.stack(resampled_instability, axis=1)])
 
 
-def _draws(images: int, rng: np.random.Generator, resamples: int) -> Float[np.ndarray, "resamples images"]:
+def _resample_weights(images: int, rng: np.random.Generator, resamples: int) -> Float[np.ndarray, "resamples images"]:
     """Weight of each image in each resample; each row sums to 1."""
-    picked = rng.integers(images, size=(resamples, images)) + images * np.arange(resamples)[:, None]
-    return np.bincount(picked.ravel(), minlength=resamples * images).reshape(resamples, images) / images
+    drawn_images = rng.integers(images, size=(resamples, images))
+    cells = drawn_images + images * np.arange(resamples)[:, None]  # cell of resample and image
+    counts = np.bincount(cells.ravel(), minlength=resamples * images)
+    return counts.reshape(resamples, images) / images
 
 
-def _noise(parts: Parts) -> Float[np.ndarray, " parts"]:
+def _sampling_variance(parts: Parts) -> Float[np.ndarray, " parts"]:
     """Sampling variance of a class's images in the variance over severities of their mean; NaN for one image."""
     images = len(parts)
     if images < 2:
         return np.full(parts.shape[-1], np.nan)
-    centred = parts - parts.mean(axis=1, keepdims=True)  # an image's mean over severities adds no variance
-    return centred.var(axis=0, ddof=1).mean(axis=0) / images
+    deviation = parts - parts.mean(axis=1, keepdims=True)  # an image's mean over severities adds no variance
+    return deviation.var(axis=0, ddof=1).mean(axis=0) / images
 
 
 def ranks(score: PerClass) -> Integer[np.ndarray, " classes"]:
-    """Rank of each class, 1 = the highest score; of equal ones the first comes first.
+    """Rank of each class, 1 = the highest score; of equal scores the first class comes first.
 
     >>> ranks(np.array([-0.2, -0.1, -0.2]))
     array([2, 1, 3])
@@ -257,16 +272,11 @@ def verdicts(score: PerClass) -> list[str | None]:
     >>> verdicts(np.array([-0.1, -0.5, -0.2, -0.4, -0.3]))
     ['robust', 'susceptible', 'robust', 'susceptible', None]
     """
-    n_ends = min(NAMED, len(score) // 2)
-    names: list[str | None] = []
-    for rank in ranks(score).tolist():
-        if rank <= n_ends:
-            names.append(ROBUST)
-        elif rank > len(score) - n_ends:
-            names.append(SUSCEPTIBLE)
-        else:
-            names.append(None)
-    return names
+    n_named = min(NAMED, len(score) // 2)
+    verdict_by_rank: list[str | None] = [None] * len(score)
+    verdict_by_rank[:n_named] = [ROBUST] * n_named
+    verdict_by_rank[len(score) - n_named :] = [SUSCEPTIBLE] * n_named
+    return [verdict_by_rank[rank - 1] for rank in ranks(score).tolist()]
 
 
 def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
@@ -275,14 +285,14 @@ def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
     >>> verdict_kept(np.array([-0.1, -0.3]), np.array([[-0.1, -0.3], [-0.2, -0.1]]))
     array([0.5, 0.5])
     """
-    n_ends = min(NAMED, len(score) // 2)
+    n_named = min(NAMED, len(score) // 2)
     rank = rankdata(-resampled, method="ordinal", axis=1)  # resamples x classes
-    share_robust = (rank <= n_ends).mean(axis=0)
-    share_susceptible = (rank > len(score) - n_ends).mean(axis=0)
-    shares = []
-    for c, verdict in enumerate(verdicts(score)):
-        if verdict is None:
-            shares.append(np.nan)
-        else:
-            shares.append(share_robust[c] if verdict == ROBUST else share_susceptible[c])
-    return np.array(shares)
+    share_by_verdict = {
+        ROBUST: (rank <= n_named).mean(axis=0),
+        SUSCEPTIBLE: (rank > len(score) - n_named).mean(axis=0),
+    }
+    shares = np.full(len(score), np.nan)
+    for class_index, verdict in enumerate(verdicts(score)):
+        if verdict is not None:
+            shares[class_index] = share_by_verdict[verdict][class_index]
+    return shares

@@ -29,7 +29,7 @@ from fca.studies.irt.stats.likelihood import LEARNED, Cells, Groups, Parameters,
 CENTRE_SD = 5.0  # of the mean difficulty around 0, the mean ability
 SPREAD_PRIOR = 3.0  # half-normal scale of the spread of difficulty
 SPREAD_FLOOR = 0.1  # in the same unit; of the spread of ability, in logits
-SMALL_SPREAD = 0.5  # of either scale, below which it must stand out from what chance alone would give
+SMALL_SPREAD = 0.5  # of either scale, below which it must exceed the spread that chance alone gives
 STEEPEST = 3.0  # mean log discrimination at fixed abilities, beyond which it grows without end
 ERRORS = 2.0  # standard errors of no spread at all, beyond which it does
 PRIOR_SPREAD = 1.0  # of difficulty, where the responses cannot determine it
@@ -67,14 +67,11 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
 
     observed: the Hessian itself, with the items' own blocks turned positive; else, without asymptotes, its expectation.
     """
-    theta = state.ability
-    a = state.slope
-    b = state.difficulty
-    prior = state.prior
+    theta, a, b, prior = state.ability, state.slope, state.difficulty, state.prior
     k = len(state.item)
     gradient, block = own_derivatives(state, cells, observed)
 
-    # Between items' parameters and abilities, then the prior's centre
+    # of an item's parameters with the abilities and, last, with the prior's centre: k x shared x groups
     cross = np.empty((k, len(theta) + 1, len(b)))
     cross[:-1, -1] = 0.0
     cross[-1, -1] = -(prior.spread**-2)
@@ -88,8 +85,8 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
         np.multiply(mixed, a, out=cross_of_asymptote[:-1])
 
     ability_gradient = cells.error @ (count * a) - theta
-    centre_gradient = count @ (b - prior.centre) / prior.spread**2 - prior.centre / CENTRE_SD**2
     ability_diagonal = cells.weight @ (count * a**2) + 1.0
+    centre_gradient = count @ (b - prior.centre) / prior.spread**2 - prior.centre / CENTRE_SD**2
     centre_diagonal = count.sum() / prior.spread**2 + CENTRE_SD**-2
     return System(
         item=gradient,
@@ -115,7 +112,11 @@ class Eliminated:
 
 
 def eliminate(system: System, count: Groups) -> Eliminated:
-    """Schur complement of all items; uses up `system.cross`. Raises LinAlgError if a block is not positive."""
+    """Schur complement of all items; overwrites `system.cross`. Raises LinAlgError if a block is not positive.
+
+    complement = D - Σ n Cᵀ B⁻¹ C,   pushed = g - Σ n Cᵀ B⁻¹ h   over groups of n items, with blocks B = L Lᵀ, crosses
+    C, gradients h of an item and g of the shared parameters
+    """
     lower = cholesky(system.block)
     half_item = system.item.copy()
     half_cross = system.cross
@@ -125,8 +126,8 @@ def eliminate(system: System, count: Groups) -> Eliminated:
     complement = np.diag(system.diagonal)
     pushed = system.shared.copy()
     for cross, item in zip(half_cross, half_item, strict=True):
-        weighted = cross * np.sqrt(count)
-        complement -= weighted @ weighted.T
+        weighted_cross = cross * np.sqrt(count)
+        complement -= weighted_cross @ weighted_cross.T
         pushed -= cross @ (count * item)
     return Eliminated(complement, pushed, lower, half_item, half_cross)
 
@@ -138,16 +139,17 @@ def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
     """
     shared = np.zeros(len(eliminated.pushed))
     if len(shared[free]):
-        value, vector = np.linalg.eigh(eliminated.complement[free, free])
-        value = np.maximum(np.abs(value), FLAT * np.abs(value).max())
-        shared[free] = vector @ ((vector.T @ eliminated.pushed[free]) / value)
+        eigenvalue, eigenvector = np.linalg.eigh(eliminated.complement[free, free])
+        eigenvalue = np.maximum(np.abs(eigenvalue), FLAT * np.abs(eigenvalue).max())
+        shared[free] = eigenvector @ ((eigenvector.T @ eliminated.pushed[free]) / eigenvalue)
         shared /= max(np.abs(shared).max() / LONGEST, 1.0)
+
     item = eliminated.half_item - np.stack([shared @ cross for cross in eliminated.half_cross])
     backward(eliminated.lower, item)
     return shared, item
 
 
-MAX_STEPS = 1000  # of Newton's method
+STEPS = 1000
 TOLERANCE = 1e-8  # of a step, relative to 1 + the parameter
 CAREFUL = 3  # first steps without asymptotes, by expected information, which is positive wherever they start
 SETTLED = 0.3  # a step, relative to the last change of the prior's scales, after which these are learned again
@@ -191,46 +193,48 @@ def find_mode(
 
     No step lowers the log posterior. Converged when steps and changes of the prior are below the tolerance.
     """
-    careful_steps = CAREFUL if len(state.item) <= 2 else 0
+    n_careful = CAREFUL if len(state.item) <= 2 else 0
     free = slice(len(state.ability) if fixed_ability else 0, None)
     cells = Cells.empty(data, state.model)
-    trial = Cells.empty(data, state.model)
+    trial_cells = Cells.empty(data, state.model)
     fill(cells, data, state)
 
     iteration = 0
-    largest_step = np.inf
-    learned: list[Learned] = []
-    while max(largest_step, _last_change(learned)) > tolerance and iteration < MAX_STEPS:
+    moved = np.inf
+    history: list[ScaleChange] = []
+    while max(moved, _last_change(history)) > tolerance and iteration < STEPS:
         iteration += 1
-        observed = iteration > careful_steps
-        shared, item, difficulty_variance, ability_variance = _ascent(state, cells, data, observed, free)
-        state, largest_step = _climb(data, state, cells, trial, shared, item)
-        cells, trial = trial, cells
+        is_observed = iteration > n_careful
+        shared, item, difficulty_variance, ability_variance = _ascent(state, cells, data, is_observed, free)
+        state, moved = _climb(data, state, cells, trial_cells, shared, item)
+        cells, trial_cells = trial_cells, cells
 
-        # Steps settle first where the scales hardly change
-        last_change = _last_change(learned)
-        is_unsettled = largest_step > tolerance and largest_step > SETTLED * last_change
-        if iteration < PATIENCE and is_unsettled and last_change < NEAR:
+        # near the end, steps settle before the scales are learned again
+        is_patient = iteration < PATIENCE
+        last_change = _last_change(history)
+        is_unsettled = tolerance < moved and moved > SETTLED * last_change
+        if is_patient and is_unsettled and last_change < NEAR:
             continue
 
-        # Learn the scales, and extrapolate where that leads
         scales = _scales(state.prior)
         state = _relearned(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
-        latest = Learned(scales, _scales(state.prior) - scales)
-        learned = _usable(learned, latest) if iteration < PATIENCE else [*learned[-2:], latest]
-        if iteration <= careful_steps or _last_change(learned) <= tolerance:
-            continue
-        if iteration < PATIENCE:
-            state = replace(state, prior=_further(state.prior, _secant(learned)))
-        elif len(learned) == 3:
-            state = replace(state, prior=_further(state.prior, _limit(learned)))
-            learned = []
+        change = ScaleChange(scales, _scales(state.prior) - scales)
+        history = _with_change(history, change) if is_patient else [*history[-2:], change]
 
-    converged = max(largest_step, _last_change(learned)) <= tolerance
+        # then the scales are extrapolated
+        if iteration <= n_careful or _last_change(history) <= tolerance:
+            continue
+        if is_patient:
+            state = replace(state, prior=_further(state.prior, _secant(history)))
+        elif len(history) == 3:
+            state = replace(state, prior=_further(state.prior, _limit(history)))
+            history = []
+
+    converged = max(moved, _last_change(history)) <= tolerance
     return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(converged), learning)
 
 
-class Learned(NamedTuple):
+class ScaleChange(NamedTuple):
     """Scales of the prior, and how an EM step at the mode given them would change them."""
 
     scales: Scales
@@ -241,32 +245,34 @@ def _scales(prior: Prior) -> Scales:
     return np.array([np.log(prior.spread), prior.log_slope])
 
 
-def _last_change(learned: Sequence[Learned]) -> float:
-    """The larger of the last changes of the scales; infinite before they were learned."""
-    return float(np.abs(learned[-1].change).max()) if learned else np.inf
+def _last_change(history: Sequence[ScaleChange]) -> float:
+    """The larger change of the two scales in the last EM step; infinite before the first."""
+    return float(np.abs(history[-1].change).max()) if history else np.inf
 
 
-def _usable(learned: list[Learned], latest: Learned) -> list[Learned]:
-    """The last three, or the latest alone where changes grow: items changed modes, and the earlier ones mislead."""
-    has_shrunk = np.abs(latest.change).max() < _last_change(learned)
-    return [*learned[-2:], latest] if has_shrunk else [latest]
+def _with_change(history: list[ScaleChange], change: ScaleChange) -> list[ScaleChange]:
+    """The last three changes, or the new one alone where changes grow: items changed modes, so earlier ones mislead."""
+    is_smaller = np.abs(change.change).max() < _last_change(history)
+    return [*history[-2:], change] if is_smaller else [change]
 
 
-def _secant(learned: Sequence[Learned]) -> Scales:
-    """How far it is to where the changes vanish, if they are linear in the scales (Anderson's acceleration)."""
-    if len(learned) < 2:
+def _secant(history: Sequence[ScaleChange]) -> Scales:
+    """Distance to where the changes vanish, if they are linear in the scales (Anderson's acceleration)."""
+    if len(history) < 2:
         return np.zeros(2)
-    scales, change = (np.diff(values, axis=0).T for values in zip(*learned, strict=True))
-    weights = np.linalg.lstsq(change, learned[-1].change, rcond=1e-6)[0]
-    return -(scales + change) @ weights
+
+    scale_differences = np.diff([entry.scales for entry in history], axis=0).T
+    change_differences = np.diff([entry.change for entry in history], axis=0).T
+    weights = np.linalg.lstsq(change_differences, history[-1].change, rcond=1e-6)[0]
+    return -(scale_differences + change_differences) @ weights
 
 
-def _limit(learned: Sequence[Learned]) -> Scales:
-    """How far it is to where scales end that approach it by a steady ratio (Aitken's extrapolation)."""
-    earlier = learned[-2].change
-    later = learned[-1].change
-    ratio = float(earlier @ later) / max(float(earlier @ earlier), 1e-300)
-    return later * ratio / (1 - ratio) if 0 < ratio < 1 else np.zeros(2)
+def _limit(history: Sequence[ScaleChange]) -> Scales:
+    """Distance to the limit of scales that approach it by a steady ratio (Aitken's extrapolation)."""
+    previous = history[-2].change
+    last = history[-1].change
+    ratio = float(previous @ last) / max(float(previous @ previous), 1e-300)
+    return last * ratio / (1 - ratio) if 0 < ratio < 1 else np.zeros(2)
 
 
 def _further(prior: Prior, scales: Scales) -> Prior:
@@ -276,16 +282,16 @@ def _further(prior: Prior, scales: Scales) -> Prior:
 
 
 def _climb(
-    data: Responses, state: State, cells: Cells, trial: Cells, shared: np.ndarray, item: np.ndarray
+    data: Responses, state: State, cells: Cells, trial_cells: Cells, shared: np.ndarray, item: np.ndarray
 ) -> tuple[State, float]:
-    """As much of a step as raises the log posterior (up to rounding), leaving `trial` filled there; its size.
+    """The state after as much of a step as raises the log posterior (up to rounding), and the size of the whole step.
 
-    Items that the step would carry far climb on their own instead, at the abilities reached; so do all items if the
-    whole step fails.
+    Leaves `trial_cells` filled at that state. Items that the step would carry far climb on their own instead, at the
+    abilities reached; so do all items if the whole step fails.
     """
     height = log_posterior(state, cells, data.count)
-    size_of_items = np.abs(item / (1 + np.abs(state.item))).max(axis=0)
-    climbs_alone = size_of_items > FAR
+    item_size = np.abs(item / (1 + np.abs(state.item))).max(axis=0)
+    climbs_alone = item_size > FAR
     length = 1.0
     while True:
         prior = replace(state.prior, centre=state.prior.centre + length * float(shared[-1]))
@@ -293,13 +299,13 @@ def _climb(
         if climbs_alone.any():
             start = replace(reached, item=state.item[:, climbs_alone])
             reached.item[:, climbs_alone] = climb(data.part(climbs_alone), start)[0]
-        fill(trial, data, reached)
-        has_risen = log_posterior(reached, trial, data.count) >= height - 1e-12 * abs(height)
+        fill(trial_cells, data, reached)
+
+        has_risen = log_posterior(reached, trial_cells, data.count) >= height - 1e-12 * abs(height)
         if has_risen or length < 1e-9:
-            break
+            return reached, float(max(np.abs(shared).max(), item_size.max()))
         length = length / 2
         climbs_alone = np.ones_like(climbs_alone)
-    return reached, float(max(np.abs(shared).max(), size_of_items.max()))
 
 
 def _ascent(
@@ -309,10 +315,11 @@ def _ascent(
     system = derivatives(state, cells, data.count, observed)
     eliminated = eliminate(system, data.count)
     shared, item = step(eliminated, free)
-    # before the mode, asymptotes can make the curvature of an ability negative: the prior's variance stands for it
+
+    difficulty_variance = eliminated.lower[-1, -1] ** -2
+    # before the mode, asymptotes can make the curvature of an ability negative: the prior's variance replaces it
     precision = system.diagonal[:-1]
     ability_variance = 1 / np.where(precision > 0, precision, 1.0)
-    difficulty_variance = eliminated.lower[-1, -1] ** -2
     return shared, item, difficulty_variance, ability_variance
 
 
@@ -324,8 +331,8 @@ def learned_spread(squares: float, items: int) -> float:
     >>> round(learned_spread(4000.0, 1000), 2)
     2.0
     """
-    width = SPREAD_PRIOR**2
-    variance = width * (np.sqrt(items**2 + 4 * squares / width) - items) / 2
+    prior_variance = SPREAD_PRIOR**2
+    variance = prior_variance * (np.sqrt(items**2 + 4 * squares / prior_variance) - items) / 2
     return float(max(np.sqrt(variance), SPREAD_FLOOR))
 
 
@@ -345,18 +352,21 @@ def _relearned(
     prior = state.prior
     item = state.item
     unit = 1.0
-    if len(item) > 1 and fixed_ability and learning.slope:
+    learns_slope = len(item) > 1 and learning.slope
+    if learns_slope and fixed_ability:
         prior = replace(prior, log_slope=float(np.average(item[-2], weights=data.count)))
-    elif len(item) > 1 and learning.slope:
+    elif learns_slope:
         unit = float(np.sqrt(np.mean(state.ability**2 + ability_variance)))
         prior = Prior(prior.centre / unit, prior.spread / unit, prior.log_slope + np.log(unit))
         item = item.copy()
         item[-2] += np.log(unit)
         item[-1] /= unit
-    if not learning.spread:
-        return State(state.model, state.ability / unit, item, replace(prior, spread=state.prior.spread))
-    squares = (item[-1] - prior.centre) ** 2 + difficulty_variance / unit**2
-    spread = learned_spread(float(data.count @ squares), int(data.count.sum()))
+
+    if learning.spread:
+        squares = (item[-1] - prior.centre) ** 2 + difficulty_variance / unit**2
+        spread = learned_spread(float(data.count @ squares), int(data.count.sum()))
+    else:
+        spread = state.prior.spread
     return State(state.model, state.ability / unit, item, replace(prior, spread=spread))
 
 
@@ -376,89 +386,96 @@ def find_best_mode(
 ) -> Mode:
     """The mode reached from `start`; with asymptotes, the best of each item's own modes.
 
-    Abilities and the prior of many items start where a sample of the items has them.
+    With many items, abilities and the prior start where a sample of the items has them.
     """
     if len(start.item) <= 2:
         return find_mode(data, start, fixed_ability, learning=learning)
+
     if len(data.count) > 2 * SAMPLE:
-        sample, groups = data.sample(SAMPLE)
-        sample_start = replace(start, item=start.item[:, groups])
-        state = _best_roughly(sample, sample_start, fixed_ability, learning).state
-        start = replace(start, ability=state.ability, prior=state.prior)
+        sample, positions = data.sample(SAMPLE)
+        sample_start = replace(start, item=start.item[:, positions])
+        sample_state = _best_roughly(sample, sample_start, fixed_ability, learning).state
+        start = replace(start, ability=sample_state.ability, prior=sample_state.prior)
     rough = _best_roughly(data, start, fixed_ability, learning)
     mode = find_mode(data, rough.state, fixed_ability, learning=learning)
     return replace(mode, iterations=mode.iterations + rough.iterations)
 
 
 def _best_roughly(data: Responses, start: State, fixed_ability: bool, learning: Learning) -> Mode:
-    """With abilities and prior held, items do not depend on each other, so each takes its highest mode; then all move
+    """The mode, at a rough tolerance, in which every item is at the highest of its own modes.
+
+    At fixed abilities and prior, items do not depend on each other, so each takes its highest mode; then all move
     together again. Ends when no item changes; items that had one mode are not tried again.
     """
-    item, _ = climb(data, replace(start, item=best_of_grid(data, start)))
+    item = climb(data, replace(start, item=best_of_grid(data, start)))[0]
     mode = find_mode(data, replace(start, item=item), fixed_ability, ROUGH, learning)
     with_several_modes = np.arange(len(data.count))
     for _ in range(ROUNDS):
-        item, with_several_modes, n_changed = _highest(data, mode, with_several_modes)
+        item, with_several_modes, n_changed = _highest_modes(data, mode, with_several_modes)
         if not n_changed:
             break
-        new_mode = find_mode(data, replace(mode.state, item=item), fixed_ability, ROUGH, learning)
-        mode = replace(new_mode, iterations=mode.iterations + new_mode.iterations)
+        next_mode = find_mode(data, replace(mode.state, item=item), fixed_ability, ROUGH, learning)
+        mode = replace(next_mode, iterations=mode.iterations + next_mode.iterations)
     return mode
 
 
-def _highest(
-    data: Responses, mode: Mode, groups: Int[np.ndarray, " tried"]
+def _highest_modes(
+    data: Responses, mode: Mode, tried: Int[np.ndarray, " tried"]
 ) -> tuple[Parameters, Int[np.ndarray, " several"], int]:
-    """The highest known mode of every item at the abilities of `mode`.
+    """The highest mode of every item that is reached from several starts, at the abilities of `mode`.
 
-    groups: those to start again. Also returns which of them have several modes, and how many changed theirs.
+    tried: items to start again. Also returns which of them have several modes, and how many items changed theirs.
     """
-    data = data.part(groups)
+    data = data.part(tried)
     item = mode.state.item.copy()
-    state = replace(mode.state, item=item[:, groups])
-    present_height = heights(mode.state, mode.cells)[groups]
-    height = present_height.copy()
-    has_several = np.zeros(len(groups), dtype=bool)
+    state = replace(mode.state, item=item[:, tried])
     cells = Cells.empty(data, state.model, matrices=False)
+    present_height = heights(mode.state, mode.cells)[tried]
+    best_height = present_height.copy()
+    has_several_modes = np.zeros(len(tried), dtype=bool)
+
     for start_item in (best_of_grid(data, state), *_other_starts(data, state)):
         start = replace(state, item=start_item)
         fill(cells, data, start)
-        promising = np.flatnonzero(heights(start, cells) > height - DEEP)
-        modes, height_of_modes = climb(data.part(promising), replace(start, item=start_item[:, promising]))
-        has_several[promising] |= np.abs(height_of_modes - present_height[promising]) > BETTER
-        is_better = height_of_modes > height[promising] + BETTER
-        better = promising[is_better]
-        item[:, groups[better]] = modes[:, is_better]
-        height[better] = height_of_modes[is_better]
-    return item, groups[has_several], int((height > present_height).sum())
+        promising = np.flatnonzero(heights(start, cells) > best_height - DEEP)
+        reached_item, reached_height = climb(data.part(promising), replace(start, item=start_item[:, promising]))
+        has_several_modes[promising] |= np.abs(reached_height - present_height[promising]) > BETTER
+
+        is_better = reached_height > best_height[promising] + BETTER
+        improved = promising[is_better]
+        item[:, tried[improved]] = reached_item[:, is_better]
+        best_height[improved] = reached_height[is_better]
+    return item, tried[has_several_modes], int((best_height > present_height).sum())
 
 
 def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
-    """Easy but rarely feasible: solved in as many cases as it can be. And always feasible, but hard."""
+    """Two starts of every item with a feasibility: easy but rarely feasible, and always feasible but hard."""
     if "feasibility" not in LEARNED[state.model]:
         return ()
-    _, easiness = data.logits()
-    upper = LEARNED[state.model].index("feasibility")
+
+    easiness = data.logits()[1]
+    feasibility = LEARNED[state.model].index("feasibility")
+    prior = state.prior
 
     rarely_feasible = state.item.copy()
-    rarely_feasible[upper] = easiness
-    rarely_feasible[-2] = state.prior.log_slope
-    rarely_feasible[-1] = state.prior.centre - state.prior.spread
+    rarely_feasible[feasibility] = easiness
+    rarely_feasible[-2] = prior.log_slope
+    rarely_feasible[-1] = prior.centre - prior.spread
 
     hard = state.item.copy()
-    hard[upper] = 3.0
-    hard[-2] = state.prior.log_slope
-    hard[-1] = np.maximum(-easiness / np.exp(state.prior.log_slope), state.prior.centre)
+    hard[feasibility] = 3.0
+    hard[-2] = prior.log_slope
+    hard[-1] = np.maximum(-easiness / np.exp(prior.log_slope), prior.centre)
     return rarely_feasible, hard
 
 
-# Scales that few responses leave open: learned all the same, they fall to 0, and everything looks known exactly.
+# Few responses do not determine all scales. Such a scale, if it is learned, falls to 0, and all estimates look exact.
 def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = False) -> Mode:
     """`find_best_mode`, with the scales of the prior learned only as far as the responses determine them.
 
-    A scale that ends at its floor, or is small and within two standard errors of 0, is held at the prior's value
-    instead (spread of difficulty 1; the unit of ability a logit), and the rest is fitted again. Where no scale does,
-    this is `find_best_mode` to the last digit.
+    A scale that ends at its floor, or is small and within two standard errors of 0, is fixed at the prior's value
+    (spread of difficulty 1; the unit of ability a logit), and the rest is fitted again. Where all scales can be
+    learned, this is `find_best_mode` to the last digit.
     """
     mode = find_best_mode(data, start, fixed_ability)
     for _ in Learning():  # each fit can show one more scale that cannot be learned
@@ -468,9 +485,9 @@ def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = Fal
 
         spread = start.prior.spread if estimable.spread else PRIOR_SPREAD
         log_slope = start.prior.log_slope if estimable.slope else PRIOR_LOG_SLOPE
-        held_start = replace(start, prior=replace(start.prior, spread=spread, log_slope=log_slope))
-        new_mode = find_best_mode(data, held_start, fixed_ability, estimable)
-        mode = replace(new_mode, iterations=mode.iterations + new_mode.iterations)
+        restart = replace(start, prior=replace(start.prior, spread=spread, log_slope=log_slope))
+        refit = find_best_mode(data, restart, fixed_ability, estimable)
+        mode = replace(refit, iterations=mode.iterations + refit.iterations)
 
     return mode
 
@@ -493,15 +510,18 @@ def _estimable(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
         return learning
 
     system = derivatives(mode.state, mode.cells, data.count, observed=True)
-    n_items = int(data.count.sum())
+    if doubts_slope:
+        ability_information = float(np.mean(system.diagonal[:-1])) - 1.0  # less that of the prior
+        if not _stands_out(1.0, ability_information, len(mode.state.ability)):
+            return learning._replace(slope=False)  # first the unit, in which the spread of difficulty is learned anew
+    if not doubts_spread:
+        return learning
+
+    items = int(data.count.sum())
     item_precision = cholesky(system.block)[-1, -1] ** 2
-    item_information = float(data.count @ item_precision) / n_items - prior.spread**-2
-    ability_information = float(np.mean(system.diagonal[:-1])) - 1.0  # less that of the prior
-    stands_out = _stands_out(prior.spread**2, item_information, n_items) and prior.spread > SPREAD_FLOOR
-    unit_stands_out = _stands_out(1.0, ability_information, len(mode.state.ability))
-    if doubts_slope and not unit_stands_out:
-        return learning._replace(slope=False)  # first the unit, in which the spread of difficulty is learned anew
-    return learning._replace(spread=learning.spread and (stands_out or not doubts_spread))
+    item_information = float(data.count @ item_precision) / items - prior.spread**-2  # less that of the prior
+    stands_out = prior.spread > SPREAD_FLOOR and _stands_out(prior.spread**2, item_information, items)
+    return learning._replace(spread=stands_out)
 
 
 def _stands_out(variance: float, information: float, number: int) -> bool:
@@ -519,25 +539,29 @@ def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[S
     With S the Schur complement of the items, S⁻¹ is the covariance of abilities and B⁻¹ + B⁻¹ C S⁻¹ Cᵀ B⁻¹ that of an
     item with block B and crosses C.
     """
-    eliminated = eliminate(derivatives(mode.state, mode.cells, data.count, observed=True), data.count)
+    system = derivatives(mode.state, mode.cells, data.count, observed=True)
+    eliminated = eliminate(system, data.count)
     k, n_groups = eliminated.half_item.shape
+
+    # diagonal of B⁻¹ = L⁻ᵀ L⁻¹; k, l: parameters, g: groups
     inverse = np.repeat(np.eye(k)[:, :, None], n_groups, axis=2)
-    backward(eliminated.lower, inverse)  # L⁻ᵀ
-    own_variance = np.einsum("klg,klg->kg", inverse, inverse)  # of B⁻¹; k, l: parameters, g: groups
+    backward(eliminated.lower, inverse)
+    item_variance = np.einsum("klg,klg->kg", inverse, inverse)
     if fixed_ability:
-        return np.zeros(len(mode.state.ability)), np.sqrt(own_variance)
+        return np.zeros(len(mode.state.ability)), np.sqrt(item_variance)
 
     ability_covariance = _inverse(eliminated.complement[:-1, :-1])
-    with_centre = not all(mode.learning)
-    covariance = _inverse(eliminated.complement) if with_centre else ability_covariance  # S⁻¹
-    root = np.linalg.cholesky(covariance).T
-    backward(eliminated.lower, eliminated.half_cross)  # B⁻¹ C
-    shared_variance = []
+    is_centre_known = all(mode.learning)
+    shared_covariance = ability_covariance if is_centre_known else _inverse(eliminated.complement)
+
+    # diagonal of B⁻¹ C S⁻¹ Cᵀ B⁻¹, with S⁻¹ = R Rᵀ: sums of squares of Rᵀ Cᵀ B⁻¹
+    root = np.linalg.cholesky(shared_covariance).T
+    backward(eliminated.lower, eliminated.half_cross)
+    variance_by_parameter = []
     for cross in eliminated.half_cross:
         spread = root @ cross[: len(root)]
-        shared_variance.append(np.einsum("sg,sg->g", spread, spread))  # s: shared parameters, g: groups
-    item_se = np.sqrt(own_variance + np.stack(shared_variance))
-    return np.sqrt(np.diag(ability_covariance)), item_se
+        variance_by_parameter.append(np.einsum("sg,sg->g", spread, spread))
+    return np.sqrt(np.diag(ability_covariance)), np.sqrt(item_variance + np.stack(variance_by_parameter))
 
 
 def _inverse(matrix: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:

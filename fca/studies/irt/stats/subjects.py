@@ -1,4 +1,4 @@
-"""Subjects whose responses no scale of ability describes."""
+"""Subjects that answer a single class, whose responses no scale of ability describes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def one_class(
     They are right on at least 95 % of the items of one label, and on at most 5 % of all others. Their accuracy is that
     class's share, whatever their ability, and those of different classes disagree on every item, so that one scale
     cannot hold them: ability then no longer orders all subjects as accuracy does. Simulated, 2PL, 90 subjects, 20 of
-    them so on a yes-no task whose commoner answer is right in 62 %: Kendall's tau 0.79 to 0.87 in five draws, without
+    them such on a yes-no task whose commoner answer is right in 62 %: Kendall's tau 0.79 to 0.87 in five draws, without
     any 0.98, and among the other 70 in the same fit 0.96 to 0.98 (experiments/irt_corruption/one_class.py). With ten
     classes of equal size 20 such subjects leave it at 0.95 to 0.98.
 
@@ -27,20 +27,19 @@ def one_class(
     >>> one_class(correct, np.array(["no", "no", "yes", "yes"]))
     array([ True, False, False])
     """
-    is_labelled = np.array([isinstance(label, str) for label in labels], dtype=bool)
-    names, code = np.unique(labels[is_labelled].astype(str), return_inverse=True)
-    if len(names) < 2:
+    has_label = np.array([isinstance(label, str) for label in labels], dtype=bool)
+    class_names, class_of_item = np.unique(labels[has_label].astype(str), return_inverse=True)
+    if len(class_names) < 2:
         return np.zeros(len(correct), dtype=bool)
 
-    # Responses and right responses of each subject to each class, and to all other classes: subjects x classes
-    member = (code[:, None] == np.arange(len(names))).astype(float)
-    responses = correct[:, is_labelled]
-    n_class = ~np.isnan(responses) @ member
-    right_class = np.nan_to_num(responses) @ member
-    n_others = n_class.sum(axis=1, keepdims=True) - n_class
-    right_others = right_class.sum(axis=1, keepdims=True) - right_class
+    is_item_of_class = (class_of_item[:, None] == np.arange(len(class_names))).astype(float)  # items x classes
+    labelled = correct[:, has_label]
+    n_answered = ~np.isnan(labelled) @ is_item_of_class  # subjects x classes
+    n_right = np.nan_to_num(labelled) @ is_item_of_class
+    n_answered_elsewhere = n_answered.sum(axis=1, keepdims=True) - n_answered
+    n_right_elsewhere = n_right.sum(axis=1, keepdims=True) - n_right
 
-    has_both = (n_class > 0) & (n_others > 0)
-    nearly_always_class = right_class >= NEARLY * n_class
-    nearly_never_others = right_others <= (1 - NEARLY) * n_others
-    return (has_both & nearly_always_class & nearly_never_others).any(axis=1)
+    is_tested = (n_answered > 0) & (n_answered_elsewhere > 0)
+    is_right_on_class = n_right >= NEARLY * n_answered
+    is_wrong_elsewhere = n_right_elsewhere <= (1 - NEARLY) * n_answered_elsewhere
+    return (is_tested & is_right_on_class & is_wrong_elsewhere).any(axis=1)

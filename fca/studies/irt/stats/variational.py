@@ -1,13 +1,13 @@
-"""Variational inference with hierarchical priors, as in Sharma et al. (2023), appendix B.1, and what keeps it upright.
+"""Variational inference with hierarchical priors, as in Sharma et al. (2023), appendix B.1, with two additions.
 
 P = λ / (1 + exp(-a (θ - b))),  each of θ, b, log a ~ N(μ, 1/τ) with its μ ~ N(0, 10⁶), τ ~ Gamma(1, 1),  λ ~ U[0, 1]
 
 Taken as written, and maximised, this gives all items nearly one discrimination: a flat λ explains wrong responses of
-able subjects so cheaply that the learned spread of a shrinks (ADR 24). Two things here are not in the paper, therefore.
-A share of the items, learned too, has no cap (λ = 1; where py-irt starts every λ, and leaves most); and q keeps the
-parameters of one item together instead of taking their product. log a is normal, as in py-irt since 0.7.1, not a.
+able subjects so cheaply that the learned spread of a shrinks (ADR 24). Therefore two things here are not in the paper.
+A share of the items, learned too, has no cap (λ = 1, where py-irt starts every λ and leaves most of them); and q keeps
+the parameters of one item together instead of taking their product. log a is normal, as in py-irt since 0.7.1, not a.
 
-First the points at which the posterior of an item is known, then one step for items, one for subjects, then the fit.
+Below: the points at which the posterior of an item is computed, a step for items, a step for subjects, and the fit.
 """
 
 from __future__ import annotations
@@ -58,32 +58,33 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
     q(τ) = Gamma(1 + n/2, 1 + Σ E(z - μ)² / 2), q(μ) = N(E τ Σ E z / t, 1/t), t = n E τ + 10⁻⁶; each in turn. `evidence`
     is E log p(z, μ, τ) - E log q(μ, τ), less that of a normal density of z with E μ and E τ for its parameters.
 
-    >>> fitted = population(np.array([0.0, 2.0]), np.zeros(2), np.ones(2))
-    >>> round(fitted.centre, 3), round(fitted.precision, 3)
+    >>> prior = population(np.array([0.0, 2.0]), np.zeros(2), np.ones(2))
+    >>> round(prior.centre, 3), round(prior.precision, 3)
     (1.0, 0.75)
     """
     n = float(count.sum())
     total = float(count @ mean)
     shape = 1 + n / 2
     centre = total / n
-    variance_of_centre = 0.0
-    last_variance = -1.0
-    while abs(variance_of_centre - last_variance) > 1e-12 * variance_of_centre:
-        last_variance = variance_of_centre
-        rate = 1 + float(count @ ((mean - centre) ** 2 + variance + variance_of_centre)) / 2
+    centre_variance = 0.0
+    previous_variance = -1.0
+    while abs(centre_variance - previous_variance) > 1e-12 * centre_variance:
+        previous_variance = centre_variance
+        rate = 1 + float(count @ ((mean - centre) ** 2 + variance + centre_variance)) / 2
         precision = shape / rate
-        variance_of_centre = 1 / (n * precision + 1 / MEAN_VARIANCE)
-        centre = variance_of_centre * precision * total
+        centre_variance = 1 / (n * precision + 1 / MEAN_VARIANCE)
+        centre = centre_variance * precision * total
+
     log_precision = float(digamma(shape) - np.log(rate))
-    ratio = variance_of_centre / MEAN_VARIANCE
-    evidence = n / 2 * (log_precision - np.log(precision) - precision * variance_of_centre)
+    ratio = centre_variance / MEAN_VARIANCE
+    evidence = n / 2 * (log_precision - np.log(precision) - precision * centre_variance)
     evidence += 0.5 * (1 + np.log(ratio) - ratio - centre**2 / MEAN_VARIANCE)
     evidence += shape - np.log(rate) + gammaln(shape) + (1 - shape) * digamma(shape) - precision
     return Population(centre, precision, float(evidence))
 
 
 class Grid(NamedTuple):
-    """Where the posterior of an item is known: every λ at every pair of b and log a, in this order.
+    """Points where the posterior of an item is computed: every λ at every pair of b and log a, in this order.
 
     difficulty, slope: the pairs, in standard deviations of their priors.    weight: log of their priors.
     feasibility: λ.    cap: prior of λ if it is not 1, 0 where it is.    width: of b and log a from point to point.
@@ -108,23 +109,24 @@ def grid(model: str, subjects: int) -> Grid:
     >>> grid("1pl", 10).difficulty.shape, grid("3pl-upper", 10).difficulty.shape, grid("3pl-upper", 10).cap.shape
     ((31,), (341,), (11,))
     """
-    b_reach, slope_reach = REACH
-    b = np.linspace(-b_reach, b_reach, DIFFICULTIES[subjects > 100])
-    log_a = np.zeros(1) if model == "1pl" else np.linspace(-slope_reach, slope_reach, SLOPES)
+    n_difficulties = DIFFICULTIES[1] if subjects > 100 else DIFFICULTIES[0]
+    b = np.linspace(-REACH[0], REACH[0], n_difficulties)
+    log_a = np.zeros(1) if model == "1pl" else np.linspace(-REACH[1], REACH[1], SLOPES)
     slope_grid, difficulty_grid = np.meshgrid(log_a, b, indexing="ij")
     slope = slope_grid.ravel()
     difficulty = difficulty_grid.ravel()
-    weight = -(slope**2 + difficulty**2) / 2
-    weight -= np.log(np.exp(weight).sum())
+    log_weight = -(slope**2 + difficulty**2) / 2
+    log_weight -= np.log(np.exp(log_weight).sum())
 
-    feasibility = np.ones(1)
-    cap = np.zeros(1)
     if model == "3pl-upper":
-        point, share = np.polynomial.legendre.leggauss(CAPS)
-        feasibility = np.append((point + 1) / 2, 1.0)
-        cap = np.append(share / 2, 0.0)
+        node, node_weight = np.polynomial.legendre.leggauss(CAPS)  # of [-1, 1]
+        feasibility = np.append((node + 1) / 2, 1.0)
+        cap = np.append(node_weight / 2, 0.0)
+    else:
+        feasibility = np.ones(1)
+        cap = np.zeros(1)
     slope_width = log_a[1] - log_a[0] if len(log_a) > 1 else 0.0
-    return Grid(difficulty, slope, weight, feasibility, cap, (b[1] - b[0], slope_width))
+    return Grid(difficulty, slope, log_weight, feasibility, cap, (b[1] - b[0], slope_width))
 
 
 @dataclass(frozen=True)
@@ -153,12 +155,15 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
     >>> first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0)).scale.uncapped
     1.0
     """
-    ability, easiness = data.logits()
-    ability = ability - ability.mean()
-    one_slope = model == "1pl"
-    unit = 1.0 if one_slope else max(float(ability.std()), 0.1)
-    levels, level = np.unique(ability, return_inverse=True)  # equal accuracies start equal
-    start = ability / unit + START_SD * rng.standard_normal(len(levels))[level]
+    accuracy_logit, easiness = data.logits()
+    has_one_slope = model == "1pl"
+    accuracy_logit = accuracy_logit - accuracy_logit.mean()
+    unit = 1.0 if has_one_slope else max(float(accuracy_logit.std()), 0.1)
+
+    # subjects with equal accuracies start equal
+    levels, level_of_subject = np.unique(accuracy_logit, return_inverse=True)
+    noise = START_SD * rng.standard_normal(len(levels))[level_of_subject]
+    ability = accuracy_logit / unit + noise
 
     centre = -float(np.average(easiness, weights=data.count)) / unit
     spread = float(np.sqrt(np.average((easiness / unit + centre) ** 2, weights=data.count)))
@@ -166,10 +171,10 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
         centre=centre,
         spread=max(spread, 0.5),
         log_slope=float(np.log(unit)),
-        slope_spread=0.0 if one_slope else 0.5,
+        slope_spread=0.0 if has_one_slope else 0.5,
         uncapped=0.5 if model == "3pl-upper" else 1.0,
     )
-    return State(start, np.full(len(start), 0.01), scale)
+    return State(ability, np.full(len(ability), 0.01), scale)
 
 
 class Logs(NamedTuple):
@@ -184,7 +189,7 @@ class Logs(NamedTuple):
 
 
 def logs(state: State, points: Grid) -> Logs:
-    """The only place where the model's formula stands.
+    """Expected log probabilities of responses: P = λ / (1 + exp(-z)), z = a (θ - b). The formula is only here.
 
     >>> state = first_state(prepare(np.eye(3)), "1pl", np.random.default_rng(0))
     >>> right, wrong = logs(state, grid("1pl", 3)).value
@@ -194,11 +199,11 @@ def logs(state: State, points: Grid) -> Logs:
     scale = state.scale
     slope = np.exp(scale.log_slope + scale.slope_spread * points.slope).astype(points.kind)
     difficulty = scale.centre + scale.spread * points.difficulty
-    cap = points.feasibility.astype(points.kind)[:, None]
+    cap = points.feasibility.astype(points.kind)[:, None]  # levels x 1
 
-    # Value, first and second derivative, each right and wrong: subjects x caps x pairs
-    n_subjects = len(state.ability)
-    sums = np.zeros((6, n_subjects, len(points.feasibility), len(points.slope)), points.kind)
+    # value, first and second derivative by θ, of right and of wrong: subjects x levels x pairs
+    shape = (len(state.ability), len(points.feasibility), len(points.slope))
+    means = np.zeros((6, *shape), points.kind)
     for side in (-1.0, 1.0):
         distance = (state.ability + side * np.sqrt(state.variance))[:, None] - difficulty
         z = np.clip(slope * distance, -CERTAIN, CERTAIN).astype(points.kind)[:, None]
@@ -214,11 +219,11 @@ def logs(state: State, points: Grid) -> Logs:
             -(slope**2) * solved * missed,
             wrong_slope * (slope * (missed - solved) - wrong_slope),
         )
-        for total, term in zip(sums, terms, strict=True):
-            total += term / 2
+        for mean, term in zip(means, terms, strict=True):
+            mean += term / 2
 
-    flat = sums.reshape(6, n_subjects, -1)
-    return Logs((flat[0], flat[1]), (flat[2], flat[3]), (flat[4], flat[5]))
+    tables = means.reshape(6, shape[0], -1)  # subjects x points
+    return Logs(value=(tables[0], tables[1]), first=(tables[2], tables[3]), second=(tables[4], tables[5]))
 
 
 class Items(NamedTuple):
@@ -236,8 +241,10 @@ class Items(NamedTuple):
     evidence: float
 
 
-def items_step(logs_at_points: Logs, data: Responses, scale: Scale, points: Grid) -> Items:
+def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -> Items:
     """The posterior of every item given q(θ), by Bayes' rule at every point.
+
+    log density = Σ right log P(right) + Σ wrong log P(wrong) + log prior = Σ right gain + Σ log P(wrong) + log prior
 
     >>> data = prepare(np.eye(3))
     >>> state, points = first_state(data, "2pl", np.random.default_rng(0)), grid("2pl", 3)
@@ -245,47 +252,46 @@ def items_step(logs_at_points: Logs, data: Responses, scale: Scale, points: Grid
     >>> round(float(items.right.sum()), 3), round(float(items.wrong.sum()), 3)
     (3.0, 6.0)
     """
-    n_groups = len(data.count)
-    n_caps = len(points.feasibility)
+    n_levels = len(points.feasibility)
     is_uncapped = points.feasibility == 1
     with np.errstate(divide="ignore"):
-        log_caps = np.log((1 - scale.uncapped) * points.cap + scale.uncapped * is_uncapped)
-    log_prior = (log_caps[:, None] + points.weight).ravel().astype(points.kind)
-    log_right, log_wrong = logs_at_points.value
-    log_odds = log_right - log_wrong
-    log_all_wrong = log_wrong.sum(axis=0) + log_prior
+        log_cap = np.log((1 - scale.uncapped) * points.cap + scale.uncapped * is_uncapped)
+    log_prior = (log_cap[:, None] + points.weight).ravel().astype(points.kind)  # by point
 
-    # Whose means are the moments: b, b², log a, (log a)², λ, and whether λ is 1
-    of_pairs = np.stack([points.difficulty, points.difficulty**2, points.slope, points.slope**2])
-    of_caps = np.repeat(np.stack([points.feasibility, is_uncapped]), len(points.slope), axis=1)
-    values = np.concatenate([np.tile(of_pairs, n_caps), of_caps]).T.astype(points.kind)
+    # functions whose posterior means are taken: points x 6
+    pair_functions = np.stack([points.difficulty, points.difficulty**2, points.slope, points.slope**2])
+    level_functions = np.repeat(np.stack([points.feasibility, is_uncapped]), len(points.slope), axis=1)
+    functions = np.concatenate([np.tile(pair_functions, n_levels), level_functions]).T.astype(points.kind)
 
-    right = data.right.astype(points.kind)
+    log_right, log_wrong = log_chances.value  # subjects x points
+    gain = log_right - log_wrong
+    all_wrong = log_wrong.sum(axis=0) + log_prior
+
+    correct = data.right.astype(points.kind)
     present = data.indicator.astype(points.kind)
-    moments = np.empty((values.shape[1], n_groups))
-    expected_right, expected_responses = np.zeros((2, *log_right.shape), points.kind)
+    moments = np.empty((functions.shape[1], len(data.count)))
     evidence = 0.0
+    expected_right, expected_responses = np.zeros((2, *log_right.shape), points.kind)
     width = max(BLOCK // len(log_prior), 1)
-    for start in range(0, n_groups, width):
+    for start in range(0, len(data.count), width):
         block = slice(start, start + width)
-        density = right[:, block].T @ log_odds  # groups x points
-        density += log_all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
+        density = correct[:, block].T @ gain  # groups x points, in place because it is large
+        density += all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
         highest = density.max(axis=1, keepdims=True)
         np.exp(density - highest, out=density)
         total = density.sum(axis=1, keepdims=True)
         density /= total
-        evidence += float(data.count[block] @ (np.log(total[:, 0]) + highest[:, 0]))
-        moments[:, block] = (density @ values).T
 
+        evidence += float(data.count[block] @ (np.log(total[:, 0]) + highest[:, 0]))
+        moments[:, block] = (density @ functions).T
         density *= data.count[block, None].astype(points.kind)
-        expected_right += right[:, block] @ density
+        expected_right += correct[:, block] @ density
         expected_responses += density.sum(axis=0) if data.present is None else present[:, block] @ density
 
-    b_width, slope_width = points.width
     return Items(
-        difficulty=_unscaled(moments[:2], scale.centre, scale.spread, b_width),
-        slope=_unscaled(moments[2:4], scale.log_slope, scale.slope_spread, slope_width),
-        feasibility=moments[4] if n_caps > 1 else np.ones(n_groups),
+        difficulty=_unscaled(moments[:2], scale.centre, scale.spread, points.width[0]),
+        slope=_unscaled(moments[2:4], scale.log_slope, scale.slope_spread, points.width[1]),
+        feasibility=moments[4] if n_levels > 1 else np.ones(len(data.count)),
         uncapped=moments[5],
         right=expected_right,
         wrong=np.maximum(expected_responses - expected_right, 0),
@@ -297,24 +303,31 @@ def _unscaled(
     moments: Float[np.ndarray, "2 groups"], centre: float, spread: float, width: float
 ) -> Float[np.ndarray, "2 groups"]:
     """Mean and variance from E t and E t², t = (z - centre) / spread; a point stands for all that is nearest to it."""
-    mean, square = moments
-    return np.stack([centre + spread * mean, spread**2 * (np.maximum(square - mean**2, 0) + width**2 / 12)])
+    mean, mean_square = moments
+    variance = np.maximum(mean_square - mean**2, 0) + width**2 / 12
+    return np.stack([centre + spread * mean, spread**2 * variance])
 
 
-def subjects_step(state: State, logs_at_points: Logs, items: Items, prior: Population) -> tuple[Vector, Vector]:
+def subjects_step(state: State, log_chances: Logs, items: Items, prior: Population) -> tuple[Vector, Vector]:
     """Means and variances of q(θ) given the posterior of the items: a Newton step, and the inverse of its curvature.
 
-    Where a cap makes the curvature small or negative, a quarter of the information that responses give stands for it.
+    Where a cap makes the curvature small or negative, a quarter of the information of the responses replaces it.
     """
-    slope, curvature, floor = np.zeros((3, len(state.ability)))
-    right_and_wrong = zip((items.right, items.wrong), logs_at_points.first, logs_at_points.second, strict=True)
-    for count, first, second in right_and_wrong:  # s: subjects, p: points
+    slope = np.zeros(len(state.ability))
+    curvature = np.zeros(len(state.ability))
+    least_curvature = np.zeros(len(state.ability))
+    expected_counts = (items.right, items.wrong)
+    for count, first, second in zip(expected_counts, log_chances.first, log_chances.second, strict=True):
+        # s: subjects, p: points
         slope += np.einsum("sp,sp->s", count, first)
         curvature -= np.einsum("sp,sp->s", count, second)
-        floor += np.einsum("sp,sp,sp->s", count, first, first) / 4
-    precision = np.maximum(curvature, floor) + prior.precision
-    step = (slope - prior.precision * (state.ability - prior.centre)) / precision
-    return state.ability + np.clip(step, -LONGEST, LONGEST), 1 / precision
+        least_curvature += np.einsum("sp,sp,sp->s", count, first, first) / 4
+
+    precision = np.maximum(curvature, least_curvature) + prior.precision
+    distance_to_prior = state.ability - prior.centre
+    step = (slope - prior.precision * distance_to_prior) / precision
+    mean = state.ability + np.clip(step, -LONGEST, LONGEST)
+    return mean, 1 / precision
 
 
 def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, float]:
@@ -322,54 +335,56 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
 
     What no response determines is set: mean ability 0 and, where discrimination is learned, mean of E θ² 1.
     """
-    logs_at_points = logs(state, points)
-    one_slope = points.width[1] == 0
-    items = items_step(logs_at_points, data, state.scale, points)
+    has_one_slope = points.width[1] == 0
+    log_chances = logs(state, points)
+    items = items_step(log_chances, data, state.scale, points)
 
-    # The priors, and the evidence
-    abilities = population(state.ability, state.variance, np.ones(len(state.ability)))
-    difficulties = population(items.difficulty[0], items.difficulty[1], data.count)
-    expected_square = (state.ability - abilities.centre) ** 2 + state.variance
-    log_ratio = np.log(abilities.precision * state.variance) + 1 - abilities.precision * expected_square
-    evidence = items.evidence + abilities.evidence
-    evidence += 0.5 * float(log_ratio.sum())
-    evidence += difficulties.evidence
+    # priors of abilities, difficulties and log discriminations, and the evidence
+    ability_prior = population(state.ability, state.variance, np.ones(len(state.ability)))
+    squares = (state.ability - ability_prior.centre) ** 2 + state.variance
+    entropies = np.log(ability_prior.precision * state.variance) + 1 - ability_prior.precision * squares
+    difficulty_prior = population(items.difficulty[0], items.difficulty[1], data.count)
+    evidence = items.evidence + ability_prior.evidence
+    evidence += 0.5 * float(entropies.sum())
+    evidence += difficulty_prior.evidence
+
     log_slope = 0.0
     slope_spread = 0.0
-    if not one_slope:
-        log_slopes = population(items.slope[0], items.slope[1], data.count)
-        evidence += log_slopes.evidence
-        log_slope = log_slopes.centre
-        slope_spread = log_slopes.spread
+    if not has_one_slope:
+        slope_prior = population(items.slope[0], items.slope[1], data.count)
+        evidence += slope_prior.evidence
+        log_slope = slope_prior.centre
+        slope_spread = slope_prior.spread
+
     uncapped = state.scale.uncapped
     if points.cap.any():  # under a prior Beta(2, 2), which keeps a share of a few items off 0 and 1
         evidence += float(np.log(uncapped) + np.log1p(-uncapped))
         uncapped = (float(data.count @ items.uncapped) + 1) / (float(data.count.sum()) + 2)
 
-    # Subjects, in the unit that the result has
-    ability, variance = subjects_step(state, logs_at_points, items, abilities)
-    shift = float(ability.mean())
-    unit = 1.0 if one_slope else float(np.sqrt(np.mean((ability - shift) ** 2 + variance)))
+    # abilities, then the unit of all parameters
+    theta, variance = subjects_step(state, log_chances, items, ability_prior)
+    shift = float(theta.mean())
+    unit = 1.0 if has_one_slope else float(np.sqrt(np.mean((theta - shift) ** 2 + variance)))
     scale = Scale(
-        centre=(difficulties.centre - shift) / unit,
-        spread=difficulties.spread / unit,
+        centre=(difficulty_prior.centre - shift) / unit,
+        spread=difficulty_prior.spread / unit,
         log_slope=log_slope + np.log(unit),
         slope_spread=slope_spread,
         uncapped=uncapped,
     )
-    return State((ability - shift) / unit, variance / unit**2, scale), items, evidence
+    return State((theta - shift) / unit, variance / unit**2, scale), items, evidence
 
 
-def change(before: State, after: State) -> float:
-    """The largest change of an ability, of its variance's logarithm, and of what the priors of items are made of.
+def change(previous: State, state: State) -> float:
+    """The largest change of an ability, of its variance's logarithm, and of a parameter of the items' priors.
 
     >>> state = first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0))
     >>> change(state, state)
     0.0
     """
-    ability_change = np.abs(after.ability - before.ability).max()
-    variance_change = np.abs(np.log(after.variance / before.variance)).max()
-    scale_changes = np.abs(np.subtract(astuple(after.scale), astuple(before.scale)))
+    ability_change = np.abs(state.ability - previous.ability).max()
+    variance_change = np.abs(np.log(state.variance / previous.variance)).max()
+    scale_changes = np.abs(np.subtract(astuple(state.scale), astuple(previous.scale)))
     return float(max(ability_change, variance_change, *scale_changes.tolist()))
 
 
@@ -400,28 +415,29 @@ def fit_variational(
     check_responses(responses)
     data = prepare(responses, one_slope=name == "1pl")
     points = grid(name, len(responses))
-    state = first_state(data, name, np.random.default_rng(seed))
-    largest_change = np.inf
-    sweeps = 0
-    while largest_change > TOLERANCE and sweeps < epochs:
-        sweeps += 1
-        before = state
-        state, items, evidence = sweep(before, data, points)
-        largest_change = change(before, state)
 
+    state = first_state(data, name, np.random.default_rng(seed))
+    moved = np.inf
+    sweeps = 0
+    while moved > TOLERANCE and sweeps < epochs:
+        sweeps += 1
+        previous = state
+        state, items, evidence = sweep(previous, data, points)
+        moved = change(previous, state)
+
+    # the items were computed from the abilities of the last state but one
     slope = np.exp(items.slope[0])
-    group = data.group
     return IrtFit(
         model=name,
-        ability=before.ability,
-        ability_se=np.sqrt(before.variance),
-        difficulty=items.difficulty[0][group],
-        difficulty_se=np.sqrt(items.difficulty[1])[group],
-        discrimination=slope[group],
-        discrimination_se=(slope * np.sqrt(items.slope[1]))[group],
-        feasibility=items.feasibility[group],
-        guess=(0 * slope)[group],
+        ability=previous.ability,
+        ability_se=np.sqrt(previous.variance),
+        difficulty=items.difficulty[0][data.group],
+        difficulty_se=np.sqrt(items.difficulty[1])[data.group],
+        discrimination=slope[data.group],
+        discrimination_se=(slope * np.sqrt(items.slope[1]))[data.group],
+        feasibility=items.feasibility[data.group],
+        guess=np.zeros(len(data.group)),
         log_posterior=evidence,
         iterations=sweeps,
-        converged=largest_change <= TOLERANCE,
+        converged=moved <= TOLERANCE,
     )
