@@ -30,7 +30,7 @@ def by_subdomain(visited: Visits, correct: Visits, shown: Visits) -> pd.DataFram
     """
     of = pooled(visited, correct, shown)
     counts = {"correct": of.correct.astype(np.int64), "shown": of.shown.astype(np.int64)}
-    return pd.DataFrame(counts | {"accuracy": of.accuracy}, index=of.at)
+    return pd.DataFrame(counts | {"accuracy": of.accuracy}, index=of.subdomains)
 
 
 def value_means(domain: Domain, visited: Visits, correct: Visits, shown: Visits) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 from sklearn.linear_model import Lasso
 from sklearn.model_selection import KFold
 
-from fca.studies.search.stats.models import Evidence, PairwiseGP, Regression, pooled, skill
+from fca.studies.search.stats.models import Evidence, PairwiseGP, Regression, cross_validated_r2, pooled
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def covariance(domain, sds, constant=3.0):
 
 def laplace(domain, evidence, sds):
     """Mode at the visited subdomains; mean and sd of all logits, from the prior covariance of subdomains."""
-    prior, at = covariance(domain, sds), evidence.at
+    prior, at = covariance(domain, sds), evidence.subdomains
     right, shown = evidence.correct.sum(), evidence.shown.sum()
     centre = np.log((right + 0.5) / (shown - right + 0.5))
     among = prior[np.ix_(at, at)]
@@ -65,12 +65,12 @@ def test_the_standard_deviations_have_the_highest_likelihood_of_the_grid(small, 
     mode, noise, *_ = laplace(small, evidence, model.TYPICAL)
     centre = np.log((evidence.correct.sum() + 0.5) / ((evidence.shown - evidence.correct).sum() + 0.5))
     target = mode + (evidence.correct - evidence.shown * expit(mode)) * noise - centre
-    known = np.ix_(evidence.at, evidence.at)
+    known = np.ix_(evidence.subdomains, evidence.subdomains)
     likelihood = {
         (a, p, o): multivariate_normal.logpdf(target, cov=covariance(small, (a, p, o))[known] + np.diag(noise))
         for a in model.ADDITIVE
         for p in model.PAIRWISE
-        for o in model.OWN
+        for o in model.INDIVIDUAL
     }
     assert model.tune(evidence) == max(likelihood, key=likelihood.get)
 
@@ -100,14 +100,14 @@ def test_without_differences_the_process_has_no_effects_and_no_skill(dog):
     evidence, model = Evidence(at, np.full(200, 40.0), np.full(200, 50.0)), gp_of(dog)
     assert model.tune(evidence) == (0.0, 0.0, 0.0)
     np.testing.assert_allclose(model.predict(evidence, (0.0, 0.0, 0.0)).mean, 0.8, atol=1e-4)
-    assert skill(model, evidence, (0.0, 0.0, 0.0)) == 0
+    assert cross_validated_r2(model, evidence, (0.0, 0.0, 0.0)) == 0
 
 
 def test_visits_of_a_subdomain_are_pooled_in_any_order():
     visited, correct, shown = np.array([4, 2, 4, 2]), np.array([3, 1, 5, 9]), np.array([10, 20, 10, 20])
     for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
         evidence = pooled(visited[order], correct[order], shown[order])
-        assert evidence.at.tolist() == [2, 4]
+        assert evidence.subdomains.tolist() == [2, 4]
         assert evidence.correct.tolist() == [10, 8]
         assert evidence.shown.tolist() == [40, 20]
 
@@ -118,7 +118,7 @@ def test_bo_is_scikit_learns_lasso_at_the_papers_penalty_and_its_skill_is_that_o
     at = rng.permutation(len(dog))[:60]
     correct = rng.binomial(50, expit(features[at] @ rng.normal(0, 1, 24)))
     evidence, model = pooled(at, correct, np.full(60, 50)), Regression("bo", features, 0)
-    accuracy, known = evidence.accuracy, features[evidence.at]
+    accuracy, known = evidence.accuracy, features[evidence.subdomains]
     found = model.predict(evidence, (0.0, 0.0, 0.0))
     np.testing.assert_allclose(found.mean, Lasso(1e-3).fit(known, accuracy).predict(features), atol=1e-12)
     assert (found.sd > 0).mean() > 0.9
@@ -128,7 +128,9 @@ def test_bo_is_scikit_learns_lasso_at_the_papers_penalty_and_its_skill_is_that_o
         against = predicted, np.full(len(test), accuracy[train].mean())
         errors.append([((accuracy[test] - one) ** 2).sum() for one in against])
     of_model, of_mean = np.sum(errors, axis=0)
-    assert skill(model, evidence, (0.0, 0.0, 0.0)) == pytest.approx(1 - of_model / of_mean, abs=0.1)  # other folds
+    assert cross_validated_r2(model, evidence, (0.0, 0.0, 0.0)) == pytest.approx(
+        1 - of_model / of_mean, abs=0.1
+    )  # other folds
 
 
 @pytest.mark.parametrize("kind", ["bo", "bo_linear", "bo_forest", "bo_svr"])
@@ -139,7 +141,7 @@ def test_a_regression_has_skill_where_values_decide_and_none_where_nothing_does(
     model, none = Regression(kind, features, 0), (0.0, 0.0, 0.0)
     decided = pooled(at, rng.binomial(50, expit(1 + features[at] @ rng.normal(0, 1, 24))), np.full(120, 50))
     chance = pooled(at, rng.binomial(50, 0.8, 120), np.full(120, 50))
-    assert skill(model, decided, none) > 0.5
-    assert skill(model, chance, none) < 0.05
+    assert cross_validated_r2(model, decided, none) > 0.5
+    assert cross_validated_r2(model, chance, none) < 0.05
     assert (model.predict(decided, none).sd > 0).mean() > 0.5
     assert np.isnan(model.predict(decided, none, spread=False).sd).all()
