@@ -6,14 +6,15 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int8
+from jaxtyping import Float, Int, Int8
 
 from fca.allowed import Allowed
 from fca.data.files import threads
@@ -29,18 +30,44 @@ from fca.tables.rows import every_row, narrowed, records, require
 from fca.tables.table import DATASET, MODEL, RHO, SEEDS, TableSpec, filled
 from fca.types import Column, Table
 
-POINTS, BINS, FEW = 60, np.linspace(0, 1, 11), 5_000  # of a curve; of accuracy; visits that need no further process
-SHARES, SIZES = (0.1, 0.2, 0.4), (20, 50, 100, 200, 400, 800)  # explored; subdomains that a model is fitted to
-_PLACES = "at the beach,in the forest,in the city,inside a house,in a garden,in the desert,in the mountains"
-_PAPER = {"weather": "sunny,cloudy,raining,snowing", "location": _PLACES, "time": "day,night"}
-_PAPER |= {"color": "white,black,brown,beige,gray,red,green,blue", "viewpoint": "front,side,rear"}
-_NIGHT = {"weather": "sunny", "time": "night"}
-_INSIDE = {"location": "inside a house", "weather": ["cloudy", "raining", "snowing"]}
+POINTS = 60  # of a curve
+BINS = np.linspace(0, 1, 11)  # of accuracy, for the histogram
+VISITS_PER_PROCESS = 5_000  # replayed before another process is worth its start
+SHARES = (0.1, 0.2, 0.4)  # explored, at which the coverage is reported
+TRAINING_SIZES = (20, 50, 100, 200, 400, 800)  # subdomains that a model is fitted to
 
-_NWISE = {f"nwise {strength}": f"{strength}-wise" for strength in (2, 3, 4)}
-_BO = {"bo": "bo, Lasso", "bo_linear": "bo, linear", "bo_forest": "bo, random forest", "bo_svr": "bo, SVR"}
-_WORDS = {"random": "random", **_NWISE, "genetic": "genetic", **_BO, "gp_pairwise": "gp_pairwise"}
-POLICY = columns.POLICY.with_format("", "policy, or its model").with_choices(_WORDS, filters=True)
+_PAPER = {
+    "weather": ["sunny", "cloudy", "raining", "snowing"],
+    "location": [
+        "at the beach",
+        "in the forest",
+        "in the city",
+        "inside a house",
+        "in a garden",
+        "in the desert",
+        "in the mountains",
+    ],
+    "time": ["day", "night"],
+    "color": ["white", "black", "brown", "beige", "gray", "red", "green", "blue"],
+    "viewpoint": ["front", "side", "rear"],
+}
+_PAPER_RULES = [
+    {"not": {"weather": "sunny", "time": "night"}},
+    {"not": {"location": "inside a house", "weather": ["cloudy", "raining", "snowing"]}},
+]
+
+_NWISE_LABELS = {f"nwise {strength}": f"{strength}-wise" for strength in (2, 3, 4)}
+_POLICY_LABELS = {
+    "random": "random",
+    **_NWISE_LABELS,
+    "genetic": "genetic",
+    "bo": "bo, Lasso",
+    "bo_linear": "bo, linear",
+    "bo_forest": "bo, random forest",
+    "bo_svr": "bo, SVR",
+    "gp_pairwise": "gp_pairwise",
+}
+POLICY = columns.POLICY.with_format("", "policy, or its model").with_choices(_POLICY_LABELS, filters=True)
 SEARCHES = SEEDS.with_format(".0f", "searches")
 EXPLORED = Column("explored", int, ".0f", "subdomains explored")
 SHARE = Column("share", float, ".1%", "share of all subdomains")
@@ -48,32 +75,74 @@ HOURS = Column("gpu_h", float, ".1f", "GPU hours for these")
 ACCURACY = columns.ACCURACY.with_format(".1%", "accuracy of those visited now")
 RUNNING = Column("running_mean", float, ".1%", "mean accuracy of all visited")
 COVERED = Column("coverage", float, ".1%", "visited share of the worst tenth")
-CURVED = ACCURACY, RUNNING, COVERED
-SDS = tuple(Column(f"{of}_sd", float, ".1%", f"{of.meaning}, sd over searches") for of in CURVED)
+CURVED = (ACCURACY, RUNNING, COVERED)
+SDS = tuple(
+    Column(f"{measure}_sd", float, ".1%", f"{measure.meaning}, standard deviation over searches") for measure in CURVED
+)
 ALL = Column("all_found", float, ".1%", "share explored when all of the worst tenth were visited, median over searches")
-LEAST, MOST = (Column(f"all_found_{end}", float, ".1%", f"the {end} of any search") for end in ("least", "most"))
+LEAST = Column("all_found_least", float, ".1%", "the least of any search")
+MOST = Column("all_found_most", float, ".1%", "the most of any search")
 NEARLY = Column("nearly_found", float, ".1%", "share explored when 95 % of the worst tenth were visited, median")
-AT = tuple(Column(f"at_{100 * of:.0f}", float, ".1%", f"coverage when {100 * of:.0f} % were explored") for of in SHARES)
+COVERED_AT = tuple(
+    Column(f"at_{100 * share:.0f}", float, ".1%", f"coverage when {100 * share:.0f} % were explored")
+    for share in SHARES
+)
 SKILL = columns.SKILL.with_format(".2f", "share of variance that the model explains beyond the mean, cross-validated")
 FROM = Column("accuracy_from", float, ".0%", "accuracy, from")
 COUNT = Column("count", float, ".1f", "subdomains, mean over searches")
 SIZE = Column("trained_on", int, ".0f", "subdomains that the model was fitted to")
 PREDICTED_RHO = RHO.with_format("+.2f", "rank correlation of predicted and true accuracy of all others")
-RHO_SD = Column("rho_sd", float, ".2f", "its sd over draws")
+RHO_SD = Column("rho_sd", float, ".2f", "its standard deviation over draws")
 CONSTANT = Column("constant", int, ".0f", "draws for which the model predicts one value for all others")
 
 NAMES = Allowed(choices=tuple(POLICIES), filled=True)
 Right = Int8[np.ndarray, "subdomains images"]
-Frames = tuple[pd.DataFrame, ...]
-Drawn = tuple[str, str | None, Domain, Right, int]  # data set, model, its table, and the seed of the search
-_OF, SOURCE = (DATASET, MODEL, POLICY, SEARCHES), "Le Coz et al., 2024 (arXiv:2405.02332), figure 4"
-_COUNTED, _RHOS = (*_OF, EXPLORED, FROM, COUNT), (*_OF, SIZE, PREDICTED_RHO, RHO_SD, CONSTANT)
-_CURVES = (*_OF, EXPLORED, SHARE, HOURS, *CURVED, *SDS)
-_FOUND = (*_OF, ALL, LEAST, MOST, NEARLY, *AT, SKILL, COVERING)
-CURVES = TableSpec("search_curves", "How fast does each policy find the worst subdomains?", SOURCE, _CURVES)
-FOUND = TableSpec("search_found", "When has each policy visited the worst tenth?", SOURCE, _FOUND)
-HISTOGRAM = TableSpec("search_histogram", "How accurate are the first subdomains visited?", SOURCE, _COUNTED)
-PREDICTORS = TableSpec("search_predictors", "Which model predicts the other subdomains best?", SOURCE, _RHOS)
+
+SOURCE = "Le Coz et al., 2024 (arXiv:2405.02332), figure 4"
+_KEYS = (DATASET, MODEL, POLICY, SEARCHES)
+CURVES = TableSpec(
+    "search_curves",
+    "How fast does each policy find the worst subdomains?",
+    SOURCE,
+    (*_KEYS, EXPLORED, SHARE, HOURS, *CURVED, *SDS),
+)
+FOUND = TableSpec(
+    "search_found",
+    "When has each policy visited the worst tenth?",
+    SOURCE,
+    (*_KEYS, ALL, LEAST, MOST, NEARLY, *COVERED_AT, SKILL, COVERING),
+)
+HISTOGRAM = TableSpec(
+    "search_histogram",
+    "How accurate are the first subdomains visited?",
+    SOURCE,
+    (*_KEYS, EXPLORED, FROM, COUNT),
+)
+PREDICTORS = TableSpec(
+    "search_predictors",
+    "Which model predicts the other subdomains best?",
+    SOURCE,
+    (*_KEYS, SIZE, PREDICTED_RHO, RHO_SD, CONSTANT),
+)
+
+
+class SearchTable(NamedTuple):
+    """The images of all subdomains on which a search is replayed.    seed: of the search."""
+
+    dataset: str
+    model: str | None
+    domain: Domain
+    right: Right
+    seed: int
+
+
+class Record(NamedTuple):
+    """What one search yields: lines of the four tables, before the summary over searches."""
+
+    curve: pd.DataFrame
+    coverage: pd.DataFrame  # one line
+    histogram: pd.DataFrame
+    rank_correlations: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -90,9 +159,9 @@ class SearchBenchmark:
     ] = None
     attributes: Annotated[
         dict[str, list[str]], "of drawn tables; by default the paper's domain of 1,032 valid combinations"
-    ] = field(default_factory=lambda: {k: v.split(",") for k, v in _PAPER.items()})
+    ] = field(default_factory=lambda: deepcopy(_PAPER))
     rules: Annotated[list[Any], "combinations of values that cannot be drawn"] = field(
-        default_factory=lambda: [{"not": _NIGHT}, {"not": _INSIDE}]
+        default_factory=lambda: deepcopy(_PAPER_RULES)
     )
     policies: Annotated[list[str], NAMES, "nwise: of strengths 2 to 4"] = field(default_factory=lambda: list(POLICIES))
     seeds: Annotated[
@@ -104,97 +173,222 @@ class SearchBenchmark:
 
     def __call__(self, store: Store) -> list[Table]:
         """Its tables. Raises FcaError where neither a stored search visited all subdomains nor tables are simulated."""
+        if self.simulated is None:
+            run_ids, tables = self._stored_tables(store)
+        else:
+            run_ids, tables = [], self._simulated_tables(self.simulated)
+
+        searches = [(table, policy) for policy in self._policy_labels() for table in tables]
+        work = partial(_replay_record, self.images, self.at)
+        search_records = list(track(_in_processes(work, searches), "searches", len(searches)))
+
+        summaries = (
+            self._mean_curves([record.curve for record in search_records]),
+            self._mean_coverage([record.coverage for record in search_records]),
+            self._mean_histogram([record.histogram for record in search_records]),
+            self._mean_rank_correlations([record.rank_correlations for record in search_records]),
+        )
+        return filled(self.tables, summaries, asdict(self), run_ids)
+
+    def _simulated_tables(self, kind: str) -> list[SearchTable]:
+        """A table drawn at random for each seed."""
+        domain = Domain(self.attributes, self.rules)
+        tables = []
+        for seed in range(self.seeds):
+            right = replays.simulated(domain, seed, kind, self.images).right
+            tables.append(SearchTable(f"simulated {kind}", None, domain, right, seed))
+        return tables
+
+    def _stored_tables(self, store: Store) -> tuple[Sequence[str], list[SearchTable]]:
+        """Run ids of the searches that visited all subdomains, and the table of each once for every seed."""
         rows = every_row(store, self.query)
         rows = narrowed(rows[rows["task"] == "search"], self.query)
-        if self.simulated is not None:
-            domain, rows = Domain(self.attributes, self.rules), rows[:0]
-            drawn = [replays.simulated(domain, seed, self.simulated, self.images).right for seed in range(self.seeds)]
-            tables = [(f"simulated {self.simulated}", None, domain, right, seed) for seed, right in enumerate(drawn)]
-        else:
-            rows = rows[rows["n_visited"] == rows["n_subdomains"]] if len(rows) else rows
-            what = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
-            require(rows, what, len(store.rows()), "fca run task=search model=MODEL, without a limit")
-            several = rows.duplicated([DATASET, MODEL], keep=False)
-            rows = rows.assign(model=rows[MODEL].where(~several, rows[MODEL] + ", " + rows["run_id"].str[:6]))
-            of = [(row[DATASET], row[MODEL], *_stored(store, row)) for row in records(rows)]
-            tables = [(*table, seed) for table in of for seed in range(self.seeds)]
-        policies = [name for one in self.policies for name in (_NWISE if one == "nwise" else [one])]
-        searches = [(table, policy) for policy in policies for table in tables]
-        done = _each(partial(_searched, self.images, self.at), searches)
-        parts = zip(*track(done, "searches", len(searches)), strict=True)
-        keys = [[DATASET, MODEL, POLICY, *by] for by in ([EXPLORED, SHARE], [], [FROM], [SIZE])]
-        groups = (pd.concat(part).groupby(by, sort=False, dropna=False) for part, by in zip(parts, keys, strict=True))
-        curves, found, counts, rhos = groups
-        sds, sizes = curves[[*CURVED]].std().set_axis(SDS, axis=1), curves.size()  # arrays of nwise differ in length
-        whole = curves[[*CURVED]].mean().join(sds)[sizes == self.seeds].assign(seeds=self.seeds).reset_index()
-        whole[HOURS] = whole[EXPLORED] * self.minutes / 60
-        when = found[[ALL, NEARLY]].median(skipna=False).assign(**{LEAST: found[ALL].min(), MOST: found[ALL].max()})
-        means = when.join(found[[*AT, SKILL, COVERING]].mean())
-        first = counts.agg({EXPLORED: "max", COUNT: "mean"})
-        rho = rhos[[PREDICTED_RHO]].mean()
-        rho = rho.assign(rho_sd=rhos[PREDICTED_RHO].std(), constant=rhos.size() - rhos[PREDICTED_RHO].count())
-        lines = whole, *(of.assign(seeds=self.seeds).reset_index() for of in (means, first, rho))
-        return filled(self.tables, lines, asdict(self), rows["run_id"])
+        if len(rows):
+            rows = rows[rows["n_visited"] == rows["n_subdomains"]]
+        what = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
+        require(rows, what, len(store.rows()), "fca run task=search model=MODEL, without a limit")
+
+        shares_name = rows.duplicated([DATASET, MODEL], keep=False)
+        model_and_run = rows[MODEL] + ", " + rows["run_id"].str[:6]
+        rows = rows.assign(model=rows[MODEL].where(~shares_name, model_and_run))
+
+        tables = []
+        for row in records(rows):
+            domain, right = _stored(store, row)
+            for seed in range(self.seeds):
+                tables.append(SearchTable(row[DATASET], row[MODEL], domain, right, seed))
+        return rows["run_id"], tables
+
+    def _policy_labels(self) -> list[str]:
+        """Names of the policies; `nwise` once for every strength."""
+        labels: list[str] = []
+        for name in self.policies:
+            labels.extend(_NWISE_LABELS if name == "nwise" else [name])
+        return labels
+
+    def _mean_curves(self, curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        groups = _grouped(curves, EXPLORED, SHARE)
+        means = groups[[*CURVED]].mean()
+        sds = groups[[*CURVED]].std().set_axis(SDS, axis=1)
+
+        is_complete = groups.size() == self.seeds  # n-wise arrays of other seeds may be shorter
+        frame = means.join(sds)[is_complete].assign(seeds=self.seeds).reset_index()
+        frame[HOURS] = frame[EXPLORED] * self.minutes / 60
+        return frame
+
+    def _mean_coverage(self, coverages: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        groups = _grouped(coverages)
+        medians = groups[[ALL, NEARLY]].median(skipna=False)  # missing where half of the searches never come so far
+        extremes = {LEAST: groups[ALL].min(), MOST: groups[ALL].max()}
+        means = groups[[*COVERED_AT, SKILL, COVERING]].mean()
+        return medians.assign(**extremes).join(means).assign(seeds=self.seeds).reset_index()
+
+    def _mean_histogram(self, histograms: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        groups = _grouped(histograms, FROM)
+        return groups.agg({EXPLORED: "max", COUNT: "mean"}).assign(seeds=self.seeds).reset_index()
+
+    def _mean_rank_correlations(self, rank_correlations: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        groups = _grouped(rank_correlations, SIZE)
+        means = groups[[PREDICTED_RHO]].mean()
+        n_constant = groups.size() - groups[PREDICTED_RHO].count()
+        frame = means.assign(rho_sd=groups[PREDICTED_RHO].std(), constant=n_constant)
+        return frame.assign(seeds=self.seeds).reset_index()
+
+
+def _grouped(frames: Sequence[pd.DataFrame], *columns: str) -> Any:
+    """Lines of all searches by data set, model, policy and these columns."""
+    return pd.concat(frames).groupby([DATASET, MODEL, POLICY, *columns], sort=False, dropna=False)
 
 
 def _stored(store: Store, row: dict[str, Any]) -> tuple[Domain, Right]:
     """The domain of a search of all subdomains, and the accepted images of each in the order drawn."""
     arrays = {name: store.array(row["run_id"], f"image_{name}") for name in ("visit", "accepted", "correct")}
-    found = pd.DataFrame(arrays).sort_values("visit", kind="stable")
-    found = found[found["accepted"]]
-    subdomain = store.array(row["run_id"], "visited")[found["visit"]]
-    place = found.groupby(subdomain).cumcount()
+    images = pd.DataFrame(arrays).sort_values("visit", kind="stable")
+    accepted = images[images["accepted"]]
+
+    subdomain = store.array(row["run_id"], "visited")[accepted["visit"]]
+    position = accepted.groupby(subdomain).cumcount()  # of an image among those of its subdomain
     domain = domain_of(str(store.array(row["run_id"], "domain")[0]))
-    right = np.full((len(domain), place.max() + 1), -1, np.int8)
-    right[subdomain, place] = found["correct"]
+    right = np.full((len(domain), position.max() + 1), -1, np.int8)
+    right[subdomain, position] = accepted["correct"]
     return domain, right
 
 
-def _each(work: Callable[..., Frames], searches: Sequence[tuple[Drawn, str]]) -> Iterator[Frames]:
-    """The work on each, in order, in as many processes as there are cores."""
-    processes = min(threads(0), sum(len(drawn[2]) for drawn, _ in searches) // FEW)
+def _in_processes(
+    work: Callable[[SearchTable, str], Record], searches: Sequence[tuple[SearchTable, str]]
+) -> Iterator[Record]:
+    """The work on each search, in order, in as many processes as there are cores."""
+    n_visits = sum(len(table.domain) for table, _ in searches)
+    processes = min(threads(0), n_visits // VISITS_PER_PROCESS)
     if processes < 2:
         yield from map(work, *zip(*searches, strict=True))
         return
+
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes: each has one core
-    bound = signal.signal, (signal.SIGINT, signal.SIG_IGN)  # the parent stops them itself
-    with ProcessPoolExecutor(processes, get_context("spawn"), *bound) as pool:
+    ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)  # the parent stops them itself
+    with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, ignore_interrupts) as pool:
         yield from pool.map(work, *zip(*searches, strict=True))
 
 
-def _searched(images: int, at: int, drawn: Drawn, label: str) -> Frames:
-    """Lines of one search for each table."""
-    dataset, model, domain, right, seed = drawn
+def _replay_record(images: int, histogram_visits: int, table: SearchTable, label: str) -> Record:
+    """One search by the policy of this label (`bo`, `nwise 2`): its lines of each table.
+
+    images: of a visit.    histogram_visits: the first visits, which the histogram counts.
+    """
     name, _, strength = label.partition(" ")
     options: dict[str, Any] = {"strength": int(strength)} if strength else {}
-    policy, n = make_policy(name, domain, seed, **options), len(domain)
-    done = replays.replay(domain, right, name, seed, (images,), **options)
-    truth, end = replays.accuracies(right), min(policy.planned or n, n)
-    covered = replays.coverage(done.visited, replays.worst(truth))
-    points = np.unique(np.linspace(max(1, n / POINTS), n, POINTS).round().astype(int))
-    now = pd.Series(done.accuracy).groupby(np.searchsorted(points, np.arange(1, n + 1))).mean()
-    mean = pd.Series(done.accuracy).expanding().mean().to_numpy()
-    curve = {SHARE: points / n, ACCURACY: now, RUNNING: mean[points - 1], COVERED: covered[points - 1]}
-    line = {of: replays.visits_until(covered[:end], share) / n for of, share in ((ALL, 1.0), (NEARLY, 0.95))}
-    places = [max(1, round(share * n)) for share in SHARES]
-    line |= {of: covered[place - 1] if place <= end else np.nan for of, place in zip(AT, places, strict=True)}
-    line |= {SKILL: np.nan, COVERING: np.nan}
-    first, rhos = done.accuracy[: min(at, end)], []
+    search = replays.replay(table.domain, table.right, name, table.seed, (images,), **options)
+
+    policy = make_policy(name, table.domain, table.seed, **options)
+    n_subdomains = len(table.domain)
+    n_planned = min(policy.planned or n_subdomains, n_subdomains)  # visits of the policy; those after it are random
+    points = np.unique(np.linspace(max(1, n_subdomains / POINTS), n_subdomains, POINTS).round().astype(int))
+    true_accuracy = replays.accuracies(table.right)
+    covered = replays.coverage(search.visited, replays.worst(true_accuracy))
+
+    skill, covering, rank_correlations = np.nan, np.nan, []
     if isinstance(policy, Guided):
-        line[SKILL] = np.nan if (skill := policy.skill(*done)) is None else skill
-        line[COVERING] = float(np.mean([policy.covers(*(of[: point - 1] for of in done)) for point in points]))
-        shown = np.arange(n), np.sum(right == 1, axis=1), np.sum(right >= 0, axis=1)
-        for size in [size for size in SIZES if size < n]:
-            order = np.random.default_rng([seed, size]).permutation(n)
-            predicted = policy.predict(*(of[order[:size]] for of in shown)).mean
-            others = pd.DataFrame({"predicted": predicted, "true": truth}).iloc[order[size:]].dropna()
-            rhos.append((size, others.rank().corr().loc["predicted", "true"]))  # NaN where one is constant
-    counts = {EXPLORED: len(first), FROM: BINS[:-1], COUNT: np.histogram(first[np.isfinite(first)], BINS)[0]}
-    curves = pd.DataFrame({EXPLORED: points, **curve})[points <= end]
+        estimated_skill = policy.skill(*search)
+        skill = np.nan if estimated_skill is None else estimated_skill
+        covering = _covering_share(policy, search, points)
+        rank_correlations = _rank_correlations(policy, table, true_accuracy)
+
     frames = (
-        curves,
-        pd.DataFrame([line]),
-        pd.DataFrame(counts),
-        pd.DataFrame(rhos, columns=[SIZE, PREDICTED_RHO], dtype=float),
+        _curve(search, covered, points)[points <= n_planned],
+        _coverage_line(covered, n_planned, skill, covering),
+        _histogram(search.accuracy[: min(histogram_visits, n_planned)]),
+        pd.DataFrame(rank_correlations, columns=[SIZE, PREDICTED_RHO], dtype=float),
     )
-    return tuple(of.assign(dataset=dataset, model=model, policy=label) for of in frames)
+    return Record(*(frame.assign(dataset=table.dataset, model=table.model, policy=label) for frame in frames))
+
+
+def _curve(
+    search: replays.Replay, covered: Float[np.ndarray, " visits"], points: Int[np.ndarray, " points"]
+) -> pd.DataFrame:
+    """Accuracy and coverage at some numbers of visits."""
+    n_subdomains = len(covered)
+    accuracy = pd.Series(search.accuracy)
+    point_of_visit = np.searchsorted(points, np.arange(1, n_subdomains + 1))  # the next one
+    running_mean = accuracy.expanding().mean().to_numpy()
+    curve = {
+        EXPLORED: points,
+        SHARE: points / n_subdomains,
+        ACCURACY: accuracy.groupby(point_of_visit).mean(),
+        RUNNING: running_mean[points - 1],
+        COVERED: covered[points - 1],
+    }
+    return pd.DataFrame(curve)
+
+
+def _coverage_line(
+    covered: Float[np.ndarray, " visits"], n_planned: int, skill: float, covering: float
+) -> pd.DataFrame:
+    """When the worst tenth was visited, and what the policy's model is worth."""
+    n_subdomains = len(covered)
+    covered_by_share = {}
+    for column, share in zip(COVERED_AT, SHARES, strict=True):
+        n_explored = max(1, round(share * n_subdomains))
+        covered_by_share[column] = covered[n_explored - 1] if n_explored <= n_planned else np.nan
+
+    line = {
+        ALL: replays.visits_until(covered[:n_planned], 1.0) / n_subdomains,
+        NEARLY: replays.visits_until(covered[:n_planned], 0.95) / n_subdomains,
+        **covered_by_share,
+        SKILL: skill,
+        COVERING: covering,
+    }
+    return pd.DataFrame([line])
+
+
+def _histogram(accuracy: Float[np.ndarray, " visits"]) -> pd.DataFrame:
+    """How many of the first visits have which accuracy."""
+    counts, _ = np.histogram(accuracy[np.isfinite(accuracy)], BINS)
+    return pd.DataFrame({EXPLORED: len(accuracy), FROM: BINS[:-1], COUNT: counts})
+
+
+def _covering_share(policy: Guided, search: replays.Replay, points: Int[np.ndarray, " points"]) -> float:
+    """Share of the choices at these visits that covered the domain because the model had no skill."""
+    is_covering = [policy.covers(*(counts[: point - 1] for counts in search)) for point in points]
+    return float(np.mean(is_covering))
+
+
+def _rank_correlations(
+    policy: Guided, table: SearchTable, true_accuracy: Float[np.ndarray, " subdomains"]
+) -> list[tuple[int, float]]:
+    """Size of a random training set, and Spearman's correlation of predicted and true accuracy of all others."""
+    n_subdomains = len(table.domain)
+    correct = np.sum(table.right == 1, axis=1)
+    shown = np.sum(table.right >= 0, axis=1)
+
+    rank_correlations = []
+    for size in TRAINING_SIZES:
+        if size >= n_subdomains:
+            continue
+
+        order = np.random.default_rng([table.seed, size]).permutation(n_subdomains)
+        trained, untrained = order[:size], order[size:]
+        predicted = policy.predict(trained, correct[trained], shown[trained]).mean
+        accuracies = pd.DataFrame({"predicted": predicted, "true": true_accuracy}).iloc[untrained].dropna()
+        rho = accuracies.rank().corr().loc["predicted", "true"]  # NaN where one is constant
+        rank_correlations.append((size, rho))
+    return rank_correlations

@@ -140,7 +140,7 @@ def test_predictions_are_correlated_with_the_accuracy_of_subdomains_not_trained_
 def test_several_processes_find_what_one_finds(lab, monkeypatch):
     keys = {"simulated": "harder", "policies": ["random", "bo"], "seeds": 2, "images": 5, **SMALL}
     alone = frames(lab.store, **keys)
-    monkeypatch.setattr(made, "FEW", 1)
+    monkeypatch.setattr(made, "VISITS_PER_PROCESS", 1)
     monkeypatch.setattr(made, "threads", lambda _: 2)
     for name, frame in frames(lab.store, **keys).items():
         pd.testing.assert_frame_equal(frame, alone[name])
