@@ -13,7 +13,7 @@ import pandas as pd
 
 from fca.allowed import Allowed, Seed
 from fca.report.pictures import ACROSS, data_uri, png_of
-from fca.stats.intervals import NO_INTERVAL, UNKNOWN, wilson
+from fca.stats.intervals import NO_INTERVAL, UNKNOWN, Estimated, wilson
 from fca.store import Store
 from fca.studies.generate.stats.domain import Domain, domain_of
 from fca.studies.search.columns import (
@@ -57,17 +57,19 @@ from fca.tables.table import (
 )
 from fca.types import Arrays, Column, FcaError, Table, check_choice, with_interval
 
-ARRAYS = {
+ARRAYS = {  # the first array of each group says what the others are about, and how long they are
     "visited": ("correct", "shown"),
     "image_visit": ("image_accepted", "image_correct", "image_p", "image_score", "image_second"),
     "fresh_subdomain": ("fresh_correct", "fresh_shown", "fresh_rule"),
     "gallery_image": ("gallery",),
 }
-PARTS = ("bo", "gp_pairwise")  # policies of partial searches
-ALL = "visited"
-_ESTIMATES = {ALL: "visited subdomains"}
-_ESTIMATES |= {name: f"a part, visited by {name}" for name in PARTS}
-_ESTIMATES |= {f"{name} model": f"all, as the model of {name} then expects" for name in PARTS}
+PARTIAL_POLICIES = ("bo", "gp_pairwise")
+FROM_VISITED = "visited"  # the estimate from the visited subdomains themselves
+_ESTIMATES = {
+    FROM_VISITED: "visited subdomains",
+    **{name: f"a part, visited by {name}" for name in PARTIAL_POLICIES},
+    **{f"{name} model": f"all, as the model of {name} then expects" for name in PARTIAL_POLICIES},
+}
 _CAUSES = {
     "generator": "both classifiers fail and the filter's score is low: the image may not show the prompt",
     "condition": "both classifiers fail and the filter's score is not low",
@@ -75,62 +77,146 @@ _CAUSES = {
     "undecided": "undecided",
 }
 _KINDS = {"failure": "not recognised", "success": "recognised", "rejected": "rejected by the filter"}
+_VERDICTS = ("confirmed", "not confirmed", "undecided", "not tested")
 
 SEARCH = Column("search", str, "", "search", filters=True)
 LOWEST = Column("lowest", float, ".1%", "accuracy of the subdomain (chosen as low, so below its true one)")
 LOWEST_SHARED = Column("lowest_shared", int, ",.0f", "visited subdomains of this lowest accuracy")
-CONDITIONS, RULE = Column("conditions", str, "", "attribute values"), Column("rule", str, "", "condition")
+CONDITIONS = Column("conditions", str, "", "attribute values")
+RULE = Column("rule", str, "", "condition")
+OUTSIDE = Column("outside", float, ".1%", "accuracy outside all rules")
 SKILL_OVER_MEAN = SKILL.with_format(
     "+.2f", "variance that the policy's model explains, cross-validated; 0: as the mean"
 )
 ESTIMATE = Column("estimate", str, "", "estimated from", _ESTIMATES)
 VALUE = Column("value", str, "", "value")
-OTHER, OTHER_VALUE = Column("other", str, "", "second attribute"), Column("other_value", str, "", "its value")
+OTHER_ATTRIBUTE = Column("other", str, "", "second attribute")
+OTHER_VALUE = Column("other_value", str, "", "its value")
 BIAS = Column("bias", float, "+.1%", "difference from the mean of all subdomains")
-FRESH, FRESH_OUTSIDE = (Column(f"fresh{of}", float, ".1%", f"accuracy of fresh images{of}") for of in ("", "_outside"))
-_VERDICTS = ("confirmed", "not confirmed", "undecided", "not tested")
+FRESH = Column("fresh", float, ".1%", "accuracy of fresh images")
+FRESH_OUTSIDE = Column("fresh_outside", float, ".1%", "accuracy of fresh images outside all rules")
 CONFIRMED = Column("confirmed", str, "", "by fresh images", dict(zip(_VERDICTS, _VERDICTS, strict=True)))
 FRESH_IMAGES = Column("fresh_images", int, ",.0f", "fresh images")
 SECOND_ACCURACY = Column("second_accuracy", float, ".1%", "accuracy of the second classifier on the same images")
-CAUSE, KIND = Column("cause", str, "", "whose failure", _CAUSES), PICTURE_KIND.with_choices(_KINDS)
+CAUSE = Column("cause", str, "", "whose failure", _CAUSES)
+KIND = PICTURE_KIND.with_choices(_KINDS)
+COMPARED = Column("compared", str, "", "compared with")
 AGREEMENT_RHO = RHO.with_format("+.2f", "rank correlation of the accuracies of subdomains")
 OVERLAP = Column("overlap", float, ".0%", "share of one's worst tenth that is in the other's")
-
-_OF, PAPER = (SEARCH, RUN_ID), "Le Coz et al., 2024 (arXiv:2405.02332),"
-_SCORE = Column("score", float, ".2f", "probability of the own prompt, by the filter")
+CHANCE = Column("chance", float, ".0%", "overlap by chance")
+AT_LEAST = Column("at_least", float, ".0%", "accuracy from")
+BELOW = Column("below", float, ".0%", "to")
+PROMPT = Column("prompt", str, "", "prompt")
+TARGET_PROBABILITY = Column("p_target", float, ".2f", "probability of the target")
+SCORE = Column("score", float, ".2f", "probability of the image's prompt, by the filter")
 HOURS = Column("hours", float, ".2f", "hours of drawing and predicting")
-_NAMES = (DOMAIN, TARGET, SECOND, GENERATOR, FILTER, POLICY, WARNING)
-_COSTS = (HOURS, MONEY, COVERING.with_format(".2f"))
-_LOW = (CONDITIONS, *with_interval(LOWEST), LOWEST_SHARED)
-_FOUND = (*with_interval(ACCEPTANCE), ACCURACY, *_LOW, *with_interval(CLEAN_ACCURACY), SKILL_OVER_MEAN)
-_RUN = (*_OF, SUBJECT, MODEL, *_NAMES, SEED, N_VISITED, N_SUBDOMAINS, N_DRAWN, *_FOUND, *_COSTS)
-_INSIDE = (N_VISITED, N_SUBDOMAINS, ACCURACY, Column("outside", float, ".1%", "accuracy outside all rules"))
-_RULE = (*_OF, SUBJECT, RULE, *_INSIDE, *with_interval(FRESH), *with_interval(FRESH_OUTSIDE), FRESH_IMAGES, CONFIRMED)
-_VALUES = (*_OF, ESTIMATE, ATTRIBUTE, VALUE, *with_interval(ACCURACY), N_VISITED, BIAS)
-_PAIRS = (*_OF, ESTIMATE, ATTRIBUTE, OTHER, VALUE, OTHER_VALUE, *with_interval(ACCURACY), N_VISITED, BIAS)
-_CAUSE = (
-    *_OF,
+
+PAPER = "Le Coz et al., 2024 (arXiv:2405.02332),"
+_KEYS = (SEARCH, RUN_ID)
+_RUN_COLUMNS = (
+    SUBJECT,
+    MODEL,
+    DOMAIN,
+    TARGET,
+    SECOND,
+    GENERATOR,
+    FILTER,
+    POLICY,
+    WARNING,
+    SEED,
+    N_VISITED,
+    N_SUBDOMAINS,
+    N_DRAWN,
+    *with_interval(ACCEPTANCE),
+    ACCURACY,
     CONDITIONS,
     *with_interval(LOWEST),
-    *with_interval(SECOND_ACCURACY),
-    *with_interval(ACCEPTANCE),
-    _SCORE,
-    CAUSE,
+    LOWEST_SHARED,
+    *with_interval(CLEAN_ACCURACY),
+    SKILL_OVER_MEAN,
+    HOURS,
+    MONEY,
+    COVERING.with_format(".2f"),
 )
-_BOTH = (*with_interval(AGREEMENT_RHO), *with_interval(OVERLAP), Column("chance", float, ".0%", "overlap by chance"))
-_AGREE = (*_OF, Column("compared", str, "", "compared with"), N_VISITED, *_BOTH)
-_BIN = (*_OF, Column("at_least", float, ".0%", "accuracy from"), Column("below", float, ".0%", "to"), N_VISITED)
-_SHOWN = (Column("prompt", str, "", "prompt"), Column("p_target", float, ".2f", "probability of the target"), _SCORE)
-_PICTURE = (*_OF, KIND, RANK, ROW, COLUMN, THUMBNAIL, *_SHOWN)
 
-RUNS = TableSpec("search_runs", "What did each search visit, and where is accuracy lowest?", f"{PAPER} section 4", _RUN)
-RULES = TableSpec("search_rules", "Which few conditions describe the failures?", f"own, to {PAPER} section 4.4", _RULE)
-VALUES = TableSpec("search_values", "Which values make it fail?", f"{PAPER} averages by attribute value", _VALUES)
-PAIRS = TableSpec("search_pairs", "Which pairs of values do?", f"{PAPER} heat map of weather and location", _PAIRS)
-CAUSES = TableSpec("search_causes", "Does the classifier fail, or the generator?", f"own, to {PAPER} limits", _CAUSE)
-AGREES = TableSpec("search_agreement", "Do two fail under the same conditions?", f"own, to {PAPER} section 4.4", _AGREE)
-BINS = TableSpec("search_accuracies", "How accurate are visited subdomains?", f"{PAPER} histogram", _BIN)
-GALLERY = TableSpec("search_gallery", "What do failures look like?", f"{PAPER} samples and prompts", _PICTURE)
+RUNS = TableSpec(
+    "search_runs",
+    "What did each search visit, and where is accuracy lowest?",
+    f"{PAPER} section 4",
+    (*_KEYS, *_RUN_COLUMNS),
+)
+RULES = TableSpec(
+    "search_rules",
+    "Which few conditions describe the failures?",
+    f"new here, in addition to {PAPER} section 4.4",
+    (
+        *_KEYS,
+        SUBJECT,
+        RULE,
+        N_VISITED,
+        N_SUBDOMAINS,
+        ACCURACY,
+        OUTSIDE,
+        *with_interval(FRESH),
+        *with_interval(FRESH_OUTSIDE),
+        FRESH_IMAGES,
+        CONFIRMED,
+    ),
+)
+VALUES = TableSpec(
+    "search_values",
+    "Which values make it fail?",
+    f"{PAPER} averages by attribute value",
+    (*_KEYS, ESTIMATE, ATTRIBUTE, VALUE, *with_interval(ACCURACY), N_VISITED, BIAS),
+)
+PAIRS = TableSpec(
+    "search_pairs",
+    "Which pairs of values do?",
+    f"{PAPER} heat map of weather and location",
+    (
+        *_KEYS,
+        ESTIMATE,
+        ATTRIBUTE,
+        OTHER_ATTRIBUTE,
+        VALUE,
+        OTHER_VALUE,
+        *with_interval(ACCURACY),
+        N_VISITED,
+        BIAS,
+    ),
+)
+CAUSES = TableSpec(
+    "search_causes",
+    "Does the classifier fail, or the generator?",
+    f"new here, in addition to {PAPER} limits",
+    (
+        *_KEYS,
+        CONDITIONS,
+        *with_interval(LOWEST),
+        *with_interval(SECOND_ACCURACY),
+        *with_interval(ACCEPTANCE),
+        SCORE,
+        CAUSE,
+    ),
+)
+AGREES = TableSpec(
+    "search_agreement",
+    "Do two fail under the same conditions?",
+    f"new here, in addition to {PAPER} section 4.4",
+    (*_KEYS, COMPARED, N_VISITED, *with_interval(AGREEMENT_RHO), *with_interval(OVERLAP), CHANCE),
+)
+BINS = TableSpec(
+    "search_accuracies",
+    "How accurate are visited subdomains?",
+    f"{PAPER} histogram",
+    (*_KEYS, AT_LEAST, BELOW, N_VISITED),
+)
+GALLERY = TableSpec(
+    "search_gallery",
+    "What do failures look like?",
+    f"{PAPER} samples and prompts",
+    (*_KEYS, KIND, RANK, ROW, COLUMN, THUMBNAIL, PROMPT, TARGET_PROBABILITY, SCORE),
+)
 METHOD = {
     ACCURACY: "every subdomain counts the same; Student's interval over subdomains, which were drawn with their images",
     RULE: "greedy subgroup discovery at 5 % for all candidates together: fca.studies.search.stats.explain.find_rules",
@@ -153,9 +239,13 @@ log = logging.getLogger(__name__)
 
 
 class Search(NamedTuple):
-    """A search that ran.    visits: visited, correct, shown.    images: a line an image drawn.    of: all arrays.
+    """A search that ran.
 
-    first, second: results of the two classifiers by subdomain, see `by_subdomain`; the second's on accepted images.
+    visits:  visited, correct and shown, of each visit.
+    results: the classifier's results by subdomain, see `by_subdomain`.
+    second_results: those of the second classifier, on accepted images; empty without one.
+    images:  one line for each image that was drawn.
+    arrays:  everything that the run stored, by name.
     """
 
     name: str
@@ -163,10 +253,10 @@ class Search(NamedTuple):
     domain: Domain
     rules: list[dict[str, Any]]
     visits: tuple[np.ndarray, np.ndarray, np.ndarray]
-    first: pd.DataFrame
-    second: pd.DataFrame
+    results: pd.DataFrame
+    second_results: pd.DataFrame
     images: pd.DataFrame
-    of: Arrays
+    arrays: Arrays
 
 
 @dataclass(frozen=True)
@@ -190,181 +280,335 @@ class FailureSearch:
 
     def __call__(self, store: Store) -> list[Table]:
         """Its tables. Raises FcaError without searches, and for a pair that is none of a domain's attributes."""
-        found = _searches(store, self.query)
-        lines: list[list[Any]] = [[] for _ in self.tables]
-        for one in found:
-            made = (_runs(one), _rules(one), *self._means(one), _causes(one), self._agreements(one, found), _bins(one))
-            for spec, of, part in zip(self.tables, lines, (*made, self._gallery(one)), strict=True):
-                of += [dict(zip(spec.columns, (one.name, one.row[RUN_ID], *line), strict=True)) for line in part]
-        return filled(self.tables, lines, asdict(self) | METHOD, [one.row[RUN_ID] for one in found])
+        searches = _searches(store, self.query)
+        lines_by_table: list[list[Any]] = [[] for _ in self.tables]
+        for position, search in enumerate(searches):
+            value_lines, pair_lines = self._mean_lines(search)
+            lines_of_search = (
+                [_run_line(search)],
+                _rule_lines(search),
+                value_lines,
+                pair_lines,
+                _cause_lines(search),
+                self._agreement_lines(search, searches[position + 1 :]),
+                _bin_lines(search),
+                self._gallery_lines(search),
+            )
+            keys = {SEARCH: search.name, RUN_ID: search.row[RUN_ID]}
+            for table_lines, search_lines in zip(lines_by_table, lines_of_search, strict=True):
+                table_lines.extend(keys | line for line in search_lines)
 
-    def _means(self, one: Search) -> tuple[list[Any], list[Any]]:
-        """By value and by pair, of all visited subdomains; if that is all, also of a part, and by this part's model."""
-        full = value_means(one.domain, *one.visits), pair_means(one.domain, *one.visits)
-        pair = (
-            self.pair or full[1].sort_values("effect", ascending=False)[[ATTRIBUTE, OTHER]].head(1).to_numpy().ravel()
-        )
+        return filled(self.tables, lines_by_table, asdict(self) | METHOD, [search.row[RUN_ID] for search in searches])
+
+    def _mean_lines(self, search: Search) -> tuple[list[Any], list[Any]]:
+        """Mean accuracy by value and by pair of values, from the visited subdomains.
+
+        For a complete search also from a part of its subdomains, and by the model of the policy that chose this part.
+        """
+        value_frame = value_means(search.domain, *search.visits)
+        pair_frame = pair_means(search.domain, *search.visits)
+        is_of_pair = pair_frame[[ATTRIBUTE, OTHER_ATTRIBUTE]].isin(self._pair(search.domain, pair_frame)).all(axis=1)
+
+        value_lines = _estimate_lines(FROM_VISITED, value_frame)
+        pair_lines = _estimate_lines(FROM_VISITED, pair_frame[is_of_pair])
+        for estimate, values, pairs in self._partial_estimates(search, value_frame, pair_frame):
+            value_bias = values["accuracy"] - value_frame["accuracy"]
+            pair_bias = pairs["accuracy"] - pair_frame["accuracy"]
+            value_lines += _estimate_lines(estimate, values, value_bias)
+            pair_lines += _estimate_lines(estimate, pairs[is_of_pair], pair_bias[is_of_pair])
+        return value_lines, pair_lines
+
+    def _pair(self, domain: Domain, pair_frame: pd.DataFrame) -> Sequence[str]:
+        """Names of the two attributes that are shown together. Raises FcaError for others than the domain's."""
+        pair = self.pair
+        if not pair:
+            strongest = pair_frame.sort_values("effect", ascending=False).head(1)
+            pair = strongest[[ATTRIBUTE, OTHER_ATTRIBUTE]].to_numpy().ravel().tolist()
         for name in pair:
-            check_choice("analysis.pair", name, one.domain.attributes, "take two of these, or narrow query=...")
-        chosen = full[1][[ATTRIBUTE, OTHER]].isin(pair).all(axis=1)
-        found: tuple[list[Any], list[Any]] = ([], [])
-        for name, frames in self._estimates(one, full):
-            for lines, of, every, kept in zip(found, frames, full, (slice(None), chosen), strict=True):
-                of = of.assign(effect=np.nan if name == ALL else of["accuracy"] - every["accuracy"])  # now the bias
-                lines += [(name, *line) for line in of[kept].itertuples(index=False)]
-        return found
+            check_choice("analysis.pair", name, domain.attributes, "take two of these, or narrow query=...")
+        return pair
 
-    def _estimates(self, one: Search, full: tuple[pd.DataFrame, ...]) -> Iterator[tuple[str, Sequence[pd.DataFrame]]]:
-        yield ALL, full
-        if len(np.unique(one.visits[0])) < len(one.domain) or self.partial >= len(one.domain):
+    def _partial_estimates(
+        self, search: Search, value_frame: pd.DataFrame, pair_frame: pd.DataFrame
+    ) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
+        """Name of an estimate from a part of a complete search, and its means by value and by pair of values.
+
+        value_frame, pair_frame: the means of all subdomains.
+        """
+        domain = search.domain
+        is_complete = len(np.unique(search.visits[0])) == len(domain)
+        if not is_complete or self.partial >= len(domain):
             return
-        images = one.images[one.images["accepted"]]
-        place = images.groupby("subdomain").cumcount()
-        right = np.full((len(one.domain), place.max() + 1), -1, np.int8)
-        right[images["subdomain"], place] = images["correct"]
-        for name in PARTS:
-            part = replay(one.domain, right, name, self.seed, (right.shape[1],), self.partial)
-            yield name, (value_means(one.domain, *part), pair_means(one.domain, *part))
-            policy: Any = make_policy(name, one.domain, self.seed)
-            mean = policy.predict(*part).mean.clip(0, 1)  # a linear model may leave the range
-            cells = ([mean @ has / has.sum(axis=0) for _, has in one.domain.indicators(n)] for n in (1, 2))
-            means = (full[at].assign(accuracy=np.concatenate(of)) for at, of in enumerate(cells))
-            yield f"{name} model", [frame.assign(low=np.nan, high=np.nan) for frame in means]
 
-    def _agreements(self, one: Search, found: list[Search]) -> Iterator[Any]:
+        right = _right_table(search)
+        for name in PARTIAL_POLICIES:
+            partial_visits = replay(domain, right, name, self.seed, (right.shape[1],), self.partial)
+            yield name, value_means(domain, *partial_visits), pair_means(domain, *partial_visits)
+
+            policy: Any = make_policy(name, domain, self.seed)
+            predicted = policy.predict(*partial_visits).mean.clip(0, 1)  # a linear model may leave the range
+            values = value_frame.assign(accuracy=_cell_means(domain, 1, predicted), low=np.nan, high=np.nan)
+            pairs = pair_frame.assign(accuracy=_cell_means(domain, 2, predicted), low=np.nan, high=np.nan)
+            yield f"{name} model", values, pairs
+
+    def _agreement_lines(self, search: Search, later_searches: Sequence[Search]) -> Iterator[Any]:
         """With the second classifier, and with the searches after it of another model on the same domain."""
-        others = {f"{one.row.get('second')}, on the same images": one.second}
-        for other in found[found.index(one) + 1 :]:
-            if other.row["fingerprint"] == one.row["fingerprint"] and other.row[MODEL] != one.row[MODEL]:
-                others[other.name] = other.first
-        for name, of in others.items():
-            both = one.first.join(of.add_suffix("_2"), how="inner")
-            if len(both) > 1:
-                rho, overlap, chance = agreement(both["accuracy"].to_numpy(), both["accuracy_2"].to_numpy(), self.seed)
-                yield name, len(both), *rho, *overlap, chance
+        results_by_name = {f"{search.row.get('second')}, on the same images": search.second_results}
+        for later in later_searches:
+            is_same_domain = later.row["fingerprint"] == search.row["fingerprint"]
+            if is_same_domain and later.row[MODEL] != search.row[MODEL]:
+                results_by_name[later.name] = later.results
 
-    def _gallery(self, one: Search) -> Iterator[Any]:
-        images = one.images.iloc[one.of["gallery_image"]].reset_index(drop=True)
+        for name, results in results_by_name.items():
+            joined = search.results.join(results.add_suffix("_2"), how="inner")
+            if len(joined) < 2:
+                continue
+
+            rho, overlap, chance = agreement(joined["accuracy"].to_numpy(), joined["accuracy_2"].to_numpy(), self.seed)
+            yield {
+                COMPARED: name,
+                N_VISITED: len(joined),
+                **_interval_cells(AGREEMENT_RHO, rho),
+                **_interval_cells(OVERLAP, overlap),
+                CHANCE: chance,
+            }
+
+    def _gallery_lines(self, search: Search) -> Iterator[Any]:
+        """Pictures of each kind, spread evenly over those that the run stored."""
+        images = search.images.iloc[search.arrays["gallery_image"]].reset_index(drop=True)
         kinds = np.where(~images["accepted"], "rejected", np.where(images["correct"], "success", "failure"))
         for kind in _KINDS:
-            places = np.flatnonzero(kinds == kind)
-            spread = places[np.linspace(0, len(places) - 1, min(self.shown, len(places))).astype(int)]
-            for rank, (at, of) in enumerate(images.loc[spread].iterrows()):
-                place, uri = divmod(rank, ACROSS), data_uri(png_of(one.of["gallery"][at]))
-                yield kind, rank + 1, *place, uri, one.of["prompts"][of["subdomain"]], of["p"], of["score"]
+            positions = np.flatnonzero(kinds == kind)
+            n_shown = min(self.shown, len(positions))
+            shown_positions = positions[np.linspace(0, len(positions) - 1, n_shown).astype(int)]
+            for rank, (position, image) in enumerate(images.loc[shown_positions].iterrows()):
+                row, column = divmod(rank, ACROSS)
+                yield {
+                    KIND: kind,
+                    RANK: rank + 1,
+                    ROW: row,
+                    COLUMN: column,
+                    THUMBNAIL: data_uri(png_of(search.arrays["gallery"][position])),
+                    PROMPT: search.arrays["prompts"][image["subdomain"]],
+                    TARGET_PROBABILITY: image["p"],
+                    SCORE: image["score"],
+                }
 
 
-def _share(correct: Any, n: Any) -> tuple[float, float, float]:
+def _share(correct: Any, n: Any) -> Estimated:
     """A share with Wilson's interval; NaN of nothing or of a missing number."""
-    return (correct / n, *wilson(int(correct), int(n))) if n > 0 else UNKNOWN
+    if not n > 0:
+        return UNKNOWN
+    return Estimated(correct / n, *wilson(int(correct), int(n)))
+
+
+def _interval_cells(column: Column, estimated: Estimated) -> dict[Column, float]:
+    return dict(zip(with_interval(column), estimated, strict=True))
 
 
 def _words(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in values.items())
 
 
-def _runs(one: Search) -> Iterator[Any]:
-    accepted = one.of["image_accepted"]
-    is_lowest = one.first["accuracy"] == one.first["accuracy"].min()
-    lowest = one.first[is_lowest]
-    first = lowest.iloc[0]
-
-    lowest_share = _share(first["correct"], first["shown"])
-    if (lowest["shown"] != first["shown"]).any():  # each has an interval of its own
-        lowest_share = (lowest_share[0], *NO_INTERVAL)
-
-    values = *_share(accepted.sum(), len(accepted)), *lowest_share
-    line = dict(one.row) | dict(zip((*with_interval(ACCEPTANCE), *with_interval(LOWEST)), values, strict=True))
-    line |= {CONDITIONS: _words(one.domain.values(int(lowest.index[0]))), HOURS: one.row.get("gpu_s", np.nan) / 3600}
-    line[ACCURACY] = one.first["accuracy"].mean()
-    line[LOWEST_SHARED] = len(lowest)
-    yield [line.get(name) for name in _RUN[2:]]
+def _right_table(search: Search) -> np.ndarray:
+    """Subdomains x images: whether each accepted image is right (1, 0), in the order drawn; -1 where there is none."""
+    accepted = search.images[search.images["accepted"]]
+    position = accepted.groupby("subdomain").cumcount()
+    right = np.full((len(search.domain), position.max() + 1), -1, np.int8)
+    right[accepted["subdomain"], position] = accepted["correct"]
+    return right
 
 
-def _rules(one: Search) -> Iterator[Any]:
-    of, fresh = one.first, [one.of[f"fresh_{name}"] for name in ("subdomain", "correct", "shown")]
-    has = np.array([members(one.domain, rule) for rule in one.rules])
-    free: Any = ~has.any(axis=0)
-    parts = [by_subdomain(*(counts[one.of["fresh_rule"] == at] for counts in fresh)) for at in (*range(len(has)), -1)]
-    *inside, outside = (share_with_interval(*_counts(part)) for part in parts)
-    for rule, valid, part, share in zip(one.rules, has, parts, inside, strict=False):
-        p = _p_value(part, parts[-1])
-        verdict = _VERDICTS[3 if part.empty else 2 if np.isnan(p) else int(p > CONFIRMING)]
-        means = (of["accuracy"][where[of.index]].mean() for where in (valid, free))
-        of_rule = one.row[SUBJECT], _words(rule), valid[of.index].sum(), valid.sum()
-        yield *of_rule, *means, *share, *outside, part["shown"].sum(), verdict
+def _cell_means(domain: Domain, strength: int, accuracy: np.ndarray) -> np.ndarray:
+    """Mean accuracy of the subdomains with each value, or tuple of values, in the order of `value_means`."""
+    means = [accuracy @ cells / cells.sum(axis=0) for _, cells in domain.indicators(strength)]
+    return np.concatenate(means)
 
 
-def _counts(part: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    return part["correct"].to_numpy(), part["shown"].to_numpy()
+def _estimate_lines(estimate: str, means: pd.DataFrame, bias: pd.Series | float = np.nan) -> list[Any]:
+    """Lines of `value_means` or `pair_means` under the names of the tables' columns."""
+    names = {"low": ACCURACY.low, "high": ACCURACY.high, "visited": N_VISITED}
+    frame = means.drop(columns="effect", errors="ignore").rename(columns=names)
+    return records(frame.assign(**{ESTIMATE: estimate, BIAS: bias}))
 
 
-def _p_value(inside: pd.DataFrame, outside: pd.DataFrame) -> float:
-    """That accuracy is not lower inside; NaN where there is no test."""
+def _run_line(search: Search) -> dict[Any, Any]:
+    row, results = search.row, search.results
+    lowest = results[results["accuracy"] == results["accuracy"].min()]
+    first_lowest = lowest.iloc[0]
+    lowest_share = _share(first_lowest["correct"], first_lowest["shown"])
+    if (lowest["shown"] != first_lowest["shown"]).any():  # subdomains of other sizes have other intervals
+        lowest_share = Estimated(lowest_share.value, *NO_INTERVAL)
+
+    is_accepted = search.arrays["image_accepted"]
+    line = {
+        **row,
+        **_interval_cells(ACCEPTANCE, _share(is_accepted.sum(), len(is_accepted))),
+        **_interval_cells(LOWEST, lowest_share),
+        CONDITIONS: _words(search.domain.values(int(lowest.index[0]))),
+        HOURS: row.get("gpu_s", np.nan) / 3600,
+        ACCURACY: results["accuracy"].mean(),
+        LOWEST_SHARED: len(lowest),
+    }
+    return {name: line.get(name) for name in _RUN_COLUMNS}
+
+
+def _rule_lines(search: Search) -> Iterator[Any]:
+    """Accuracy inside each rule and outside all of them, in the search and on fresh images."""
+    accuracy = search.results["accuracy"]
+    members_by_rule = np.array([members(search.domain, rule) for rule in search.rules])
+    is_outside: Any = ~members_by_rule.any(axis=0)
+    fresh_outside = _fresh_results(search, -1)
+    outside_share = share_with_interval(*_counts(fresh_outside))
+
+    for number, (rule, is_member) in enumerate(zip(search.rules, members_by_rule, strict=True)):
+        fresh = _fresh_results(search, number)
+        is_visited_member = is_member[accuracy.index]
+        yield {
+            SUBJECT: search.row[SUBJECT],
+            RULE: _words(rule),
+            N_VISITED: is_visited_member.sum(),
+            N_SUBDOMAINS: is_member.sum(),
+            ACCURACY: accuracy[is_visited_member].mean(),
+            OUTSIDE: accuracy[is_outside[accuracy.index]].mean(),
+            **_interval_cells(FRESH, share_with_interval(*_counts(fresh))),
+            **_interval_cells(FRESH_OUTSIDE, outside_share),
+            FRESH_IMAGES: fresh["shown"].sum(),
+            CONFIRMED: _verdict(fresh, fresh_outside),
+        }
+
+
+def _fresh_results(search: Search, rule_number: int) -> pd.DataFrame:
+    """Results on the fresh images of a rule by subdomain; rule -1: on those outside all rules."""
+    is_of_rule = search.arrays["fresh_rule"] == rule_number
+    counts = (search.arrays[f"fresh_{name}"][is_of_rule] for name in ("subdomain", "correct", "shown"))
+    return by_subdomain(*counts)
+
+
+def _counts(results: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    return results["correct"].to_numpy(), results["shown"].to_numpy()
+
+
+def _verdict(inside: pd.DataFrame, outside: pd.DataFrame) -> str:
+    """Whether fresh images of a rule are recognised less often than those outside all rules."""
     correct, shown = _counts(pd.concat([inside, outside]))
-    return p_lower(correct, shown, np.arange(len(shown)) < len(inside))
+    p = p_lower(correct, shown, np.arange(len(shown)) < len(inside))
+    if inside.empty:
+        return "not tested"
+    if np.isnan(p):
+        return "undecided"
+    return "confirmed" if p <= CONFIRMING else "not confirmed"
 
 
-def _causes(one: Search) -> Iterator[Any]:
-    of, second, images = one.first, one.second, one.images.groupby("subdomain")
-    drawn = images["accepted"].agg(["sum", "size"]).assign(score=images["score"].mean())
-    low, means = drawn["score"].quantile(0.25), (of["accuracy"].mean(), second["accuracy"].mean())
-    both = of[worst(of["accuracy"].to_numpy())].join(second.add_suffix("_2")).join(drawn)
-    for line in records(both.reset_index(names="subdomain")):
-        first, other = _share(line["correct"], line["shown"]), _share(line["correct_2"], line["shown_2"])
-        fails, accepted, cause = first[2] < means[0], _share(line["sum"], line["size"]), "undecided"
-        if fails and other[2] < means[1] and not np.isnan(line["score"]):
-            cause = "generator" if line["score"] < low else "condition"
-        elif fails and other[2] >= means[1] and other[1] > first[2]:
-            cause = "classifier"
-        yield _words(one.domain.values(line["subdomain"])), *first, *other, *accepted, line["score"], cause
+def _cause_lines(search: Search) -> Iterator[Any]:
+    """Whose failure each of the lowest tenth of visited subdomains is, see METHOD."""
+    images = search.images.groupby("subdomain").agg(
+        n_accepted=("accepted", "sum"),
+        n_drawn=("accepted", "size"),
+        score=("score", "mean"),
+    )
+    low_score = images["score"].quantile(0.25)
+    mean, second_mean = search.results["accuracy"].mean(), search.second_results["accuracy"].mean()
+
+    is_worst = worst(search.results["accuracy"].to_numpy())
+    joined = search.results[is_worst].join(search.second_results.add_suffix("_2")).join(images)
+    for line in records(joined.reset_index(names="subdomain")):
+        share = _share(line["correct"], line["shown"])
+        second_share = _share(line["correct_2"], line["shown_2"])
+        score = line["score"]
+
+        cause = "undecided"
+        if share.high < mean:
+            if second_share.high < second_mean and not np.isnan(score):
+                cause = "generator" if score < low_score else "condition"
+            elif second_share.high >= second_mean and second_share.low > share.high:
+                cause = "classifier"
+
+        yield {
+            CONDITIONS: _words(search.domain.values(line["subdomain"])),
+            **_interval_cells(LOWEST, share),
+            **_interval_cells(SECOND_ACCURACY, second_share),
+            **_interval_cells(ACCEPTANCE, _share(line["n_accepted"], line["n_drawn"])),
+            SCORE: score,
+            CAUSE: cause,
+        }
 
 
-def _bins(one: Search) -> Iterator[Any]:
-    counts = np.bincount(np.minimum(one.first["correct"] * 10 // one.first["shown"], 9), minlength=10)
-    yield from ((at / 10, (at + 1) / 10, n) for at, n in enumerate(counts))
+def _bin_lines(search: Search) -> Iterator[Any]:
+    """Visited subdomains in each tenth of accuracy; the last includes 100 %."""
+    tenth = search.results["correct"] * 10 // search.results["shown"]
+    counts = np.bincount(np.minimum(tenth, 9), minlength=10)
+    for i, count in enumerate(counts):
+        yield {AT_LEAST: i / 10, BELOW: (i + 1) / 10, N_VISITED: count}
 
 
 def _searches(store: Store, query: str | None) -> list[Search]:
     """Those that can be read, by name; the others are left out with a warning."""
     rows = every_row(store, query)
-    searches = narrowed(rows[rows["task"] == "search"], query).sort_values("run_id")
-    texts, names = searches.astype("string").fillna("?"), pd.Series(dtype="str")
-    texts = texts.assign(visits=texts.get(N_VISITED, "?") + " visited", seeded="seed " + texts["seed"])
-    fields = [SUBJECT, MODEL, POLICY, "visits", "seeded", RUN_ID]
-    for most in range(2, 7) if len(searches) else ():
-        names = texts[fields[:most]].agg(", ".join, axis="columns")
-        if names.is_unique:
-            break
-    found = []
-    for name, row in zip(names, records(searches), strict=True):
+    search_rows = narrowed(rows[rows["task"] == "search"], query).sort_values("run_id")
+
+    searches = []
+    for name, row in zip(_search_names(search_rows), records(search_rows), strict=True):
         try:
-            found.append(_read(store, name, row))
+            searches.append(_read(store, name, row))
         except FcaError as error:
             log.warning("run %s is left out: %s", row["run_id"], error)
-    require(found, "searches", len(rows), "fca run task=search domain=dog")
-    return sorted(found, key=lambda one: one.name)
+    require(searches, "searches", len(rows), "fca run task=search domain=dog")
+    return sorted(searches, key=lambda search: search.name)
+
+
+def _search_names(rows: pd.DataFrame) -> Sequence[str]:
+    """A name for each search: subject and model, and as much more as it takes to make all names differ."""
+    if rows.empty:
+        return []
+
+    texts = rows.astype("string").fillna("?")
+    texts = texts.assign(visits=texts.get(N_VISITED, "?") + " visited", seeded="seed " + texts["seed"])
+    fields = [SUBJECT, MODEL, POLICY, "visits", "seeded", RUN_ID]
+    for n_fields in range(2, len(fields) + 1):
+        names = texts[fields[:n_fields]].agg(", ".join, axis="columns")
+        if names.is_unique:
+            break
+    return names.tolist()
 
 
 def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
-    def read(array: str, lines: int | None = None) -> np.ndarray:
-        return np.asarray(store.array(row["run_id"], array, lines))
+    """A stored search. Raises FcaError where its arrays are missing, or are not those of a search."""
+
+    def read(array: str, n_lines: int | None = None) -> np.ndarray:
+        return np.asarray(store.array(row["run_id"], array, n_lines))
 
     domain = domain_of("".join(read("domain").ravel()))
-    of = {"prompts": read("prompts", len(domain))} | {first: read(first) for first in ARRAYS}
-    of |= {other: read(other, len(of[first])) for first, others in ARRAYS.items() for other in others}
-    ends = {"visited": len(domain), "image_visit": len(of["visited"]), "fresh_subdomain": len(domain)}
-    ends["gallery_image"] = len(of["image_visit"])
-    outside = [array for array, end in ends.items() if not ((of[array] >= 0) & (of[array] < end)).all()]
+    arrays = {"prompts": read("prompts", len(domain))}
+    for index_array in ARRAYS:
+        arrays[index_array] = read(index_array)
+    for index_array, dependent_arrays in ARRAYS.items():
+        for array in dependent_arrays:
+            arrays[array] = read(array, len(arrays[index_array]))
+
+    # each index is below the number of the things that it counts
+    ends = {
+        "visited": len(domain),
+        "image_visit": len(arrays["visited"]),
+        "fresh_subdomain": len(domain),
+        "gallery_image": len(arrays["image_visit"]),
+    }
+    invalid = [array for array, end in ends.items() if not ((arrays[array] >= 0) & (arrays[array] < end)).all()]
     try:
         rules = [dict(rule) for rule in json.loads("".join(read("rules").ravel()))]
     except (ValueError, TypeError):
-        outside.append("rules")
-    if outside or not of["shown"].any():
-        raise FcaError("arrays", ", ".join(outside) or "none", "those of a search", "restore the run, or remove it")
-    visits, at = (of["visited"], of["correct"], of["shown"]), of["visited"][of["image_visit"]]
-    images = pd.DataFrame({"subdomain": at} | {of_image[6:]: of[of_image] for of_image in ARRAYS["image_visit"]})
-    seen = (
-        images[images["accepted"] & (images["second"] >= 0)].assign(one=1)[["subdomain", "second", "one"]].to_numpy().T
+        invalid.append("rules")
+    if invalid or not arrays["shown"].any():
+        raise FcaError("arrays", ", ".join(invalid) or "none", "those of a search", "restore the run, or remove it")
+
+    visits = (arrays["visited"], arrays["correct"], arrays["shown"])
+    image_columns = {array.removeprefix("image_"): arrays[array] for array in ARRAYS["image_visit"]}
+    images = pd.DataFrame({"subdomain": arrays["visited"][arrays["image_visit"]], **image_columns})
+
+    second_images = images[images["accepted"] & (images["second"] >= 0)]
+    second_results = by_subdomain(
+        second_images["subdomain"].to_numpy(),
+        second_images["second"].to_numpy(),
+        np.ones(len(second_images), dtype=np.int64),
     )
-    return Search(name, row, domain, rules, visits, by_subdomain(*visits), by_subdomain(*seen), images, of)
+    return Search(name, row, domain, rules, visits, by_subdomain(*visits), second_results, images, arrays)
