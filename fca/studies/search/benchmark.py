@@ -217,7 +217,7 @@ class SearchBenchmark:
             domain, right = _stored(store, row)
             for seed in range(self.seeds):
                 tables.append(SearchTable(row[DATASET], row[MODEL], domain, right, seed))
-        return rows["run_id"], tables
+        return rows["run_id"].tolist(), tables
 
     def _policy_labels(self) -> list[str]:
         """Names of the policies; `nwise` once for every strength."""
@@ -374,7 +374,7 @@ def _covering_share(policy: Guided, search: replays.Replay, points: Int[np.ndarr
 
 def _rank_correlations(
     policy: Guided, table: SearchTable, true_accuracy: Float[np.ndarray, " subdomains"]
-) -> list[tuple[int, float]]:
+) -> list[tuple[int, Any]]:
     """Size of a random training set, and Spearman's correlation of predicted and true accuracy of all others."""
     n_subdomains = len(table.domain)
     correct = np.sum(table.right == 1, axis=1)

@@ -441,7 +441,7 @@ def _run_line(search: Search) -> dict[Any, Any]:
         lowest_share = Estimated(lowest_share.value, *NO_INTERVAL)
 
     is_accepted = search.arrays["image_accepted"]
-    line = {
+    line: dict[Any, Any] = {
         **row,
         **_interval_cells(ACCEPTANCE, _share(is_accepted.sum(), len(is_accepted))),
         **_interval_cells(LOWEST, lowest_share),

@@ -35,13 +35,12 @@ from fca.tasks import Setup
 from fca.tasks.predict import Forward
 from fca.types import Classifier, FcaError, ImageData, Model, Run, generator
 
-Seconds = tuple[str | None, float]  # that a draw took, after why it was refused, if it was
 Visits = Int[np.ndarray, " visits"]
 log = logging.getLogger(__name__)
 
 
-class Searched(Protocol):
-    """What of a search its studio needs; see `fca.studies.search.task.Search`."""
+class SearchSettings(Protocol):
+    """What the studio needs of a search; see `fca.studies.search.task.Search`."""
 
     @property
     def domain(self) -> Any: ...
@@ -60,61 +59,80 @@ class Searched(Protocol):
 
 
 class Work(NamedTuple):
-    """The work of a search.    data: its subdomains, for the store.    clean: the run that predicts test images."""
+    """The work of a search.
+
+    data:   its subdomains, for the store.
+    reader: the encoder as a classifier over prompts; None where none is needed.
+    clean:  the run that predicts test images.
+    """
 
     data: ImageData
     model: Model
-    reader: Any  # the encoder as a classifier over prompts, where one is needed
+    reader: Any
     clean: Run[Forward]
 
 
+class DrawOutcome(NamedTuple):
+    """How drawing an image went.    refused: the generator's reason, if it refused.    seconds: that it took."""
+
+    refused: str | None
+    seconds: float
+
+
 class Draw(NamedTuple):
-    """One image: kept? recognised? probability of the target, and of its own prompt; why it was refused."""
+    """The verdict on one image.
+
+    accepted: by the filter.                     correct: whether the classifier recognises the target.
+    p:        probability of the target.         score:   the filter's probability of the image's prompt.
+    second:   whether the second model recognises it; -1: there is none, or the image was not accepted.
+    refused:  why the generator refused to draw it.
+    """
 
     accepted: bool
     correct: bool
     p: float | None
     score: float | None
-    second: int  # whether the second model recognises it; -1: there is none, or the image was not kept
+    second: int
     refused: str | None
 
 
 @dataclass
 class Visit:
-    """A visit of a subdomain, over when `wanted` images are accepted or `most` are drawn.
+    """A visit of a subdomain, over when `n_wanted` images are accepted or `max_draws` are drawn.
 
-    name: of its folder.    first: number of its first image among those of the subdomain.    kind: of its seeds.
+    name: of its folder.    first_number: of its images among those of the subdomain.    kind: of its seeds.
+    rule: number of the rule that it confirms; -1: none.
     """
 
     name: str
     subdomain: int
-    wanted: int
-    most: int
-    first: int
+    n_wanted: int
+    max_draws: int
+    first_number: int
     kind: str = "search"
     rule: int = -1
     seconds: float = 0.0
     draws: list[Draw] = field(default_factory=list)
-    waiting: list[Future[list[Seconds]]] = field(default_factory=list)
+    pending_passes: list[Future[list[DrawOutcome]]] = field(default_factory=list)
 
     @property
-    def accepted(self) -> int:
+    def n_accepted(self) -> int:
         return sum(draw.accepted for draw in self.draws)
 
     @property
-    def right(self) -> int:
+    def n_right(self) -> int:
         return sum(draw.correct for draw in self.draws if draw.accepted)
 
     @property
-    def paid(self) -> int:
+    def n_paid(self) -> int:
         return sum(draw.refused is None for draw in self.draws)
 
     @property
-    def left(self) -> int:
+    def draws_left(self) -> int:
         """Images to draw before it can be over; 0 when it is."""
-        return min(self.wanted - self.accepted, self.most - len(self.draws))
+        return min(self.n_wanted - self.n_accepted, self.max_draws - len(self.draws))
 
-    def take(self, line: Line) -> None:
+    def add(self, line: Line) -> None:
         """Add the draws in a line of the journal."""
         self.draws += [Draw(*draw) for draw in line["draws"]]
         self.seconds += line["seconds"]
@@ -122,7 +140,7 @@ class Visit:
 
 def history_of(visits: Sequence[Visit]) -> tuple[Visits, Visits, Visits]:
     """Subdomain, images right and images shown of every visit."""
-    counts = [(visit.subdomain, visit.right, visit.accepted) for visit in visits]
+    counts = [(visit.subdomain, visit.n_right, visit.n_accepted) for visit in visits]
     visited, correct, shown = np.array(counts, np.int32).reshape(-1, 3).T
     return visited, correct, shown
 
@@ -134,23 +152,33 @@ class Studio:
     Raises FcaError where the model, or the second one, does not know the target.
     """
 
-    def __init__(self, search: Searched, run: Run[Work], setup: Setup) -> None:
+    def __init__(self, search: SearchSettings, run: Run[Work], setup: Setup) -> None:
         work = run.work
-        self.search, self.folder, self.seed = search, setup.store.folder(run.run_id), setup.seed
-        self.accelerator, self.reader = setup.machine.accelerator, work.reader and work.reader.build()
+        self.search = search
+        self.folder = setup.store.folder(run.run_id)
+        self.seed = setup.seed
+        self.accelerator = setup.machine.accelerator
+        self.reader = work.reader and work.reader.build()
         networks = [built(model) for model in (work.model, search.second) if model]
         self.networks = [(network, search.domain.columns(network.classes)) for network in networks]
+
         processes = threads(search.workers) if search.generator.parallel else 1
-        # spawned: a fork of a process that has threads (torch, BLAS) may hang
-        many = partial(ProcessPoolExecutor, processes, get_context("spawn"), bound_to_parent)
-        self.pool = many() if processes > 1 else ThreadPoolExecutor(1, "fca-draw")
+        self.pool: ProcessPoolExecutor | ThreadPoolExecutor
+        if processes > 1:
+            # spawned: a fork of a process that has threads (torch, BLAS) may hang
+            self.pool = ProcessPoolExecutor(processes, get_context("spawn"), bound_to_parent)
+        else:
+            self.pool = ThreadPoolExecutor(1, "fca-draw")
+
         self.journal = Journal(self.folder / "journal.jsonl", is_whole)
         lines = self.journal.lines_or_anew("all images are judged again")
         open_to_append(self.journal.path).close()  # from here on, the store keeps the folder of a search that fails
         self.lines_of_visit = defaultdict[str, list[Line]](list)
         for line in lines:
             self.lines_of_visit[line["visit"]].append(line)
-        self.elapsed, self.mark = sum(line["elapsed"] for line in lines), time.perf_counter()
+
+        self.elapsed = sum(line["elapsed"] for line in lines)  # seconds of the search, those before a restart included
+        self.elapsed_until = time.perf_counter()
 
     @property
     def words(self) -> Float[np.ndarray, "subdomains features"] | None:
@@ -162,104 +190,136 @@ class Studio:
 
     def finish(self, asker: Asker[Visit, tuple[int, int]], doing: str, total: int | None) -> None:
         """Finish all visits that are asked for, in the order asked, whichever images are drawn first."""
-        finished, lines = count(1), Lines(doing, total)
+        n_finished = count(1)
+        progress_lines = Lines(doing, total)
         with Progress(transient=True, disable=not on_terminal()) as bar:
             task = bar.add_task(doing, total=total)
 
             def counts_of_oldest(*pending: Visit) -> tuple[int, int]:
                 for visit in pending:
                     for line in self.lines_of_visit.pop(visit.name, []):
-                        visit.take(line)
-                while pending[0].left:
+                        visit.add(line)
+
+                oldest = pending[0]
+                while oldest.draws_left:
                     self._advance(pending)
+
                 bar.advance(task)
-                lines.show(next(finished))
-                return pending[0].right, pending[0].accepted
+                progress_lines.show(next(n_finished))
+                return oldest.n_right, oldest.n_accepted
 
             ask_until_done(asker, counts_of_oldest, in_hand=self.search.parallel)
 
     def _advance(self, pending: Sequence[Visit]) -> None:
-        """Have images drawn for all visits, and judge those of the first one whose images are all there."""
+        """Have images drawn for all visits, and judge those of the first one whose images are all drawn."""
         for visit in pending:
-            if visit.left and not visit.waiting:
-                visit.waiting = list(self._begin(visit))
-        ready = next((visit for visit in pending if visit.waiting and all(one.done() for one in visit.waiting)), None)
-        if ready is None:
-            wait([one for visit in pending for one in visit.waiting if not one.done()], return_when=FIRST_COMPLETED)
-            return
-        with self._service():
-            self._add(ready, [drawn for one in ready.waiting for drawn in one.result()])
-        ready.waiting = []
+            if visit.draws_left and not visit.pending_passes:
+                visit.pending_passes = list(self._submit_passes(visit))
 
-    def _begin(self, visit: Visit) -> Iterator[Future[list[Seconds]]]:
+        for visit in pending:
+            if visit.pending_passes and all(future.done() for future in visit.pending_passes):
+                with self._reporting_outages():
+                    outcomes = [outcome for future in visit.pending_passes for outcome in future.result()]
+                    self._judge(visit, outcomes)
+                visit.pending_passes = []
+                return
+
+        unfinished = [future for visit in pending for future in visit.pending_passes if not future.done()]
+        wait(unfinished, return_when=FIRST_COMPLETED)
+
+    def _submit_passes(self, visit: Visit) -> Iterator[Future[list[DrawOutcome]]]:
         """Have the images drawn that a visit lacks: as many in a pass as the generator takes."""
-        search, first, size = self.search, len(visit.draws), pass_size(self.search.generator)
-        for start in range(first, first + visit.left, size):
-            numbers = range(start, min(start + size, first + visit.left))
-            wanted = [search.domain.wanted(visit.subdomain, self._seed(visit, number)) for number in numbers]
+        search = self.search
+        images_per_pass = pass_size(search.generator)
+        first = len(visit.draws)
+        end = first + visit.draws_left
+        for start in range(first, end, images_per_pass):
+            numbers = range(start, min(start + images_per_pass, end))
+            requests = [search.domain.wanted(visit.subdomain, self._seed(visit, number)) for number in numbers]
             files = [self.file(visit, number) for number in numbers]
-            yield self.pool.submit(draw, search.generator, wanted, files, search.stored_px)
+            yield self.pool.submit(draw, search.generator, requests, files, search.stored_px)
 
     def _seed(self, visit: Visit, number: int) -> int:
-        return int(generator(visit.kind, self.seed, visit.subdomain, visit.first + number).integers(2**32))
+        rng = generator(visit.kind, self.seed, visit.subdomain, visit.first_number + number)
+        return int(rng.integers(2**32))
 
-    def _add(self, visit: Visit, drawn: list[Seconds]) -> None:
+    def _judge(self, visit: Visit, outcomes: list[DrawOutcome]) -> None:
         """Judge the images that were drawn for a visit; the journal has the verdicts when this returns."""
-        begun, draws = time.perf_counter(), [Draw(False, False, None, None, -1, refused) for refused, _ in drawn]
-        there = [at for at, draw in enumerate(draws) if draw.refused is None]
-        for at, verdict in zip(there, self._judged(visit, there), strict=True):
-            draws[at] = verdict
-        now = time.perf_counter()
-        line = {"visit": visit.name, "draws": draws, "seconds": sum(s for _, s in drawn) + now - begun}
-        self.journal.add(line | {"elapsed": now - self.mark})
-        visit.take(line)
-        self.elapsed, self.mark = self.elapsed + now - self.mark, now
+        judging_since = time.perf_counter()
+        draws = [Draw(False, False, None, None, -1, outcome.refused) for outcome in outcomes]
+        drawn_positions = [position for position, draw in enumerate(draws) if draw.refused is None]
+        verdicts = self._verdicts(visit, drawn_positions)
+        for position, verdict in zip(drawn_positions, verdicts, strict=True):
+            draws[position] = verdict
 
-    def _judged(self, visit: Visit, ahead: list[int]) -> list[Draw]:
-        """Verdicts on images of a visit: those that are `ahead` of what it has."""
+        now = time.perf_counter()
+        elapsed = now - self.elapsed_until
+        line = {
+            "visit": visit.name,
+            "draws": draws,
+            "seconds": sum(outcome.seconds for outcome in outcomes) + now - judging_since,
+            "elapsed": elapsed,
+        }
+        self.journal.add(line)
+        visit.add(line)
+        self.elapsed += elapsed
+        self.elapsed_until = now
+
+    def _verdicts(self, visit: Visit, positions: list[int]) -> list[Draw]:
+        """Verdicts on new images of a visit.    positions: after the images that were judged before."""
         from fca.training.infer import logits_of
+
+        if not positions:
+            return []
+        files = [self.file(visit, len(visit.draws) + position) for position in positions]
+        images = [decode(file.read_bytes(), str(file)) for file in files]
 
         def logits(network: Classifier) -> Float[np.ndarray, "images logits"]:
             pixels = np.stack([network.geometry(image)[0] for image in images])
             return logits_of(network, pixels, np.arange(len(images)), accelerator=self.accelerator)
 
-        if not ahead:
-            return []
-        files = [self.file(visit, len(visit.draws) + at) for at in ahead]
-        images = [decode(file.read_bytes(), str(file)) for file in files]
+        domain = self.search.domain
+        image_filter = self.search.filter
+        text_logits = logits(self.reader) if image_filter.texts(domain) else np.zeros((len(images), 0))
+        accepted, scores = image_filter.accept(text_logits, visit.subdomain, domain)
 
-        domain, image_filter = self.search.domain, self.search.filter
-        read = logits(self.reader) if image_filter.texts(domain) else np.zeros((len(images), 0))
-        kept, scores = image_filter.accept(read, visit.subdomain, domain)
-        known_scores = [None if np.isnan(score) else score for score in scores.tolist()]
+        judgements = [domain.judged(logits(network), target) for network, target in self.networks]
+        is_right, target_probability = judgements[0]
+        second_is_right = np.full(len(images), -1)
+        if len(judgements) > 1:
+            second_is_right = np.where(accepted, judgements[1][0], -1)
 
-        (right, p), *of_others = (domain.judged(logits(network), classes) for network, classes in self.networks)
-        right_of_second = np.where(kept, of_others[0][0], -1) if of_others else np.full(len(images), -1)
-        columns = (kept.tolist(), right.tolist(), p.tolist(), known_scores, right_of_second.tolist())
-        return [Draw(*of_image, None) for of_image in zip(*columns, strict=True)]
+        columns = (
+            accepted.tolist(),
+            is_right.tolist(),
+            target_probability.tolist(),
+            [None if np.isnan(score) else score for score in scores.tolist()],
+            second_is_right.tolist(),
+        )
+        return [Draw(*verdict, refused=None) for verdict in zip(*columns, strict=True)]
 
     def draw_again(self, images: Sequence[tuple[Visit, int]]) -> None:
         """Draw those images (a visit, and the number of one of its draws) whose files are missing or damaged.
 
         The seeds are those of the first time. Raises FcaError where the generator now refuses one.
         """
-        gone = [(visit, number) for visit, number in images if _kept(self.file(visit, number)) is None]
-        if not gone:
+        lost = [(visit, number) for visit, number in images if _stored_outcome(self.file(visit, number)) is None]
+        if not lost:
             return
 
-        log.warning("%d images are missing or damaged, such as %s: drawn again", len(gone), self.file(*gone[0]))
-        for visit, number in gone:
+        log.warning("%d images are missing or damaged, such as %s: drawn again", len(lost), self.file(*lost[0]))
+        for visit, number in lost:
             file = self.file(visit, number)
             remove(file)
-            wanted = self.search.domain.wanted(visit.subdomain, self._seed(visit, number))
-            with self._service():
-                ((refused, _),) = draw(self.search.generator, [wanted], [file], self.search.stored_px)
-            if refused is not None:
+            request = self.search.domain.wanted(visit.subdomain, self._seed(visit, number))
+            with self._reporting_outages():
+                [outcome] = draw(self.search.generator, [request], [file], self.search.stored_px)
+            if outcome.refused is not None:
                 step = f"remove {self.journal.path}, and the search judges all images again"
-                raise FcaError("image drawn again", file, f"an image; {refused}", step)
+                raise FcaError("image drawn again", file, f"an image; {outcome.refused}", step)
 
     @contextmanager
-    def _service(self) -> Iterator[None]:
+    def _reporting_outages(self) -> Iterator[None]:
         """Draw in the body. Raises FcaError where the service that draws is down."""
         try:
             yield
@@ -272,44 +332,67 @@ class Studio:
         return self.folder / "images" / visit.name / f"{number:04d}.png"
 
 
-def draw(generator: Generator, wanted: Sequence[Wanted], files: Sequence[Path], side: int | None) -> list[Seconds]:
-    """Draw images of one pass into files, which have their seconds too; those that are there are not drawn again."""
-    done = {file: kept for file in files if (kept := _kept(file)) is not None}
-    missing = [(one, file) for one, file in zip(wanted, files, strict=True) if file not in done]
+def draw(
+    generator: Generator, requests: Sequence[Wanted], files: Sequence[Path], side: int | None
+) -> list[DrawOutcome]:
+    """Draw images of one pass into files, which hold their seconds too; files that exist are not drawn again.
+
+    side: pixels to which the shorter side of a larger image is reduced; None: as drawn.
+    """
+    outcomes: dict[Path, DrawOutcome] = {}
+    missing: list[tuple[Wanted, Path]] = []
+    for request, file in zip(requests, files, strict=True):
+        stored = _stored_outcome(file)
+        if stored is None:
+            missing.append((request, file))
+        else:
+            outcomes[file] = stored
+
     if missing:
-        begun = time.perf_counter()
-        drawn = drawn_together(generator, [one for one, _ in missing])
-        seconds = (time.perf_counter() - begun) / len(missing)
-        for (one, file), image in zip(missing, drawn, strict=True):
-            refused = str(image) if isinstance(image, Refused) else None
-            if not isinstance(image, Refused):
-                _keep(image, one, file, side, seconds)
-            done[file] = refused, seconds
-    return [done[file] for file in files]
+        started = time.perf_counter()
+        images = drawn_together(generator, [request for request, _ in missing])
+        seconds = (time.perf_counter() - started) / len(missing)
+        for (request, file), image in zip(missing, images, strict=True):
+            if isinstance(image, Refused):
+                outcomes[file] = DrawOutcome(str(image), seconds)
+            else:
+                _save(image, request, file, side, seconds)
+                outcomes[file] = DrawOutcome(None, seconds)
+    return [outcomes[file] for file in files]
 
 
-def _kept(file: Path) -> Seconds | None:
-    """The seconds of an image that is there whole."""
+def _stored_outcome(file: Path) -> DrawOutcome | None:
+    """The outcome that a whole image file records; None where it is missing or damaged."""
     try:
-        with opened(file) as content, Image.open(content, formats=["PNG"]) as kept:
-            kept.load()
-            return None, float(kept.info["seconds"])
+        with opened(file) as content, Image.open(content, formats=["PNG"]) as image:
+            image.load()
+            return DrawOutcome(None, float(image.info["seconds"]))
     except (DamagedFile, OSError, SyntaxError, ValueError, KeyError, Image.DecompressionBombError):
         return None
 
 
-def _keep(drawn: Drawn, wanted: Wanted, file: Path, side: int | None, seconds: float) -> None:
-    image, about = Image.fromarray(drawn.image), PngInfo()
-    if side is not None and (scale := side / min(image.size)) < 1:
-        image = image.resize((round(scale * image.width), round(scale * image.height)), Image.Resampling.BICUBIC)
-    for name, value in {"seconds": seconds, "prompt": wanted.words(), "facts": json.dumps(dict(drawn.facts))}.items():
-        about.add_text(name, str(value))
-    write_whole(file, partial(image.save, format="PNG", pnginfo=about))
+def _save(drawn: Drawn, request: Wanted, file: Path, side: int | None, seconds: float) -> None:
+    """Write an image with its seconds, its prompt and its facts."""
+    image = Image.fromarray(drawn.image)
+    scale = 1.0 if side is None else side / min(image.size)
+    if scale < 1:
+        size = (round(scale * image.width), round(scale * image.height))
+        image = image.resize(size, Image.Resampling.BICUBIC)
+
+    metadata = PngInfo()
+    metadata.add_text("seconds", str(seconds))
+    metadata.add_text("prompt", str(request.words()))
+    metadata.add_text("facts", json.dumps(dict(drawn.facts)))
+    write_whole(file, partial(image.save, format="PNG", pnginfo=metadata))
 
 
 def is_whole(line: Line) -> bool:
     """Whether a line of the journal has verdicts on some draws of a visit."""
-    kinds = {"visit": str, "draws": list[list[Any]], "seconds": float, "elapsed": float}
-    whole = all(fits(line.get(name), kind) for name, kind in kinds.items())
-    verdict = (bool, bool, float | None, float | None, int, str | None)
-    return whole and all(len(draw) == len(verdict) and all(map(fits, draw, verdict)) for draw in line["draws"])
+    type_by_name = {"visit": str, "draws": list[list[Any]], "seconds": float, "elapsed": float}
+    if not all(fits(line.get(name), kind) for name, kind in type_by_name.items()):
+        return False
+
+    verdict_types = (bool, bool, float | None, float | None, int, str | None)  # of the fields of `Draw`
+    return all(
+        len(verdict) == len(verdict_types) and all(map(fits, verdict, verdict_types)) for verdict in line["draws"]
+    )

@@ -69,29 +69,45 @@ from fca.types import (
     with_interval,
 )
 
+# options of policies, and the values that need no word in a row and no entry in an identity
 OPTIONS = {"strength": None, "acquisition": None, "reserve": None, "starts": 10, "features": "one_hot", "visits": 1}
 BUDGETS = ("max_subdomains", "max_images", "max_hours", "max_money")
-OWN = (*BUDGETS, "images", "visits", "max_draws", "parallel", "stored_px", "confirm")  # what a search means, as it is
-# what rules are tested by, and what models expect, where an earlier version answered otherwise; part of the identity
-REVISED_RULES, REVISED_POLICIES = "null tables", {"gp_pairwise": "binomial likelihood"}
-IMAGES = {"visit": np.int32, "accepted": bool, "correct": bool, "p": np.float32, "score": np.float32, "second": np.int8}
-BARREN, SIDE = 5, 64  # visits in a row without an accepted image that end a search; pixels of a gallery's side
+IDENTITY_FIELDS = (*BUDGETS, "images", "visits", "max_draws", "parallel", "stored_px", "confirm")
+# statistics whose results changed since an earlier version; part of the identity, so that old runs are not reused
+REVISED_RULES = "null tables"
+REVISED_POLICIES = {"gp_pairwise": "binomial likelihood"}
+IMAGE_ARRAYS = {
+    "visit": np.int32,
+    "accepted": bool,
+    "correct": bool,
+    "p": np.float32,
+    "score": np.float32,
+    "second": np.int8,
+}
+BARREN_VISITS = 5  # in a row, without an accepted image, that end a search
+GALLERY_PX = 64  # side of a picture
 
 
 @dataclass(frozen=True)
 class Search:
     """`task=search`: where in a domain a classifier is least accurate, from images of a part of its subdomains.
 
-    domain, generator, filter: what is asked for, what draws it, what is kept (by the run's encoder, where it reads).
-    second:   a model to compare with.    policy: see fca.studies.search.stats.policies, as its options strength,
-              acquisition, reserve (null: its own), starts and features (one_hot, or words: prompts as the encoder
-              embeds them).
-    images:   accepted images of the first, second, ... visit of a subdomain.    visits: of one subdomain, at most.
+    domain:   the conditions, and the prompts that describe them.
+    generator: draws the images.
+    filter:   accepts images that show what the prompt asks for (by the run's encoder, where the filter reads prompts).
+    second:   a model to compare with.
+    policy:   see fca.studies.search.stats.policies, also for its options strength, acquisition, reserve (null: the
+              policy's default), starts and features (one_hot, or words: prompts as the encoder embeds them).
+    images:   accepted images of the first, second, ... visit of a subdomain.
+    visits:   of one subdomain, at most.
     max_*:    visits, accepted images, hours of drawing and predicting, money; null: no limit. Visits in hand are
-              finished, and images that confirm rules come on top.    max_draws: of a visit.
-    parallel: visits in hand at once; a choice knows those that are over.    workers: that draw, 0 = one a core.
+              finished, and images that confirm rules come on top.
+    max_draws: of a visit.
+    parallel: visits in hand at once; a choice knows those that are over.
+    workers:  processes that draw; 0: one a core.
     stored_px: the shorter side of larger images as they are kept and predicted; null: as drawn.
-    clean_accuracy: on the test images of the run's data set, below which nothing is searched; null: not looked at.
+    clean_accuracy: accuracy on the test images of the run's data set, below which nothing is searched; null: not
+              measured.
     confirm:  subdomains with new images for each rule that was found, and as many outside all rules.
     """
 
@@ -134,32 +150,32 @@ class Search:
     confirm: Annotated[int, Allowed(0)]
 
     def check(self) -> None:
-        """Refuse a domain that is none or cannot be drawn, and fewer draws than the images they are for."""
+        """Refuse an invalid domain, one that the generator cannot draw, and fewer draws than images of a visit."""
         self.domain.check()
         if isinstance(self.generator, Conditional):
+            label, conditions = self.generator.label(), self.generator.conditions
             for attribute, values in self.domain.attributes.items():
-                check_choice(f"attribute for {self.generator.label()}", attribute, self.generator.conditions)
+                check_choice(f"attribute for {label}", attribute, conditions)
                 for value in values:
-                    check_choice(
-                        f"{attribute} for {self.generator.label()}", value, self.generator.conditions[attribute]
-                    )
+                    check_choice(f"{attribute} for {label}", value, conditions[attribute])
+
         if self.max_draws < max(self.images):
             step = "raise it, or ask for fewer images"
             raise FcaError("task.max_draws", self.max_draws, f"at least {max(self.images)}, as task.images", step)
 
     def plan(self, setup: Setup) -> list[Run]:
-        """One run; before it the predictions of test images, where these are looked at. Raises FcaError."""
+        """One run; before it the predictions of test images, where their accuracy matters. Raises FcaError."""
         setup.clean_only("search")
         domain, drawing = self.domain, self.generator
         clean = whole_split(setup, "test")[0]
-        data = listed(domain, drawing)
+        data = subdomain_data(domain, drawing)
         self._check_models(clean.work)
         self._policy(setup.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
         price = self._price()
         needs_reader = self.filter.texts(domain) or self.features == "words"
         reader = reading(setup.encoder, domain.prompts) if needs_reader else None
-        before = [] if self.clean_accuracy is None else [clean]
-        parent = clean.run_id if before else None
+        clean_runs = [] if self.clean_accuracy is None else [clean]
+        parent = clean.run_id if clean_runs else None
 
         options = self._options()
         meaning = {
@@ -175,10 +191,13 @@ class Search:
             "price": price,
             "seed": setup.seed,
             "clean": parent,
-            **{name: getattr(self, name) for name in OWN},
+            **{name: getattr(self, name) for name in IDENTITY_FIELDS},
         }
         identity = {key: value for key, value in meaning.items() if value is not None}
-        about = {
+
+        encoder_words = f", {name_of(setup.encoder)}" if reader else ""
+        option_words = [f"{name}={value}" for name, value in options.items()]
+        description = {
             **{name: clean.about[name] for name in ("model", "weights", "snapshot")},
             "dataset": domain.name,
             FINGERPRINT: data.fingerprint,
@@ -187,21 +206,23 @@ class Search:
             "subject": domain.subject,
             "target": domain.target,
             "generator": drawing.label(),
-            "filter": self.filter.label() + (f", {name_of(setup.encoder)}" if reader else ""),
-            "policy": " ".join([self.policy, *(f"{key}={value}" for key, value in options.items())]),
+            "filter": self.filter.label() + encoder_words,
+            "policy": " ".join([self.policy, *option_words]),
             "images": ",".join(map(str, self.images)),
             "n_subdomains": len(domain.space),
             "second": name_of(self.second) if self.second else None,
         }
-        return [*before, Run("search", identity, about, parent, work=Work(data, clean.work.model, reader, clean))]
+        work = Work(data, clean.work.model, reader, clean)
+        return [*clean_runs, Run("search", identity, description, parent, work=work)]
 
     def _check_models(self, clean: Forward) -> None:
         """Raise FcaError for a model that cannot predict, and for a target that a stored one does not know."""
         check_forward(clean)
-        for model in (clean.model, *([self.second] if self.second else [])):
-            keys = known_keys(model)
-            if keys is not None:
-                self.domain.columns(keys)
+        models = [clean.model, self.second] if self.second else [clean.model]
+        for model in models:
+            class_keys = known_keys(model)
+            if class_keys is not None:
+                self.domain.columns(class_keys)
 
     def _price(self) -> float | None:
         """Of an image; None where money is no limit. Raises FcaError where there is not enough for one."""
@@ -213,119 +234,160 @@ class Search:
         return price
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Predict the test images if they are looked at, then search."""
+        """Predict the test images if their accuracy matters, then search."""
         yield from predictions([run for run in runs if run.task == "predict"], setup)
-        yield from (self._searched(run, setup) for run in runs if run.task == "search")
+        for run in runs:
+            if run.task == "search":
+                yield self._search(run, setup)
 
     def _options(self) -> dict[str, Any]:
         """Those of the policy that are not the default."""
-        return {name: getattr(self, name) for name, usual in OPTIONS.items() if getattr(self, name) != usual}
+        values = {name: getattr(self, name) for name in OPTIONS}
+        return {name: value for name, value in values.items() if value != OPTIONS[name]}
 
-    def _policy(self, seed: int, words: Float[np.ndarray, "subdomains features"] | None) -> Policy:
-        given = {name: words if name == "features" else value for name, value in self._options().items()}
-        return make_policy(self.policy, self.domain.space, seed, **given)
+    def _policy(self, seed: int, prompt_features: Float[np.ndarray, "subdomains features"] | None) -> Policy:
+        """The policy, with the embedded prompts where its features are `words`."""
+        options = self._options()
+        if "features" in options:
+            options["features"] = prompt_features
+        return make_policy(self.policy, self.domain.space, seed, **options)
 
-    def _searched(self, run: Run[Work], setup: Setup) -> Finished:
+    def _search(self, run: Run[Work], setup: Setup) -> Finished:
         from fca.training.devices import device_name
 
-        columns = self._clean(run.work, setup)
+        clean_columns = self._clean_columns(run.work, setup)
         setup.store.keep_items(run.work.data)
         studio = Studio(self, run, setup)
         policy = self._policy(setup.seed, studio.words)
         chooser = Chooser(self, SearchVisits(policy))
         try:
             studio.finish(chooser, "subdomains", self.max_subdomains)
-            done = chooser.done
-            check_kept(done)
-            rules = find_rules(self.domain.space, *history_of(done))
-            fresh = self._fresh(rules, setup.seed)
-            studio.finish(Listed(fresh), "confirming", len(fresh))
+            visits = chooser.finished
+            check_any_accepted(visits)
+            visited, correct, shown = history_of(visits)
+            rules = find_rules(self.domain.space, visited, correct, shown)
+            fresh_visits = self._fresh_visits(rules, setup.seed)
+            studio.finish(Listed(fresh_visits), "confirming", len(fresh_visits))
         finally:
             studio.pool.shutdown(cancel_futures=True)
 
-        arrays = self._arrays(studio, done) | _confirming(rules, fresh)
-        visited, correct, shown = history_of(done)
-        rates = pd.DataFrame({"at": visited, "correct": correct, "shown": shown}).groupby("at").sum()
+        arrays = self._arrays(studio, visits) | _confirming_arrays(rules, fresh_visits)
+        counts = pd.DataFrame({"subdomain": visited, "correct": correct, "shown": shown}).groupby("subdomain").sum()
         n_drawn = int(arrays["drawn"].sum())
-        n_accepted = int(rates["shown"].sum())
+        n_accepted = int(counts["shown"].sum())
         skill = policy.skill(visited, correct, shown)
         price = price_of(self.generator)
-        visits = [*done, *fresh]
-        columns |= {
-            "n_visited": len(rates),
+        all_visits = [*visits, *fresh_visits]
+        columns = {
+            **clean_columns,
+            "n_visited": len(counts),
             "n_drawn": n_drawn,
             "n_accepted": n_accepted,
             "acceptance": n_accepted / n_drawn,
-            ACCURACY: (rates["correct"] / rates["shown"]).mean(),
+            ACCURACY: (counts["correct"] / counts["shown"]).mean(),
             "ended": chooser.ended,
             "skill": skill,
             "search_s": studio.elapsed,
-            "gpu_s": sum(visit.seconds for visit in visits),
-            "money": None if price is None else price * sum(visit.paid for visit in visits),
-            "covering": chooser.covering / len(done),
+            "gpu_s": sum(visit.seconds for visit in all_visits),
+            "money": None if price is None else price * sum(visit.n_paid for visit in all_visits),
+            "covering": chooser.n_covering / len(visits),
             DEVICE: device_name(setup.machine.accelerator),
-            "warning": _warning(done, skill),
+            "warning": _warning(visits, skill),
         }
         return Finished(run, columns, arrays)
 
-    def _clean(self, work: Work, setup: Setup) -> dict[str, Any]:
+    def _clean_columns(self, work: Work, setup: Setup) -> dict[str, Any]:
         """Accuracy on test images as columns. Raises FcaError where it is too low for a search."""
         if self.clean_accuracy is None:
             return {}
+
         stored = stored_predictions(setup.store, setup.store.row(work.clean.run_id))
-        target, n = self.domain.columns(stored.logit_classes), len(stored.true)
-        right = int((self.domain.judged(stored.logits, target)[0] == np.isin(stored.true, target)).sum())
-        if right / n < self.clean_accuracy:
-            allowed = f"at least {self.clean_accuracy}, as task.clean_accuracy, on {setup.data.name} ({right} of {n})"
-            raise FcaError("clean accuracy", f"{right / n:.4f}", allowed, "take a better model, or lower it")
-        return dict(zip(with_interval(CLEAN_ACCURACY), (right / n, *wilson(right, n)), strict=True))
+        target_columns = self.domain.columns(stored.logit_classes)
+        judged_as_target, _ = self.domain.judged(stored.logits, target_columns)
+        is_target = np.isin(stored.true, target_columns)
+        n = len(stored.true)
+        n_right = int((judged_as_target == is_target).sum())
 
-    def _fresh(self, rules: list[dict[str, Any]], seed: int) -> list[Visit]:
+        if n_right / n < self.clean_accuracy:
+            allowed = f"at least {self.clean_accuracy}, as task.clean_accuracy, on {setup.data.name} ({n_right} of {n})"
+            raise FcaError("clean accuracy", f"{n_right / n:.4f}", allowed, "take a better model, or lower it")
+        return dict(zip(with_interval(CLEAN_ACCURACY), (n_right / n, *wilson(n_right, n)), strict=True))
+
+    def _fresh_visits(self, rules: list[dict[str, Any]], seed: int) -> list[Visit]:
         """Visits with new images of subdomains of each rule, and of some outside all (-1), all drawn at random."""
-        masks, found = [members(self.domain.space, rule) for rule in rules], list[Visit]()
-        for rule, mask in [*enumerate(masks), (-1, ~np.any(masks, axis=0))] if rules else []:
-            rows = generator("confirm", seed, rule).permutation(np.flatnonzero(mask))[: self.confirm]
-            for subdomain in rows.tolist():
-                first = self.max_draws * sum(visit.subdomain == subdomain for visit in found)
-                name = f"fresh-{len(found):04d}-{subdomain}"
-                found.append(Visit(name, subdomain, self.images[0], self.max_draws, first, "fresh", rule))
-        return found
+        if not rules:
+            return []
 
-    def _arrays(self, studio: Studio, done: list[Visit]) -> Arrays:
+        members_by_rule = [members(self.domain.space, rule) for rule in rules]
+        is_outside = ~np.any(members_by_rule, axis=0)
+        visits: list[Visit] = []
+        for rule, is_member in [*enumerate(members_by_rule), (-1, is_outside)]:
+            candidates = generator("confirm", seed, rule).permutation(np.flatnonzero(is_member))
+            for subdomain in candidates[: self.confirm].tolist():
+                n_earlier = sum(visit.subdomain == subdomain for visit in visits)  # rules may overlap
+                visit = Visit(
+                    name=f"fresh-{len(visits):04d}-{subdomain}",
+                    subdomain=subdomain,
+                    n_wanted=self.images[0],
+                    max_draws=self.max_draws,
+                    first_number=self.max_draws * n_earlier,
+                    kind="fresh",
+                    rule=rule,
+                )
+                visits.append(visit)
+        return visits
+
+    def _arrays(self, studio: Studio, visits: list[Visit]) -> Arrays:
         """As analyses of searches read them; images are in order of visits and draws."""
-        draws = [(at, number, *draw) for at, visit in enumerate(done) for number, draw in enumerate(visit.draws)]
+        draws = [
+            (position, number, *draw)
+            for position, visit in enumerate(visits)
+            for number, draw in enumerate(visit.draws)
+        ]
         images = pd.DataFrame(draws, columns=["visit", "number", *Draw._fields])
-        visited, correct, shown = history_of(done)
-        arrays = {"domain": np.array([self.domain.space.as_json()]), "prompts": np.array(self.domain.prompts)}
-        arrays |= {"visited": visited, "correct": correct, "shown": shown}
-        arrays |= {"drawn": np.array([len(visit.draws) for visit in done], np.int32)}
-        arrays |= {"visit_s": np.array([visit.seconds for visit in done], np.float32)}
-        arrays |= {f"image_{name}": images[name].to_numpy().astype(kind) for name, kind in IMAGES.items()}
+        visited, correct, shown = history_of(visits)
         accuracy_of_visit = correct / np.maximum(shown, 1)
-        return {**arrays, **_gallery(studio, done, images, accuracy_of_visit)}
+        return {
+            "domain": np.array([self.domain.space.as_json()]),
+            "prompts": np.array(self.domain.prompts),
+            "visited": visited,
+            "correct": correct,
+            "shown": shown,
+            "drawn": np.array([len(visit.draws) for visit in visits], np.int32),
+            "visit_s": np.array([visit.seconds for visit in visits], np.float32),
+            **{f"image_{name}": images[name].to_numpy().astype(kind) for name, kind in IMAGE_ARRAYS.items()},
+            **_gallery_arrays(studio, visits, images, accuracy_of_visit),
+        }
 
 
-def _gallery(
-    studio: Studio, done: list[Visit], images: pd.DataFrame, accuracy_of_visit: Float[np.ndarray, " visits"]
+def _gallery_arrays(
+    studio: Studio, visits: list[Visit], images: pd.DataFrame, accuracy_of_visit: Float[np.ndarray, " visits"]
 ) -> Arrays:
     """Small pictures of the visits of lowest accuracy: wrong ones, right ones, and those that the filter left out.
 
     images: a line for each draw, in order of visits.
     """
     lowest_first = images.iloc[np.argsort(accuracy_of_visit[images["visit"]], kind="stable")]
-    accepted, is_right = lowest_first["accepted"], lowest_first["correct"]
+    is_accepted = lowest_first["accepted"]
+    is_right = lowest_first["correct"]
     was_drawn = lowest_first["refused"].isna()
-    kinds = ((accepted & ~is_right, 48), (accepted & is_right, 24), (~accepted & was_drawn, 24))
-    chosen = pd.concat(
-        [lowest_first[of_kind].groupby("visit", sort=False).head(8).head(most) for of_kind, most in kinds]
+    kinds_and_counts = (
+        (is_accepted & ~is_right, 48),
+        (is_accepted & is_right, 24),
+        (~is_accepted & was_drawn, 24),
     )
+    chosen_of_kind = [
+        lowest_first[is_of_kind].groupby("visit", sort=False).head(8).head(n_pictures)
+        for is_of_kind, n_pictures in kinds_and_counts
+    ]
+    chosen = pd.concat(chosen_of_kind)
 
-    pictured = [(done[at], number) for at, number in zip(chosen["visit"], chosen["number"], strict=True)]
-    studio.draw_again(pictured)
+    chosen_draws = [(visits[i], number) for i, number in zip(chosen["visit"], chosen["number"], strict=True)]
+    studio.draw_again(chosen_draws)
     pictures = []
-    for visit, number in pictured:
+    for visit, number in chosen_draws:
         picture = Image.open(studio.file(visit, number)).convert("RGB")
-        pictures.append(np.asarray(picture.resize((SIDE, SIDE), Image.Resampling.BICUBIC)))
+        pictures.append(np.asarray(picture.resize((GALLERY_PX, GALLERY_PX), Image.Resampling.BICUBIC)))
     return {"gallery": np.array(pictures, np.uint8), "gallery_image": chosen.index.to_numpy().astype(np.int32)}
 
 
@@ -336,68 +398,88 @@ def _gallery(
 class Chooser:
     """Asks for the visits of a search until a budget is spent; see `fca.stats.ask`.
 
-    visits: chooses their subdomains.    done, pending: visits that are over, and in hand.
-    ended:  the budget that ended the search.    covering: choices that covered the domain.
+    visits:     chooses their subdomains.
+    finished:   visits that are over.    pending: visits in hand.
+    ended:      the budget that ended the search.
+    n_covering: choices that covered the domain.
     """
 
     search: Search
     visits: SearchVisits
-    done: list[Visit] = field(default_factory=list)
+    finished: list[Visit] = field(default_factory=list)
     pending: list[Visit] = field(default_factory=list)
     ended: str = ""
-    covering: int = 0
+    n_covering: int = 0
 
     def ask(self) -> Visit | None:
         """The next visit; None where a budget is spent, be it on pending ones. Raises FcaError after barren visits."""
-        if len(self.done) >= BARREN:
-            check_kept(self.done[-BARREN:])
-        search, room = self.search, self._room()
-        self.ended = next((name for name, left in room.items() if left <= 0), "")
-        if self.ended:
+        if len(self.finished) >= BARREN_VISITS:
+            check_any_accepted(self.finished[-BARREN_VISITS:])
+
+        remaining = self._remaining()
+        spent_budgets = [name for name, amount in remaining.items() if amount <= 0]
+        self.ended = spent_budgets[0] if spent_budgets else ""
+        if spent_budgets:
             return None
 
-        self.covering += self.visits.policy.covers(*self.visits.history)
+        self.n_covering += self.visits.policy.covers(*self.visits.history)
         subdomain = self.visits.ask()
-        assert subdomain is not None  # it has no end of its own
+        assert subdomain is not None  # the policy itself has no limit
 
-        before = [visit for visit in self.done if visit.subdomain == subdomain]
-        wanted = search.images[min(len(before), len(search.images) - 1)]
-        wanted, most = min(wanted, room.get("max_images", wanted)), min(search.max_draws, room.get("max_money", 10**9))
-        number, first = len(self.done) + len(self.pending), sum(len(visit.draws) for visit in before)
-        visit = Visit(f"{number:04d}-{subdomain}", subdomain, wanted, most, first)
+        search = self.search
+        earlier_visits = [visit for visit in self.finished if visit.subdomain == subdomain]
+        n_wanted = search.images[min(len(earlier_visits), len(search.images) - 1)]
+        n_wanted = min(n_wanted, remaining.get("max_images", n_wanted))
+        max_draws = min(search.max_draws, remaining.get("max_money", search.max_draws))
+        number = len(self.finished) + len(self.pending)
+        visit = Visit(
+            name=f"{number:04d}-{subdomain}",
+            subdomain=subdomain,
+            n_wanted=n_wanted,
+            max_draws=max_draws,
+            first_number=sum(len(visit.draws) for visit in earlier_visits),
+        )
         self.pending.append(visit)
         return visit
 
     def tell(self, visit: Visit, counts: tuple[int, int]) -> None:
         """Record that the oldest visit in hand is over, and how many of its images were right and shown."""
-        self.done.append(self.pending.pop(0))
+        self.finished.append(self.pending.pop(0))
         self.visits.tell(visit.subdomain, counts)
 
-    def _room(self) -> dict[str, Any]:
+    def _remaining(self) -> dict[str, Any]:
         """What is left: subdomains that may be visited, and of each budget (of money: draws that it pays)."""
-        search, done, pending = self.search, self.done, self.pending
-        counts = Counter(visit.subdomain for visit in done)
-        closed = {v.subdomain for v in done if not v.accepted or counts[v.subdomain] >= search.visits}
-        room = {"all visited": len(search.domain.space) - len(closed | {v.subdomain for v in pending})}
-        used = {"max_subdomains": len(done) + len(pending), "max_hours": sum(v.seconds for v in done) / 3600}
-        used |= {"max_images": sum(v.accepted for v in done) + sum(v.wanted for v in pending)}
-        used |= {"max_money": sum(v.paid for v in done) + sum(v.most for v in pending)}
-        limits = {name: getattr(search, name) for name in used}
+        search, finished, pending = self.search, self.finished, self.pending
+        n_visits = Counter(visit.subdomain for visit in finished)
+        closed = {
+            visit.subdomain for visit in finished if not visit.n_accepted or n_visits[visit.subdomain] >= search.visits
+        }
+        in_hand = {visit.subdomain for visit in pending}
+
+        spent = {  # pending visits count as if they took all that they may
+            "max_subdomains": len(finished) + len(pending),
+            "max_hours": sum(visit.seconds for visit in finished) / 3600,
+            "max_images": sum(visit.n_accepted for visit in finished) + sum(visit.n_wanted for visit in pending),
+            "max_money": sum(visit.n_paid for visit in finished) + sum(visit.max_draws for visit in pending),
+        }
+        limits = {name: getattr(search, name) for name in spent}
         if search.max_money is not None:
             price = search.generator.price()
             limits["max_money"] = int(search.max_money / price + 1e-9) if price else None
-        return room | {name: most - used[name] for name, most in limits.items() if most is not None}
+
+        budgets_left = {name: limit - spent[name] for name, limit in limits.items() if limit is not None}
+        return {"all visited": len(search.domain.space) - len(closed | in_hand), **budgets_left}
 
 
-def _confirming(rules: Sequence[dict[str, Any]], fresh: Sequence[Visit]) -> dict[str, Any]:
+def _confirming_arrays(rules: Sequence[dict[str, Any]], fresh_visits: Sequence[Visit]) -> dict[str, Any]:
     """Arrays: the rules, and the visits with new images that confirm them or do not."""
-    subdomain, correct, shown = history_of(fresh)
+    subdomain, correct, shown = history_of(fresh_visits)
     return {
         "rules": np.array([json.dumps(rules)]),
         "fresh_subdomain": subdomain,
         "fresh_correct": correct,
         "fresh_shown": shown,
-        "fresh_rule": np.array([visit.rule for visit in fresh], np.int32),
+        "fresh_rule": np.array([visit.rule for visit in fresh_visits], np.int32),
     }
 
 
@@ -406,32 +488,41 @@ def _warning(visits: Sequence[Visit], skill: float | None) -> str | None:
     warnings = []
     if skill is not None and skill <= 0:
         warnings.append("the policy's model predicts no better than the mean")
-    short = sum(visit.accepted < visit.wanted for visit in visits)
-    if short:
-        warnings.append(f"{short} of {len(visits)} visits have fewer images than task.images asks for")
+    n_short = sum(visit.n_accepted < visit.n_wanted for visit in visits)
+    if n_short:
+        warnings.append(f"{n_short} of {len(visits)} visits have fewer images than task.images asks for")
     return "; ".join(warnings) or None
 
 
-def check_kept(visits: Sequence[Visit]) -> None:
+def check_any_accepted(visits: Sequence[Visit]) -> None:
     """Raise FcaError where not one image of these visits was accepted."""
     draws = [draw for visit in visits for draw in visit.draws]
-    if not any(draw.accepted for draw in draws):
-        refused = [draw.refused for draw in draws if draw.refused]
-        found = f"0 of {len(draws)} images accepted" + (f"; {len(refused)} refused: {refused[-1]}" if refused else "")
-        step = "look at the images in the run's folder; filter.rule=top_k is milder, task.max_draws allows more"
-        raise FcaError("filter", found, "a filter and a generator that leave some images", step)
+    if any(draw.accepted for draw in draws):
+        return
+
+    counts = f"0 of {len(draws)} images accepted"
+    refusals = [draw.refused for draw in draws if draw.refused]
+    if refusals:
+        counts += f"; {len(refusals)} refused: {refusals[-1]}"
+    step = "look at the images in the run's folder; filter.rule=top_k is milder, task.max_draws allows more"
+    raise FcaError("filter", counts, "a filter and a generator that leave some images", step)
 
 
-# What a search is about.
+# The data that a search is about.
 
 
-def listed(domain: EvaluationDomain, generator: Generator) -> ImageData:
-    """Its subdomains as the store lists what arrays are of; the fingerprint is of all that decides a verdict."""
-    of = {} if domain.groups is None else read_groups(domain.groups, domain.group_columns).of
-    named = domain.targets.get(domain.target, [domain.target])
-    target = sorted({*named, *(key for key, group in of.items() if group in named)})
+def subdomain_data(domain: EvaluationDomain, generator: Generator) -> ImageData:
+    """The subdomains as a data set of one image each; the fingerprint covers all that decides a verdict."""
+    group_of_class = {} if domain.groups is None else read_groups(domain.groups, domain.group_columns).of
+    target_names = domain.targets.get(domain.target, [domain.target])
+    classes_of_groups = [class_key for class_key, group in group_of_class.items() if group in target_names]
+    target = sorted({*target_names, *classes_of_groups})
     meaning = [domain.subject, domain.prompt, target, domain.decision, domain.space.as_json()]
-    ids = [f"{number:05d} {prompt}" for number, prompt in enumerate(domain.prompts)]
-    items = pd.DataFrame({"image_id": ids, "label": domain.target, "split": "test"})
-    read = lambda row: generator.draw(domain.wanted(row, 0)).image  # noqa: E731
+
+    image_ids = [f"{number:05d} {prompt}" for number, prompt in enumerate(domain.prompts)]
+    items = pd.DataFrame({"image_id": image_ids, "label": domain.target, "split": "test"})
+
+    def read(row: int) -> Any:
+        return generator.draw(domain.wanted(row, 0)).image
+
     return ImageData(domain.name, items, (domain.target,), fingerprint(items, json.dumps(meaning)), read)

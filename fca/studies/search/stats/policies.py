@@ -162,7 +162,7 @@ class Genetic(Policy):
             child = np.where(is_mutated, rng.integers(n_values), child)
 
             row = self.row_of_codes.get(tuple(child.tolist()))  # None: a rule of the domain excludes it
-            if row in open_rows:
+            if row is not None and row in open_rows:
                 return row
 
         return int(open_[0])
