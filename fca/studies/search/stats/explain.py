@@ -18,19 +18,23 @@ from fca.studies.search.stats.models import Visits, pooled
 SUPPORT = 5  # visited subdomains that a rule needs, if it has so many
 FAMILY_LEVEL = 0.05  # of finding any rule where there is none
 
-Found = Float[np.ndarray, " subdomains"]
+Accuracies = Float[np.ndarray, " subdomains"]
 Mask = Bool[np.ndarray, " subdomains"]
 
 
 def by_subdomain(visited: Visits, correct: Visits, shown: Visits) -> pd.DataFrame:
-    """Line a subdomain of which images were shown, all visits together: columns correct, shown, accuracy.
+    """One line for each subdomain that has images, all visits together: columns correct, shown, accuracy.
 
     >>> by_subdomain(np.array([4, 1, 4, 2]), np.array([1, 5, 4, 0]), np.array([10, 10, 10, 0]))["accuracy"].to_dict()
     {1: 0.5, 4: 0.25}
     """
-    of = pooled(visited, correct, shown)
-    counts = {"correct": of.correct.astype(np.int64), "shown": of.shown.astype(np.int64)}
-    return pd.DataFrame(counts | {"accuracy": of.accuracy}, index=of.subdomains)
+    evidence = pooled(visited, correct, shown)
+    columns = {
+        "correct": evidence.correct.astype(np.int64),
+        "shown": evidence.shown.astype(np.int64),
+        "accuracy": evidence.accuracy,
+    }
+    return pd.DataFrame(columns, index=evidence.subdomains)
 
 
 def value_means(domain: Domain, visited: Visits, correct: Visits, shown: Visits) -> pd.DataFrame:
@@ -48,36 +52,58 @@ def pair_means(domain: Domain, visited: Visits, correct: Visits, shown: Visits) 
     effect: of what main effects (least squares) leave unexplained, the mean square between the cells of two attributes
     over that within them (F); one number for each two attributes, missing where too few subdomains were visited.
     """
-    of = by_subdomain(visited, correct, shown)
-    main = np.hstack([cells for _, cells in domain.indicators(1)])[of.index]
-    rest = of["accuracy"].to_numpy() - main @ np.linalg.lstsq(main, of["accuracy"])[0]
-    effects = {names: _f_ratio(cells[of.index].argmax(axis=1), rest) for names, cells in domain.indicators(2)}
-    means = _means(domain, 2, of, ["attribute", "other", "value", "other_value"])
-    return means.assign(effect=[effects[pair] for pair in zip(means["attribute"], means["other"], strict=True)])
+    results = by_subdomain(visited, correct, shown)
+    value_indicators = np.hstack([cells for _, cells in domain.indicators(1)])[results.index]
+    accuracy = results["accuracy"].to_numpy()
+    main_effects = np.linalg.lstsq(value_indicators, accuracy)[0]
+    residual = accuracy - value_indicators @ main_effects
+
+    effect_of_pair = {}
+    for names, cells in domain.indicators(2):
+        cell_of_subdomain = cells[results.index].argmax(axis=1)
+        effect_of_pair[names] = _f_ratio(cell_of_subdomain, residual)
+
+    means = _means(domain, 2, results, ["attribute", "other", "value", "other_value"])
+    pairs = zip(means["attribute"], means["other"], strict=True)
+    return means.assign(effect=[effect_of_pair[pair] for pair in pairs])
 
 
-def _f_ratio(cell: Integer[np.ndarray, " visited"], rest: Found) -> float:
-    n = np.bincount(cell)
-    between = float((np.bincount(cell, rest)[n > 0] ** 2 / n[n > 0]).sum())
-    within, kinds = float(rest @ rest) - between, int((n > 0).sum())
-    return between * (len(cell) - kinds) / (kinds - 1) / within if 1 < kinds < len(cell) and within > 1e-12 else np.nan
+def _f_ratio(cell: Integer[np.ndarray, " visited"], residual: Float[np.ndarray, " visited"]) -> float:
+    """Mean square between cells over the mean square within them; NaN where one has no degree of freedom.
+
+    F = (B / (k - 1)) / (W / (n - k)),   B = sum over k cells of (sum of residuals)² / size,   W = sum residual² - B
+    """
+    sizes = np.bincount(cell)
+    is_filled = sizes > 0
+    k = int(is_filled.sum())
+    n = len(cell)
+    sums = np.bincount(cell, residual)[is_filled]
+    between = float((sums**2 / sizes[is_filled]).sum())
+    within = float(residual @ residual) - between
+
+    if not 1 < k < n or within <= 1e-12:
+        return float("nan")
+    return between * (n - k) / (k - 1) / within
 
 
-def _means(domain: Domain, strength: int, of: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    lines, accuracy = [], of["accuracy"].to_numpy()
-    for rule, has in _rules(domain, strength):
-        inside = accuracy[has[of.index]]
+def _means(domain: Domain, strength: int, results: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Mean accuracy of the visited subdomains of every rule with `strength` values."""
+    accuracy = results["accuracy"].to_numpy()
+    lines = []
+    for rule, is_member in _rules(domain, strength):
+        inside = accuracy[is_member[results.index]]
         mean = float(inside.mean()) if len(inside) else np.nan
-        interval = mean_interval(inside, np.arange(len(inside)), FRACTION)
-        lines.append((*rule, *rule.values(), mean, *interval, len(inside)))
+        low, high = mean_interval(inside, np.arange(len(inside)), FRACTION)
+        lines.append((*rule, *rule.values(), mean, low, high, len(inside)))
     return pd.DataFrame(lines, columns=[*columns, "accuracy", "low", "high", "visited"])
 
 
 def _rules(domain: Domain, strength: int) -> Iterator[tuple[dict[str, Any], Mask]]:
+    """Every combination of `strength` attributes' values that a subdomain has, and which subdomains have it."""
     for names, cells in domain.indicators(strength):
-        for has in cells.T > 0:
-            values = domain.values(int(has.argmax()))
-            yield {name: values[name] for name in names}, has
+        for is_member in cells.T > 0:
+            values = domain.values(int(is_member.argmax()))
+            yield {name: values[name] for name in names}, is_member
 
 
 def members(domain: Domain, rule: Mapping[str, Any]) -> Mask:
@@ -86,7 +112,7 @@ def members(domain: Domain, rule: Mapping[str, Any]) -> Mask:
     >>> members(Domain({"time": ["day", "night"], "weather": ["sun", "rain"]}), {"time": "night", "weather": "rain"})
     array([False, False, False,  True])
     """
-    return np.array([rule.items() <= domain.values(one).items() for one in range(len(domain))])
+    return np.array([rule.items() <= domain.values(subdomain).items() for subdomain in range(len(domain))])
 
 
 def find_rules(
@@ -101,21 +127,32 @@ def find_rules(
     inside) is taken, each subdomain with its effective images, and narrowed by a second value if that is significantly
     worse.    tables: drawn for a test.
     """
-    of = by_subdomain(visited, correct, shown)
-    counts = of["correct"].to_numpy(), of["shown"].to_numpy()
-    rules, cells = zip(*_rules(domain, 1), *_rules(domain, 2), strict=True)
-    needed, has = np.minimum(np.sum(cells, axis=1), SUPPORT), np.array(cells)[:, of.index]
-    free, found, rng = np.ones(len(of), dtype=bool), list[dict[str, Any]](), np.random.default_rng(0)
+    results = by_subdomain(visited, correct, shown)
+    counts = (results["correct"].to_numpy(), results["shown"].to_numpy())
+    rules, members_by_rule = zip(*_rules(domain, 1), *_rules(domain, 2), strict=True)
+    needed = np.minimum(np.sum(members_by_rule, axis=1), SUPPORT)
+    has = np.array(members_by_rule)[:, results.index]  # rules x visited
+    is_free = np.ones(len(results), dtype=bool)  # in no rule so far
+    rng = np.random.default_rng(0)
 
-    while len(found) < most and (best := _lowest(has, needed, counts, free, tables, rng)) is not None:
-        narrower = np.array([rules[best].items() < rule.items() for rule in rules])
-        needed_of_narrower = np.where(narrower, needed, len(of) + 1)
-        narrowed = _lowest(has, needed_of_narrower, counts, free & has[best], tables, rng)
-        best = best if narrowed is None else narrowed
-        found.append(rules[best])
-        free &= ~has[best]
+    chosen_rules: list[dict[str, Any]] = []
+    while len(chosen_rules) < most:
+        best = _lowest(has, needed, counts, is_free, tables, rng)
+        if best is None:
+            break
 
-    return found
+        # narrow it by a second value, if that is significantly worse among the rule's subdomains
+        is_narrower = np.array([rules[best].items() < rule.items() for rule in rules])
+        out_of_reach = len(results) + 1
+        needed_if_narrower = np.where(is_narrower, needed, out_of_reach)
+        narrower = _lowest(has, needed_if_narrower, counts, is_free & has[best], tables, rng)
+        if narrower is not None:
+            best = narrower
+
+        chosen_rules.append(rules[best])
+        is_free &= ~has[best]
+
+    return chosen_rules
 
 
 def _lowest(
@@ -126,25 +163,31 @@ def _lowest(
     tables: int,
     rng: np.random.Generator,
 ) -> int | None:
-    """Which rule is worst among some subdomains; None where none is significant."""
+    """Which rule is worst among some subdomains; None where none is significant.
+
+    has: which rule each visited subdomain has.    needed: subdomains that a rule needs.    counts: correct, shown.
+    """
     correct, shown = (count[among] for count in counts)
-    inside = has[:, among].sum(axis=1)
-    tried = np.flatnonzero((inside >= needed) & (inside < among.sum()))
-    if not len(tried) or correct.sum() in (0, shown.sum()):
+    n_inside = has[:, among].sum(axis=1)
+    candidates = np.flatnonzero((n_inside >= needed) & (n_inside < among.sum()))
+    if not len(candidates) or correct.sum() in (0, shown.sum()):
         return None
 
-    has_tried = has[np.ix_(tried, among)]
-    low = p_of_rules(has_tried, correct, shown, tables, rng) <= FAMILY_LEVEL
-    if not low.any():
+    has_candidate = has[np.ix_(candidates, among)]
+    is_significant = p_of_rules(has_candidate, correct, shown, tables, rng) <= FAMILY_LEVEL
+    if not is_significant.any():
         return None
 
-    weight = effective_images(shown, image_correlation(correct, shown, np.zeros(len(shown), dtype=np.int64)))
-    lack = weight * (correct / shown - weight @ (correct / shown) / weight.sum())
-    score = has_tried @ lack / np.sqrt(has_tried @ weight)
-    return int(tried[np.where(low, score, np.inf).argmin()])
+    # (share inside - share) sqrt(images inside), of effective images
+    one_group = np.zeros(len(shown), dtype=np.int64)
+    weight = effective_images(shown, image_correlation(correct, shown, one_group))
+    share = weight @ (correct / shown) / weight.sum()
+    excess = weight * (correct / shown - share)
+    score = has_candidate @ excess / np.sqrt(has_candidate @ weight)
+    return int(candidates[np.where(is_significant, score, np.inf).argmin()])
 
 
-def agreement(first: Found, second: Found, seed: int = 0) -> tuple[Estimated, Estimated, float]:
+def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Estimated, Estimated, float]:
     """Whether two classifiers fail in the same subdomains: Spearman's rho, overlap of their worst tenths, by chance.
 
     overlap: share of the worst tenth by the first that is in the worst tenth by the second; subdomains that are equal
@@ -154,19 +197,23 @@ def agreement(first: Found, second: Found, seed: int = 0) -> tuple[Estimated, Es
     >>> agreement(np.arange(20) / 20, np.arange(20) / 20)[1].value
     1.0
     """
-    n, worst = len(first), max(round(len(first) / 10), 1)
-    draws = np.vstack([np.ones((1, n), dtype=np.int64), cluster_draws(n, seed)])
-    both = _in_worst(first, draws, worst) * _in_worst(second, draws, worst)
-    overlaps = (both * draws).sum(axis=1) / worst
+    n = len(first)
+    n_worst = max(round(n / 10), 1)
+    all_once = np.ones((1, n), dtype=np.int64)
+    draws = np.vstack([all_once, cluster_draws(n, seed)])  # resamples x subdomains: how often each is drawn
+    in_both = _in_worst(first, draws, n_worst) * _in_worst(second, draws, n_worst)
+    overlaps = (in_both * draws).sum(axis=1) / n_worst
     overlap = Estimated(float(overlaps[0]), *percentile_interval(overlaps[1:], n))
+
     r = correlation(first, second, "spearman").r
     rho = Estimated(r, *correlation_interval(first, second, np.arange(n), "spearman"))
-    return rho, overlap, worst / n
+    return rho, overlap, n_worst / n
 
 
-def _in_worst(accuracy: Found, draws: Integer[np.ndarray, "draws subdomains"], worst: int) -> Any:
+def _in_worst(accuracy: Accuracies, draws: Integer[np.ndarray, "draws subdomains"], n_worst: int) -> Any:
     """Share of each subdomain's copies that is among the worst of a resample."""
-    _, level = np.unique(accuracy, return_inverse=True)
-    copies = draws @ np.eye(level.max() + 1, dtype=np.int64)[level]
-    below = copies.cumsum(axis=1) - copies
-    return (np.clip(worst - below, 0, copies) / np.maximum(copies, 1))[:, level]
+    _, level = np.unique(accuracy, return_inverse=True)  # subdomains of equal accuracy share a level
+    copies_of_level = draws @ np.eye(level.max() + 1, dtype=np.int64)[level]  # draws x levels
+    copies_below = copies_of_level.cumsum(axis=1) - copies_of_level
+    n_in_worst = np.clip(n_worst - copies_below, 0, copies_of_level)
+    return (n_in_worst / np.maximum(copies_of_level, 1))[:, level]

@@ -17,15 +17,25 @@ from fca.studies.search.stats.policies import make_policy
 from fca.studies.search.stats.visits import SearchVisits
 from fca.types import FcaError, check_choice, generator
 
-INTERCEPT, HIGH, FAILING, SCATTERED = 2.2, 4.0, -1.0, 0.04  # logits; share of the subdomains that fail
+INTERCEPT = 2.2  # mean logit, where nothing else is stated
+HIGH_LOGIT, FAILING_LOGIT = 4.0, -1.0  # of a scattered table: most subdomains, and those that fail
+FAILING_SHARE = 0.04  # of the subdomains of a scattered table
 _STRUCTURED = (0.3, 0.8, 0.35)
 # standard deviations, in logits, of the effects of single subdomains, of values, of pairs, of triples
-SPREADS = {"structured": _STRUCTURED, "harder": (0.4, 0.8, 0.5, 0.2), "none": (), "dominant": (0.3, 0.2)}
-SPREADS |= {"scattered": (0.3,)}
+SPREADS = {
+    "structured": _STRUCTURED,
+    "harder": (0.4, 0.8, 0.5, 0.2),
+    "none": (),
+    "dominant": (0.3, 0.2),
+    "scattered": (0.3,),
+}
 
 
 class Simulated(NamedTuple):
-    """A table of all subdomains. probability: of an image to be right; right: whether each of the images is (1, 0)."""
+    """A table of all subdomains.
+
+    probability: that an image of the subdomain is right.    right: whether each of the images is (1, 0).
+    """
 
     probability: Float[np.ndarray, " subdomains"]
     right: Int8[np.ndarray, "subdomains images"]
@@ -47,29 +57,43 @@ class Replay(NamedTuple):
 def simulated(domain: Domain, seed: int, kind: str = "structured", images: int = 50) -> Simulated:
     """A table drawn at random: which conditions are hard, and which images are right.
 
-    structured: logit p = 2.2 + N(0, .8) a value + N(0, .35) a pair of values + N(0, .3) a subdomain.
-    harder:     pairs .5, triples .2, subdomains .4.        none: subdomains alone, with the spread of `structured`.
-    dominant:   one attribute, drawn, has nearly all of it. scattered: 98 % everywhere but for 4 % of the subdomains,
-                drawn, which have 27 %.    Raises FcaError for another kind.
+    structured: logit p = 2.2 + N(0, 0.8²) per value + N(0, 0.35²) per pair of values + N(0, 0.3²) per subdomain.
+    harder:     standard deviations 0.5 for pairs, 0.2 for triples, 0.4 for subdomains.
+    none:       effects of subdomains alone, with the total spread of `structured`.
+    dominant:   one attribute, drawn at random, has nearly all of the spread.
+    scattered:  accuracy is 98 %, but 27 % in 4 % of the subdomains, drawn at random.
+    Raises FcaError for another kind.
 
     >>> simulated(Domain({"a": [0, 1], "b": [0, 1, 2]}), seed=0, images=20).right.shape
     (6, 20)
     """
     check_choice("kind of table", kind, SPREADS)
-    rng, size, attributes = generator(seed, "simulated", kind), len(domain), len(domain.attributes)
-    total = np.sqrt(sum(comb(attributes, n) * spread**2 if n else spread**2 for n, spread in enumerate(_STRUCTURED)))
-    single, *of_cells = SPREADS[kind] or (total,)
-    logit = rng.normal(HIGH if kind == "scattered" else INTERCEPT, single, size)
-    for strength, spread in enumerate(of_cells, 1):
+    rng = generator(seed, "simulated", kind)
+    n_subdomains = len(domain)
+    n_attributes = len(domain.attributes)
+
+    # the spread of a structured table: each subdomain has C(attributes, n) tuples of n values
+    subdomain_sd, *tuple_sds = _STRUCTURED
+    variances = [subdomain_sd**2, *(comb(n_attributes, n) * sd**2 for n, sd in enumerate(tuple_sds, 1))]
+    total_sd = np.sqrt(sum(variances))
+
+    subdomain_sd, *tuple_sds = SPREADS[kind] or (total_sd,)
+    logit = rng.normal(HIGH_LOGIT if kind == "scattered" else INTERCEPT, subdomain_sd, n_subdomains)
+    for strength, tuple_sd in enumerate(tuple_sds, 1):
         for _, cells in domain.indicators(strength):
-            logit += cells @ rng.normal(0, spread, cells.shape[1])
+            logit += cells @ rng.normal(0, tuple_sd, cells.shape[1])
+
     if kind == "dominant":
-        _, cells = list(domain.indicators(1))[rng.integers(attributes)]
-        logit += cells @ rng.normal(0, total, cells.shape[1])
+        attribute = rng.integers(n_attributes)
+        _, cells = list(domain.indicators(1))[attribute]
+        logit += cells @ rng.normal(0, total_sd, cells.shape[1])
     elif kind == "scattered":
-        logit[rng.permutation(size)[: max(1, round(SCATTERED * size))]] = FAILING
+        n_failing = max(1, round(FAILING_SHARE * n_subdomains))
+        logit[rng.permutation(n_subdomains)[:n_failing]] = FAILING_LOGIT
+
     probability = expit(logit)
-    return Simulated(probability, (rng.random((size, images)) < probability[:, None]).astype(np.int8))
+    right = rng.random((n_subdomains, images)) < probability[:, None]
+    return Simulated(probability, right.astype(np.int8))
 
 
 def replay(
@@ -84,16 +108,20 @@ def replay(
     """A search whose images are looked up: the policy of this name and seed (see `make_policy`) on a table.
 
     right:   of each subdomain's images in the order drawn: 1, 0, or -1 where there is none, which is skipped.
-    batches: images of a first visit, a second, ...; further ones as the last. A visit shows what is left.
-    most:    visits; None: as many as there are subdomains.    options: of the policy.
+    batches: images of a first visit, a second, ...; later visits are like the last. A visit shows at most the images
+             that remain.
+    most:    visits at most; None: as many as there are subdomains.
+    options: of the policy.
     """
-    visits = SearchVisits(make_policy(name, domain, seed, **options), len(domain) if most is None else most)
-    images = [iter(row[row >= 0].tolist()) for row in right]
-    sizes = [chain(batches, repeat(batches[-1])) for _ in right]
+    policy = make_policy(name, domain, seed, **options)
+    visits = SearchVisits(policy, len(domain) if most is None else most)
+    images_by_subdomain = [iter(row[row >= 0].tolist()) for row in right]
+    sizes_by_subdomain = [chain(batches, repeat(batches[-1])) for _ in right]
 
     def next_images(subdomain: int) -> tuple[int, int]:
-        seen = list(islice(images[subdomain], next(sizes[subdomain])))
-        return sum(seen), len(seen)
+        size = next(sizes_by_subdomain[subdomain])
+        images = list(islice(images_by_subdomain[subdomain], size))
+        return sum(images), len(images)
 
     ask_until_done(visits, next_images)
     return Replay(*visits.history)
@@ -113,10 +141,11 @@ def worst(accuracy: Float[np.ndarray, " subdomains"], share: float = 0.1) -> Boo
     >>> worst(np.array([0.5, 0.2, 0.9, 0.2]), 0.25)
     array([False,  True, False, False])
     """
-    known = int(np.isfinite(accuracy).sum())
-    if not known:
+    n_known = int(np.isfinite(accuracy).sum())
+    if not n_known:
         raise FcaError("accuracies", "none", "one subdomain with images, or more", "draw images first")
-    lowest = np.argsort(accuracy, kind="stable")[: max(1, round(share * known))]
+    n_lowest = max(1, round(share * n_known))
+    lowest = np.argsort(accuracy, kind="stable")[:n_lowest]
     return np.isin(np.arange(len(accuracy)), lowest)
 
 
@@ -126,8 +155,9 @@ def coverage(visited: Int[np.ndarray, " n"], lowest: Bool[np.ndarray, " subdomai
     >>> coverage(np.array([3, 1, 1, 0]), np.array([True, True, False, False]))
     array([0. , 0.5, 0.5, 1. ])
     """
-    first = np.isin(np.arange(len(visited)), np.unique(visited, return_index=True)[1])
-    return np.cumsum(first & lowest[visited]) / lowest.sum()
+    _, first_visits = np.unique(visited, return_index=True)
+    is_first_visit = np.isin(np.arange(len(visited)), first_visits)
+    return np.cumsum(is_first_visit & lowest[visited]) / lowest.sum()
 
 
 def visits_until(covered: Float[np.ndarray, " visits"], share: float = 1.0) -> float:
@@ -136,5 +166,7 @@ def visits_until(covered: Float[np.ndarray, " visits"], share: float = 1.0) -> f
     >>> visits_until(np.array([0.0, 0.5, 0.5, 1.0])), visits_until(np.array([0.0, 0.5]))
     (4.0, nan)
     """
-    reached = covered >= share - 1e-9  # of a float sum
-    return float(reached.argmax() + 1) if reached.any() else float("nan")
+    is_reached = covered >= share - 1e-9  # rounding of a sum
+    if not is_reached.any():
+        return float("nan")
+    return float(is_reached.argmax() + 1)
