@@ -46,15 +46,17 @@ def image_correlation(correct: PerSubdomain, shown: PerSubdomain, group: Groups)
     >>> image_correlation(np.array([10, 0, 10, 0]), np.array([10, 10, 10, 10]), np.zeros(4, int)) > 0.5
     True
     """
-    weight = shown / (1 + np.outer(CORRELATIONS, shown - 1))
-    in_group = np.eye(group.max() + 1)[group]
-    share = (weight * correct / shown) @ in_group / (weight @ in_group)
+    weight = shown / (1 + np.outer(CORRELATIONS, shown - 1))  # correlations x subdomains
+    is_in_group = np.eye(group.max() + 1)[group]  # subdomains x groups
+    share = (weight * correct / shown) @ is_in_group / (weight @ is_in_group)  # correlations x groups
     mean = np.clip(share, EDGE, 1 - EDGE)[:, group]
 
+    # beta-binomial: log B(c + a, n - c + b) - log B(a, b), with a + b = 1 / rho - 1
     concentration = (1 / CORRELATIONS - 1)[:, None]
-    a, b = mean * concentration, (1 - mean) * concentration
-    likelihood = np.sum(betaln(correct + a, shown - correct + b) - betaln(a, b), axis=1)
-    return float(CORRELATIONS[likelihood.argmax()])
+    a = mean * concentration
+    b = (1 - mean) * concentration
+    log_likelihood = np.sum(betaln(correct + a, shown - correct + b) - betaln(a, b), axis=1)
+    return float(CORRELATIONS[log_likelihood.argmax()])
 
 
 def share_with_interval(correct: PerSubdomain, shown: PerSubdomain) -> Estimated:
@@ -75,21 +77,24 @@ def share_with_interval(correct: PerSubdomain, shown: PerSubdomain) -> Estimated
     """
     if not len(correct):
         return UNKNOWN
-    everything = np.zeros(len(correct), dtype=np.int64)
-    weight = effective_images(shown, image_correlation(correct, shown, everything))
+
+    one_group = np.zeros(len(correct), dtype=np.int64)
+    weight = effective_images(shown, image_correlation(correct, shown, one_group))
     accuracy = correct / shown
     share = float(weight @ accuracy / weight.sum())
     if len(correct) < 2:
         return Estimated(share, *NO_INTERVAL)
 
-    freedom = max(weight.sum() ** 2 / (weight @ weight) - 1, 1.0)
+    # n*, the number of independent images that give the same variance
+    degrees_of_freedom = max(weight.sum() ** 2 / (weight @ weight) - 1, 1.0)
     variance = weight @ (accuracy - share) ** 2 / (len(correct) - 1)
-    narrower = (ndtri(0.5 + LEVEL / 2) / stdtrit(freedom, 0.5 + LEVEL / 2)) ** 2
-    independent = float(shown.sum())
+    normal_by_t = (ndtri(0.5 + LEVEL / 2) / stdtrit(degrees_of_freedom, 0.5 + LEVEL / 2)) ** 2
+    n_independent = float(shown.sum())
     if variance > EDGE:
-        independent = min(independent, share * (1 - share) * weight.sum() / variance * narrower)
+        n_independent = min(n_independent, share * (1 - share) * weight.sum() / variance * normal_by_t)
 
-    right, wrong = share * independent, (1 - share) * independent
+    right = share * n_independent
+    wrong = (1 - share) * n_independent
     low = float(betaincinv(right, wrong + 1, 0.5 - LEVEL / 2)) if share > EDGE else 0.0
     high = float(betainccinv(right + 1, wrong, 0.5 - LEVEL / 2)) if share < 1 - EDGE else 1.0
     return Estimated(share, low, high)
@@ -119,22 +124,27 @@ def p_lower(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray,
     nan
     """
     side = np.where(inside, 0, 1)
-    subdomains = np.bincount(side, minlength=2)
-    if subdomains.min() < 2:
+    n_subdomains = np.bincount(side, minlength=2)  # inside, outside
+    if n_subdomains.min() < 2:
         return float("nan")
 
-    worth = np.bincount(side, shown) ** 2 / np.bincount(side, shown**2)
-    even = worth.min() >= EVEN * subdomains.max()
-    deals = comb(len(shown), int(subdomains[0]))
-    if not even and 0.5 / deals > CONFIRMING:
+    subdomains_worth = np.bincount(side, shown) ** 2 / np.bincount(side, shown**2)
+    is_even = subdomains_worth.min() >= EVEN * n_subdomains.max()
+    n_deals = comb(len(shown), int(n_subdomains[0]))
+    if not is_even and 0.5 / n_deals > CONFIRMING:
         return float("nan")
 
     correlation = image_correlation(correct, shown, side)
     weight = effective_images(shown, correlation)
-    freedom = float(np.sum(np.bincount(side, weight) ** 2 / np.bincount(side, weight**2))) - 2
-    of_subdomains = float(stdtr(max(freedom, 1.0), _student_t(correct[None], shown, inside, correlation)[0]))
-    p = max(of_subdomains, _fisher_mid_p(correct, shown, inside))
-    return p if even else max(p, _dealt_mid_p(correct, shown, inside))
+    worth = np.bincount(side, weight) ** 2 / np.bincount(side, weight**2)
+    degrees_of_freedom = max(float(np.sum(worth)) - 2, 1.0)
+    [t] = _student_t(correct[None], shown, inside, correlation)
+    p_of_subdomains = float(stdtr(degrees_of_freedom, t))
+
+    p = max(p_of_subdomains, _fisher_mid_p(correct, shown, inside))
+    if is_even:
+        return p
+    return max(p, _dealt_mid_p(correct, shown, inside))
 
 
 def _student_t(
@@ -146,23 +156,26 @@ def _student_t(
     """The t of `p_lower` of each table of right images."""
     weight = effective_images(shown, correlation)
     accuracy = tables / shown
-    total_inside, total_outside = weight[inside].sum(), weight[~inside].sum()
+    total_inside = weight[inside].sum()
+    total_outside = weight[~inside].sum()
     share_inside = accuracy[:, inside] @ weight[inside] / total_inside
     share_outside = accuracy[:, ~inside] @ weight[~inside] / total_outside
 
     share = np.where(inside, share_inside[:, None], share_outside[:, None])
-    variance = (accuracy - share) ** 2 @ weight / (len(shown) - 2)
-    return (share_inside - share_outside) / np.sqrt(np.maximum(variance, EDGE) * (1 / total_inside + 1 / total_outside))
+    variance = np.maximum((accuracy - share) ** 2 @ weight / (len(shown) - 2), EDGE)
+    return (share_inside - share_outside) / np.sqrt(variance * (1 / total_inside + 1 / total_outside))
 
 
 def _dealt_mid_p(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
     """Share of tables in which the side does not matter with a lower t; half of those with the same."""
-    correlation = image_correlation(correct, shown, np.zeros(len(shown), dtype=np.int64))
-    t = _student_t(_dealt_tables(correct, shown, inside, correlation), shown, inside, correlation)
+    one_group = np.zeros(len(shown), dtype=np.int64)
+    correlation = image_correlation(correct, shown, one_group)
+    tables = _dealt_tables(correct, shown, inside, correlation)
+    t = _student_t(tables, shown, inside, correlation)
 
-    lower = np.sum(t < t[0] - EDGE)
-    same = np.sum(np.abs(t - t[0]) <= EDGE)
-    return float((lower + same / 2) / len(t))
+    n_lower = np.sum(t < t[0] - EDGE)  # the first table is the measured one
+    n_equal = np.sum(np.abs(t - t[0]) <= EDGE)
+    return float((n_lower + n_equal / 2) / len(t))
 
 
 def _dealt_tables(
@@ -174,39 +187,48 @@ def _dealt_tables(
     equally many images everywhere this is the exact permutation test; with other numbers the order within the sides
     and the quantile within a count's step are random.
     """
-    rng = np.random.default_rng(0)  # one answer for one table
-    subdomains, chosen = len(shown), int(inside.sum())
-    deals = comb(subdomains, chosen)
-    if deals > PERMUTED:
+    rng = np.random.default_rng(0)  # the same p-value whenever the table is the same
+    n_subdomains = len(shown)
+    n_inside = int(inside.sum())
+    n_deals = comb(n_subdomains, n_inside)
+    if n_deals > PERMUTED:
         return np.vstack([correct, alike_tables(correct, shown, correlation, PERMUTED, rng)])
 
-    choices = np.zeros((deals, subdomains), dtype=bool)
-    np.put_along_axis(choices, np.array(list(combinations(range(subdomains), chosen))), True, axis=1)
-    others = choices[(choices != inside).any(axis=1)]
-    rounds = -(-PERMUTED // deals)
-    others = np.tile(others, (rounds, 1))
+    # every choice of subdomains inside but the table's own, as often as it takes for 999 tables
+    choices = np.zeros((n_deals, n_subdomains), dtype=bool)
+    chosen_subdomains = np.array(list(combinations(range(n_subdomains), n_inside)))
+    np.put_along_axis(choices, chosen_subdomains, True, axis=1)
+    differs_from_table = (choices != inside).any(axis=1)
+    rounds = -(-PERMUTED // n_deals)
+    choices = np.tile(choices[differs_from_table], (rounds, 1))  # tables x subdomains
 
+    # the quantiles of the chosen subdomains go inside in random order, those of the others outside
     below = _cumulative(correct, shown, correlation)
-    quantiles = _quantiles(correct, shown, below, len(others), rng)
+    quantiles = _quantiles(correct, shown, below, len(choices), rng)
     dealt = np.empty(quantiles.shape)
-    for side, from_choice in ((inside, others), (~inside, ~others)):
-        dealt[:, side] = rng.permuted(quantiles[from_choice].reshape(len(others), -1), axis=1)
+    for side, is_source in ((inside, choices), (~inside, ~choices)):
+        dealt[:, side] = rng.permuted(quantiles[is_source].reshape(len(choices), -1), axis=1)
     return np.vstack([np.tile(correct, (rounds, 1)), _counts_at(dealt, shown, below)])
 
 
 def _fisher_mid_p(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
     """Probability of so few right images inside when all right ones are dealt out at random; half of exactly so few."""
-    right, right_inside = int(correct.sum()), int(correct[inside].sum())
-    images, images_inside = int(shown.sum()), int(shown[inside].sum())
-    fewest = max(0, right - (images - images_inside))
-    dealt = np.arange(fewest, right_inside + 1)
+    n_right = int(correct.sum())
+    n_right_inside = int(correct[inside].sum())
+    n_images = int(shown.sum())
+    n_images_inside = int(shown[inside].sum())
+    n_images_outside = n_images - n_images_inside
 
-    log_ways = _log_choose(images_inside, dealt) + _log_choose(images - images_inside, right - dealt)
-    probability = np.exp(log_ways - _log_choose(images, right))
+    # hypergeometric probability of every number up to the measured one
+    fewest = max(0, n_right - n_images_outside)
+    dealt_inside = np.arange(fewest, n_right_inside + 1)
+    log_ways = _log_choose(n_images_inside, dealt_inside) + _log_choose(n_images_outside, n_right - dealt_inside)
+    probability = np.exp(log_ways - _log_choose(n_images, n_right))
     return float(probability.sum() - probability[-1] / 2)
 
 
 def _log_choose(n: ArrayLike, k: ArrayLike) -> np.ndarray:
+    """Logarithm of the number of ways to choose k of n."""
     return np.asarray(gammaln(np.add(n, 1)) - gammaln(np.add(k, 1)) - gammaln(np.subtract(n, k) + 1))
 
 
@@ -224,20 +246,24 @@ def signed_root(
     array([[-2.85],
            [ 0.  ]])
     """
-    right = correct / shown * weight
-    right_inside, images_inside = right @ has.T, has @ weight
-    right_outside, images_outside = right.sum(axis=1, keepdims=True) - right_inside, weight.sum() - images_inside
+    right = correct / shown * weight  # tables x subdomains
+    total_right = right.sum(axis=1, keepdims=True)
+    total_images = weight.sum()
+    right_inside = right @ has.T  # tables x rules
+    images_inside = has @ weight
+    right_outside = total_right - right_inside
+    images_outside = total_images - images_inside
 
-    apart = _log_likelihood(right_inside, images_inside) + _log_likelihood(right_outside, images_outside)
-    together = _log_likelihood(right.sum(axis=1, keepdims=True), weight.sum())
+    two_shares = _log_likelihood(right_inside, images_inside) + _log_likelihood(right_outside, images_outside)
+    one_share = _log_likelihood(total_right, total_images)
     difference = right_inside / images_inside - right_outside / images_outside
     sign = np.sign(np.where(np.abs(difference) < EDGE, 0.0, difference))
-    return sign * np.sqrt(2 * np.maximum(apart - together, 0.0))
+    return sign * np.sqrt(2 * np.maximum(two_shares - one_share, 0.0))
 
 
 def _log_likelihood(right: np.ndarray, images: np.ndarray) -> np.ndarray:
-    """Of binomial counts at their own share."""
-    right = np.clip(right, 0.0, images)  # rounding
+    """Log likelihood of binomial counts at p = right / images, but for a constant."""
+    right = np.clip(right, 0.0, images)  # rounding may leave the range
     return np.asarray(xlogy(right, right / images) + xlogy(images - right, 1 - right / images))
 
 
@@ -262,8 +288,9 @@ def alike_tables(
 def _quantiles(
     correct: PerSubdomain, shown: PerSubdomain, below: dict[int, np.ndarray], tables: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "tables subdomains"]:
-    """Of each count, drawn at random within its step.    below: `_cumulative`."""
-    low, high = np.array([below[n][right : right + 2] for right, n in zip(correct, shown, strict=True)]).T
+    """Quantile of each count, drawn at random within its step.    below: `_cumulative`."""
+    steps = np.array([below[n][right : right + 2] for right, n in zip(correct, shown, strict=True)])
+    low, high = steps.T
     return np.asarray(low + (high - low) * rng.random((tables, len(shown))))
 
 
@@ -273,8 +300,9 @@ def _counts_at(
     """The counts that have these quantiles.    below: `_cumulative`."""
     counts = np.empty(quantiles.shape, dtype=np.int64)
     for n, cumulative in below.items():
-        same = shown == n
-        counts[:, same] = np.minimum(np.searchsorted(cumulative, quantiles[:, same], side="right") - 1, n)
+        has_n_images = shown == n
+        right = np.searchsorted(cumulative, quantiles[:, has_n_images], side="right") - 1
+        counts[:, has_n_images] = np.minimum(right, n)
     return counts
 
 
@@ -282,7 +310,9 @@ def _cumulative(correct: PerSubdomain, shown: PerSubdomain, correlation: float) 
     """For every number n of images: probability of fewer than 0, 1, ..., n + 1 right ones, beta-binomial."""
     weight = effective_images(shown, correlation)
     mean = float(np.clip(weight @ (correct / shown) / weight.sum(), EDGE, 1 - EDGE))
-    a, b = mean * (1 / correlation - 1), (1 - mean) * (1 / correlation - 1)
+    concentration = 1 / correlation - 1
+    a = mean * concentration
+    b = (1 - mean) * concentration
 
     below = {}
     for n in np.unique(shown).tolist():
@@ -303,11 +333,13 @@ def quantile_deviate(
     """
     quantiles = np.empty(tables.shape)
     for n, cumulative in _cumulative(tables[0], shown, correlation).items():
-        middle = (cumulative[:-1] + cumulative[1:]) / 2
-        quantiles[:, shown == n] = middle[tables[:, shown == n]]
+        middle_of_step = (cumulative[:-1] + cumulative[1:]) / 2
+        has_n_images = shown == n
+        quantiles[:, has_n_images] = middle_of_step[tables[:, has_n_images]]
 
-    inside = (quantiles - quantiles.mean(axis=1, keepdims=True)) @ has.T
-    return (inside - inside.mean(axis=0)) / np.maximum(inside.std(axis=0), EDGE)
+    centred = quantiles - quantiles.mean(axis=1, keepdims=True)
+    sum_inside = centred @ has.T  # tables x rules
+    return (sum_inside - sum_inside.mean(axis=0)) / np.maximum(sum_inside.std(axis=0), EDGE)
 
 
 def p_of_rules(
@@ -325,10 +357,13 @@ def p_of_rules(
     >>> p_of_rules(has, correct, np.full(12, 10), 99, np.random.default_rng(0)) <= 0.05
     array([ True, False])
     """
-    correlation = image_correlation(correct, shown, np.zeros(len(shown), dtype=np.int64))
-    judged_and_null = np.vstack([correct, alike_tables(correct, shown, correlation, tables, rng)])
-    roots = signed_root(has, judged_and_null, shown, effective_images(shown, correlation))
-    deviates = np.minimum(roots, quantile_deviate(has, judged_and_null, shown, correlation))
+    one_group = np.zeros(len(shown), dtype=np.int64)
+    correlation = image_correlation(correct, shown, one_group)
+    null_tables = alike_tables(correct, shown, correlation, tables, rng)
+    measured_and_null = np.vstack([correct, null_tables])
 
-    lowest = np.sort(deviates[1:].min(axis=1))
-    return (1 + np.searchsorted(lowest, deviates[0] + EDGE, side="right")) / (tables + 1)
+    roots = signed_root(has, measured_and_null, shown, effective_images(shown, correlation))
+    deviates = np.minimum(roots, quantile_deviate(has, measured_and_null, shown, correlation))
+    lowest_of_null = np.sort(deviates[1:].min(axis=1))
+    n_as_low = np.searchsorted(lowest_of_null, deviates[0] + EDGE, side="right")
+    return (1 + n_as_low) / (tables + 1)
