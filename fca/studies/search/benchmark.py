@@ -205,8 +205,8 @@ class SearchBenchmark:
         rows = narrowed(rows[rows["task"] == "search"], self.query)
         if len(rows):
             rows = rows[rows["n_visited"] == rows["n_subdomains"]]
-        what = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
-        require(rows, what, len(store.rows()), "fca run task=search model=MODEL, without a limit")
+        needed_rows = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
+        require(rows, needed_rows, len(store.rows()), "fca run task=search model=MODEL, without a limit")
 
         shares_name = rows.duplicated([DATASET, MODEL], keep=False)
         model_and_run = rows[MODEL] + ", " + rows["run_id"].str[:6]

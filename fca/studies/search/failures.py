@@ -1,4 +1,4 @@
-"""Under which conditions a classifier fails, by the searches that ran (analysis=failure_search)."""
+"""Under which conditions a classifier fails, from stored searches (analysis=failure_search)."""
 
 from __future__ import annotations
 
@@ -222,17 +222,18 @@ METHOD = {
     RULE: "greedy subgroup discovery at 5 % for all candidates together: fca.studies.search.stats.explain.find_rules",
     FRESH: "share of fresh images, each subdomain weighted by the independent images that its images are worth "
     "(effective_images); interval of Korn and Graubard over subdomains, too short where few of them are drawn and most "
-    "are right everywhere: fca.studies.search.stats.counts.share_with_interval",
+    "have only right images: fca.studies.search.stats.counts.share_with_interval",
     CONFIRMED: "fresh images of the condition are recognised less often than those outside all rules (one-sided p up "
     "to 0.025, over subdomains by t, over images by Fisher's test and, between uneven sides, by permuting subdomains: "
     "fca.studies.search.stats.counts.p_lower); undecided with a single fresh subdomain inside or outside, and "
-    "between uneven sides of so few that these can be dealt in less than 20 ways (2 and 2, 3 or 4): then none could be "
+    "between uneven sides that can be dealt in fewer than 20 ways (2 subdomains and 2, 3 or 4): then no rule could be "
     "confirmed",
     LOWEST: "Wilson's interval; left out where several subdomains share the lowest accuracy with different numbers of "
     "images",
     CAUSE: "of the lowest tenth of visited subdomains. A classifier fails where its Wilson interval is below its mean "
-    "over visited subdomains; only this one does where the second does not, with an interval above that of this one. "
-    "A score, the mean of all images drawn, is low below the first quarter of visited subdomains. All else: undecided",
+    "over visited subdomains. Only this one fails where the second does not, and the second's interval is above this "
+    "one's. A score, the mean of all drawn images, is low below the first quartile of visited subdomains. Otherwise "
+    "undecided",
     OVERLAP: "of the subdomains that both visited; intervals over them. Two searches: one domain, two models",
 }
 log = logging.getLogger(__name__)

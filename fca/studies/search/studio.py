@@ -1,4 +1,4 @@
-"""The studio of a search: it has images of a subdomain drawn, judges them, and keeps every verdict in a journal."""
+"""The studio of a search: it has images of subdomains drawn, judges them, and records every verdict in a journal."""
 
 from __future__ import annotations
 
@@ -252,18 +252,18 @@ class Studio:
         for position, verdict in zip(drawn_positions, verdicts, strict=True):
             draws[position] = verdict
 
-        now = time.perf_counter()
-        elapsed = now - self.elapsed_until
+        judged_at = time.perf_counter()
+        elapsed = judged_at - self.elapsed_until
         line = {
             "visit": visit.name,
             "draws": draws,
-            "seconds": sum(outcome.seconds for outcome in outcomes) + now - judging_since,
+            "seconds": sum(outcome.seconds for outcome in outcomes) + judged_at - judging_since,
             "elapsed": elapsed,
         }
         self.journal.add(line)
         visit.add(line)
         self.elapsed += elapsed
-        self.elapsed_until = now
+        self.elapsed_until = judged_at
 
     def _verdicts(self, visit: Visit, positions: list[int]) -> list[Draw]:
         """Verdicts on new images of a visit.    positions: after the images that were judged before."""

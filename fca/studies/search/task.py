@@ -1,8 +1,8 @@
 """`task=search`: under which conditions does a classifier fail? Images are drawn where a policy looks next.
 
-Subdomain by subdomain, a generator draws images, a filter keeps those that show what was asked for, the classifier
-predicts them, and the run's journal keeps every verdict before the next choice. A killed search goes on: it makes the
-same choices, and draws and predicts nothing twice.
+Subdomain by subdomain, a generator draws images, a filter keeps those that match their prompt, the classifier predicts
+them, and the run's journal records every verdict before the next choice. A killed search resumes: it makes the same
+choices, and draws and predicts nothing twice.
 """
 
 from __future__ import annotations
@@ -513,7 +513,11 @@ def check_any_accepted(visits: Sequence[Visit]) -> None:
 
 def subdomain_data(domain: EvaluationDomain, generator: Generator) -> ImageData:
     """The subdomains as a data set of one image each; the fingerprint covers all that decides a verdict."""
-    group_of_class = {} if domain.groups is None else read_groups(domain.groups, domain.group_columns).of
+    group_of_class: Mapping[str, str] = {}
+    if domain.groups is not None:
+        group_of_class = read_groups(domain.groups, domain.group_columns).of
+
+    # the fingerprint is of the prompts, and of all that decides whether a class is the target
     target_names = domain.targets.get(domain.target, [domain.target])
     classes_of_groups = [class_key for class_key, group in group_of_class.items() if group in target_names]
     target = sorted({*target_names, *classes_of_groups})
@@ -525,4 +529,5 @@ def subdomain_data(domain: EvaluationDomain, generator: Generator) -> ImageData:
     def read(row: int) -> Any:
         return generator.draw(domain.wanted(row, 0)).image
 
-    return ImageData(domain.name, items, (domain.target,), fingerprint(items, json.dumps(meaning)), read)
+    data_fingerprint = fingerprint(items, json.dumps(meaning))
+    return ImageData(domain.name, items, (domain.target,), data_fingerprint, read)

@@ -1,4 +1,4 @@
-"""Why a classifier fails: accuracy by attribute value and pair, rules that describe failures, agreement of two."""
+"""Why a classifier fails: accuracy by attribute value and pair, rules for failures, agreement of two classifiers."""
 
 from __future__ import annotations
 
@@ -93,8 +93,10 @@ def _means(domain: Domain, strength: int, results: pd.DataFrame, columns: list[s
     for rule, is_member in _rules(domain, strength):
         inside = accuracy[is_member[results.index]]
         mean = float(inside.mean()) if len(inside) else np.nan
-        low, high = mean_interval(inside, np.arange(len(inside)), FRACTION)
+        each_alone = np.arange(len(inside))  # subdomains are the units that were drawn
+        low, high = mean_interval(inside, each_alone, FRACTION)
         lines.append((*rule, *rule.values(), mean, low, high, len(inside)))
+
     return pd.DataFrame(lines, columns=[*columns, "accuracy", "low", "high", "visited"])
 
 

@@ -187,9 +187,9 @@ class PairwiseGP:
     @staticmethod
     def _centre(evidence: Evidence) -> float:
         """Logit of the share of all images that are right, around which the constant varies."""
-        right = evidence.correct.sum()
-        shown = evidence.shown.sum()
-        return float(np.log((right + 0.5) / (shown - right + 0.5)))
+        n_right = evidence.correct.sum()
+        n_wrong = evidence.shown.sum() - n_right
+        return float(np.log((n_right + 0.5) / (n_wrong + 0.5)))
 
     def _at_mode(self, evidence: Evidence, sds: Tuned) -> WorkingLogits:
         """Working logits at the mode of the posterior, by Newton's method."""

@@ -180,8 +180,10 @@ class Guided(Policy):
         # from so many visits on, only every second is followed by a fit, from twice as many every third, ...
         self.visits_per_pace = 50 if name == "bo_forest" else 250
 
-        features = np.asarray(values if options.get("features") is None else options["features"], dtype=float)
-        if features.ndim != 2 or len(features) != len(domain) or not np.isfinite(features).all():
+        features = options.get("features")
+        features = np.asarray(values if features is None else features, dtype=float)
+        is_matrix_of_domain = features.ndim == 2 and len(features) == len(domain)
+        if not is_matrix_of_domain or not np.isfinite(features).all():
             raise FcaError("features", f"shape {features.shape}", f"finite, ({len(domain)}, any)", "a row a subdomain")
 
         self.model = PairwiseGP(values, pairs) if name == "gp_pairwise" else Regression(name, features, seed)

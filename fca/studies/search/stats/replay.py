@@ -1,4 +1,4 @@
-"""Searches replayed on a table of all subdomains, what they found, and tables drawn to compare policies on."""
+"""Searches replayed on a table of all subdomains, how much they find, and simulated tables to compare policies on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Simulated(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """The visits of a search in their order: the subdomain of each, how many of its images were right, and shown."""
+    """The visits of a search in their order: subdomain, number of right images, and number of images."""
 
     visited: Int[np.ndarray, " visits"]
     correct: Int[np.ndarray, " visits"]
@@ -51,7 +51,8 @@ class Replay(NamedTuple):
     @property
     def accuracy(self) -> Float[np.ndarray, " visits"]:
         """Of each visit; NaN without images."""
-        return np.divide(self.correct, self.shown, np.full(len(self.shown), np.nan), where=self.shown > 0)
+        accuracy = np.full(len(self.shown), np.nan)
+        return np.divide(self.correct, self.shown, accuracy, where=self.shown > 0)
 
 
 def simulated(domain: Domain, seed: int, kind: str = "structured", images: int = 50) -> Simulated:
@@ -129,8 +130,9 @@ def replay(
 
 def accuracies(right: Int8[np.ndarray, "subdomains images"]) -> Float[np.ndarray, " subdomains"]:
     """Share of each subdomain's images that are right; NaN without images."""
-    shown = (right >= 0).sum(axis=1)
-    return Replay(np.arange(len(right)), (right == 1).sum(axis=1), shown).accuracy
+    n_right = (right == 1).sum(axis=1)
+    n_shown = (right >= 0).sum(axis=1)
+    return Replay(np.arange(len(right)), n_right, n_shown).accuracy
 
 
 def worst(accuracy: Float[np.ndarray, " subdomains"], share: float = 0.1) -> Bool[np.ndarray, " subdomains"]:
