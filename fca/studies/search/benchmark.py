@@ -6,14 +6,15 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int8
+from jaxtyping import Float, Int, Int8
 
 from fca.data.files import threads
 from fca.progress import track
@@ -30,11 +31,12 @@ from fca.types import Column, Table
 from fca.validation import Allowed
 
 POINTS = 60  # of a curve
-BINS = np.linspace(0, 1, 11)  # of accuracy
-VISITS_PER_PROCESS = 5_000  # fewer need no further process
-SHARES = (0.1, 0.2, 0.4)  # of the subdomains, explored
-SIZES = (20, 50, 100, 200, 400, 800)  # subdomains that a model is fitted to
-PAPER_ATTRIBUTES = {
+BINS = np.linspace(0, 1, 11)  # of accuracy, for the histogram
+VISITS_PER_PROCESS = 5_000  # replayed before another process is worth its start
+SHARES = (0.1, 0.2, 0.4)  # explored, at which the coverage is reported
+TRAINING_SIZES = (20, 50, 100, 200, 400, 800)  # subdomains that a model is fitted to
+
+_PAPER = {
     "weather": ["sunny", "cloudy", "raining", "snowing"],
     "location": [
         "at the beach",
@@ -49,13 +51,15 @@ PAPER_ATTRIBUTES = {
     "color": ["white", "black", "brown", "beige", "gray", "red", "green", "blue"],
     "viewpoint": ["front", "side", "rear"],
 }
-_NIGHT = {"weather": "sunny", "time": "night"}
-_INSIDE = {"location": "inside a house", "weather": ["cloudy", "raining", "snowing"]}
+_PAPER_RULES = [
+    {"not": {"weather": "sunny", "time": "night"}},
+    {"not": {"location": "inside a house", "weather": ["cloudy", "raining", "snowing"]}},
+]
 
-_NWISE = {"nwise 2": "2-wise", "nwise 3": "3-wise", "nwise 4": "4-wise"}
-_POLICY_NAMES = {
+_NWISE_LABELS = {f"nwise {strength}": f"{strength}-wise" for strength in (2, 3, 4)}
+_POLICY_LABELS = {
     "random": "random",
-    **_NWISE,
+    **_NWISE_LABELS,
     "genetic": "genetic",
     "bo": "bo, Lasso",
     "bo_linear": "bo, linear",
@@ -63,7 +67,7 @@ _POLICY_NAMES = {
     "bo_svr": "bo, SVR",
     "gp_pairwise": "gp_pairwise",
 }
-POLICY = columns.POLICY.with_format("", "policy, or its model").with_choices(_POLICY_NAMES, filters=True)
+POLICY = columns.POLICY.with_format("", "policy, or its model").with_choices(_POLICY_LABELS, filters=True)
 SEARCHES = SEEDS.with_format(".0f", "searches")
 EXPLORED = Column("explored", int, ".0f", "subdomains explored")
 SHARE = Column("share", float, ".1%", "share of all subdomains")
@@ -71,13 +75,15 @@ HOURS = Column("gpu_h", float, ".1f", "GPU hours for these")
 ACCURACY = columns.ACCURACY.with_format(".1%", "accuracy of those visited now")
 RUNNING = Column("running_mean", float, ".1%", "mean accuracy of all visited")
 COVERED = Column("coverage", float, ".1%", "visited share of the worst tenth")
-CURVED = ACCURACY, RUNNING, COVERED
-SDS = tuple(Column(f"{column}_sd", float, ".1%", f"{column.meaning}, sd over searches") for column in CURVED)
+CURVED = (ACCURACY, RUNNING, COVERED)
+SDS = tuple(
+    Column(f"{measure}_sd", float, ".1%", f"{measure.meaning}, standard deviation over searches") for measure in CURVED
+)
 ALL = Column("all_found", float, ".1%", "share explored when all of the worst tenth were visited, median over searches")
 LEAST = Column("all_found_least", float, ".1%", "the least of any search")
 MOST = Column("all_found_most", float, ".1%", "the most of any search")
 NEARLY = Column("nearly_found", float, ".1%", "share explored when 95 % of the worst tenth were visited, median")
-AT = tuple(
+COVERED_AT = tuple(
     Column(f"at_{100 * share:.0f}", float, ".1%", f"coverage when {100 * share:.0f} % were explored")
     for share in SHARES
 )
@@ -86,15 +92,14 @@ FROM = Column("accuracy_from", float, ".0%", "accuracy, from")
 COUNT = Column("count", float, ".1f", "subdomains, mean over searches")
 SIZE = Column("trained_on", int, ".0f", "subdomains that the model was fitted to")
 PREDICTED_RHO = RHO.with_format("+.2f", "rank correlation of predicted and true accuracy of all others")
-RHO_SD = Column("rho_sd", float, ".2f", "its sd over draws")
+RHO_SD = Column("rho_sd", float, ".2f", "its standard deviation over draws")
 CONSTANT = Column("constant", int, ".0f", "draws for which the model predicts one value for all others")
 
 NAMES = Allowed(choices=tuple(POLICIES), non_empty=True)
 Right = Int8[np.ndarray, "subdomains images"]
-Frames = tuple[pd.DataFrame, ...]
-SearchTable = tuple[str, str | None, Domain, Right, int]  # data set, model, its table, and the seed of the search
-_KEYS = (DATASET, MODEL, POLICY, SEARCHES)
+
 SOURCE = "Le Coz et al., 2024 (arXiv:2405.02332), figure 4"
+_KEYS = (DATASET, MODEL, POLICY, SEARCHES)
 CURVES = TableSpec(
     "search_curves",
     "How fast does each policy find the worst subdomains?",
@@ -105,7 +110,7 @@ FOUND = TableSpec(
     "search_found",
     "When has each policy visited the worst tenth?",
     SOURCE,
-    (*_KEYS, ALL, LEAST, MOST, NEARLY, *AT, SKILL, COVERING),
+    (*_KEYS, ALL, LEAST, MOST, NEARLY, *COVERED_AT, SKILL, COVERING),
 )
 HISTOGRAM = TableSpec(
     "search_histogram",
@@ -119,6 +124,25 @@ PREDICTORS = TableSpec(
     SOURCE,
     (*_KEYS, SIZE, PREDICTED_RHO, RHO_SD, CONSTANT),
 )
+
+
+class SearchTable(NamedTuple):
+    """The images of all subdomains on which a search is replayed.    seed: of the search."""
+
+    dataset: str
+    model: str | None
+    domain: Domain
+    right: Right
+    seed: int
+
+
+class Record(NamedTuple):
+    """What one search yields: lines of the four tables, before the summary over searches."""
+
+    curve: pd.DataFrame
+    coverage: pd.DataFrame  # one line
+    histogram: pd.DataFrame
+    rank_correlations: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -135,9 +159,9 @@ class SearchBenchmark:
     ] = None
     attributes: Annotated[
         dict[str, list[str]], "of drawn tables; by default the paper's domain of 1,032 valid combinations"
-    ] = field(default_factory=lambda: dict(PAPER_ATTRIBUTES))
+    ] = field(default_factory=lambda: deepcopy(_PAPER))
     rules: Annotated[list[Any], "combinations of values that cannot be drawn"] = field(
-        default_factory=lambda: [{"not": _NIGHT}, {"not": _INSIDE}]
+        default_factory=lambda: deepcopy(_PAPER_RULES)
     )
     policies: Annotated[list[str], NAMES, "nwise: of strengths 2 to 4"] = field(default_factory=lambda: list(POLICIES))
     seeds: Annotated[
@@ -149,183 +173,222 @@ class SearchBenchmark:
 
     def __call__(self, store: Store) -> list[Table]:
         """Its tables. Raises FcaError where neither a stored search visited all subdomains nor tables are simulated."""
-        rows = readable_rows(store, self.query)
-        rows = apply_query(rows[rows["task"] == "search"], self.query)
-        if self.simulated is not None:
-            rows = rows[:0]
-            tables = self._simulated_tables(self.simulated)
+        if self.simulated is None:
+            run_ids, tables = self._stored_tables(store)
         else:
-            rows = rows[rows["n_visited"] == rows["n_subdomains"]] if len(rows) else rows
-            what = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
-            require_rows(rows, what, len(store.rows()), "fca run task=search model=MODEL, without a limit")
-            tables = self._stored_tables(store, rows)
+            run_ids, tables = [], self._simulated_tables(self.simulated)
 
-        policies: list[str] = []
-        for name in self.policies:
-            policies += _NWISE if name == "nwise" else [name]
-        searches = [(table, policy) for policy in policies for table in tables]
-        frames_of_searches = _in_processes(partial(_searched, self.images, self.at), searches)
-        frames = zip(*track(frames_of_searches, "searches", len(searches)), strict=True)
-        curves, found, counts, rhos = (pd.concat(frames_of_table) for frames_of_table in frames)
+        searches = [(table, policy) for policy in self._policy_labels() for table in tables]
+        work = partial(_replay_record, self.images, self.at)
+        search_records = list(track(_in_processes(work, searches), "searches", len(searches)))
 
-        lines = [
-            self._mean_curves(curves),
-            _summary_of_found(found),
-            _by(counts, FROM).agg({EXPLORED: "max", COUNT: "mean"}),
-            _mean_rhos(rhos),
-        ]
-        frames_of_tables = [frame.assign(seeds=self.seeds).reset_index() for frame in lines]
-        return filled(self.tables, frames_of_tables, asdict(self), rows["run_id"])
+        summaries = (
+            self._mean_curves([record.curve for record in search_records]),
+            self._mean_coverage([record.coverage for record in search_records]),
+            self._mean_histogram([record.histogram for record in search_records]),
+            self._mean_rank_correlations([record.rank_correlations for record in search_records]),
+        )
+        return filled(self.tables, summaries, asdict(self), run_ids)
 
     def _simulated_tables(self, kind: str) -> list[SearchTable]:
-        """A drawn table for each seed."""
+        """A table drawn at random for each seed."""
         domain = Domain(self.attributes, self.rules)
-        tables: list[SearchTable] = []
+        tables = []
         for seed in range(self.seeds):
             right = replays.simulated(domain, seed, kind, self.images).right
-            tables.append((f"simulated {kind}", None, domain, right, seed))
+            tables.append(SearchTable(f"simulated {kind}", None, domain, right, seed))
         return tables
 
-    def _stored_tables(self, store: Store, rows: pd.DataFrame) -> list[SearchTable]:
-        """The table of each stored search, for each seed; searches of one model are named with their runs."""
-        is_repeated = rows.duplicated([DATASET, MODEL], keep=False)
-        names = rows[MODEL].where(~is_repeated, rows[MODEL] + ", " + rows["run_id"].str[:6])
-        tables: list[SearchTable] = []
-        for row in records(rows.assign(model=names)):
+    def _stored_tables(self, store: Store) -> tuple[Sequence[str], list[SearchTable]]:
+        """Run ids of the searches that visited all subdomains, and the table of each once for every seed."""
+        rows = readable_rows(store, self.query)
+        rows = apply_query(rows[rows["task"] == "search"], self.query)
+        if len(rows):
+            rows = rows[rows["n_visited"] == rows["n_subdomains"]]
+        needed_rows = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
+        require_rows(rows, needed_rows, len(store.rows()), "fca run task=search model=MODEL, without a limit")
+
+        shares_name = rows.duplicated([DATASET, MODEL], keep=False)
+        model_and_run = rows[MODEL] + ", " + rows["run_id"].str[:6]
+        rows = rows.assign(model=rows[MODEL].where(~shares_name, model_and_run))
+
+        tables = []
+        for row in records(rows):
             domain, right = _stored(store, row)
-            tables += [(row[DATASET], row[MODEL], domain, right, seed) for seed in range(self.seeds)]
-        return tables
+            for seed in range(self.seeds):
+                tables.append(SearchTable(row[DATASET], row[MODEL], domain, right, seed))
+        return rows["run_id"].tolist(), tables
 
-    def _mean_curves(self, curves: pd.DataFrame) -> pd.DataFrame:
-        """Means over searches, without points that not all of them reach: arrays of nwise differ in length."""
-        by_point = _by(curves, EXPLORED, SHARE)
-        means = by_point[[*CURVED]].mean()
-        sds = by_point[[*CURVED]].std().set_axis(SDS, axis=1)
-        has_all_searches = by_point.size() == self.seeds
-        complete = means.join(sds)[has_all_searches]
-        hours = complete.index.get_level_values(EXPLORED) * self.minutes / 60
-        return complete.assign(**{HOURS: hours})
+    def _policy_labels(self) -> list[str]:
+        """Names of the policies; `nwise` once for every strength."""
+        labels: list[str] = []
+        for name in self.policies:
+            labels.extend(_NWISE_LABELS if name == "nwise" else [name])
+        return labels
+
+    def _mean_curves(self, curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        groups = _grouped(curves, EXPLORED, SHARE)
+        means = groups[[*CURVED]].mean()
+        sds = groups[[*CURVED]].std().set_axis(SDS, axis=1)
+
+        is_complete = groups.size() == self.seeds  # n-wise arrays of other seeds may be shorter
+        frame = means.join(sds)[is_complete].assign(seeds=self.seeds).reset_index()
+        frame[HOURS] = frame[EXPLORED] * self.minutes / 60
+        return frame
+
+    def _mean_coverage(self, coverages: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        groups = _grouped(coverages)
+        medians = groups[[ALL, NEARLY]].median(skipna=False)  # missing where half of the searches never come so far
+        extremes = {LEAST: groups[ALL].min(), MOST: groups[ALL].max()}
+        means = groups[[*COVERED_AT, SKILL, COVERING]].mean()
+        return medians.assign(**extremes).join(means).assign(seeds=self.seeds).reset_index()
+
+    def _mean_histogram(self, histograms: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        groups = _grouped(histograms, FROM)
+        return groups.agg({EXPLORED: "max", COUNT: "mean"}).assign(seeds=self.seeds).reset_index()
+
+    def _mean_rank_correlations(self, rank_correlations: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        groups = _grouped(rank_correlations, SIZE)
+        means = groups[[PREDICTED_RHO]].mean()
+        n_constant = groups.size() - groups[PREDICTED_RHO].count()
+        frame = means.assign(rho_sd=groups[PREDICTED_RHO].std(), constant=n_constant)
+        return frame.assign(seeds=self.seeds).reset_index()
 
 
-def _by(frame: pd.DataFrame, *columns: Column) -> Any:
-    """The lines of each data set, model, policy and value of these columns."""
-    return frame.groupby([DATASET, MODEL, POLICY, *columns], sort=False, dropna=False)
-
-
-def _summary_of_found(found: pd.DataFrame) -> pd.DataFrame:
-    """When the worst tenth was visited: medians over searches, the least and the most; means of the rest."""
-    by_policy = _by(found)
-    summary = by_policy[[ALL, NEARLY]].median(skipna=False)
-    summary = summary.assign(**{LEAST: by_policy[ALL].min(), MOST: by_policy[ALL].max()})
-    return summary.join(by_policy[[*AT, SKILL, COVERING]].mean())
-
-
-def _mean_rhos(rhos: pd.DataFrame) -> pd.DataFrame:
-    """The mean rank correlation of each training size; draws without one have constant predictions."""
-    by_size = _by(rhos, SIZE)
-    n_constant = by_size.size() - by_size[PREDICTED_RHO].count()
-    return by_size[[PREDICTED_RHO]].mean().assign(rho_sd=by_size[PREDICTED_RHO].std(), constant=n_constant)
+def _grouped(frames: Sequence[pd.DataFrame], *columns: str) -> Any:
+    """Lines of all searches by data set, model, policy and these columns."""
+    return pd.concat(frames).groupby([DATASET, MODEL, POLICY, *columns], sort=False, dropna=False)
 
 
 def _stored(store: Store, row: dict[str, Any]) -> tuple[Domain, Right]:
     """The domain of a search of all subdomains, and the accepted images of each in the order drawn."""
-    run_id = row["run_id"]
-    arrays = {name: store.array(run_id, f"image_{name}") for name in ("visit", "accepted", "correct")}
+    arrays = {name: store.array(row["run_id"], f"image_{name}") for name in ("visit", "accepted", "correct")}
     images = pd.DataFrame(arrays).sort_values("visit", kind="stable")
     accepted = images[images["accepted"]]
-    subdomain = store.array(run_id, "visited")[accepted["visit"]]
-    number = accepted.groupby(subdomain).cumcount()  # among the images of its subdomain
 
-    domain = domain_of(str(store.array(run_id, "domain")[0]))
-    right = np.full((len(domain), number.max() + 1), -1, np.int8)
-    right[subdomain, number] = accepted["correct"]
+    subdomain = store.array(row["run_id"], "visited")[accepted["visit"]]
+    position = accepted.groupby(subdomain).cumcount()  # of an image among those of its subdomain
+    domain = domain_of(str(store.array(row["run_id"], "domain")[0]))
+    right = np.full((len(domain), position.max() + 1), -1, np.int8)
+    right[subdomain, position] = accepted["correct"]
     return domain, right
 
 
-def _in_processes(work: Callable[..., Frames], searches: Sequence[tuple[SearchTable, str]]) -> Iterator[Frames]:
+def _in_processes(
+    work: Callable[[SearchTable, str], Record], searches: Sequence[tuple[SearchTable, str]]
+) -> Iterator[Record]:
     """The work on each search, in order, in as many processes as there are cores."""
-    n_visits = sum(len(table[2]) for table, _ in searches)
+    n_visits = sum(len(table.domain) for table, _ in searches)
     processes = min(threads(0), n_visits // VISITS_PER_PROCESS)
     if processes < 2:
         yield from map(work, *zip(*searches, strict=True))
         return
+
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes: each has one core
-    ignore_interrupts = signal.signal, (signal.SIGINT, signal.SIG_IGN)  # the parent stops them itself
-    with ProcessPoolExecutor(processes, get_context("spawn"), *ignore_interrupts) as pool:
+    ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)  # the parent stops them itself
+    with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, ignore_interrupts) as pool:
         yield from pool.map(work, *zip(*searches, strict=True))
 
 
-def _searched(images: int, histogram_visits: int, table: SearchTable, label: str) -> Frames:
-    """Lines of one search for each table: its curves, when the worst were found, accuracies, and correlations."""
-    dataset, model, domain, right, seed = table
+def _replay_record(images: int, histogram_visits: int, table: SearchTable, label: str) -> Record:
+    """One search by the policy of this label (`bo`, `nwise 2`): its lines of each table.
+
+    images: of a visit.    histogram_visits: the first visits, which the histogram counts.
+    """
     name, _, strength = label.partition(" ")
     options: dict[str, Any] = {"strength": int(strength)} if strength else {}
-    policy = make_policy(name, domain, seed, **options)
-    search = replays.replay(domain, right, name, seed, (images,), **options)
+    search = replays.replay(table.domain, table.right, name, table.seed, (images,), **options)
 
-    n = len(domain)
-    n_planned = min(policy.planned or n, n)
-    truth = replays.accuracies(right)
-    covered = replays.coverage(search.visited, replays.worst(truth))
+    policy = make_policy(name, table.domain, table.seed, **options)
+    n_subdomains = len(table.domain)
+    n_planned = min(policy.planned or n_subdomains, n_subdomains)  # visits of the policy; those after it are random
+    points = np.unique(np.linspace(max(1, n_subdomains / POINTS), n_subdomains, POINTS).round().astype(int))
+    true_accuracy = replays.accuracies(table.right)
+    covered = replays.coverage(search.visited, replays.worst(true_accuracy))
 
-    # Curves: between two points the mean accuracy of what is visited, and up to a point the mean of all
-    points = np.unique(np.linspace(max(1, n / POINTS), n, POINTS).round().astype(int))
-    accuracy = pd.Series(search.accuracy)
-    point_of_visit = np.searchsorted(points, np.arange(1, n + 1))
-    running_mean = accuracy.expanding().mean().to_numpy()
-    curves = pd.DataFrame(
-        {
-            EXPLORED: points,
-            SHARE: points / n,
-            ACCURACY: accuracy.groupby(point_of_visit).mean(),
-            RUNNING: running_mean[points - 1],
-            COVERED: covered[points - 1],
-        }
-    )
-
-    # When the worst tenth was visited
-    line: dict[Any, float] = {
-        ALL: replays.visits_until(covered[:n_planned], 1.0) / n,
-        NEARLY: replays.visits_until(covered[:n_planned], 0.95) / n,
-        SKILL: np.nan,
-        COVERING: np.nan,
-    }
-    for column, share in zip(AT, SHARES, strict=True):
-        visits = max(1, round(share * n))
-        line[column] = covered[visits - 1] if visits <= n_planned else np.nan
-
-    rhos: list[tuple[int, float]] = []
+    skill, covering, rank_correlations = np.nan, np.nan, []
     if isinstance(policy, Guided):
-        skill = policy.skill(*search)
-        line[SKILL] = np.nan if skill is None else skill
-        before_points = [[values[: point - 1] for values in search] for point in points]
-        line[COVERING] = float(np.mean([policy.covers(*history) for history in before_points]))
-        rhos = _rhos_by_size(policy, right, truth, seed)
+        estimated_skill = policy.skill(*search)
+        skill = np.nan if estimated_skill is None else estimated_skill
+        covering = _covering_share(policy, search, points)
+        rank_correlations = _rank_correlations(policy, table, true_accuracy)
 
-    accuracies = search.accuracy[: min(histogram_visits, n_planned)]
-    counts, _ = np.histogram(accuracies[np.isfinite(accuracies)], BINS)
     frames = (
-        curves[points <= n_planned],
-        pd.DataFrame([line]),
-        pd.DataFrame({EXPLORED: len(accuracies), FROM: BINS[:-1], COUNT: counts}),
-        pd.DataFrame(rhos, columns=[SIZE, PREDICTED_RHO], dtype=float),
+        _curve(search, covered, points)[points <= n_planned],
+        _coverage_line(covered, n_planned, skill, covering),
+        _histogram(search.accuracy[: min(histogram_visits, n_planned)]),
+        pd.DataFrame(rank_correlations, columns=[SIZE, PREDICTED_RHO], dtype=float),
     )
-    return tuple(frame.assign(dataset=dataset, model=model, policy=label) for frame in frames)
+    return Record(*(frame.assign(dataset=table.dataset, model=table.model, policy=label) for frame in frames))
 
 
-def _rhos_by_size(policy: Guided, right: Right, truth: np.ndarray, seed: int) -> list[tuple[int, float]]:
-    """Rank correlation of predicted and true accuracy of the subdomains that a model was not fitted to, by size."""
-    n = len(right)
-    n_right = np.sum(right == 1, axis=1)
-    n_images = np.sum(right >= 0, axis=1)
-    rhos: list[tuple[int, float]] = []
-    for size in SIZES:
-        if size >= n:
+def _curve(
+    search: replays.Replay, covered: Float[np.ndarray, " visits"], points: Int[np.ndarray, " points"]
+) -> pd.DataFrame:
+    """Accuracy and coverage at some numbers of visits."""
+    n_subdomains = len(covered)
+    accuracy = pd.Series(search.accuracy)
+    point_of_visit = np.searchsorted(points, np.arange(1, n_subdomains + 1))  # the next one
+    running_mean = accuracy.expanding().mean().to_numpy()
+    curve = {
+        EXPLORED: points,
+        SHARE: points / n_subdomains,
+        ACCURACY: accuracy.groupby(point_of_visit).mean(),
+        RUNNING: running_mean[points - 1],
+        COVERED: covered[points - 1],
+    }
+    return pd.DataFrame(curve)
+
+
+def _coverage_line(
+    covered: Float[np.ndarray, " visits"], n_planned: int, skill: float, covering: float
+) -> pd.DataFrame:
+    """When the worst tenth was visited, and what the policy's model is worth."""
+    n_subdomains = len(covered)
+    covered_by_share = {}
+    for column, share in zip(COVERED_AT, SHARES, strict=True):
+        n_explored = max(1, round(share * n_subdomains))
+        covered_by_share[column] = covered[n_explored - 1] if n_explored <= n_planned else np.nan
+
+    line = {
+        ALL: replays.visits_until(covered[:n_planned], 1.0) / n_subdomains,
+        NEARLY: replays.visits_until(covered[:n_planned], 0.95) / n_subdomains,
+        **covered_by_share,
+        SKILL: skill,
+        COVERING: covering,
+    }
+    return pd.DataFrame([line])
+
+
+def _histogram(accuracy: Float[np.ndarray, " visits"]) -> pd.DataFrame:
+    """How many of the first visits have which accuracy."""
+    counts, _ = np.histogram(accuracy[np.isfinite(accuracy)], BINS)
+    return pd.DataFrame({EXPLORED: len(accuracy), FROM: BINS[:-1], COUNT: counts})
+
+
+def _covering_share(policy: Guided, search: replays.Replay, points: Int[np.ndarray, " points"]) -> float:
+    """Share of the choices at these visits that covered the domain because the model had no skill."""
+    is_covering = [policy.covers(*(counts[: point - 1] for counts in search)) for point in points]
+    return float(np.mean(is_covering))
+
+
+def _rank_correlations(
+    policy: Guided, table: SearchTable, true_accuracy: Float[np.ndarray, " subdomains"]
+) -> list[tuple[int, Any]]:
+    """Size of a random training set, and Spearman's correlation of predicted and true accuracy of all others."""
+    n_subdomains = len(table.domain)
+    correct = np.sum(table.right == 1, axis=1)
+    shown = np.sum(table.right >= 0, axis=1)
+
+    rank_correlations = []
+    for size in TRAINING_SIZES:
+        if size >= n_subdomains:
             continue
-        order = np.random.default_rng([seed, size]).permutation(n)
-        fitted = order[:size]
-        predicted = policy.predict(np.arange(n)[fitted], n_right[fitted], n_images[fitted]).mean
-        others = pd.DataFrame({"predicted": predicted, "true": truth}).iloc[order[size:]].dropna()
-        rho: Any = others.rank().corr().loc["predicted", "true"]  # NaN where one is constant
-        rhos.append((size, rho))
-    return rhos
+
+        order = np.random.default_rng([table.seed, size]).permutation(n_subdomains)
+        trained, untrained = order[:size], order[size:]
+        predicted = policy.predict(trained, correct[trained], shown[trained]).mean
+        accuracies = pd.DataFrame({"predicted": predicted, "true": true_accuracy}).iloc[untrained].dropna()
+        rho = accuracies.rank().corr().loc["predicted", "true"]  # NaN where one is constant
+        rank_correlations.append((size, rho))
+    return rank_correlations

@@ -1,4 +1,4 @@
-"""What a search is and finds: columns of its run, which analyses of searches have too."""
+"""Columns of a search's row that its analyses have too."""
 
 from fca.types import Column
 

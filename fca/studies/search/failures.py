@@ -1,10 +1,10 @@
-"""Under which conditions a classifier fails, by the searches that ran (analysis=failure_search)."""
+"""Under which conditions a classifier fails, from stored searches (analysis=failure_search)."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fca.report.pictures import ACROSS, data_uri, png_of
-from fca.stats.intervals import NO_INTERVAL, UNKNOWN_ESTIMATE, wilson
+from fca.stats.intervals import NO_INTERVAL, UNKNOWN_ESTIMATE, Estimated, wilson
 from fca.store import Store
 from fca.studies.generate.stats.domain import Domain, domain_of
 from fca.studies.search.columns import (
@@ -57,18 +57,18 @@ from fca.tables.table import (
 from fca.types import Arrays, Column, FcaError, Table, check_choice, interval_columns
 from fca.validation import Allowed, Seed
 
-ARRAYS = {
+ARRAYS = {  # the first array of each group says what the others are about, and how long they are
     "visited": ("correct", "shown"),
     "image_visit": ("image_accepted", "image_correct", "image_p", "image_score", "image_second"),
     "fresh_subdomain": ("fresh_correct", "fresh_shown", "fresh_rule"),
     "gallery_image": ("gallery",),
 }
-PARTS = ("bo", "gp_pairwise")  # policies of partial searches
-ALL = "visited"
+PARTIAL_POLICIES = ("bo", "gp_pairwise")
+FROM_VISITED = "visited"  # the estimate from the visited subdomains themselves
 _ESTIMATES = {
-    ALL: "visited subdomains",
-    **{name: f"a part, visited by {name}" for name in PARTS},
-    **{f"{name} model": f"all, as the model of {name} then expects" for name in PARTS},
+    FROM_VISITED: "visited subdomains",
+    **{name: f"a part, visited by {name}" for name in PARTIAL_POLICIES},
+    **{f"{name} model": f"all, as the model of {name} then expects" for name in PARTIAL_POLICIES},
 }
 _CAUSES = {
     "generator": "both classifiers fail and the filter's score is low: the image may not show the prompt",
@@ -77,95 +77,163 @@ _CAUSES = {
     "undecided": "undecided",
 }
 _KINDS = {"failure": "not recognised", "success": "recognised", "rejected": "rejected by the filter"}
+_VERDICTS = ("confirmed", "not confirmed", "undecided", "not tested")
 
 SEARCH = Column("search", str, "", "search", filters=True)
 LOWEST = Column("lowest", float, ".1%", "accuracy of the subdomain (chosen as low, so below its true one)")
 LOWEST_SHARED = Column("lowest_shared", int, ",.0f", "visited subdomains of this lowest accuracy")
 CONDITIONS = Column("conditions", str, "", "attribute values")
 RULE = Column("rule", str, "", "condition")
+OUTSIDE = Column("outside", float, ".1%", "accuracy outside all rules")
 SKILL_OVER_MEAN = SKILL.with_format(
     "+.2f", "variance that the policy's model explains, cross-validated; 0: as the mean"
 )
 ESTIMATE = Column("estimate", str, "", "estimated from", _ESTIMATES)
 VALUE = Column("value", str, "", "value")
-OTHER = Column("other", str, "", "second attribute")
+OTHER_ATTRIBUTE = Column("other", str, "", "second attribute")
 OTHER_VALUE = Column("other_value", str, "", "its value")
 BIAS = Column("bias", float, "+.1%", "difference from the mean of all subdomains")
 FRESH = Column("fresh", float, ".1%", "accuracy of fresh images")
 FRESH_OUTSIDE = Column("fresh_outside", float, ".1%", "accuracy of fresh images outside all rules")
-_VERDICTS = ("confirmed", "not confirmed", "undecided", "not tested")
 CONFIRMED = Column("confirmed", str, "", "by fresh images", dict(zip(_VERDICTS, _VERDICTS, strict=True)))
 FRESH_IMAGES = Column("fresh_images", int, ",.0f", "fresh images")
 SECOND_ACCURACY = Column("second_accuracy", float, ".1%", "accuracy of the second classifier on the same images")
 CAUSE = Column("cause", str, "", "whose failure", _CAUSES)
 KIND = PICTURE_KIND.with_choices(_KINDS)
+COMPARED = Column("compared", str, "", "compared with")
 AGREEMENT_RHO = RHO.with_format("+.2f", "rank correlation of the accuracies of subdomains")
 OVERLAP = Column("overlap", float, ".0%", "share of one's worst tenth that is in the other's")
-
-_OF, PAPER = (SEARCH, RUN_ID), "Le Coz et al., 2024 (arXiv:2405.02332),"
-_SCORE = Column("score", float, ".2f", "probability of the own prompt, by the filter")
+CHANCE = Column("chance", float, ".0%", "overlap by chance")
+AT_LEAST = Column("at_least", float, ".0%", "accuracy from")
+BELOW = Column("below", float, ".0%", "to")
+PROMPT = Column("prompt", str, "", "prompt")
+TARGET_PROBABILITY = Column("p_target", float, ".2f", "probability of the target")
+SCORE = Column("score", float, ".2f", "probability of the image's prompt, by the filter")
 HOURS = Column("hours", float, ".2f", "hours of drawing and predicting")
-_NAMES = (DOMAIN, TARGET, SECOND, GENERATOR, FILTER, POLICY, WARNING)
-_COSTS = (HOURS, MONEY, COVERING.with_format(".2f"))
-_LOW = (CONDITIONS, *interval_columns(LOWEST), LOWEST_SHARED)
-_FOUND = (*interval_columns(ACCEPTANCE), ACCURACY, *_LOW, *interval_columns(CLEAN_ACCURACY), SKILL_OVER_MEAN)
-_RUN = (*_OF, SUBJECT, MODEL, *_NAMES, SEED, N_VISITED, N_SUBDOMAINS, N_DRAWN, *_FOUND, *_COSTS)
-_INSIDE = (N_VISITED, N_SUBDOMAINS, ACCURACY, Column("outside", float, ".1%", "accuracy outside all rules"))
-_RULE = (
-    *_OF,
+
+PAPER = "Le Coz et al., 2024 (arXiv:2405.02332),"
+_KEYS = (SEARCH, RUN_ID)
+_RUN_COLUMNS = (
     SUBJECT,
-    RULE,
-    *_INSIDE,
-    *interval_columns(FRESH),
-    *interval_columns(FRESH_OUTSIDE),
-    FRESH_IMAGES,
-    CONFIRMED,
-)
-_VALUES = (*_OF, ESTIMATE, ATTRIBUTE, VALUE, *interval_columns(ACCURACY), N_VISITED, BIAS)
-_PAIRS = (*_OF, ESTIMATE, ATTRIBUTE, OTHER, VALUE, OTHER_VALUE, *interval_columns(ACCURACY), N_VISITED, BIAS)
-_CAUSE = (
-    *_OF,
+    MODEL,
+    DOMAIN,
+    TARGET,
+    SECOND,
+    GENERATOR,
+    FILTER,
+    POLICY,
+    WARNING,
+    SEED,
+    N_VISITED,
+    N_SUBDOMAINS,
+    N_DRAWN,
+    *interval_columns(ACCEPTANCE),
+    ACCURACY,
     CONDITIONS,
     *interval_columns(LOWEST),
-    *interval_columns(SECOND_ACCURACY),
-    *interval_columns(ACCEPTANCE),
-    _SCORE,
-    CAUSE,
+    LOWEST_SHARED,
+    *interval_columns(CLEAN_ACCURACY),
+    SKILL_OVER_MEAN,
+    HOURS,
+    MONEY,
+    COVERING.with_format(".2f"),
 )
-_BOTH = (
-    *interval_columns(AGREEMENT_RHO),
-    *interval_columns(OVERLAP),
-    Column("chance", float, ".0%", "overlap by chance"),
-)
-_AGREE = (*_OF, Column("compared", str, "", "compared with"), N_VISITED, *_BOTH)
-_BIN = (*_OF, Column("at_least", float, ".0%", "accuracy from"), Column("below", float, ".0%", "to"), N_VISITED)
-_SHOWN = (Column("prompt", str, "", "prompt"), Column("p_target", float, ".2f", "probability of the target"), _SCORE)
-_PICTURE = (*_OF, KIND, RANK, ROW, COLUMN, THUMBNAIL, *_SHOWN)
 
-RUNS = TableSpec("search_runs", "What did each search visit, and where is accuracy lowest?", f"{PAPER} section 4", _RUN)
-RULES = TableSpec("search_rules", "Which few conditions describe the failures?", f"own, to {PAPER} section 4.4", _RULE)
-VALUES = TableSpec("search_values", "Which values make it fail?", f"{PAPER} averages by attribute value", _VALUES)
-PAIRS = TableSpec("search_pairs", "Which pairs of values do?", f"{PAPER} heat map of weather and location", _PAIRS)
-CAUSES = TableSpec("search_causes", "Does the classifier fail, or the generator?", f"own, to {PAPER} limits", _CAUSE)
-AGREES = TableSpec("search_agreement", "Do two fail under the same conditions?", f"own, to {PAPER} section 4.4", _AGREE)
-BINS = TableSpec("search_accuracies", "How accurate are visited subdomains?", f"{PAPER} histogram", _BIN)
-GALLERY = TableSpec("search_gallery", "What do failures look like?", f"{PAPER} samples and prompts", _PICTURE)
+RUNS = TableSpec(
+    "search_runs",
+    "What did each search visit, and where is accuracy lowest?",
+    f"{PAPER} section 4",
+    (*_KEYS, *_RUN_COLUMNS),
+)
+RULES = TableSpec(
+    "search_rules",
+    "Which few conditions describe the failures?",
+    f"new here, in addition to {PAPER} section 4.4",
+    (
+        *_KEYS,
+        SUBJECT,
+        RULE,
+        N_VISITED,
+        N_SUBDOMAINS,
+        ACCURACY,
+        OUTSIDE,
+        *interval_columns(FRESH),
+        *interval_columns(FRESH_OUTSIDE),
+        FRESH_IMAGES,
+        CONFIRMED,
+    ),
+)
+VALUES = TableSpec(
+    "search_values",
+    "Which values make it fail?",
+    f"{PAPER} averages by attribute value",
+    (*_KEYS, ESTIMATE, ATTRIBUTE, VALUE, *interval_columns(ACCURACY), N_VISITED, BIAS),
+)
+PAIRS = TableSpec(
+    "search_pairs",
+    "Which pairs of values do?",
+    f"{PAPER} heat map of weather and location",
+    (
+        *_KEYS,
+        ESTIMATE,
+        ATTRIBUTE,
+        OTHER_ATTRIBUTE,
+        VALUE,
+        OTHER_VALUE,
+        *interval_columns(ACCURACY),
+        N_VISITED,
+        BIAS,
+    ),
+)
+CAUSES = TableSpec(
+    "search_causes",
+    "Does the classifier fail, or the generator?",
+    f"new here, in addition to {PAPER} limits",
+    (
+        *_KEYS,
+        CONDITIONS,
+        *interval_columns(LOWEST),
+        *interval_columns(SECOND_ACCURACY),
+        *interval_columns(ACCEPTANCE),
+        SCORE,
+        CAUSE,
+    ),
+)
+AGREES = TableSpec(
+    "search_agreement",
+    "Do two fail under the same conditions?",
+    f"new here, in addition to {PAPER} section 4.4",
+    (*_KEYS, COMPARED, N_VISITED, *interval_columns(AGREEMENT_RHO), *interval_columns(OVERLAP), CHANCE),
+)
+BINS = TableSpec(
+    "search_accuracies",
+    "How accurate are visited subdomains?",
+    f"{PAPER} histogram",
+    (*_KEYS, AT_LEAST, BELOW, N_VISITED),
+)
+GALLERY = TableSpec(
+    "search_gallery",
+    "What do failures look like?",
+    f"{PAPER} samples and prompts",
+    (*_KEYS, KIND, RANK, ROW, COLUMN, THUMBNAIL, PROMPT, TARGET_PROBABILITY, SCORE),
+)
 METHOD = {
     ACCURACY: "every subdomain counts the same; Student's interval over subdomains, which were drawn with their images",
     RULE: "greedy subgroup discovery at 5 % for all candidates together: fca.studies.search.stats.explain.find_rules",
     FRESH: "share of fresh images, each subdomain weighted by the independent images that its images are worth "
     "(effective_images); interval of Korn and Graubard over subdomains, too short where few of them are drawn and most "
-    "are right everywhere: fca.studies.search.stats.counts.share_with_interval",
+    "have only right images: fca.studies.search.stats.counts.share_with_interval",
     CONFIRMED: "fresh images of the condition are recognised less often than those outside all rules (one-sided p up "
     "to 0.025, over subdomains by t, over images by Fisher's test and, between uneven sides, by permuting subdomains: "
     "fca.studies.search.stats.counts.p_lower); undecided with a single fresh subdomain inside or outside, and "
-    "between uneven sides of so few that these can be dealt in less than 20 ways (2 and 2, 3 or 4): then none could be "
+    "between uneven sides that can be dealt in fewer than 20 ways (2 subdomains and 2, 3 or 4): then no rule could be "
     "confirmed",
     LOWEST: "Wilson's interval; left out where several subdomains share the lowest accuracy with different numbers of "
     "images",
     CAUSE: "of the lowest tenth of visited subdomains. A classifier fails where its Wilson interval is below its mean "
-    "over visited subdomains; only this one does where the second does not, with an interval above that of this one. "
-    "A score, the mean of all images drawn, is low below the first quarter of visited subdomains. All else: undecided",
+    "over visited subdomains. Only this one fails where the second does not, and the second's interval is above this "
+    "one's. A score, the mean of all drawn images, is low below the first quartile of visited subdomains. Otherwise "
+    "undecided",
     OVERLAP: "of the subdomains that both visited; intervals over them. Two searches: one domain, two models",
 }
 log = logging.getLogger(__name__)
@@ -174,8 +242,11 @@ log = logging.getLogger(__name__)
 class Search(NamedTuple):
     """A search that ran.
 
-    visits: visited, correct, shown.    images: a line for each image drawn.    arrays: all that the run stored.
-    first, second: results of the two classifiers by subdomain, see `by_subdomain`; the second's on accepted images.
+    visits:  visited, correct and shown, of each visit.
+    results: the classifier's results by subdomain, see `by_subdomain`.
+    second_results: those of the second classifier, on accepted images; empty without one.
+    images:  one line for each image that was drawn.
+    arrays:  everything that the run stored, by name.
     """
 
     name: str
@@ -183,8 +254,8 @@ class Search(NamedTuple):
     domain: Domain
     rules: list[dict[str, Any]]
     visits: tuple[np.ndarray, np.ndarray, np.ndarray]
-    first: pd.DataFrame
-    second: pd.DataFrame
+    results: pd.DataFrame
+    second_results: pd.DataFrame
     images: pd.DataFrame
     arrays: Arrays
 
@@ -211,230 +282,274 @@ class FailureSearch:
     def __call__(self, store: Store) -> list[Table]:
         """Its tables. Raises FcaError without searches, and for a pair that is none of a domain's attributes."""
         searches = _searches(store, self.query)
-        lines_of_tables: list[list[Any]] = [[] for _ in self.tables]
-        for search in searches:
-            means_of_values, means_of_pairs = self._means(search)
+        lines_by_table: list[list[Any]] = [[] for _ in self.tables]
+        for position, search in enumerate(searches):
+            value_lines, pair_lines = self._mean_lines(search)
             lines_of_search = (
-                _runs(search),
-                _rules(search),
-                means_of_values,
-                means_of_pairs,
-                _causes(search),
-                self._agreements(search, searches),
-                _bins(search),
-                self._gallery(search),
+                [_run_line(search)],
+                _rule_lines(search),
+                value_lines,
+                pair_lines,
+                _cause_lines(search),
+                self._agreement_lines(search, searches[position + 1 :]),
+                _bin_lines(search),
+                self._gallery_lines(search),
             )
-            for spec, lines, new_lines in zip(self.tables, lines_of_tables, lines_of_search, strict=True):
-                for values in new_lines:
-                    line = (search.name, search.row[RUN_ID], *values)
-                    lines.append(dict(zip(spec.columns, line, strict=True)))
-        run_ids = [search.row[RUN_ID] for search in searches]
-        return filled(self.tables, lines_of_tables, asdict(self) | METHOD, run_ids)
+            keys = {SEARCH: search.name, RUN_ID: search.row[RUN_ID]}
+            for table_lines, search_lines in zip(lines_by_table, lines_of_search, strict=True):
+                table_lines.extend(keys | line for line in search_lines)
 
-    def _means(self, search: Search) -> tuple[list[Any], list[Any]]:
-        """By value and by pair, of all visited subdomains; if that is all, also of a part, and by this part's model."""
-        by_value = value_means(search.domain, *search.visits)
-        by_pair = pair_means(search.domain, *search.visits)
-        strongest = by_pair.sort_values("effect", ascending=False)[[ATTRIBUTE, OTHER]].head(1).to_numpy().ravel()
-        pair = self.pair or strongest
-        for name in pair:
-            check_choice("analysis.pair", name, search.domain.attributes, "take two of these, or narrow query=...")
-        is_of_pair = by_pair[[ATTRIBUTE, OTHER]].isin(pair).all(axis=1)
+        return filled(self.tables, lines_by_table, asdict(self) | METHOD, [search.row[RUN_ID] for search in searches])
 
-        value_lines: list[Any] = []
-        pair_lines: list[Any] = []
-        for name, values, pairs in self._estimates(search, by_value, by_pair):
-            value_bias = np.nan if name == ALL else values["accuracy"] - by_value["accuracy"]
-            pair_bias = np.nan if name == ALL else pairs["accuracy"] - by_pair["accuracy"]
-            # the last column is the effect, in whose place the bias stands
-            value_lines += [(name, *line) for line in values.assign(effect=value_bias).itertuples(index=False)]
-            with_bias = pairs.assign(effect=pair_bias)[is_of_pair]
-            pair_lines += [(name, *line) for line in with_bias.itertuples(index=False)]
+    def _mean_lines(self, search: Search) -> tuple[list[Any], list[Any]]:
+        """Mean accuracy by value and by pair of values, from the visited subdomains.
+
+        For a complete search also from a part of its subdomains, and by the model of the policy that chose this part.
+        """
+        value_frame = value_means(search.domain, *search.visits)
+        pair_frame = pair_means(search.domain, *search.visits)
+        is_of_pair = pair_frame[[ATTRIBUTE, OTHER_ATTRIBUTE]].isin(self._pair(search.domain, pair_frame)).all(axis=1)
+
+        value_lines = _estimate_lines(FROM_VISITED, value_frame)
+        pair_lines = _estimate_lines(FROM_VISITED, pair_frame[is_of_pair])
+        for estimate, values, pairs in self._partial_estimates(search, value_frame, pair_frame):
+            value_bias = values["accuracy"] - value_frame["accuracy"]
+            pair_bias = pairs["accuracy"] - pair_frame["accuracy"]
+            value_lines += _estimate_lines(estimate, values, value_bias)
+            pair_lines += _estimate_lines(estimate, pairs[is_of_pair], pair_bias[is_of_pair])
         return value_lines, pair_lines
 
-    def _estimates(
-        self, search: Search, by_value: pd.DataFrame, by_pair: pd.DataFrame
+    def _pair(self, domain: Domain, pair_frame: pd.DataFrame) -> Sequence[str]:
+        """Names of the two attributes that are shown together. Raises FcaError for others than the domain's."""
+        pair = self.pair
+        if not pair:
+            strongest = pair_frame.sort_values("effect", ascending=False).head(1)
+            pair = strongest[[ATTRIBUTE, OTHER_ATTRIBUTE]].to_numpy().ravel().tolist()
+        for name in pair:
+            check_choice("analysis.pair", name, domain.attributes, "take two of these, or narrow query=...")
+        return pair
+
+    def _partial_estimates(
+        self, search: Search, value_frame: pd.DataFrame, pair_frame: pd.DataFrame
     ) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
-        """Means by value and by pair: of all, of the parts that partial searches visit, and as their models expect."""
-        yield ALL, by_value, by_pair
+        """Name of an estimate from a part of a complete search, and its means by value and by pair of values.
+
+        value_frame, pair_frame: the means of all subdomains.
+        """
         domain = search.domain
         is_complete = len(np.unique(search.visits[0])) == len(domain)
         if not is_complete or self.partial >= len(domain):
             return
 
-        # The table of all images, on which partial searches are replayed
-        accepted = search.images[search.images["accepted"]]
-        number = accepted.groupby("subdomain").cumcount()
-        right = np.full((len(domain), number.max() + 1), -1, np.int8)
-        right[accepted["subdomain"], number] = accepted["correct"]
-
-        for name in PARTS:
-            part = replay(domain, right, name, self.seed, (right.shape[1],), self.partial)
-            yield name, value_means(domain, *part), pair_means(domain, *part)
+        right = _right_table(search)
+        for name in PARTIAL_POLICIES:
+            partial_visits = replay(domain, right, name, self.seed, (right.shape[1],), self.partial)
+            yield name, value_means(domain, *partial_visits), pair_means(domain, *partial_visits)
 
             policy: Any = make_policy(name, domain, self.seed)
-            expected = policy.predict(*part).mean.clip(0, 1)  # a linear model may leave the range
-            yield f"{name} model", _expected(domain, 1, by_value, expected), _expected(domain, 2, by_pair, expected)
+            predicted = policy.predict(*partial_visits).mean.clip(0, 1)  # a linear model may leave the range
+            values = value_frame.assign(accuracy=_cell_means(domain, 1, predicted), low=np.nan, high=np.nan)
+            pairs = pair_frame.assign(accuracy=_cell_means(domain, 2, predicted), low=np.nan, high=np.nan)
+            yield f"{name} model", values, pairs
 
-    def _agreements(self, search: Search, searches: list[Search]) -> Iterator[Any]:
+    def _agreement_lines(self, search: Search, later_searches: Sequence[Search]) -> Iterator[Any]:
         """With the second classifier, and with the searches after it of another model on the same domain."""
-        compared = {f"{search.row.get('second')}, on the same images": search.second}
-        for later in searches[searches.index(search) + 1 :]:
+        results_by_name = {f"{search.row.get('second')}, on the same images": search.second_results}
+        for later in later_searches:
             is_same_domain = later.row["fingerprint"] == search.row["fingerprint"]
             if is_same_domain and later.row[MODEL] != search.row[MODEL]:
-                compared[later.name] = later.first
+                results_by_name[later.name] = later.results
 
-        for name, subdomains in compared.items():
-            joined = search.first.join(subdomains.add_suffix("_2"), how="inner")
-            if len(joined) > 1:
-                accuracy = joined["accuracy"].to_numpy()
-                rho, overlap, chance = agreement(accuracy, joined["accuracy_2"].to_numpy(), self.seed)
-                yield name, len(joined), *rho, *overlap, chance
+        for name, results in results_by_name.items():
+            joined = search.results.join(results.add_suffix("_2"), how="inner")
+            if len(joined) < 2:
+                continue
 
-    def _gallery(self, search: Search) -> Iterator[Any]:
-        """The pictures of each kind, spread over those that are stored."""
+            rho, overlap, chance = agreement(joined["accuracy"].to_numpy(), joined["accuracy_2"].to_numpy(), self.seed)
+            yield {
+                COMPARED: name,
+                N_VISITED: len(joined),
+                **_interval_cells(AGREEMENT_RHO, rho),
+                **_interval_cells(OVERLAP, overlap),
+                CHANCE: chance,
+            }
+
+    def _gallery_lines(self, search: Search) -> Iterator[Any]:
+        """Pictures of each kind, spread evenly over those that the run stored."""
         images = search.images.iloc[search.arrays["gallery_image"]].reset_index(drop=True)
         kinds = np.where(~images["accepted"], "rejected", np.where(images["correct"], "success", "failure"))
         for kind in _KINDS:
-            stored = np.flatnonzero(kinds == kind)
-            n_pictures = min(self.shown, len(stored))
-            spread = stored[np.linspace(0, len(stored) - 1, n_pictures).astype(int)]
-            for rank, (picture, image) in enumerate(images.loc[spread].iterrows()):
+            positions = np.flatnonzero(kinds == kind)
+            n_shown = min(self.shown, len(positions))
+            shown_positions = positions[np.linspace(0, len(positions) - 1, n_shown).astype(int)]
+            for rank, (position, image) in enumerate(images.loc[shown_positions].iterrows()):
                 row, column = divmod(rank, ACROSS)
-                uri = data_uri(png_of(search.arrays["gallery"][picture]))
-                prompt = search.arrays["prompts"][image["subdomain"]]
-                yield kind, rank + 1, row, column, uri, prompt, image["p"], image["score"]
+                yield {
+                    KIND: kind,
+                    RANK: rank + 1,
+                    ROW: row,
+                    COLUMN: column,
+                    THUMBNAIL: data_uri(png_of(search.arrays["gallery"][position])),
+                    PROMPT: search.arrays["prompts"][image["subdomain"]],
+                    TARGET_PROBABILITY: image["p"],
+                    SCORE: image["score"],
+                }
 
 
-def _expected(domain: Domain, strength: int, means: pd.DataFrame, expected: np.ndarray) -> pd.DataFrame:
-    """The means with the accuracy that a model expects of all subdomains of each line, which has no interval."""
-    accuracies = [expected @ cells / cells.sum(axis=0) for _, cells in domain.indicators(strength)]
-    return means.assign(accuracy=np.concatenate(accuracies), low=np.nan, high=np.nan)
-
-
-def _share(correct: Any, n: Any) -> tuple[float, float, float]:
+def _share(correct: Any, n: Any) -> Estimated:
     """A share with Wilson's interval; NaN of nothing or of a missing number."""
     if not n > 0:
         return UNKNOWN_ESTIMATE
-    return correct / n, *wilson(int(correct), int(n))
+    return Estimated(correct / n, *wilson(int(correct), int(n)))
 
 
-def _conditions(values: Mapping[str, Any]) -> str:
+def _interval_cells(column: Column, estimated: Estimated) -> dict[Column, float]:
+    return dict(zip(interval_columns(column), estimated, strict=True))
+
+
+def _words(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in values.items())
 
 
-def _runs(search: Search) -> Iterator[Any]:
-    """The line of a search."""
-    is_lowest = search.first["accuracy"] == search.first["accuracy"].min()
-    lowest = search.first[is_lowest]
-    first = lowest.iloc[0]
-    lowest_share = _share(first["correct"], first["shown"])
-    if (lowest["shown"] != first["shown"]).any():  # each has an interval of its own
-        lowest_share = (lowest_share[0], *NO_INTERVAL)
+def _right_table(search: Search) -> np.ndarray:
+    """Subdomains x images: whether each accepted image is right (1, 0), in the order drawn; -1 where there is none."""
+    accepted = search.images[search.images["accepted"]]
+    position = accepted.groupby("subdomain").cumcount()
+    right = np.full((len(search.domain), position.max() + 1), -1, np.int8)
+    right[accepted["subdomain"], position] = accepted["correct"]
+    return right
 
-    accepted = search.arrays["image_accepted"]
-    line: dict[str, Any] = {
-        **search.row,
-        **dict(zip(interval_columns(ACCEPTANCE), _share(accepted.sum(), len(accepted)), strict=True)),
-        **dict(zip(interval_columns(LOWEST), lowest_share, strict=True)),
-        CONDITIONS: _conditions(search.domain.values(int(lowest.index[0]))),
-        HOURS: search.row.get("gpu_s", np.nan) / 3600,
-        ACCURACY: search.first["accuracy"].mean(),
+
+def _cell_means(domain: Domain, strength: int, accuracy: np.ndarray) -> np.ndarray:
+    """Mean accuracy of the subdomains with each value, or tuple of values, in the order of `value_means`."""
+    means = [accuracy @ cells / cells.sum(axis=0) for _, cells in domain.indicators(strength)]
+    return np.concatenate(means)
+
+
+def _estimate_lines(estimate: str, means: pd.DataFrame, bias: pd.Series | float = np.nan) -> list[Any]:
+    """Lines of `value_means` or `pair_means` under the names of the tables' columns."""
+    names = {"low": ACCURACY.low, "high": ACCURACY.high, "visited": N_VISITED}
+    frame = means.drop(columns="effect", errors="ignore").rename(columns=names)
+    return records(frame.assign(**{ESTIMATE: estimate, BIAS: bias}))
+
+
+def _run_line(search: Search) -> dict[Any, Any]:
+    row, results = search.row, search.results
+    lowest = results[results["accuracy"] == results["accuracy"].min()]
+    first_lowest = lowest.iloc[0]
+    lowest_share = _share(first_lowest["correct"], first_lowest["shown"])
+    if (lowest["shown"] != first_lowest["shown"]).any():  # subdomains of other sizes have other intervals
+        lowest_share = Estimated(lowest_share.value, *NO_INTERVAL)
+
+    is_accepted = search.arrays["image_accepted"]
+    line: dict[Any, Any] = {
+        **row,
+        **_interval_cells(ACCEPTANCE, _share(is_accepted.sum(), len(is_accepted))),
+        **_interval_cells(LOWEST, lowest_share),
+        CONDITIONS: _words(search.domain.values(int(lowest.index[0]))),
+        HOURS: row.get("gpu_s", np.nan) / 3600,
+        ACCURACY: results["accuracy"].mean(),
         LOWEST_SHARED: len(lowest),
     }
-    yield [line.get(name) for name in _RUN[2:]]
+    return {name: line.get(name) for name in _RUN_COLUMNS}
 
 
-def _rules(search: Search) -> Iterator[Any]:
-    """A line for each rule: accuracy inside and outside all rules, on the visits and on fresh images."""
-    subdomains = search.first
-    is_member = np.array([members(search.domain, rule) for rule in search.rules])  # rules x subdomains
-    is_outside: Any = ~is_member.any(axis=0)
+def _rule_lines(search: Search) -> Iterator[Any]:
+    """Accuracy inside each rule and outside all of them, in the search and on fresh images."""
+    accuracy = search.results["accuracy"]
+    members_by_rule = np.array([members(search.domain, rule) for rule in search.rules])
+    is_outside: Any = ~members_by_rule.any(axis=0)
+    fresh_outside = _fresh_results(search, -1)
+    outside_share = share_with_interval(*_counts(fresh_outside))
 
-    fresh = [search.arrays[f"fresh_{name}"] for name in ("subdomain", "correct", "shown")]
-    fresh_rule = search.arrays["fresh_rule"]
-    fresh_outside = by_subdomain(*(counts[fresh_rule == -1] for counts in fresh))
-    share_outside = share_with_interval(*_counts(fresh_outside))
+    for number, (rule, is_member) in enumerate(zip(search.rules, members_by_rule, strict=True)):
+        fresh = _fresh_results(search, number)
+        is_visited_member = is_member[accuracy.index]
+        yield {
+            SUBJECT: search.row[SUBJECT],
+            RULE: _words(rule),
+            N_VISITED: is_visited_member.sum(),
+            N_SUBDOMAINS: is_member.sum(),
+            ACCURACY: accuracy[is_visited_member].mean(),
+            OUTSIDE: accuracy[is_outside[accuracy.index]].mean(),
+            **_interval_cells(FRESH, share_with_interval(*_counts(fresh))),
+            **_interval_cells(FRESH_OUTSIDE, outside_share),
+            FRESH_IMAGES: fresh["shown"].sum(),
+            CONFIRMED: _verdict(fresh, fresh_outside),
+        }
 
-    for number, (rule, is_inside) in enumerate(zip(search.rules, is_member, strict=True)):
-        fresh_inside = by_subdomain(*(counts[fresh_rule == number] for counts in fresh))
-        yield (
-            search.row[SUBJECT],
-            _conditions(rule),
-            is_inside[subdomains.index].sum(),
-            is_inside.sum(),
-            subdomains["accuracy"][is_inside[subdomains.index]].mean(),
-            subdomains["accuracy"][is_outside[subdomains.index]].mean(),
-            *share_with_interval(*_counts(fresh_inside)),
-            *share_outside,
-            fresh_inside["shown"].sum(),
-            _verdict(fresh_inside, fresh_outside),
-        )
+
+def _fresh_results(search: Search, rule_number: int) -> pd.DataFrame:
+    """Results on the fresh images of a rule by subdomain; rule -1: on those outside all rules."""
+    is_of_rule = search.arrays["fresh_rule"] == rule_number
+    counts = (search.arrays[f"fresh_{name}"][is_of_rule] for name in ("subdomain", "correct", "shown"))
+    return by_subdomain(*counts)
+
+
+def _counts(results: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    return results["correct"].to_numpy(), results["shown"].to_numpy()
 
 
 def _verdict(inside: pd.DataFrame, outside: pd.DataFrame) -> str:
-    """Whether fresh images confirm a rule."""
+    """Whether fresh images of a rule are recognised less often than those outside all rules."""
+    correct, shown = _counts(pd.concat([inside, outside]))
+    p = p_lower(correct, shown, np.arange(len(shown)) < len(inside))
     if inside.empty:
         return "not tested"
-    p = _p_value(inside, outside)
     if np.isnan(p):
         return "undecided"
-    return "not confirmed" if p > CONFIRMING else "confirmed"
+    return "confirmed" if p <= CONFIRMING else "not confirmed"
 
 
-def _counts(subdomains: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    return subdomains["correct"].to_numpy(), subdomains["shown"].to_numpy()
+def _cause_lines(search: Search) -> Iterator[Any]:
+    """Whose failure each of the lowest tenth of visited subdomains is, see METHOD."""
+    images = search.images.groupby("subdomain").agg(
+        n_accepted=("accepted", "sum"),
+        n_drawn=("accepted", "size"),
+        score=("score", "mean"),
+    )
+    low_score = images["score"].quantile(0.25)
+    mean, second_mean = search.results["accuracy"].mean(), search.second_results["accuracy"].mean()
 
-
-def _p_value(inside: pd.DataFrame, outside: pd.DataFrame) -> float:
-    """One-sided p-value of a lower accuracy inside; NaN where there is no test."""
-    correct, n_images = _counts(pd.concat([inside, outside]))
-    return p_lower(correct, n_images, np.arange(len(n_images)) < len(inside))
-
-
-def _causes(search: Search) -> Iterator[Any]:
-    """Whose failure the lowest tenth of the visited subdomains are, as METHOD says."""
-    first = search.first
-    second = search.second
-    by_image = search.images.groupby("subdomain")
-    drawn = by_image["accepted"].agg(["sum", "size"]).assign(score=by_image["score"].mean())
-    low_score = drawn["score"].quantile(0.25)
-    first_mean = first["accuracy"].mean()
-    second_mean = second["accuracy"].mean()
-
-    is_worst = worst(first["accuracy"].to_numpy())
-    lowest = first[is_worst].join(second.add_suffix("_2")).join(drawn)
-    for line in records(lowest.reset_index(names="subdomain")):
-        accuracy = _share(line["correct"], line["shown"])
-        second_accuracy = _share(line["correct_2"], line["shown_2"])
-        accepted = _share(line["sum"], line["size"])
-        _, _, high = accuracy
-        _, second_low, second_high = second_accuracy
+    is_worst = worst(search.results["accuracy"].to_numpy())
+    joined = search.results[is_worst].join(search.second_results.add_suffix("_2")).join(images)
+    for line in records(joined.reset_index(names="subdomain")):
+        share = _share(line["correct"], line["shown"])
+        second_share = _share(line["correct_2"], line["shown_2"])
+        score = line["score"]
 
         cause = "undecided"
-        if high < first_mean:
-            if second_high < second_mean and not np.isnan(line["score"]):
-                cause = "generator" if line["score"] < low_score else "condition"
-            elif second_high >= second_mean and second_low > high:
+        if share.high < mean:
+            if second_share.high < second_mean and not np.isnan(score):
+                cause = "generator" if score < low_score else "condition"
+            elif second_share.high >= second_mean and second_share.low > share.high:
                 cause = "classifier"
-        conditions = _conditions(search.domain.values(line["subdomain"]))
-        yield conditions, *accuracy, *second_accuracy, *accepted, line["score"], cause
+
+        yield {
+            CONDITIONS: _words(search.domain.values(line["subdomain"])),
+            **_interval_cells(LOWEST, share),
+            **_interval_cells(SECOND_ACCURACY, second_share),
+            **_interval_cells(ACCEPTANCE, _share(line["n_accepted"], line["n_drawn"])),
+            SCORE: score,
+            CAUSE: cause,
+        }
 
 
-def _bins(search: Search) -> Iterator[Any]:
-    """How many visited subdomains have an accuracy in each tenth."""
-    tenth = np.minimum(search.first["correct"] * 10 // search.first["shown"], 9)
-    for i, n in enumerate(np.bincount(tenth, minlength=10)):
-        yield i / 10, (i + 1) / 10, n
+def _bin_lines(search: Search) -> Iterator[Any]:
+    """Visited subdomains in each tenth of accuracy; the last includes 100 %."""
+    tenth = search.results["correct"] * 10 // search.results["shown"]
+    counts = np.bincount(np.minimum(tenth, 9), minlength=10)
+    for i, count in enumerate(counts):
+        yield {AT_LEAST: i / 10, BELOW: (i + 1) / 10, N_VISITED: count}
 
 
 def _searches(store: Store, query: str | None) -> list[Search]:
     """Those that can be read, by name; the others are left out with a warning."""
     rows = readable_rows(store, query)
-    rows_of_searches = apply_query(rows[rows["task"] == "search"], query).sort_values("run_id")
-    names = _names(rows_of_searches) if len(rows_of_searches) else []
+    search_rows = apply_query(rows[rows["task"] == "search"], query).sort_values("run_id")
+
     searches = []
-    for name, row in zip(names, records(rows_of_searches), strict=True):
+    for name, row in zip(_search_names(search_rows), records(search_rows), strict=True):
         try:
             searches.append(_read(store, name, row))
         except FcaError as error:
@@ -443,12 +558,14 @@ def _searches(store: Store, query: str | None) -> list[Search]:
     return sorted(searches, key=lambda search: search.name)
 
 
-def _names(searches: pd.DataFrame) -> list[str]:
-    """A name for each search: subject and model, and as many further fields as make them unique."""
-    texts = searches.astype("string").fillna("?")
+def _search_names(rows: pd.DataFrame) -> Sequence[str]:
+    """A name for each search: subject and model, and as much more as it takes to make all names differ."""
+    if rows.empty:
+        return []
+
+    texts = rows.astype("string").fillna("?")
     texts = texts.assign(visits=texts.get(N_VISITED, "?") + " visited", seeded="seed " + texts["seed"])
     fields = [SUBJECT, MODEL, POLICY, "visits", "seeded", RUN_ID]
-    names = pd.Series(dtype="str")
     for n_fields in range(2, len(fields) + 1):
         names = texts[fields[:n_fields]].agg(", ".join, axis="columns")
         if names.is_unique:
@@ -457,47 +574,42 @@ def _names(searches: pd.DataFrame) -> list[str]:
 
 
 def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
-    """A stored search. Raises FcaError for arrays that are not those of a search."""
+    """A stored search. Raises FcaError where its arrays are missing, or are not those of a search."""
 
-    def read(array: str, lines: int | None = None) -> np.ndarray:
-        return np.asarray(store.array(row["run_id"], array, lines))
+    def read(array: str, n_lines: int | None = None) -> np.ndarray:
+        return np.asarray(store.array(row["run_id"], array, n_lines))
 
     domain = domain_of("".join(read("domain").ravel()))
     arrays = {"prompts": read("prompts", len(domain))}
-    for first_name, further_names in ARRAYS.items():
-        arrays[first_name] = read(first_name)
-        for further_name in further_names:
-            arrays[further_name] = read(further_name, len(arrays[first_name]))
+    for index_array in ARRAYS:
+        arrays[index_array] = read(index_array)
+    for index_array, dependent_arrays in ARRAYS.items():
+        for array in dependent_arrays:
+            arrays[array] = read(array, len(arrays[index_array]))
 
-    # Positions must be inside of what they point to
-    limits = {
+    # each index is below the number of the things that it counts
+    ends = {
         "visited": len(domain),
         "image_visit": len(arrays["visited"]),
         "fresh_subdomain": len(domain),
         "gallery_image": len(arrays["image_visit"]),
     }
-    damaged = []
-    for array, limit in limits.items():
-        is_inside = (arrays[array] >= 0) & (arrays[array] < limit)
-        if not is_inside.all():
-            damaged.append(array)
+    invalid = [array for array, end in ends.items() if not ((arrays[array] >= 0) & (arrays[array] < end)).all()]
     try:
         rules = [dict(rule) for rule in json.loads("".join(read("rules").ravel()))]
     except (ValueError, TypeError):
-        damaged.append("rules")
-    if damaged or not arrays["shown"].any():
-        raise FcaError("arrays", ", ".join(damaged) or "none", "those of a search", "restore the run, or remove it")
+        invalid.append("rules")
+    if invalid or not arrays["shown"].any():
+        raise FcaError("arrays", ", ".join(invalid) or "none", "those of a search", "restore the run, or remove it")
 
     visits = (arrays["visited"], arrays["correct"], arrays["shown"])
-    images = pd.DataFrame({"subdomain": arrays["visited"][arrays["image_visit"]]})
-    for array in ARRAYS["image_visit"]:
-        images[array.removeprefix("image_")] = arrays[array]
+    image_columns = {array.removeprefix("image_"): arrays[array] for array in ARRAYS["image_visit"]}
+    images = pd.DataFrame({"subdomain": arrays["visited"][arrays["image_visit"]], **image_columns})
 
-    is_seen_by_second = images["accepted"] & (images["second"] >= 0)
-    second_visits = images[is_seen_by_second]
-    second = by_subdomain(
-        second_visits["subdomain"].to_numpy(),
-        second_visits["second"].to_numpy(),
-        np.ones(len(second_visits), dtype=np.int64),
+    second_images = images[images["accepted"] & (images["second"] >= 0)]
+    second_results = by_subdomain(
+        second_images["subdomain"].to_numpy(),
+        second_images["second"].to_numpy(),
+        np.ones(len(second_images), dtype=np.int64),
     )
-    return Search(name, row, domain, rules, visits, by_subdomain(*visits), second, images, arrays)
+    return Search(name, row, domain, rules, visits, by_subdomain(*visits), second_results, images, arrays)

@@ -1,8 +1,8 @@
 """`task=search`: under which conditions does a classifier fail? Images are drawn where a policy looks next.
 
-Subdomain by subdomain, a generator draws images, a filter keeps those that show what was asked for, the classifier
-predicts them, and the run's journal keeps every verdict before the next choice. A killed search goes on: it makes the
-same choices, and draws and predicts nothing twice.
+Subdomain by subdomain, a generator draws images, a filter keeps those that match their prompt, the classifier predicts
+them, and the run's journal records every verdict before the next choice. A killed search resumes: it makes the same
+choices, and draws and predicts nothing twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from PIL import Image
 
 from fca.identity import fingerprint
@@ -69,20 +69,14 @@ from fca.types import (
 )
 from fca.validation import Allowed, Workers
 
-POLICY_DEFAULTS = {
-    "strength": None,
-    "acquisition": None,
-    "reserve": None,
-    "starts": 10,
-    "features": "one_hot",
-    "visits": 1,
-}
+# options of policies, and the values that need no word in a row and no entry in an identity
+OPTIONS = {"strength": None, "acquisition": None, "reserve": None, "starts": 10, "features": "one_hot", "visits": 1}
 BUDGETS = ("max_subdomains", "max_images", "max_hours", "max_money")
-IDENTITY_KEYS = (*BUDGETS, "images", "visits", "max_draws", "parallel", "stored_px", "confirm")
-# what rules are tested by, and what models expect, where an earlier version answered otherwise; part of the identity
+IDENTITY_FIELDS = (*BUDGETS, "images", "visits", "max_draws", "parallel", "stored_px", "confirm")
+# statistics whose results changed since an earlier version; part of the identity, so that old runs are not reused
 REVISED_RULES = "null tables"
 REVISED_POLICIES = {"gp_pairwise": "binomial likelihood"}
-IMAGE_TYPES = {
+IMAGE_ARRAYS = {
     "visit": np.int32,
     "accepted": bool,
     "correct": bool,
@@ -90,24 +84,30 @@ IMAGE_TYPES = {
     "score": np.float32,
     "second": np.int8,
 }
-MAX_BARREN_VISITS = 5  # in a row, without an accepted image: they end a search
-GALLERY_SIDE = 64  # pixels
+BARREN_VISITS = 5  # in a row, without an accepted image, that end a search
+GALLERY_PX = 64  # side of a picture
 
 
 @dataclass(frozen=True)
 class Search:
     """`task=search`: where in a domain a classifier is least accurate, from images of a part of its subdomains.
 
-    domain, generator, filter: what is asked for, what draws it, what is kept (by the run's encoder, where it reads).
-    second:   a model to compare with.    policy: see fca.studies.search.stats.policies, as its options strength,
-              acquisition, reserve (null: its own), starts and features (one_hot, or words: prompts as the encoder
-              embeds them).
-    images:   accepted images of the first, second, ... visit of a subdomain.    visits: of one subdomain, at most.
+    domain:   the conditions, and the prompts that describe them.
+    generator: draws the images.
+    filter:   accepts images that show what the prompt asks for (by the run's encoder, where the filter reads prompts).
+    second:   a model to compare with.
+    policy:   see fca.studies.search.stats.policies, also for its options strength, acquisition, reserve (null: the
+              policy's default), starts and features (one_hot, or words: prompts as the encoder embeds them).
+    images:   accepted images of the first, second, ... visit of a subdomain.
+    visits:   of one subdomain, at most.
     max_*:    visits, accepted images, hours of drawing and predicting, money; null: no limit. Visits in hand are
-              finished, and images that confirm rules come on top.    max_draws: of a visit.
-    parallel: visits in hand at once; a choice knows those that are over.    workers: that draw, 0 = one a core.
+              finished, and images that confirm rules come on top.
+    max_draws: of a visit.
+    parallel: visits in hand at once; a choice knows those that are over.
+    workers:  processes that draw; 0: one a core.
     stored_px: the shorter side of larger images as they are kept and predicted; null: as drawn.
-    clean_accuracy: on the test images of the run's data set, below which nothing is searched; null: not looked at.
+    clean_accuracy: accuracy on the test images of the run's data set, below which nothing is searched; null: not
+              measured.
     confirm:  subdomains with new images for each rule that was found, and as many outside all rules.
     """
 
@@ -150,34 +150,32 @@ class Search:
     confirm: Annotated[int, Allowed(0)]
 
     def check(self) -> None:
-        """Refuse a domain that is none or cannot be drawn, and fewer draws than the images they are for."""
+        """Refuse an invalid domain, one that the generator cannot draw, and fewer draws than images of a visit."""
         self.domain.check()
         if isinstance(self.generator, Conditional):
+            label, conditions = self.generator.label(), self.generator.conditions
             for attribute, values in self.domain.attributes.items():
-                check_choice(f"attribute for {self.generator.label()}", attribute, self.generator.conditions)
+                check_choice(f"attribute for {label}", attribute, conditions)
                 for value in values:
-                    check_choice(
-                        f"{attribute} for {self.generator.label()}", value, self.generator.conditions[attribute]
-                    )
+                    check_choice(f"{attribute} for {label}", value, conditions[attribute])
+
         if self.max_draws < max(self.images):
             step = "raise it, or ask for fewer images"
             raise FcaError("task.max_draws", self.max_draws, f"at least {max(self.images)}, as task.images", step)
 
     def plan(self, context: RunContext) -> list[Run]:
-        """One run; before it the predictions of test images, where these are looked at. Raises FcaError."""
+        """One run; before it the predictions of test images, where their accuracy matters. Raises FcaError."""
         context.check_clean("search")
-        domain = self.domain
-        generator = self.generator
+        domain, drawing = self.domain, self.generator
         clean = runs_of_split(context, "test")[0]
-        data = listed(domain, generator)
+        data = subdomain_data(domain, drawing)
         self._check_models(clean.work)
         self._policy(context.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
         price = self._price()
-
         needs_reader = self.filter.texts(domain) or self.features == "words"
         reader = zero_shot_classifier(context.encoder, domain.prompts) if needs_reader else None
-        earlier_runs = [] if self.clean_accuracy is None else [clean]
-        parent = clean.run_id if earlier_runs else None
+        clean_runs = [] if self.clean_accuracy is None else [clean]
+        parent = clean.run_id if clean_runs else None
 
         options = self._options()
         meaning = {
@@ -186,46 +184,48 @@ class Search:
             "filter": self.filter.label(),
             "encoder": context.encoder.identity() if reader else None,
             "second": self.second.identity() if self.second else None,
-            "generator": [generator.label(), generator.version()],
+            "generator": [drawing.label(), drawing.version()],
             "policy": [self.policy, options],
             "revised_rules": REVISED_RULES,
             "revised_policy": REVISED_POLICIES.get(self.policy),
             "price": price,
             "seed": context.seed,
             "clean": parent,
-            **{name: getattr(self, name) for name in IDENTITY_KEYS},
+            **{name: getattr(self, name) for name in IDENTITY_FIELDS},
         }
         identity = {key: value for key, value in meaning.items() if value is not None}
-        metadata = {
-            "model": clean.metadata["model"],
-            "weights": clean.metadata["weights"],
-            "snapshot": clean.metadata["snapshot"],
+
+        encoder_words = f", {name_of(context.encoder)}" if reader else ""
+        option_words = [f"{name}={value}" for name, value in options.items()]
+        description = {
+            **{name: clean.metadata[name] for name in ("model", "weights", "snapshot")},
             "dataset": domain.name,
             FINGERPRINT: data.fingerprint,
             "seed": context.seed,
             "domain": domain.name,
             "subject": domain.subject,
             "target": domain.target,
-            "generator": generator.label(),
-            "filter": self.filter.label() + (f", {name_of(context.encoder)}" if reader else ""),
-            "policy": " ".join([self.policy, *(f"{key}={value}" for key, value in options.items())]),
+            "generator": drawing.label(),
+            "filter": self.filter.label() + encoder_words,
+            "policy": " ".join([self.policy, *option_words]),
             "images": ",".join(map(str, self.images)),
             "n_subdomains": len(domain.space),
             "second": name_of(self.second) if self.second else None,
         }
         work = Work(data, clean.work.model, reader, clean)
-        return [*earlier_runs, Run("search", identity, metadata, parent, work=work)]
+        return [*clean_runs, Run("search", identity, description, parent, work=work)]
 
     def _check_models(self, clean: ForwardWork) -> None:
         """Raise FcaError for a model that cannot predict, and for a target that a stored one does not know."""
         check_forward(clean)
-        for model in (clean.model, *([self.second] if self.second else [])):
-            keys = known_keys(model)
-            if keys is not None:
-                self.domain.columns(keys)
+        models = [clean.model, self.second] if self.second else [clean.model]
+        for model in models:
+            class_keys = known_keys(model)
+            if class_keys is not None:
+                self.domain.columns(class_keys)
 
     def _price(self) -> float | None:
-        """The price of an image; None where money is no limit. Raises FcaError where there is not enough for one."""
+        """Of an image; None where money is no limit. Raises FcaError where there is not enough for one."""
         if self.max_money is None:
             return None
         price = self.generator.price()
@@ -234,28 +234,28 @@ class Search:
         return price
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
-        """Predict the test images if they are looked at, then search."""
+        """Predict the test images if their accuracy matters, then search."""
         yield from finish_predictions([run for run in runs if run.task == "predict"], context)
         for run in runs:
             if run.task == "search":
-                yield self._searched(run, context)
+                yield self._search(run, context)
 
     def _options(self) -> dict[str, Any]:
-        """The policy's options that are not the default."""
-        return {
-            name: getattr(self, name) for name, default in POLICY_DEFAULTS.items() if getattr(self, name) != default
-        }
+        """Those of the policy that are not the default."""
+        values = {name: getattr(self, name) for name in OPTIONS}
+        return {name: value for name, value in values.items() if value != OPTIONS[name]}
 
-    def _policy(self, seed: int, words: Float[np.ndarray, "subdomains features"] | None) -> Policy:
+    def _policy(self, seed: int, prompt_features: Float[np.ndarray, "subdomains features"] | None) -> Policy:
+        """The policy, with the embedded prompts where its features are `words`."""
         options = self._options()
         if "features" in options:
-            options["features"] = words
+            options["features"] = prompt_features
         return make_policy(self.policy, self.domain.space, seed, **options)
 
-    def _searched(self, run: Run[Work], context: RunContext) -> Finished:
+    def _search(self, run: Run[Work], context: RunContext) -> Finished:
         from fca.training.devices import device_name
 
-        clean_columns = self._clean(run.work, context)
+        clean_columns = self._clean_columns(run.work, context)
         context.store.keep_items(run.work.data)
         studio = Studio(self, run, context)
         policy = self._policy(context.seed, studio.words)
@@ -263,74 +263,76 @@ class Search:
         try:
             studio.finish(chooser, "subdomains", self.max_subdomains)
             visits = chooser.finished
-            check_kept(visits)
-            rules = find_rules(self.domain.space, *history_of(visits))
-            fresh_visits = self._fresh(rules, context.seed)
+            check_any_accepted(visits)
+            visited, correct, shown = history_of(visits)
+            rules = find_rules(self.domain.space, visited, correct, shown)
+            fresh_visits = self._fresh_visits(rules, context.seed)
             studio.finish(FixedQuestions(fresh_visits), "confirming", len(fresh_visits))
         finally:
             studio.pool.shutdown(cancel_futures=True)
 
-        arrays = self._arrays(studio, visits) | _confirming(rules, fresh_visits)
-        visited, correct, n_images = history_of(visits)
-        counts = pd.DataFrame({"subdomain": visited, "correct": correct, "images": n_images})
-        by_subdomain = counts.groupby("subdomain").sum()
+        arrays = self._arrays(studio, visits) | _confirming_arrays(rules, fresh_visits)
+        counts = pd.DataFrame({"subdomain": visited, "correct": correct, "shown": shown}).groupby("subdomain").sum()
         n_drawn = int(arrays["drawn"].sum())
-        n_accepted = int(by_subdomain["images"].sum())
-        skill = policy.skill(visited, correct, n_images)
+        n_accepted = int(counts["shown"].sum())
+        skill = policy.skill(visited, correct, shown)
         price = price_of(self.generator)
         all_visits = [*visits, *fresh_visits]
         columns = {
             **clean_columns,
-            "n_visited": len(by_subdomain),
+            "n_visited": len(counts),
             "n_drawn": n_drawn,
             "n_accepted": n_accepted,
             "acceptance": n_accepted / n_drawn,
-            ACCURACY: (by_subdomain["correct"] / by_subdomain["images"]).mean(),
+            ACCURACY: (counts["correct"] / counts["shown"]).mean(),
             "ended": chooser.ended,
             "skill": skill,
             "search_s": studio.elapsed,
             "gpu_s": sum(visit.seconds for visit in all_visits),
             "money": None if price is None else price * sum(visit.n_paid for visit in all_visits),
-            "covering": chooser.covering / len(visits),
+            "covering": chooser.n_covering / len(visits),
             DEVICE: device_name(context.machine.accelerator),
             "warning": _warning(visits, skill),
         }
         return Finished(run, columns, arrays)
 
-    def _clean(self, work: Work, context: RunContext) -> dict[str, Any]:
+    def _clean_columns(self, work: Work, context: RunContext) -> dict[str, Any]:
         """Accuracy on test images as columns. Raises FcaError where it is too low for a search."""
         if self.clean_accuracy is None:
             return {}
-        stored = stored_predictions(context.store, context.store.row(work.clean.run_id))
-        target = self.domain.columns(stored.logit_classes)
-        is_target, _ = self.domain.judged(stored.logits, target)
-        n = len(stored.true)
-        n_right = int((is_target == np.isin(stored.true, target)).sum())
-        accuracy = n_right / n
-        if accuracy < self.clean_accuracy:
-            images = f"on {context.data.name} ({n_right} of {n})"
-            allowed = f"at least {self.clean_accuracy}, as task.clean_accuracy, {images}"
-            raise FcaError("clean accuracy", f"{accuracy:.4f}", allowed, "take a better model, or lower it")
-        return dict(zip(interval_columns(CLEAN_ACCURACY), (accuracy, *wilson(n_right, n)), strict=True))
 
-    def _fresh(self, rules: list[dict[str, Any]], seed: int) -> list[Visit]:
+        stored = stored_predictions(context.store, context.store.row(work.clean.run_id))
+        target_columns = self.domain.columns(stored.logit_classes)
+        judged_as_target, _ = self.domain.judged(stored.logits, target_columns)
+        is_target = np.isin(stored.true, target_columns)
+        n = len(stored.true)
+        n_right = int((judged_as_target == is_target).sum())
+
+        if n_right / n < self.clean_accuracy:
+            allowed = (
+                f"at least {self.clean_accuracy}, as task.clean_accuracy, on {context.data.name} ({n_right} of {n})"
+            )
+            raise FcaError("clean accuracy", f"{n_right / n:.4f}", allowed, "take a better model, or lower it")
+        return dict(zip(interval_columns(CLEAN_ACCURACY), (n_right / n, *wilson(n_right, n)), strict=True))
+
+    def _fresh_visits(self, rules: list[dict[str, Any]], seed: int) -> list[Visit]:
         """Visits with new images of subdomains of each rule, and of some outside all (-1), all drawn at random."""
         if not rules:
             return []
-        masks = {number: members(self.domain.space, rule) for number, rule in enumerate(rules)}
-        masks[-1] = ~np.any(list(masks.values()), axis=0)
 
+        members_by_rule = [members(self.domain.space, rule) for rule in rules]
+        is_outside = ~np.any(members_by_rule, axis=0)
         visits: list[Visit] = []
-        for rule, mask in masks.items():
-            subdomains = keyed_rng("confirm", seed, rule).permutation(np.flatnonzero(mask))[: self.confirm]
-            for subdomain in subdomains.tolist():
-                n_earlier = sum(visit.subdomain == subdomain for visit in visits)
+        for rule, is_member in [*enumerate(members_by_rule), (-1, is_outside)]:
+            candidates = keyed_rng("confirm", seed, rule).permutation(np.flatnonzero(is_member))
+            for subdomain in candidates[: self.confirm].tolist():
+                n_earlier = sum(visit.subdomain == subdomain for visit in visits)  # rules may overlap
                 visit = Visit(
                     name=f"fresh-{len(visits):04d}-{subdomain}",
                     subdomain=subdomain,
-                    wanted=self.images[0],
+                    n_wanted=self.images[0],
                     max_draws=self.max_draws,
-                    first=self.max_draws * n_earlier,
+                    first_number=self.max_draws * n_earlier,
                     kind="fresh",
                     rule=rule,
                 )
@@ -339,26 +341,28 @@ class Search:
 
     def _arrays(self, studio: Studio, visits: list[Visit]) -> Arrays:
         """As analyses of searches read them; images are in order of visits and draws."""
-        draws = []
-        for i, visit in enumerate(visits):
-            draws += [(i, number, *draw) for number, draw in enumerate(visit.draws)]
+        draws = [
+            (position, number, *draw)
+            for position, visit in enumerate(visits)
+            for number, draw in enumerate(visit.draws)
+        ]
         images = pd.DataFrame(draws, columns=["visit", "number", *Draw._fields])
-        visited, correct, n_images = history_of(visits)
-        accuracy_of_visit = correct / np.maximum(n_images, 1)
+        visited, correct, shown = history_of(visits)
+        accuracy_of_visit = correct / np.maximum(shown, 1)
         return {
             "domain": np.array([self.domain.space.as_json()]),
             "prompts": np.array(self.domain.prompts),
             "visited": visited,
             "correct": correct,
-            "shown": n_images,
+            "shown": shown,
             "drawn": np.array([len(visit.draws) for visit in visits], np.int32),
             "visit_s": np.array([visit.seconds for visit in visits], np.float32),
-            **{f"image_{name}": images[name].to_numpy().astype(dtype) for name, dtype in IMAGE_TYPES.items()},
-            **_gallery(studio, visits, images, accuracy_of_visit),
+            **{f"image_{name}": images[name].to_numpy().astype(kind) for name, kind in IMAGE_ARRAYS.items()},
+            **_gallery_arrays(studio, visits, images, accuracy_of_visit),
         }
 
 
-def _gallery(
+def _gallery_arrays(
     studio: Studio, visits: list[Visit], images: pd.DataFrame, accuracy_of_visit: Float[np.ndarray, " visits"]
 ) -> Arrays:
     """Small pictures of the visits of lowest accuracy: wrong ones, right ones, and those that the filter left out.
@@ -368,24 +372,24 @@ def _gallery(
     lowest_first = images.iloc[np.argsort(accuracy_of_visit[images["visit"]], kind="stable")]
     is_accepted = lowest_first["accepted"]
     is_right = lowest_first["correct"]
-    is_drawn = lowest_first["refused"].isna()
-    kinds = (
+    was_drawn = lowest_first["refused"].isna()
+    kinds_and_counts = (
         (is_accepted & ~is_right, 48),
         (is_accepted & is_right, 24),
-        (~is_accepted & is_drawn, 24),
+        (~is_accepted & was_drawn, 24),
     )
-    images_of_kinds = []
-    for is_of_kind, max_images in kinds:
-        eight_of_each_visit = lowest_first[is_of_kind].groupby("visit", sort=False).head(8)
-        images_of_kinds.append(eight_of_each_visit.head(max_images))
-    chosen = pd.concat(images_of_kinds)
+    chosen_of_kind = [
+        lowest_first[is_of_kind].groupby("visit", sort=False).head(8).head(n_pictures)
+        for is_of_kind, n_pictures in kinds_and_counts
+    ]
+    chosen = pd.concat(chosen_of_kind)
 
-    visit_and_number = [(visits[i], number) for i, number in zip(chosen["visit"], chosen["number"], strict=True)]
-    studio.draw_again(visit_and_number)
+    chosen_draws = [(visits[i], number) for i, number in zip(chosen["visit"], chosen["number"], strict=True)]
+    studio.draw_again(chosen_draws)
     pictures = []
-    for visit, number in visit_and_number:
+    for visit, number in chosen_draws:
         picture = Image.open(studio.file(visit, number)).convert("RGB")
-        pictures.append(np.asarray(picture.resize((GALLERY_SIDE, GALLERY_SIDE), Image.Resampling.BICUBIC)))
+        pictures.append(np.asarray(picture.resize((GALLERY_PX, GALLERY_PX), Image.Resampling.BICUBIC)))
     return {"gallery": np.array(pictures, np.uint8), "gallery_image": chosen.index.to_numpy().astype(np.int32)}
 
 
@@ -396,8 +400,10 @@ def _gallery(
 class Chooser:
     """Asks for the visits of a search until a budget is spent; see `fca.stats.ask`.
 
-    visits: chooses their subdomains.    finished, pending: visits that are over, and in hand.
-    ended:  the budget that ended the search.    covering: choices that covered the domain.
+    visits:     chooses their subdomains.
+    finished:   visits that are over.    pending: visits in hand.
+    ended:      the budget that ended the search.
+    n_covering: choices that covered the domain.
     """
 
     search: Search
@@ -405,32 +411,35 @@ class Chooser:
     finished: list[Visit] = field(default_factory=list)
     pending: list[Visit] = field(default_factory=list)
     ended: str = ""
-    covering: int = 0
+    n_covering: int = 0
 
     def ask(self) -> Visit | None:
         """The next visit; None where a budget is spent, be it on pending ones. Raises FcaError after barren visits."""
-        if len(self.finished) >= MAX_BARREN_VISITS:
-            check_kept(self.finished[-MAX_BARREN_VISITS:])
-        search = self.search
+        if len(self.finished) >= BARREN_VISITS:
+            check_any_accepted(self.finished[-BARREN_VISITS:])
+
         remaining = self._remaining()
-        self.ended = next((budget for budget, amount in remaining.items() if amount <= 0), "")
-        if self.ended:
+        spent_budgets = [name for name, amount in remaining.items() if amount <= 0]
+        self.ended = spent_budgets[0] if spent_budgets else ""
+        if spent_budgets:
             return None
 
-        self.covering += self.visits.policy.covers(*self.visits.history)
+        self.n_covering += self.visits.policy.covers(*self.visits.history)
         subdomain = self.visits.ask()
-        assert subdomain is not None  # it has no end of its own
+        assert subdomain is not None  # the policy itself has no limit
 
+        search = self.search
         earlier_visits = [visit for visit in self.finished if visit.subdomain == subdomain]
-        size = min(len(earlier_visits), len(search.images) - 1)  # further visits have as many images as the last
-        wanted = search.images[size]
+        n_wanted = search.images[min(len(earlier_visits), len(search.images) - 1)]
+        n_wanted = min(n_wanted, remaining.get("max_images", n_wanted))
+        max_draws = min(search.max_draws, remaining.get("max_money", search.max_draws))
         number = len(self.finished) + len(self.pending)
         visit = Visit(
             name=f"{number:04d}-{subdomain}",
             subdomain=subdomain,
-            wanted=min(wanted, remaining.get("max_images", wanted)),
-            max_draws=min(search.max_draws, remaining.get("max_money", search.max_draws)),
-            first=sum(len(visit.draws) for visit in earlier_visits),
+            n_wanted=n_wanted,
+            max_draws=max_draws,
+            first_number=sum(len(visit.draws) for visit in earlier_visits),
         )
         self.pending.append(visit)
         return visit
@@ -442,46 +451,36 @@ class Chooser:
 
     def _remaining(self) -> dict[str, Any]:
         """What is left: subdomains that may be visited, and of each budget (of money: draws that it pays)."""
-        search = self.search
-        n_visits = Counter(visit.subdomain for visit in self.finished)
-        closed = set()
-        for visit in self.finished:
-            if not visit.n_accepted or n_visits[visit.subdomain] >= search.visits:
-                closed.add(visit.subdomain)
-        visited = closed | {visit.subdomain for visit in self.pending}
+        search, finished, pending = self.search, self.finished, self.pending
+        n_visits = Counter(visit.subdomain for visit in finished)
+        closed = {
+            visit.subdomain for visit in finished if not visit.n_accepted or n_visits[visit.subdomain] >= search.visits
+        }
+        in_hand = {visit.subdomain for visit in pending}
 
-        max_paid_draws = None
+        spent = {  # pending visits count as if they took all that they may
+            "max_subdomains": len(finished) + len(pending),
+            "max_hours": sum(visit.seconds for visit in finished) / 3600,
+            "max_images": sum(visit.n_accepted for visit in finished) + sum(visit.n_wanted for visit in pending),
+            "max_money": sum(visit.n_paid for visit in finished) + sum(visit.max_draws for visit in pending),
+        }
+        limits = {name: getattr(search, name) for name in spent}
         if search.max_money is not None:
             price = search.generator.price()
-            max_paid_draws = int(search.max_money / price + 1e-9) if price else None
-        limits = {
-            "max_subdomains": search.max_subdomains,
-            "max_hours": search.max_hours,
-            "max_images": search.max_images,
-            "max_money": max_paid_draws,
-        }
-        used = {
-            "max_subdomains": len(self.finished) + len(self.pending),
-            "max_hours": sum(visit.seconds for visit in self.finished) / 3600,
-            "max_images": sum(visit.n_accepted for visit in self.finished)
-            + sum(visit.wanted for visit in self.pending),
-            "max_money": sum(visit.n_paid for visit in self.finished) + sum(visit.max_draws for visit in self.pending),
-        }
-        remaining: dict[str, Any] = {"all visited": len(search.domain.space) - len(visited)}
-        for budget, limit in limits.items():
-            if limit is not None:
-                remaining[budget] = limit - used[budget]
-        return remaining
+            limits["max_money"] = int(search.max_money / price + 1e-9) if price else None
+
+        budgets_left = {name: limit - spent[name] for name, limit in limits.items() if limit is not None}
+        return {"all visited": len(search.domain.space) - len(closed | in_hand), **budgets_left}
 
 
-def _confirming(rules: Sequence[dict[str, Any]], fresh_visits: Sequence[Visit]) -> dict[str, Any]:
+def _confirming_arrays(rules: Sequence[dict[str, Any]], fresh_visits: Sequence[Visit]) -> dict[str, Any]:
     """Arrays: the rules, and the visits with new images that confirm them or do not."""
-    subdomain, correct, n_images = history_of(fresh_visits)
+    subdomain, correct, shown = history_of(fresh_visits)
     return {
         "rules": np.array([json.dumps(rules)]),
         "fresh_subdomain": subdomain,
         "fresh_correct": correct,
-        "fresh_shown": n_images,
+        "fresh_shown": shown,
         "fresh_rule": np.array([visit.rule for visit in fresh_visits], np.int32),
     }
 
@@ -491,40 +490,46 @@ def _warning(visits: Sequence[Visit], skill: float | None) -> str | None:
     warnings = []
     if skill is not None and skill <= 0:
         warnings.append("the policy's model predicts no better than the mean")
-    n_short = sum(visit.n_accepted < visit.wanted for visit in visits)
+    n_short = sum(visit.n_accepted < visit.n_wanted for visit in visits)
     if n_short:
         warnings.append(f"{n_short} of {len(visits)} visits have fewer images than task.images asks for")
     return "; ".join(warnings) or None
 
 
-def check_kept(visits: Sequence[Visit]) -> None:
+def check_any_accepted(visits: Sequence[Visit]) -> None:
     """Raise FcaError where not one image of these visits was accepted."""
     draws = [draw for visit in visits for draw in visit.draws]
     if any(draw.accepted for draw in draws):
         return
+
+    counts = f"0 of {len(draws)} images accepted"
     refusals = [draw.refused for draw in draws if draw.refused]
-    outcome = f"0 of {len(draws)} images accepted"
     if refusals:
-        outcome += f"; {len(refusals)} refused: {refusals[-1]}"
+        counts += f"; {len(refusals)} refused: {refusals[-1]}"
     step = "look at the images in the run's folder; filter.rule=top_k is milder, task.max_draws allows more"
-    raise FcaError("filter", outcome, "a filter and a generator that leave some images", step)
+    raise FcaError("filter", counts, "a filter and a generator that leave some images", step)
 
 
-# What a search is about.
+# The data that a search is about.
 
 
-def listed(domain: EvaluationDomain, generator: Generator) -> ImageData:
-    """Its subdomains as the store lists what arrays are of; the fingerprint is of all that decides a verdict."""
-    group_by_class = {} if domain.groups is None else read_groups(domain.groups, domain.group_columns).of
-    targets = domain.targets.get(domain.target, [domain.target])
-    classes_of_groups = [key for key, group in group_by_class.items() if group in targets]
-    target = sorted({*targets, *classes_of_groups})
+def subdomain_data(domain: EvaluationDomain, generator: Generator) -> ImageData:
+    """The subdomains as a data set of one image each; the fingerprint covers all that decides a verdict."""
+    group_of_class: Mapping[str, str] = {}
+    if domain.groups is not None:
+        group_of_class = read_groups(domain.groups, domain.group_columns).of
+
+    # the fingerprint is of the prompts, and of all that decides whether a class is the target
+    target_names = domain.targets.get(domain.target, [domain.target])
+    classes_of_groups = [class_key for class_key, group in group_of_class.items() if group in target_names]
+    target = sorted({*target_names, *classes_of_groups})
     meaning = [domain.subject, domain.prompt, target, domain.decision, domain.space.as_json()]
 
-    ids = [f"{number:05d} {prompt}" for number, prompt in enumerate(domain.prompts)]
-    items = pd.DataFrame({"image_id": ids, "label": domain.target, "split": "test"})
+    image_ids = [f"{number:05d} {prompt}" for number, prompt in enumerate(domain.prompts)]
+    items = pd.DataFrame({"image_id": image_ids, "label": domain.target, "split": "test"})
 
-    def read(row: int) -> UInt8[np.ndarray, "height width 3"]:
+    def read(row: int) -> Any:
         return generator.draw(domain.wanted(row, 0)).image
 
-    return ImageData(domain.name, items, (domain.target,), fingerprint(items, json.dumps(meaning)), read)
+    data_fingerprint = fingerprint(items, json.dumps(meaning))
+    return ImageData(domain.name, items, (domain.target,), data_fingerprint, read)

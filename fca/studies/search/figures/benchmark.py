@@ -11,7 +11,7 @@ import pandas as pd
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import format_with_interval
-from fca.studies.search import benchmark as made
+from fca.studies.search import benchmark as analysis
 from fca.studies.search.benchmark import (
     ALL,
     EXPLORED,
@@ -30,27 +30,30 @@ from fca.studies.search.columns import COVERING
 from fca.tables.table import DATASET, MODEL, VALUE
 from fca.types import Column, Table, interval_columns
 
-_NWISE, _BO = ("#b48ad8", "#9a66c8", "#8450b8"), ("#0072b2", "#56a4d9", "#009e73", "#d0559a")
-_COLOURS = (kinds.GREY, *_NWISE, "#b07d00", *_BO, "#d55e00")
-_FILTERS = DATASET, MODEL, POLICY
+_NWISE_COLOURS = ("#b48ad8", "#9a66c8", "#8450b8")
+_BO_COLOURS = ("#0072b2", "#56a4d9", "#009e73", "#d0559a")
+_COLOURS = (kinds.GREY, *_NWISE_COLOURS, "#b07d00", *_BO_COLOURS, "#d55e00")
+_FILTERS = (DATASET, MODEL, POLICY)
 MEAN_VALUE = VALUE.with_format(".1%", "mean over searches")
 FOUND = Column("found", float, ".0%", "share of all subdomains")
-WORTH = 0.01  # share of variance, from which a model counts as better than the mean
+SKILL_ABOVE_MEAN = 0.01  # explained share of variance, from which a model counts as better than the mean
 
 
 def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     """Accuracy of what is visited, its running mean, and the visited share of the worst tenth: a line a policy."""
-    when, parts = curves.frame.merge(found.frame[[DATASET, MODEL, POLICY, ALL]], how="left"), []
-    for mean, sd in zip(made.CURVED, made.SDS, strict=True):
-        value, half = when[mean], when[sd].fillna(0)
-        ends = {
-            MEAN_VALUE: value,
-            MEAN_VALUE.low: (value - half).clip(0),
-            MEAN_VALUE.high: (value + half).clip(upper=1),
+    searches = curves.frame.merge(found.frame[[DATASET, MODEL, POLICY, ALL]], how="left")
+    frames = []
+    for mean, sd in zip(analysis.CURVED, analysis.SDS, strict=True):
+        half_width = searches[sd].fillna(0)
+        band_columns = {
+            MEAN_VALUE: searches[mean],
+            MEAN_VALUE.low: (searches[mean] - half_width).clip(0),
+            MEAN_VALUE.high: (searches[mean] + half_width).clip(upper=1),
         }
-        parts.append(when.assign(measure=mean.meaning, **ends))
-    frame = pd.concat(parts, ignore_index=True)
+        frames.append(searches.assign(measure=mean.meaning, **band_columns))
+    frame = pd.concat(frames, ignore_index=True)
     frame["panel"] = _panels(frame, "measure")
+
     coloured = kinds.hue(POLICY, frame, _COLOURS, shapes=None, columns=5)
     across = kinds.quantity(alt.X, SHARE, "share of all subdomains explored", grid=True, domain=[0, 1], padding=0)
     up = kinds.quantity(alt.Y, MEAN_VALUE, "", grid=True, domain=[0, 1], padding=0)
@@ -61,13 +64,16 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     lines: Any = base.mark_line(strokeWidth=2).encode(opacity=coloured.opacity())
     hover = (DATASET, MODEL, POLICY, EXPLORED, SHARE, HOURS, *interval_columns(MEAN_VALUE), ALL)
     dots: Any = base.mark_point(filled=True, size=30).encode(opacity=alt.value(0), tooltip=kinds.tooltips(hover))
-    whole, hours = frame[EXPLORED].max(), frame[HOURS].max()
+    layered = kinds.layers(band, lines, dots.add_params(coloured.picked))
+
+    n_subdomains = frame[EXPLORED].max()
+    hours = frame[HOURS].max()
+    minutes = f"{60 * hours / n_subdomains:.3g} minutes"
     title = style.title(
         "How fast does each policy find the subdomains of lowest accuracy?",
         f"Mean over {frame[SEARCHES].max()} searches of each, and one standard deviation to both sides.",
-        f"100 % are {whole:,} subdomains: {hours:,.0f} hours of a GPU at {60 * hours / whole:.3g} minutes each.",
+        f"100 % are {n_subdomains:,} subdomains: {hours:,.0f} hours of a GPU at {minutes} each.",
     )
-    layered = kinds.layers(band, lines, dots.add_params(coloured.picked))
     return style.faceted(layered, frame, title, _FILTERS, height=280, columns=3)
 
 
@@ -77,37 +83,43 @@ def histogram_figure(counts: Table) -> alt.FacetChart:
     frame["panel"] = _panels(frame, "named")
     axis = alt.Axis(labelExpr="round(100 * datum.value)", grid=False)
     across = alt.X(f"{FROM}:O", title="accuracy (%), from", axis=axis)
-    up = kinds.quantity(alt.Y, made.COUNT, "subdomains", zero=True, padding=0)
+    up = kinds.quantity(alt.Y, analysis.COUNT, "subdomains", zero=True, padding=0)
     chart = kinds.bars(across, up, counts.columns, kinds.hue(POLICY, frame, _COLOURS, legend=False))
-    most = f"Accuracies of the first {frame[EXPLORED].max():.0f}, mean over searches; a shorter n-wise array in full."
-    title = style.title("How accurate are the first subdomains that each policy visits?", most)
+    title = style.title(
+        "How accurate are the first subdomains that each policy visits?",
+        f"Accuracies of the first {frame[EXPLORED].max():.0f}, mean over searches; a shorter n-wise array in full.",
+    )
     return style.faceted(chart, frame, title, _FILTERS, height=120, columns=5)
 
 
 def predictors_figure(predictors: Table) -> alt.FacetChart:
     """Rank correlation of predicted and true accuracy by size of the training set, a line a model."""
     frame = predictors.frame.dropna(subset=PREDICTED_RHO).reset_index(drop=True)
-    half = frame[made.RHO_SD].fillna(0)
-    frame = frame.assign(
-        panel=_panels(frame),
-        **{PREDICTED_RHO.low: frame[PREDICTED_RHO] - half, PREDICTED_RHO.high: frame[PREDICTED_RHO] + half},
-    )
+    half_width = frame[analysis.RHO_SD].fillna(0)
+    ends = {
+        PREDICTED_RHO.low: frame[PREDICTED_RHO] - half_width,
+        PREDICTED_RHO.high: frame[PREDICTED_RHO] + half_width,
+    }
+    frame = frame.assign(panel=_panels(frame), **ends)
+
     steps = alt.X(f"{SIZE}:O", title=SIZE.meaning)
-    up, coloured = (
-        kinds.quantity(alt.Y, PREDICTED_RHO, "rank correlation", grid=True),
-        kinds.hue(POLICY, frame, _COLOURS),
-    )
+    up = kinds.quantity(alt.Y, PREDICTED_RHO, "rank correlation", grid=True)
+    coloured = kinds.hue(POLICY, frame, _COLOURS)
     hover = (*predictors.columns, PREDICTED_RHO.low)
     chart = kinds.points_with_intervals(
         PREDICTED_RHO, steps, hover, coloured, dodge=POLICY, joined=POLICY, scale=up, size=60
     )
-    lines = "Spearman's correlation over all others; mean and one standard deviation over random training sets."
-    title = style.title("Which model predicts the accuracy of subdomains that were not visited?", lines)
+    title = style.title(
+        "Which model predicts the accuracy of subdomains that were not visited?",
+        "Spearman's correlation over all others; mean and one standard deviation over random training sets.",
+    )
     return style.faceted(chart, frame, title, _FILTERS, height=280, columns=2)
 
 
 def _panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
-    return style.panels(frame.assign(**{MODEL: frame[MODEL].astype("string").fillna("")}), DATASET, MODEL, *fields)
+    """Titles of panels; simulated tables have no model."""
+    model_names = frame[MODEL].astype("string").fillna("")
+    return style.panels(frame.assign(**{MODEL: model_names}), DATASET, MODEL, *fields)
 
 
 def found_statements(found: pd.DataFrame) -> Iterator[Statement]:
@@ -119,30 +131,28 @@ def found_statements(found: pd.DataFrame) -> Iterator[Statement]:
     On zoo, net, bo finds all of the worst tenth after 42 % [36, 50] of the subdomains (range of 10 searches).
     zoo, net: the model of bo predicts no better than the mean (skill 0.00); 90 % of its choices only cover the domain.
     """
-    for names, part in found.groupby([DATASET, MODEL], sort=False, dropna=False):
-        searched = ", ".join(name for name in names if isinstance(name, str))
-        finished = part.dropna(subset=ALL).rename(columns={ALL: FOUND, LEAST: FOUND.low, MOST: FOUND.high})
+    for names, lines in found.groupby([DATASET, MODEL], sort=False, dropna=False):
+        table_name = ", ".join(name for name in names if isinstance(name, str))
+        finished = lines.dropna(subset=ALL).rename(columns={ALL: FOUND, LEAST: FOUND.low, MOST: FOUND.high})
         if len(finished):
-            yield _fastest(searched, finished.sort_values(FOUND, kind="stable").drop_duplicates(POLICY))
+            yield _fastest(table_name, finished.sort_values(FOUND, kind="stable").drop_duplicates(POLICY))
 
-        for line in part[part[SKILL] < WORTH].to_dict("records"):
+        for line in lines[lines[SKILL] < SKILL_ABOVE_MEAN].to_dict("records"):
             model = f"the model of {line[POLICY]} predicts no better than the mean (skill {line[SKILL]:.2f})"
             covering = f"{100 * line[COVERING]:.0f} % of its choices only cover the domain"
-            yield Statement(f"{searched}: {model}; {covering}.")
+            yield Statement(f"{table_name}: {model}; {covering}.")
 
 
-def _fastest(searched: str, policies: pd.DataFrame) -> Statement:
+def _fastest(table_name: str, policies: pd.DataFrame) -> Statement:
     """The policies that have visited all of the worst tenth first, and the next ones."""
     first = policies.iloc[0].to_dict()
     fastest = small.best_of(policies, FOUND, largest=False)[POLICY].tolist()
+    finds = "finds" if len(fastest) == 1 else "each find"
     searches = "one search" if first[SEARCHES] == 1 else f"range of {first[SEARCHES]} searches"
-    verb = "finds" if len(fastest) == 1 else "each find"
-    after = f"{format_with_interval(first, FOUND)} of the subdomains ({searches})"
-    slower = [
-        f"{line[POLICY]} after {format_with_interval(line, FOUND)}"
-        for line in policies.to_dict("records")[len(fastest) :]
-    ]
+    explored = f"{format_with_interval(first, FOUND)} of the subdomains ({searches})"
 
-    others = f"; {', '.join(slower)}" if slower else ""
-    sentence = f"On {searched}, {small.listed(fastest)} {verb} all of the worst tenth after {after}{others}."
+    slower_policies = policies.to_dict("records")[len(fastest) :]
+    slower = [f"{line[POLICY]} after {format_with_interval(line, FOUND)}" for line in slower_policies]
+    comparison = f"; {', '.join(slower)}" if slower else ""
+    sentence = f"On {table_name}, {small.listed(fastest)} {finds} all of the worst tenth after {explored}{comparison}."
     return Statement(sentence, small.dots(policies, POLICY, FOUND, (POLICY, *interval_columns(FOUND))))

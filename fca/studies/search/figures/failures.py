@@ -12,7 +12,7 @@ import pandas as pd
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import format_with_interval
-from fca.studies.search import failures as of
+from fca.studies.search import failures as analysis
 from fca.studies.search.columns import ACCURACY, N_SUBDOMAINS, N_VISITED, SUBJECT
 from fca.tables.table import ATTRIBUTE
 from fca.types import Column, Table, interval_columns
@@ -24,89 +24,128 @@ SHARE = MEASURED.with_format(".0%")  # in sentences
 MEAN = ACCURACY.with_format(".0%", "mean accuracy")
 VALUE_NAME = Column("value_name", str, "", "attribute value")
 PAIR = Column("pair", str, "", "classifiers")
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#e79a5b", "#7fc9a8")  # a partial search and its model are alike
+_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#e79a5b",
+    "#7fc9a8",
+)  # a partial search and its model have similar colours
 
 
 def values_figure(values: Table) -> alt.FacetChart:
     """Mean accuracy of every attribute value, a panel a search; a complete one beside its parts."""
-    frame = values.frame.assign(panel=style.panels(values.frame, of.SEARCH))
-    frame["named"] = frame[ATTRIBUTE] + ": " + frame[of.VALUE].astype(str)
+    frame = values.frame.assign(panel=style.panels(values.frame, analysis.SEARCH))
+    frame["named"] = frame[ATTRIBUTE] + ": " + frame[analysis.VALUE].astype(str)
+    has_several_estimates = style.differs(frame[analysis.ESTIMATE])
+
     along = kinds.category(alt.Y, "named", frame["named"].drop_duplicates().tolist(), bands=True)
-    several = style.differs(frame[of.ESTIMATE])
-    coloured = kinds.hue(of.ESTIMATE, frame, _COLOURS, legend=several, columns=1)
-    look: dict[str, Any] = {"scale": kinds.quantity(alt.X, ACCURACY, "mean accuracy", nice=False), "size": 45}
-    look["dodge"] = of.ESTIMATE if several else None
-    chart = kinds.points_with_intervals(ACCURACY, along, values.columns, coloured, **look)
+    coloured = kinds.hue(analysis.ESTIMATE, frame, _COLOURS, legend=has_several_estimates, columns=1)
+    chart = kinds.points_with_intervals(
+        ACCURACY,
+        along,
+        values.columns,
+        coloured,
+        scale=kinds.quantity(alt.X, ACCURACY, "mean accuracy", nice=False),
+        size=45,
+        dodge=analysis.ESTIMATE if has_several_estimates else None,
+    )
+
     title = style.title(
         "Which attribute values make the classifier fail?",
         "Each mark is the mean accuracy over subdomains with its 95 % interval. What a policy visits is no "
         "random sample of the domain;",
         "its model estimates all subdomains, visited or not.",
     )
-    return style.faceted(chart, frame, title, (of.SEARCH,), columns=2, row=5 if several else 18)
+    row_height = 5 if has_several_estimates else 18
+    return style.faceted(chart, frame, title, (analysis.SEARCH,), columns=2, row=row_height)
 
 
 def pairs_figure(pairs: Table) -> alt.FacetChart:
     """Heat maps of two attributes, a panel a search and estimate."""
-    frame = pairs.frame.assign(estimated=pairs.frame[of.ESTIMATE].map(dict(of.ESTIMATE.choices)))
-    names = frame[ATTRIBUTE] + " and " + frame[of.OTHER]
-    frame["panel"] = style.panels(frame, of.SEARCH) + "\n" + names + ": " + frame["estimated"]
-    x = alt.X(f"{of.OTHER_VALUE}:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30))
-    chart = kinds.heat_map(ACCURACY, x, style.names_axis(of.VALUE, None), pairs.columns, (0.0, 1.0))
+    frame = pairs.frame.assign(estimated=pairs.frame[analysis.ESTIMATE].map(dict(analysis.ESTIMATE.choices)))
+    attributes = frame[ATTRIBUTE] + " and " + frame[analysis.OTHER_ATTRIBUTE]
+    frame["panel"] = style.panels(frame, analysis.SEARCH) + "\n" + attributes + ": " + frame["estimated"]
+
+    x = alt.X(f"{analysis.OTHER_VALUE}:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30))
+    y = style.names_axis(analysis.VALUE, None)
+    chart = kinds.heat_map(ACCURACY, x, y, pairs.columns, (0.0, 1.0))
     title = style.title(
         "Which pairs of attribute values make the classifier fail?", "Each cell is the mean accuracy over subdomains."
     )
-    drawn = style.faceted(chart, frame, title, (of.SEARCH,), columns=2, row=34)
-    return drawn.resolve_scale(x="independent", y="independent")
+    figure = style.faceted(chart, frame, title, (analysis.SEARCH,), columns=2, row=34)
+    return figure.resolve_scale(x="independent", y="independent")
 
 
 def rules_figure(rules: Table) -> alt.FacetChart:
     """Accuracy under each condition: in the search, on fresh images, and on fresh images outside all rules."""
-    parts = []
-    for where, column in zip(WHERE.choices, (ACCURACY, of.FRESH, of.FRESH_OUTSIDE), strict=True):
-        measured = (rules.frame.get(end, float("nan")) for end in interval_columns(column))
-        parts.append(rules.frame.assign(where=where, **dict(zip(interval_columns(MEASURED), measured, strict=True))))
-    frame = pd.concat(parts, ignore_index=True)
-    frame = frame.assign(panel=style.panels(frame, of.SEARCH), named=frame[of.RULE] + " (" + frame[of.CONFIRMED] + ")")
+    frames = []
+    for where, column in zip(WHERE.choices, (ACCURACY, analysis.FRESH, analysis.FRESH_OUTSIDE), strict=True):
+        ends = zip(interval_columns(MEASURED), interval_columns(column), strict=True)
+        measured = {end: rules.frame.get(source, float("nan")) for end, source in ends}  # a search has no intervals
+        frames.append(rules.frame.assign(where=where, **measured))
+    frame = pd.concat(frames, ignore_index=True)
+    frame = frame.assign(
+        panel=style.panels(frame, analysis.SEARCH),
+        named=frame[analysis.RULE] + " (" + frame[analysis.CONFIRMED] + ")",
+    )
+
     along = kinds.category(alt.Y, "named", frame["named"].drop_duplicates().tolist(), labelLimit=420, bands=True)
     coloured = kinds.hue(WHERE, frame, ("#e79a5b", "#d55e00", kinds.GREY))
-    hover = (of.RULE, WHERE, *interval_columns(MEASURED), N_VISITED, N_SUBDOMAINS, of.FRESH_IMAGES, of.CONFIRMED)
+    hover = (
+        analysis.RULE,
+        WHERE,
+        *interval_columns(MEASURED),
+        N_VISITED,
+        N_SUBDOMAINS,
+        analysis.FRESH_IMAGES,
+        analysis.CONFIRMED,
+    )
     scale = kinds.quantity(alt.X, MEASURED, domain=[0, 1], padding=0)
     chart = kinds.points_with_intervals(MEASURED, along, hover, coloured, dodge=WHERE, scale=scale, size=60)
     title = style.title(
         "Which few conditions describe the failures, and do they hold on fresh images?",
         "Accuracy in a search tends to be too low, as these conditions were chosen for it; fresh images correct this.",
     )
-    return style.faceted(chart, frame, title, (of.SEARCH,), columns=1, row=16)
+    return style.faceted(chart, frame, title, (analysis.SEARCH,), columns=1, row=16)
 
 
 def accuracies_figure(accuracies: Table) -> alt.FacetChart:
     """How many visited subdomains have which accuracy."""
-    frame = accuracies.frame.assign(panel=style.panels(accuracies.frame, of.SEARCH))
-    frame["bin"] = [f"{100 * low:.0f} to {100 * low + 10:.0f}" for low in frame["at_least"]]
+    frame = accuracies.frame.assign(panel=style.panels(accuracies.frame, analysis.SEARCH))
+    frame["bin"] = [f"{100 * low:.0f} to {100 * low + 10:.0f}" for low in frame[analysis.AT_LEAST]]
     x = alt.X("bin:N", title="accuracy (%)", sort=None, axis=alt.Axis(labelAngle=-45))
     y = kinds.quantity(alt.Y, N_VISITED, "visited subdomains", zero=True, padding=0)
     chart = kinds.bars(x, y, accuracies.columns[2:])
-    drawn = style.faceted(chart, frame, style.title(of.BINS.question), (of.SEARCH,), columns=2)
-    return drawn.resolve_scale(y="independent")
+    figure = style.faceted(chart, frame, style.title(analysis.BINS.question), (analysis.SEARCH,), columns=2)
+    return figure.resolve_scale(y="independent")
 
 
 def gallery_figure(gallery: Table) -> alt.FacetChart:
     """Pictures of failures, successes and rejected images, with their prompts."""
-    frame = gallery.frame.assign(way=gallery.frame[of.KIND].map(dict(of.KIND.choices)))
-    frame["panel"] = style.panels(frame, of.SEARCH, "way")
-    frame["below"] = ["" if pd.isna(p) else f"target {p:.2f}" for p in frame["p_target"]]
-    frame["lines"] = ["\n".join(wrap(prompt, 17)[:6]) for prompt in frame["prompt"]]
-    chart = kinds.pictures(frame, [column for column in gallery.columns if column.number_format], "below", "lines")
-    more = 6 * frame["lines"].str.count("\n").max()  # half of what the prompts need beyond one line
-    for layer, place in zip(chart.layer, ("yOffset", "dy", "dy"), strict=True):
-        layer.mark[place] -= more
+    frame = gallery.frame.assign(kind_words=gallery.frame[analysis.KIND].map(dict(analysis.KIND.choices)))
+    frame["panel"] = style.panels(frame, analysis.SEARCH, "kind_words")
+    frame["below"] = ["" if pd.isna(p) else f"target {p:.2f}" for p in frame[analysis.TARGET_PROBABILITY]]
+    frame["lines"] = ["\n".join(wrap(prompt, 17)[:6]) for prompt in frame[analysis.PROMPT]]
+    hover = [column for column in gallery.columns if column.number_format]
+    chart = kinds.pictures(frame, hover, "below", "lines")
+
+    # all layers move up by half of the height that the prompts need beyond one line
+    raised_px = 6 * frame["lines"].str.count("\n").max()
+    for layer, offset in zip(chart.layer, ("yOffset", "dy", "dy"), strict=True):
+        layer.mark[offset] -= raised_px
     chart.layer[2].mark.lineBreak = "\n"
-    title = style.title(of.GALLERY.question, "Below each picture stand the probability of the target and the prompt.")
-    tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
-    drawn = style.faceted(chart, frame, title, (of.SEARCH,), height=tall * (kinds.SIDE + 36 + 2 * int(more)), columns=1)
-    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 30)
-    return drawn
+
+    title = style.title(
+        analysis.GALLERY.question, "Below each picture stand the probability of the target and the prompt."
+    )
+    n_rows = int(frame["row"].max()) + 1
+    n_columns = int(frame["column"].max()) + 1
+    height = n_rows * (kinds.SIDE + 36 + 2 * int(raised_px))
+    figure = style.faceted(chart, frame, title, (analysis.SEARCH,), height=height, columns=1)
+    figure.usermeta = kinds.FIXED
+    figure.spec.width = n_columns * (kinds.SIDE + 30)
+    return figure
 
 
 def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
@@ -117,22 +156,24 @@ def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
     >>> print(statement.sentence)
     net recognises car in 30 % of images with time: night, and in 90 % where no rule holds; not tested on fresh images.
     """
-    is_tested = rules[of.CONFIRMED] != "not tested"
-    accuracy = rules[ACCURACY].where(~is_tested, rules.get(of.FRESH))
-    order = rules.assign(rank=2 - is_tested - (rules[of.CONFIRMED] == "confirmed"), accuracy_shown=accuracy)
-    for line in order.sort_values(["rank", "accuracy_shown"], kind="stable").to_dict("records"):
-        tested = line[of.CONFIRMED] != "not tested"
-        inside, outside = (of.FRESH, of.FRESH_OUTSIDE) if tested else (ACCURACY, "outside")
-        within = {WHERE: line[of.RULE], **_measured(line, inside)}
+    is_tested = rules[analysis.CONFIRMED] != "not tested"
+    is_confirmed = rules[analysis.CONFIRMED] == "confirmed"
+    accuracy = rules[ACCURACY].where(~is_tested, rules.get(analysis.FRESH))
+    ranked = rules.assign(rank=2 - is_tested - is_confirmed, ranking_accuracy=accuracy)
+    for line in ranked.sort_values(["rank", "ranking_accuracy"], kind="stable").to_dict("records"):
+        rule_is_tested = line[analysis.CONFIRMED] != "not tested"
+        inside = analysis.FRESH if rule_is_tested else ACCURACY
+        outside = analysis.FRESH_OUTSIDE if rule_is_tested else analysis.OUTSIDE
+        within = {WHERE: line[analysis.RULE], **_measured(line, inside)}
         elsewhere = {WHERE: "where no rule holds", MEASURED: line[outside]}
 
-        classifier = str(line[of.SEARCH]).removeprefix(f"{line[SUBJECT]}, ")
-        images = f"{line[of.FRESH_IMAGES]:,} fresh images" if tested else "fresh images"
+        classifier = str(line[analysis.SEARCH]).removeprefix(f"{line[SUBJECT]}, ")
+        images = f"{line[analysis.FRESH_IMAGES]:,} fresh images" if rule_is_tested else "fresh images"
         is_lower = line[inside] < line[outside]
         sentence = (
             f"{'' if is_lower else 'No condition: '}{classifier} recognises {line[SUBJECT]} in "
-            f"{format_with_interval(within, SHARE)} of images with {line[of.RULE]}, and in "
-            f"{format_with_interval(elsewhere, SHARE)} where no rule holds; {line[of.CONFIRMED]} on {images}."
+            f"{format_with_interval(within, SHARE)} of images with {line[analysis.RULE]}, and in "
+            f"{format_with_interval(elsewhere, SHARE)} where no rule holds; {line[analysis.CONFIRMED]} on {images}."
         )
         frame = pd.DataFrame([within, elsewhere], columns=[WHERE, *interval_columns(SHARE)])
         yield Statement(sentence, small.dots(frame, WHERE, SHARE, (WHERE, *interval_columns(SHARE))))
@@ -147,21 +188,21 @@ def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
     >>> print(statement.sentence)
     Accuracy is lowest with time: night, at 30 % [20, 40] (net).
     """
-    for search, part in values.groupby(of.SEARCH, sort=False):
-        known = part.dropna(subset=ACCURACY)
-        if len(known):
-            first_estimate = known[known[of.ESTIMATE] == known[of.ESTIMATE].iloc[0]]
-            yield _lowest_value(str(search), first_estimate)
+    for search, lines in values.groupby(analysis.SEARCH, sort=False):
+        with_accuracy = lines.dropna(subset=ACCURACY)
+        if len(with_accuracy):
+            first_estimate = with_accuracy[analysis.ESTIMATE].iloc[0]
+            yield _lowest_value(str(search), with_accuracy[with_accuracy[analysis.ESTIMATE] == first_estimate])
 
-        for name, partial_search in part.dropna(subset=of.BIAS).groupby(of.ESTIMATE, sort=False):
+        for name, partial_search in lines.dropna(subset=analysis.BIAS).groupby(analysis.ESTIMATE, sort=False):
             estimate = str(name)
-            if estimate in of.PARTS:
-                of_model = part[part[of.ESTIMATE] == f"{estimate} model"]
-                yield Statement(f"{search}: {_partial_bias(estimate, partial_search, of_model)}.")
+            if estimate in analysis.PARTIAL_POLICIES:
+                model_lines = lines[lines[analysis.ESTIMATE] == f"{estimate} model"]
+                yield Statement(f"{search}: {_partial_bias(estimate, partial_search, model_lines)}.")
 
 
 def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
-    named = values.assign(**{VALUE_NAME: values[ATTRIBUTE] + ": " + values[of.VALUE]})
+    named = values.assign(**{VALUE_NAME: values[ATTRIBUTE] + ": " + values[analysis.VALUE]})
     ordered = named.sort_values(ACCURACY, kind="stable")
     accuracy = format_with_interval(ordered.iloc[0].to_dict(), MEAN)
     lowest = small.best_of(ordered, MEAN, largest=False)[VALUE_NAME].tolist()
@@ -176,13 +217,13 @@ def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
     )
 
 
-def _partial_bias(policy: str, partial_search: pd.DataFrame, of_model: pd.DataFrame) -> str:
+def _partial_bias(policy: str, partial_search: pd.DataFrame, model_lines: pd.DataFrame) -> str:
     """The largest error of the means of a partial search, and that of the model of its policy."""
-    worst = partial_search.sort_values(of.BIAS, key=abs).iloc[-1]
+    worst = partial_search.sort_values(analysis.BIAS, key=abs).iloc[-1]
     n_subdomains = partial_search.groupby(ATTRIBUTE)[N_VISITED].sum().max()
-    error = f"{100 * abs(worst[of.BIAS]):.0f} points too {'low' if worst[of.BIAS] < 0 else 'high'}"
-    model_error = f"{100 * of_model[of.BIAS].abs().max():.0f} points"
-    value = f"{worst[ATTRIBUTE]}: {worst[of.VALUE]}"
+    error = f"{100 * abs(worst[analysis.BIAS]):.0f} points too {'low' if worst[analysis.BIAS] < 0 else 'high'}"
+    model_error = f"{100 * model_lines[analysis.BIAS].abs().max():.0f} points"
+    value = f"{worst[ATTRIBUTE]}: {worst[analysis.VALUE]}"
     estimate = f"a search of {n_subdomains:,} subdomains by {policy} puts {value} {error}"
     return f"{estimate}; its model, averaged over all subdomains, is off by at most {model_error}"
 
@@ -196,47 +237,55 @@ def agreement_statements(agreement: pd.DataFrame) -> Iterator[Statement]:
     a and b agree on which conditions are hard: rank correlation +0.60 [+0.50, +0.70] over 90 subdomains; \
 their worst tenths share 40 %, by chance 10 %.
     """
-    known = agreement.dropna(subset=of.AGREEMENT_RHO)
-    pairs = known.assign(**{PAIR: known[of.SEARCH] + " and " + known["compared"]})
+    pairs = agreement.dropna(subset=analysis.AGREEMENT_RHO)
+    pairs = pairs.assign(**{PAIR: pairs[analysis.SEARCH] + " and " + pairs[analysis.COMPARED]})
+    hover = (PAIR, *interval_columns(analysis.AGREEMENT_RHO))
     for line in pairs.to_dict("records"):
-        if pd.isna(line[of.AGREEMENT_RHO.low]):
+        if pd.isna(line[analysis.AGREEMENT_RHO.low]):
             agree = "may or may not agree (no interval)"
-        elif line[of.AGREEMENT_RHO.low] > 0:
+        elif line[analysis.AGREEMENT_RHO.low] > 0:
             agree = "agree"
-        elif line[of.AGREEMENT_RHO.high] < 0:
+        elif line[analysis.AGREEMENT_RHO.high] < 0:
             agree = "disagree"
         else:
             agree = "do not significantly agree"
 
-        rho = f"rank correlation {format_with_interval(line, of.AGREEMENT_RHO)} over {line[N_VISITED]:,} subdomains"
-        overlap = f"their worst tenths share {_percent(line, of.OVERLAP)}, by chance {100 * line['chance']:.0f} %"
-        sentence = f"{line[PAIR]} {agree} on which conditions are hard: {rho}; {overlap}."
-        yield Statement(
-            sentence, small.dots(pairs, PAIR, of.AGREEMENT_RHO, (PAIR, *interval_columns(of.AGREEMENT_RHO)), line=0.0)
+        rho = (
+            f"rank correlation {format_with_interval(line, analysis.AGREEMENT_RHO)} over {line[N_VISITED]:,} subdomains"
         )
+        chance = f"{100 * line[analysis.CHANCE]:.0f} %"
+        overlap = f"their worst tenths share {_percent(line, analysis.OVERLAP)}, by chance {chance}"
+        sentence = f"{line[PAIR]} {agree} on which conditions are hard: {rho}; {overlap}."
+        yield Statement(sentence, small.dots(pairs, PAIR, analysis.AGREEMENT_RHO, hover, line=0.0))
 
 
 def runs_statements(runs: pd.DataFrame) -> Iterator[Statement]:
     """How far each search came, where accuracy is lowest, and what its means and its policy's model are worth."""
     for line in runs.to_dict("records"):
-        search, n_visited, n_subdomains = line[of.SEARCH], line[N_VISITED], line[N_SUBDOMAINS]
-        visited = f"{n_visited:,} of {n_subdomains:,} subdomains {'was' if n_visited == 1 else 'were'} visited"
+        search = line[analysis.SEARCH]
+        n_visited, n_subdomains = line[N_VISITED], line[N_SUBDOMAINS]
+        was = "was" if n_visited == 1 else "were"
+        visited = f"{n_visited:,} of {n_subdomains:,} subdomains {was} visited"
         yield Statement(f"{search}: {visited}; {_lowest_subdomain(line)}.")
 
         is_guided = not str(line["policy"]).startswith(("random", "nwise"))
         if n_visited < n_subdomains and is_guided:
             why = "because the policy looks for low ones"
             yield Statement(f"{search}: means of visited subdomains tend to be lower than those of the domain, {why}.")
-        if pd.notna(line[of.SKILL_OVER_MEAN]) and line[of.SKILL_OVER_MEAN] <= 0:
-            covered = "" if pd.isna(line["covering"]) else f"; {100 * line['covering']:.0f} % of choices only cover"
-            worth = f"predicts no better than the mean (explained variance {line[of.SKILL_OVER_MEAN]:+.2f})"
-            model = f"the model behind the policy {worth}, so it did not guide the search{covered}"
+
+        skill = line[analysis.SKILL_OVER_MEAN]
+        if pd.notna(skill) and skill <= 0:
+            covering = "" if pd.isna(line["covering"]) else f"; {100 * line['covering']:.0f} % of choices only cover"
+            prediction = f"predicts no better than the mean (explained variance {skill:+.2f})"
+            model = f"the model behind the policy {prediction}, so it did not guide the search{covering}"
             yield Statement(f"{search}: {model}.")
 
 
 def _lowest_subdomain(line: Mapping[Any, Any]) -> str:
     """The lowest accuracy of a search, and of which conditions: those of one visited subdomain, or of several."""
-    accuracy, conditions, shared_by = _percent(line, of.LOWEST), line[of.CONDITIONS], line[of.LOWEST_SHARED]
+    accuracy = _percent(line, analysis.LOWEST)
+    conditions = line[analysis.CONDITIONS]
+    shared_by = line[analysis.LOWEST_SHARED]
     if line[N_VISITED] == 1:
         return f"accuracy is {accuracy} for {conditions}"
     if shared_by == line[N_VISITED]:
@@ -247,11 +296,11 @@ def _lowest_subdomain(line: Mapping[Any, Any]) -> str:
 
 
 def causes_statements(causes: pd.DataFrame) -> Iterator[Statement]:
-    """How many of the lowest subdomains are whose failure."""
-    for search, part in causes.groupby(of.SEARCH, sort=False):
-        counts = part[of.CAUSE].value_counts().reindex(list(of.CAUSE.choices)).dropna()
-        by_cause = "; ".join(f"{of.CAUSE.choices[str(cause)]} ({int(n)})" for cause, n in counts.items())
-        subdomains = "the lowest subdomain" if len(part) == 1 else f"the {len(part)} lowest subdomains"
+    """Whose failure the lowest subdomains are: how many of each cause."""
+    for search, lines in causes.groupby(analysis.SEARCH, sort=False):
+        counts = lines[analysis.CAUSE].value_counts().reindex(list(analysis.CAUSE.choices)).dropna()
+        by_cause = "; ".join(f"{analysis.CAUSE.choices[str(cause)]} ({int(n)})" for cause, n in counts.items())
+        subdomains = "the lowest subdomain" if len(lines) == 1 else f"the {len(lines)} lowest subdomains"
         yield Statement(f"{search}: {subdomains}: {by_cause}.")
 
 
@@ -261,5 +310,8 @@ def _measured(line: Mapping[Any, Any], column: Column) -> dict[str, Any]:
 
 
 def _percent(line: Mapping[Any, Any], column: Column) -> str:
-    ends = "" if pd.isna(line.get(column.low)) else f" [{100 * line[column.low]:.0f}, {100 * line[column.high]:.0f}]"
-    return f"{100 * line[column]:.0f} %{ends}"
+    """A share with its interval, if it has one: `30 % [20, 40]`."""
+    value = f"{100 * line[column]:.0f} %"
+    if pd.isna(line.get(column.low)):
+        return value
+    return f"{value} [{100 * line[column.low]:.0f}, {100 * line[column.high]:.0f}]"

@@ -1,4 +1,4 @@
-"""Why a classifier fails: accuracy by attribute value and pair, rules that describe failures, agreement of two."""
+"""Why a classifier fails: accuracy by attribute value and pair, rules for failures, agreement of two classifiers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Mask = Bool[np.ndarray, " subdomains"]
 
 
 def by_subdomain(visited: Visits, correct: Visits, n_images: Visits) -> pd.DataFrame:
-    """A line for each subdomain with images, all visits together: columns correct, shown, accuracy.
+    """One line for each subdomain that has images, all visits together: columns correct, shown, accuracy.
 
     >>> by_subdomain(np.array([4, 1, 4, 2]), np.array([1, 5, 4, 0]), np.array([10, 10, 10, 0]))["accuracy"].to_dict()
     {1: 0.5, 4: 0.25}
@@ -52,51 +52,59 @@ def pair_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visit
     effect: of what main effects (least squares) leave unexplained, the mean square between the cells of two attributes
     over that within them (F); one number for each two attributes, missing where too few subdomains were visited.
     """
-    subdomains = by_subdomain(visited, correct, n_images)
-    accuracy = subdomains["accuracy"].to_numpy()
-    main_effects = np.hstack([cells for _, cells in domain.indicators(1)])[subdomains.index]
-    residual = accuracy - main_effects @ np.linalg.lstsq(main_effects, subdomains["accuracy"])[0]
+    results = by_subdomain(visited, correct, n_images)
+    value_indicators = np.hstack([cells for _, cells in domain.indicators(1)])[results.index]
+    accuracy = results["accuracy"].to_numpy()
+    main_effects = np.linalg.lstsq(value_indicators, accuracy)[0]
+    residual = accuracy - value_indicators @ main_effects
 
-    effects = {}
+    effect_of_pair = {}
     for names, cells in domain.indicators(2):
-        cell_of_subdomain = cells[subdomains.index].argmax(axis=1)
-        effects[names] = _f_ratio(cell_of_subdomain, residual)
+        cell_of_subdomain = cells[results.index].argmax(axis=1)
+        effect_of_pair[names] = _f_ratio(cell_of_subdomain, residual)
 
-    means = _means(domain, 2, subdomains, ["attribute", "other", "value", "other_value"])
+    means = _means(domain, 2, results, ["attribute", "other", "value", "other_value"])
     pairs = zip(means["attribute"], means["other"], strict=True)
-    return means.assign(effect=[effects[pair] for pair in pairs])
+    return means.assign(effect=[effect_of_pair[pair] for pair in pairs])
 
 
-def _f_ratio(cell: Integer[np.ndarray, " visited"], residual: Accuracies) -> float:
-    """Mean square between cells over that within them; NaN where either has no degree of freedom, or none is within."""
-    counts = np.bincount(cell)
-    sums = np.bincount(cell, residual)
-    has_subdomains = counts > 0
-    n_cells = int(has_subdomains.sum())
-    between = float((sums[has_subdomains] ** 2 / counts[has_subdomains]).sum())
+def _f_ratio(cell: Integer[np.ndarray, " visited"], residual: Float[np.ndarray, " visited"]) -> float:
+    """Mean square between cells over the mean square within them; NaN where one has no degree of freedom.
+
+    F = (B / (k - 1)) / (W / (n - k)),   B = sum over k cells of (sum of residuals)² / size,   W = sum residual² - B
+    """
+    sizes = np.bincount(cell)
+    is_filled = sizes > 0
+    k = int(is_filled.sum())
+    n = len(cell)
+    sums = np.bincount(cell, residual)[is_filled]
+    between = float((sums**2 / sizes[is_filled]).sum())
     within = float(residual @ residual) - between
-    if not 1 < n_cells < len(cell) or within <= 1e-12:
-        return np.nan
-    return between * (len(cell) - n_cells) / (n_cells - 1) / within
+
+    if not 1 < k < n or within <= 1e-12:
+        return float("nan")
+    return between * (n - k) / (k - 1) / within
 
 
-def _means(domain: Domain, strength: int, subdomains: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Mean accuracy, with its interval, of the visited subdomains of each value (strength 1) or pair of values (2)."""
-    accuracy = subdomains["accuracy"].to_numpy()
+def _means(domain: Domain, strength: int, results: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Mean accuracy of the visited subdomains of every rule with `strength` values."""
+    accuracy = results["accuracy"].to_numpy()
     lines = []
     for rule, is_member in _rules(domain, strength):
-        inside = accuracy[is_member[subdomains.index]]
+        inside = accuracy[is_member[results.index]]
         mean = float(inside.mean()) if len(inside) else np.nan
-        interval = mean_interval(inside, np.arange(len(inside)), FRACTION)
-        lines.append((*rule, *rule.values(), mean, *interval, len(inside)))
+        each_alone = np.arange(len(inside))  # subdomains are the units that were drawn
+        low, high = mean_interval(inside, each_alone, FRACTION)
+        lines.append((*rule, *rule.values(), mean, low, high, len(inside)))
+
     return pd.DataFrame(lines, columns=[*columns, "accuracy", "low", "high", "visited"])
 
 
 def _rules(domain: Domain, strength: int) -> Iterator[tuple[dict[str, Any], Mask]]:
-    """Each combination of values of `strength` attributes, with the subdomains that have it."""
+    """Every combination of `strength` attributes' values that a subdomain has, and which subdomains have it."""
     for names, cells in domain.indicators(strength):
         for is_member in cells.T > 0:
-            values = domain.values(int(is_member.argmax()))  # of its first subdomain
+            values = domain.values(int(is_member.argmax()))
             yield {name: values[name] for name in names}, is_member
 
 
@@ -121,63 +129,64 @@ def find_rules(
     inside) is taken, each subdomain with its effective images, and narrowed by a second value if that is significantly
     worse.    tables: drawn for a test.
     """
-    subdomains = by_subdomain(visited, correct, n_images)
-    n_subdomains = len(subdomains)
-    counts = subdomains["correct"].to_numpy(), subdomains["shown"].to_numpy()
-    rules, members_of_rules = zip(*_rules(domain, 1), *_rules(domain, 2), strict=True)
-    is_member = np.array(members_of_rules)[:, subdomains.index]  # rules x visited subdomains
-    support = np.minimum(np.sum(members_of_rules, axis=1), SUPPORT)
-
-    low_rules: list[dict[str, Any]] = []
-    is_free = np.ones(n_subdomains, dtype=bool)  # of every rule so far
+    results = by_subdomain(visited, correct, n_images)
+    counts = (results["correct"].to_numpy(), results["shown"].to_numpy())
+    rules, members_by_rule = zip(*_rules(domain, 1), *_rules(domain, 2), strict=True)
+    needed = np.minimum(np.sum(members_by_rule, axis=1), SUPPORT)
+    has = np.array(members_by_rule)[:, results.index]  # rules x visited
+    is_free = np.ones(len(results), dtype=bool)  # in no rule so far
     rng = np.random.default_rng(0)
-    while len(low_rules) < most:
-        best = _lowest(is_member, support, counts, is_free, tables, rng)
+
+    chosen_rules: list[dict[str, Any]] = []
+    while len(chosen_rules) < most:
+        best = _lowest(has, needed, counts, is_free, tables, rng)
         if best is None:
             break
 
-        # A second value, if that is significantly worse than the first alone
+        # narrow it by a second value, if that is significantly worse among the rule's subdomains
         is_narrower = np.array([rules[best].items() < rule.items() for rule in rules])
-        support_of_narrower = np.where(is_narrower, support, n_subdomains + 1)
-        narrowed = _lowest(is_member, support_of_narrower, counts, is_free & is_member[best], tables, rng)
-        if narrowed is not None:
-            best = narrowed
+        out_of_reach = len(results) + 1
+        needed_if_narrower = np.where(is_narrower, needed, out_of_reach)
+        narrower = _lowest(has, needed_if_narrower, counts, is_free & has[best], tables, rng)
+        if narrower is not None:
+            best = narrower
 
-        low_rules.append(rules[best])
-        is_free &= ~is_member[best]
-    return low_rules
+        chosen_rules.append(rules[best])
+        is_free &= ~has[best]
+
+    return chosen_rules
 
 
 def _lowest(
-    is_member: Bool[np.ndarray, "rules visited"],
-    support: Integer[np.ndarray, " rules"],
+    has: Bool[np.ndarray, "rules visited"],
+    needed: Integer[np.ndarray, " rules"],
     counts: tuple[Integer[np.ndarray, " visited"], Integer[np.ndarray, " visited"]],
-    is_candidate: Mask,
+    among: Mask,
     tables: int,
     rng: np.random.Generator,
 ) -> int | None:
-    """Which rule is worst among the candidate subdomains; None where none is significant.
+    """Which rule is worst among some subdomains; None where none is significant.
 
-    support: candidate subdomains that a rule needs.    counts: right and all images of each subdomain.
+    has: which rule each visited subdomain has.    needed: subdomains that a rule needs.    counts: correct, shown.
     """
-    correct, n_images = (count[is_candidate] for count in counts)
-    n_inside = is_member[:, is_candidate].sum(axis=1)
-    tested_rules = np.flatnonzero((n_inside >= support) & (n_inside < is_candidate.sum()))
-    if not len(tested_rules) or correct.sum() in (0, n_images.sum()):
+    correct, n_images = (count[among] for count in counts)
+    n_inside = has[:, among].sum(axis=1)
+    candidates = np.flatnonzero((n_inside >= needed) & (n_inside < among.sum()))
+    if not len(candidates) or correct.sum() in (0, n_images.sum()):
         return None
 
-    is_inside = is_member[np.ix_(tested_rules, is_candidate)]
-    is_significant = p_of_rules(is_inside, correct, n_images, tables, rng) <= FAMILY_LEVEL
+    has_candidate = has[np.ix_(candidates, among)]
+    is_significant = p_of_rules(has_candidate, correct, n_images, tables, rng) <= FAMILY_LEVEL
     if not is_significant.any():
         return None
 
-    # (share inside - share) sqrt(images inside), with effective images
+    # (share inside - share) sqrt(images inside), of effective images
     one_group = np.zeros(len(n_images), dtype=np.int64)
     weight = effective_images(n_images, image_correlation(correct, n_images, one_group))
-    accuracy = correct / n_images
-    lack = weight * (accuracy - weight @ accuracy / weight.sum())
-    score = is_inside @ lack / np.sqrt(is_inside @ weight)
-    return int(tested_rules[np.where(is_significant, score, np.inf).argmin()])
+    share = weight @ (correct / n_images) / weight.sum()
+    excess = weight * (correct / n_images - share)
+    score = has_candidate @ excess / np.sqrt(has_candidate @ weight)
+    return int(candidates[np.where(is_significant, score, np.inf).argmin()])
 
 
 def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Estimated, Estimated, float]:
@@ -193,7 +202,7 @@ def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Est
     n = len(first)
     n_worst = max(round(n / 10), 1)
     all_once = np.ones((1, n), dtype=np.int64)
-    draws = np.vstack([all_once, cluster_draws(n, seed)])  # how often each subdomain counts
+    draws = np.vstack([all_once, cluster_draws(n, seed)])  # resamples x subdomains: how often each is drawn
     in_both = _in_worst(first, draws, n_worst) * _in_worst(second, draws, n_worst)
     overlaps = (in_both * draws).sum(axis=1) / n_worst
     overlap = Estimated(float(overlaps[0]), *percentile_interval(overlaps[1:], n))
@@ -205,8 +214,8 @@ def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Est
 
 def _in_worst(accuracy: Accuracies, draws: Integer[np.ndarray, "draws subdomains"], n_worst: int) -> Any:
     """Share of each subdomain's copies that is among the worst of a resample."""
-    _, level = np.unique(accuracy, return_inverse=True)
-    copies = draws @ np.eye(level.max() + 1, dtype=np.int64)[level]  # draws x levels of accuracy
-    copies_below = copies.cumsum(axis=1) - copies
-    share_in_worst = np.clip(n_worst - copies_below, 0, copies) / np.maximum(copies, 1)
-    return share_in_worst[:, level]
+    _, level = np.unique(accuracy, return_inverse=True)  # subdomains of equal accuracy share a level
+    copies_of_level = draws @ np.eye(level.max() + 1, dtype=np.int64)[level]  # draws x levels
+    copies_below = copies_of_level.cumsum(axis=1) - copies_of_level
+    n_in_worst = np.clip(n_worst - copies_below, 0, copies_of_level)
+    return (n_in_worst / np.maximum(copies_of_level, 1))[:, level]

@@ -12,9 +12,9 @@ from scipy.sparse import csr_array
 from scipy.special import expit, roots_hermitenorm
 
 FOLDS = 5  # of cross-validation
-TREES = 30  # of a forest
-RESAMPLES = 5  # bootstrap resamples, for the standard deviation of other regressors
-PRIOR_IMAGES = 4.0  # of average accuracy, added to a subdomain's own where Newton's method begins
+TREES = 30  # of a random forest
+RESAMPLES = 5  # bootstrap resamples for the standard deviation of a prediction
+PRIOR_IMAGES = 4.0  # of average accuracy, added to a subdomain's images where Newton's method begins
 MOST_STEPS = 50  # of Newton's method
 LONGEST_STEP = 2.0  # in logits
 TOLERANCE = 1e-3  # in logits: the error that is left is about the square of the last step
@@ -26,7 +26,7 @@ Tuned = tuple[float, float, float]
 
 
 class Prediction(NamedTuple):
-    """Expected accuracy of every subdomain and its standard deviation (NaN if it was not requested)."""
+    """Expected accuracy of every subdomain and its standard deviation (NaN where it was not asked for)."""
 
     mean: PerSubdomain
     sd: PerSubdomain
@@ -52,9 +52,9 @@ def pooled(visited: Visits, correct: Visits, n_images: Visits) -> Evidence:
     """
     has_images = n_images > 0
     subdomains, position = np.unique(visited[has_images], return_inverse=True)
-    correct_sum = np.bincount(position, correct[has_images], len(subdomains))
-    images_sum = np.bincount(position, n_images[has_images], len(subdomains))
-    return Evidence(subdomains.astype(np.int64), correct_sum, images_sum)
+    total_correct = np.bincount(position, correct[has_images], len(subdomains))
+    total_shown = np.bincount(position, n_images[has_images], len(subdomains))
+    return Evidence(subdomains.astype(np.int64), total_correct, total_shown)
 
 
 class Regression:
@@ -68,37 +68,41 @@ class Regression:
         self.features = features
         self.seed = seed
 
-    def fitted(self, evidence: Evidence, resampled: bool = False, **forest_options: Any) -> Any:
-        """The regressor fitted to the accuracies.    resampled: to bootstrap resamples (forests always are)."""
-        from sklearn import ensemble, linear_model, svm
+    def fitted(self, evidence: Evidence, resampled: bool = False, **forest: Any) -> Any:
+        """The regressor fitted to the evidence; resampled: to 5 bootstrap resamples; forest: options of a forest."""
+        regressor = self._regressor(**forest)
+        if resampled and self.kind != "bo_forest":  # a forest resamples by itself
+            from sklearn.ensemble import BaggingRegressor
 
-        regressor: Any
-        if self.kind == "bo_forest":
-            regressor = ensemble.RandomForestRegressor(TREES, random_state=self.seed, **forest_options)
-        elif self.kind == "bo":
-            regressor = linear_model.Lasso(1e-3, max_iter=10_000)
-        elif self.kind == "bo_svr":
-            regressor = svm.SVR()
-        else:
-            regressor = linear_model.LinearRegression()
-        if resampled and self.kind != "bo_forest":
-            regressor = ensemble.BaggingRegressor(regressor, RESAMPLES, random_state=self.seed)
+            regressor = BaggingRegressor(regressor, RESAMPLES, random_state=self.seed)
 
         weight = evidence.n_images / evidence.n_images.mean()
         return regressor.fit(self.features[evidence.subdomains], evidence.accuracy, sample_weight=weight)
 
+    def _regressor(self, **forest: Any) -> Any:
+        from sklearn import ensemble, linear_model, svm
+
+        if self.kind == "bo":
+            return linear_model.Lasso(1e-3, max_iter=10_000)
+        if self.kind == "bo_svr":
+            return svm.SVR()
+        if self.kind == "bo_forest":
+            return ensemble.RandomForestRegressor(TREES, random_state=self.seed, **forest)
+        return linear_model.LinearRegression()
+
     def tune(self, evidence: Evidence) -> Tuned:
-        return 0.0, 0.0, 0.0  # there is nothing to tune
+        return 0.0, 0.0, 0.0  # nothing to tune
 
     def predict(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
-        regressor = self.fitted(evidence)
-        mean = regressor.predict(self.features)
+        """Expected accuracy of every subdomain; without `spread`, standard deviations are NaN, which saves time."""
+        fitted = self.fitted(evidence)
+        mean = fitted.predict(self.features)
         if not spread:
             return Prediction(mean, np.full(len(mean), np.nan))
 
-        ensemble = regressor if self.kind == "bo_forest" else self.fitted(evidence, resampled=True)
-        predictions = [member.predict(self.features) for member in ensemble.estimators_]
-        return Prediction(mean, np.std(predictions, axis=0))
+        ensemble = fitted if self.kind == "bo_forest" else self.fitted(evidence, resampled=True)
+        member_predictions = [member.predict(self.features) for member in ensemble.estimators_]
+        return Prediction(mean, np.std(member_predictions, axis=0))
 
     scale = predict
 
@@ -128,7 +132,7 @@ def working_logits(evidence: Evidence, logit: Float[np.ndarray, " visited"]) -> 
 
 
 class PairwiseGP:
-    """A Gaussian process of the logit of accuracy: constant + attribute values + pairs of values + own effects.
+    """A Gaussian process of the logit of accuracy: constant + attribute values + pairs of values + subdomain effects.
 
     z_s = m + sum_i u[i, s_i] + sum_{i<j} v[i, s_i, j, s_j] + w_s,   u ~ N(0, a²), v ~ N(0, p²), w ~ N(0, o²)
     c_s ~ Binomial(n_s, expit(z_s))   for c right of n images
@@ -139,29 +143,34 @@ class PairwiseGP:
     the working logits at the mode for TYPICAL (penalised quasi-likelihood: Breslow and Clayton 1993, JASA 88:9).
     """
 
-    ADDITIVE = (0.0, 0.25, 0.5, 1.0, 1.6)  # a
+    ADDITIVE = (0.0, 0.25, 0.5, 1.0, 1.6)  # a: standard deviations of the effects, in logits
     PAIRWISE = (0.0, 0.2, 0.4, 0.7)  # p
-    OWN = (0.0, 0.25, 0.5)  # o
+    INDIVIDUAL = (0.0, 0.25, 0.5)  # o
     TYPICAL = (1.0, 0.4, 0.25)  # a, p, o
 
     def __init__(
-        self, values: Float[np.ndarray, "subdomains values"], pairs: Float[np.ndarray, "subdomains pairs"]
+        self,
+        values: Float[np.ndarray, "subdomains values"],
+        pairs: Float[np.ndarray, "subdomains pairs"],
     ) -> None:
         constant = np.ones((len(values), 1))
         self.features = np.hstack([constant, values, pairs])  # indicators of values and of pairs of values
         self.sparse_features = csr_array(self.features)
-        self.part = np.repeat([0, 1, 2], [1, values.shape[1], pairs.shape[1]])  # of each feature: constant, u or v
+        # for each feature: 0 the constant, 1 a value, 2 a pair of values
+        self.strength = np.repeat([0, 1, 2], [1, values.shape[1], pairs.shape[1]])
 
     def tune(self, evidence: Evidence) -> Tuned:
+        """The standard deviations (a, p, o) of highest marginal likelihood."""
         centre = self._centre(evidence)
         logits = self._at_mode(evidence, self.TYPICAL)
-        moments_by_own = {own: self._moments(evidence, logits, centre, own) for own in self.OWN}
+        moments = {individual: self._moments(evidence, logits, centre, individual) for individual in self.INDIVIDUAL}
 
         def log_likelihood(sds: Tuned) -> float:
-            additive, pairwise, own = sds
-            return round(self._solved(*moments_by_own[own], additive, pairwise)[0], 6)  # the first of equal ones wins
+            additive, pairwise, individual = sds
+            regression = self._regression(moments[individual], additive, pairwise)
+            return round(regression.log_likelihood, 6)  # equal but for rounding: the first, smaller ones win
 
-        return max(product(self.ADDITIVE, self.PAIRWISE, self.OWN), key=log_likelihood)
+        return max(product(self.ADDITIVE, self.PAIRWISE, self.INDIVIDUAL), key=log_likelihood)
 
     def scale(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
         """Mean and standard deviation of every subdomain's logit."""
@@ -170,7 +179,7 @@ class PairwiseGP:
     def predict(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
         """Expected accuracy: the mean over the posterior of the logit, not the accuracy at its mean."""
         logit = self.scale(evidence, tuned)
-        accuracy = expit(logit.mean[:, None] + logit.sd[:, None] * NODES)
+        accuracy = expit(logit.mean[:, None] + logit.sd[:, None] * NODES)  # subdomains x nodes
         mean = accuracy @ NODE_WEIGHTS
         variance = (accuracy - mean[:, None]) ** 2 @ NODE_WEIGHTS
         return Prediction(mean, np.sqrt(variance))
@@ -178,9 +187,9 @@ class PairwiseGP:
     @staticmethod
     def _centre(evidence: Evidence) -> float:
         """Logit of the share of all images that are right, around which the constant varies."""
-        correct = evidence.correct.sum()
-        n_images = evidence.n_images.sum()
-        return float(np.log((correct + 0.5) / (n_images - correct + 0.5)))
+        n_right = evidence.correct.sum()
+        n_wrong = evidence.n_images.sum() - n_right
+        return float(np.log((n_right + 0.5) / (n_wrong + 0.5)))
 
     def _at_mode(self, evidence: Evidence, sds: Tuned) -> WorkingLogits:
         """Working logits at the mode of the posterior, by Newton's method."""
@@ -189,10 +198,9 @@ class PairwiseGP:
         logit = np.log(shrunk / (1 - shrunk))
 
         for _ in range(MOST_STEPS):
-            mode = self._posterior(evidence, working_logits(evidence, logit), sds, spread=False).mean[
-                evidence.subdomains
-            ]
-            step = np.clip(mode - logit, -LONGEST_STEP, LONGEST_STEP)  # far from the mode, Newton's may overshoot
+            posterior = self._posterior(evidence, working_logits(evidence, logit), sds, spread=False)
+            step = posterior.mean[evidence.subdomains] - logit
+            step = np.clip(step, -LONGEST_STEP, LONGEST_STEP)  # far from the mode, Newton's may overshoot
             logit = logit + step
             if np.abs(step).max() < TOLERANCE:
                 break
@@ -200,64 +208,97 @@ class PairwiseGP:
         return working_logits(evidence, logit)
 
     def _posterior(self, evidence: Evidence, logits: WorkingLogits, sds: Tuned, spread: bool) -> Prediction:
-        """The logit of every subdomain, given measured ones; without spread, the mean alone."""
-        additive, pairwise, own = sds
-        centre = self._centre(evidence)
-        subdomains = evidence.subdomains
-        moments = self._moments(evidence, logits, centre, own)
-        _, lower, half, active, scale = self._solved(*moments, additive, pairwise)
+        """Of the logit of every subdomain, given measured ones; without spread, the mean alone.
 
-        weights = np.zeros(len(self.part))
-        weights[active] = scale * solve_triangular(lower, half, lower=True, trans=1)
+        With the constant, values and pairs as a regression f_s of variance h_s, and a measured logit y of variance r:
+
+        mean     = f + k (y - f),             k = o² / (r + o²)    (f, and h + o², where nothing was measured)
+        variance = (1 - k)² h + k r
+        """
+        additive, pairwise, individual = sds
+        visited = evidence.subdomains
+        centre = self._centre(evidence)
+        regression = self._regression(self._moments(evidence, logits, centre, individual), additive, pairwise)
+
+        weights = np.zeros(len(self.strength))
+        solution = solve_triangular(regression.lower, regression.half_solution, lower=True, trans=1)
+        weights[regression.active] = regression.prior_sd * solution
         mean = centre + self.sparse_features @ weights
-        own_share = own**2 / (logits.variance + own**2)  # of a residual that is taken as the subdomain's own effect
-        mean[subdomains] += own_share * (logits.value - mean[subdomains])
+        # the share of a residual that is taken as the subdomain's individual effect
+        individual_share = individual**2 / (logits.variance + individual**2)
+        mean[visited] += individual_share * (logits.value - mean[visited])
         if not spread:
             return Prediction(mean, np.full(len(mean), np.nan))
 
-        root = solve_triangular(lower, (self.features[:, active] * scale).T, lower=True)
-        shared_variance = np.sum(root**2, axis=0)
-        variance = shared_variance + own**2
-        variance[subdomains] = (1 - own_share) ** 2 * shared_variance[subdomains] + own_share * logits.variance
+        scaled_features = self.features[:, regression.active] * regression.prior_sd
+        whitened = solve_triangular(regression.lower, scaled_features.T, lower=True)  # features x subdomains
+        shared_variance = np.sum(whitened**2, axis=0)
+        variance = shared_variance + individual**2
+        variance[visited] = (1 - individual_share) ** 2 * shared_variance[visited] + individual_share * logits.variance
         return Prediction(mean, np.sqrt(variance))
 
-    def _moments(self, evidence: Evidence, logits: WorkingLogits, centre: float, own: float) -> tuple[Any, Any, float]:
-        """X'V⁻¹X, X'V⁻¹y and the log likelihood without features, for features X, logits y and their variances V."""
+    def _moments(self, evidence: Evidence, logits: WorkingLogits, centre: float, individual: float) -> _Moments:
         target = logits.value - centre
-        variance = logits.variance + own**2
+        variance = logits.variance + individual**2
         features = self.sparse_features[evidence.subdomains]
         weighted = (features * (1 / variance)[:, None]).T
-        log_likelihood = -0.5 * np.sum(np.log(variance) + target**2 / variance)
-        return (weighted @ features).toarray(), weighted @ target, log_likelihood
+        return _Moments(
+            gram=(weighted @ features).toarray(),
+            moment=weighted @ target,
+            log_density=-0.5 * np.sum(np.log(variance) + target**2 / variance),
+        )
 
-    def _solved(
-        self, gram: Any, moment: Any, log_likelihood_of_noise: float, additive: float, pairwise: float
-    ) -> tuple[Any, ...]:
-        """The Bayesian linear regression of `_moments` with these standard deviations of the weights.
+    def _regression(self, moments: _Moments, additive: float, pairwise: float) -> _Regression:
+        """Bayesian linear regression whose weights have prior standard deviations S.
 
-        Returns the log likelihood, the Cholesky factor L of I + S X'V⁻¹X S, L⁻¹ S X'V⁻¹y, the positions of the
-        features with a standard deviation above 0, and these standard deviations, S.
+        L L' = I + S X' V⁻¹ X S,   h = L⁻¹ S X' V⁻¹ y,   log likelihood = log N(y; 0, V) - log |L| + h'h / 2
         """
-        sd = np.array([3.0, additive, pairwise])[self.part]  # 3: of the constant, around the share that is right
-        active = np.flatnonzero(sd)
-        scale = sd[active]
-        lower = np.linalg.cholesky(np.eye(len(active)) + scale[:, None] * gram[np.ix_(active, active)] * scale)
-        half = solve_triangular(lower, scale * moment[active], lower=True)
-        log_likelihood = log_likelihood_of_noise - np.log(np.diag(lower)).sum() + 0.5 * half @ half
-        return log_likelihood, lower, half, active, scale
+        prior_sd = np.array([3.0, additive, pairwise])[self.strength]  # 3: of the constant, around the centre
+        active = np.flatnonzero(prior_sd)
+        sd = prior_sd[active]
+
+        lower = np.linalg.cholesky(np.eye(len(active)) + sd[:, None] * moments.gram[np.ix_(active, active)] * sd)
+        half_solution = solve_triangular(lower, sd * moments.moment[active], lower=True)
+        log_likelihood = moments.log_density - np.log(np.diag(lower)).sum() + 0.5 * half_solution @ half_solution
+        return _Regression(log_likelihood, lower, half_solution, active, sd)
+
+
+class _Moments(NamedTuple):
+    """Sums over the visited subdomains: features X, measured logits y around the centre, their variances V."""
+
+    gram: Float[np.ndarray, "features features"]  # X' V⁻¹ X
+    moment: Float[np.ndarray, " features"]  # X' V⁻¹ y
+    log_density: float  # log N(y; 0, V), but for a constant
+
+
+class _Regression(NamedTuple):
+    """See `PairwiseGP._regression`; active: the features whose weights vary (prior standard deviation above 0)."""
+
+    log_likelihood: float
+    lower: Float[np.ndarray, "active active"]  # L
+    half_solution: Float[np.ndarray, " active"]  # h
+    active: Int[np.ndarray, " active"]
+    prior_sd: Float[np.ndarray, " active"]  # S
 
 
 def cross_validated_r2(model: Regression | PairwiseGP, evidence: Evidence, tuned: Tuned) -> float:
-    """Share of the variance of accuracies that a model explains over their mean, in 5 folds (forests: out of bag)."""
-    accuracy = evidence.accuracy
-    fold = np.random.default_rng(0).permutation(len(accuracy)) % FOLDS
+    """Share of the variance of accuracies that a model explains over their mean, in 5 folds (forests: out of bag).
 
-    baseline = np.empty(len(accuracy))  # the mean accuracy of the other folds
-    for k in range(FOLDS):
-        is_held_out = fold == k
+    1 - sum (accuracy - predicted)² / sum (accuracy - baseline)²,   baseline: mean accuracy of the other folds
+    """
+    accuracy = evidence.accuracy
+    fold_of = np.random.default_rng(0).permutation(len(accuracy)) % FOLDS
+
+    baseline = np.empty(len(accuracy))
+    for fold in range(FOLDS):
+        is_held_out = fold_of == fold
         baseline[is_held_out] = accuracy[~is_held_out].mean()
 
-    predicted = _held_out_predictions(model, evidence, tuned, fold, baseline)
+    if isinstance(model, Regression) and model.kind == "bo_forest":  # 5 more fits of one would take too long
+        predicted = model.fitted(evidence, oob_score=True).oob_prediction_
+    else:
+        predicted = _held_out_predictions(model, evidence, tuned, fold_of, baseline)
+
     baseline_error = np.sum((accuracy - baseline) ** 2)
     if baseline_error <= 1e-12:
         return 0.0
@@ -268,21 +309,15 @@ def _held_out_predictions(
     model: Regression | PairwiseGP,
     evidence: Evidence,
     tuned: Tuned,
-    fold: Int[np.ndarray, " visited"],
+    fold_of: Int[np.ndarray, " visited"],
     baseline: Float[np.ndarray, " visited"],
 ) -> Float[np.ndarray, " visited"]:
-    """The prediction of each subdomain from the other folds; a forest's out of bag, as five more would take too long.
-
-    The baseline where a model predicts one value for a whole fold: it explains nothing there.
-    """
-    if isinstance(model, Regression) and model.kind == "bo_forest":
-        return np.asarray(model.fitted(evidence, oob_score=True).oob_prediction_)
-
-    predicted = np.empty(len(fold))
-    for k in range(FOLDS):
-        is_held_out = fold == k
-        others = Evidence(*(values[~is_held_out] for values in evidence))
-        prediction = model.predict(others, tuned, spread=False).mean[evidence.subdomains[is_held_out]]
-        is_constant = np.ptp(prediction) < 1e-9
-        predicted[is_held_out] = baseline[is_held_out] if is_constant else prediction
+    """Accuracy of each visited subdomain as predicted from the other folds; the baseline in a fold of equal ones."""
+    predicted = np.empty(len(fold_of))
+    for fold in range(FOLDS):
+        is_held_out = fold_of == fold
+        other_folds = Evidence(*(values[~is_held_out] for values in evidence))
+        fold_mean = model.predict(other_folds, tuned, spread=False).mean[evidence.subdomains[is_held_out]]
+        is_constant = np.ptp(fold_mean) < 1e-9  # one value for all explains nothing
+        predicted[is_held_out] = baseline[is_held_out] if is_constant else fold_mean
     return predicted

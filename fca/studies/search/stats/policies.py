@@ -28,16 +28,14 @@ from fca.studies.search.stats.models import (
 )
 from fca.types import FcaError, check_choice
 
-Open = Int[np.ndarray, " open"]
-History = Int[np.ndarray, "3 seen"]
-POPULATION = 10  # of the genetic algorithm: the parents
-MUTATION = 0.1  # of the genetic algorithm: the share of values that are drawn anew
-CHILDREN = 100  # of the genetic algorithm: drawn at most, until one is open
-WORST = 0.1  # share of the subdomains that a search looks for
-JUDGED = 30  # subdomains with images from which on a model's skill is judged
+OpenSubdomains = Int[np.ndarray, " open"]
+History = Int[np.ndarray, "3 seen"]  # subdomain, images right and images shown of every visit that has images
+POPULATION, MUTATION, CHILDREN = 10, 0.1, 100  # of the genetic algorithm; children are drawn until one is open
+WORST_SHARE = 0.1  # of the subdomains, which a search looks for
+FEWEST_FOR_SKILL = 30  # subdomains with images before a model's skill is estimated
 
 _STARTS = {"visits": 1, "starts": 10, "reserve": 0.0}
-_BO = {**_STARTS, "acquisition": "greedy", "fallback": True, "features": None}
+_BO = _STARTS | {"acquisition": "greedy", "fallback": True, "features": None}
 POLICIES: Mapping[str, Mapping[str, Any]] = {  # name -> its options and their defaults
     "random": {"visits": 1},
     "nwise": {"visits": 1, "strength": 3},
@@ -46,7 +44,7 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {  # name -> its options and their d
     "bo_linear": _BO,
     "bo_forest": _BO,
     "bo_svr": _BO,
-    "gp_pairwise": {**_STARTS, "reserve": 0.05, "acquisition": "worst_decile", "fallback": True},
+    "gp_pairwise": _STARTS | {"reserve": 0.05, "acquisition": "worst_decile", "fallback": True},
 }
 
 
@@ -59,12 +57,12 @@ class Policy:
         self.domain = domain
         self.seed = seed
         self.options = options
-        self.row = {tuple(codes): row for row, codes in enumerate(domain.codes.tolist())}
+        self.row_of_codes = {tuple(codes): row for row, codes in enumerate(domain.codes.tolist())}
 
     def next(self, visited: Visits, correct: Visits, n_images: Visits) -> int:
         """The subdomain to visit next, never one that is closed.
 
-        visited, correct, n_images: of each visit so far its subdomain, how many of its images were right, and how many
+        visited, correct, shown: of each visit so far its subdomain, how many of its images were right, and how many
         there were; 0 where they are not there yet or were all refused. Raises FcaError where no subdomain is open.
         """
         is_closed = np.bincount(visited, minlength=len(self.domain)) >= self.options["visits"]
@@ -74,7 +72,7 @@ class Policy:
 
         rng = np.random.default_rng([self.seed, len(visited)])
         open_ = rng.permutation(np.flatnonzero(~is_closed))
-        if self._random(visited, n_images):
+        if self._is_random(visited, n_images):
             return int(open_[0])
         return self._choose(open_, rng, visited, correct, n_images)
 
@@ -86,18 +84,22 @@ class Policy:
         """Whether the next choice covers the domain because the policy's model predicts no better than the mean."""
         return False
 
-    def _random(self, visited: Visits, n_images: Visits) -> bool:
-        """Whether the next visit is at random: one of the first, or one of the reserved share of the later ones."""
+    def _is_random(self, visited: Visits, n_images: Visits) -> bool:
+        """Whether the next visit is one of the first, or of the reserve, which are random."""
         if "starts" not in self.options:
             return False
-        n = len(visited)
-        reserve = self.options["reserve"]
-        is_start = n < self.options["starts"] or not n_images.any()
-        is_reserved = int((n + 1) * reserve) > int(n * reserve)
-        return is_start or is_reserved
 
-    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits) -> int:
-        return int(open_[0])  # they are in random order
+        n_visits = len(visited)
+        if n_visits < self.options["starts"] or not n_images.any():
+            return True
+        reserve = self.options["reserve"]
+        return int((n_visits + 1) * reserve) > int(n_visits * reserve)
+
+    def _choose(
+        self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
+    ) -> int:
+        """One of the open subdomains, which are in random order."""
+        return int(open_[0])
 
 
 class NWise(Policy):
@@ -105,51 +107,64 @@ class NWise(Policy):
 
     def __init__(self, domain: Domain, seed: int, options: Mapping[str, Any]) -> None:
         super().__init__(domain, seed, options)
-        self.rows = np.random.default_rng(seed).permutation(len(domain))
         if options["strength"] < len(domain.attributes):
-            self.rows = np.array([self.row[tuple(codes)] for codes in self._array()])
+            self.rows = np.array([self.row_of_codes[tuple(codes)] for codes in self._covering_array()])
+        else:
+            self.rows = np.random.default_rng(seed).permutation(len(domain))
         self.planned = len(self.rows)
 
-    def _array(self) -> list[list[int]]:
-        """The covering array: value codes of each row."""
+    def _covering_array(self) -> list[list[int]]:
+        """Codes of its subdomains: for each attribute the position of a value."""
         from covertable import make
 
         names = list(self.domain.attributes)
-        values_of_attributes = [list(values) for values in self.domain.attributes.values()]
+        values_by_attribute = [list(values) for values in self.domain.attributes.values()]
         constraints = []
         for rule in self.domain.rules:
             conditions = []
             for name, excluded in rule["not"].items():
                 attribute = names.index(name)
                 excluded_values = excluded if isinstance(excluded, list | tuple) else [excluded]
-                codes = [values_of_attributes[attribute].index(value) for value in excluded_values]
+                codes = [values_by_attribute[attribute].index(value) for value in excluded_values]
                 conditions.append({"operator": "in", "left": attribute, "values": codes})
-            constraints.append({"operator": "not", "condition": {"operator": "and", "conditions": conditions}})
 
-        factors = [list(range(len(values))) for values in values_of_attributes]
+            combination = {"operator": "and", "conditions": conditions}
+            constraints.append({"operator": "not", "condition": combination})
+
+        factors = [list(range(len(values))) for values in values_by_attribute]
         return make(factors, strength=self.options["strength"], salt=str(self.seed), constraints=constraints)
 
-    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits) -> int:
-        pending = self.rows[~np.isin(self.rows, visited)]
-        return int(pending[0] if len(pending) else open_[0])
+    def _choose(
+        self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
+    ) -> int:
+        unvisited_rows = self.rows[~np.isin(self.rows, visited)]
+        return int(unvisited_rows[0] if len(unvisited_rows) else open_[0])
 
 
 class Genetic(Policy):
     """Children of two of the ten lowest, each attribute's value from either, a tenth of the values drawn anew."""
 
-    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits) -> int:
+    def _choose(
+        self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
+    ) -> int:
         evidence = pooled(visited, correct, n_images)
         lowest = np.argsort(evidence.accuracy, kind="stable")[:POPULATION]
         parents = self.domain.codes[evidence.subdomains[lowest]]
-
+        n_values = [len(values) for values in self.domain.attributes.values()]
         open_rows = set(open_.tolist())
-        sizes = [len(values) for values in self.domain.attributes.values()]
+
         for _ in range(CHILDREN):
-            child = np.where(rng.random(len(sizes)) < 0.5, *parents[rng.integers(len(parents), size=2)])
-            child = np.where(rng.random(len(sizes)) < MUTATION, rng.integers(sizes), child)
-            row = self.row.get(tuple(child.tolist()), -1)
-            if row in open_rows:
+            is_from_first = rng.random(len(n_values)) < 0.5
+            first, second = parents[rng.integers(len(parents), size=2)]
+            child = np.where(is_from_first, first, second)
+
+            is_mutated = rng.random(len(n_values)) < MUTATION
+            child = np.where(is_mutated, rng.integers(n_values), child)
+
+            row = self.row_of_codes.get(tuple(child.tolist()))  # None: a rule of the domain excludes it
+            if row is not None and row in open_rows:
                 return row
+
         return int(open_[0])
 
 
@@ -158,80 +173,95 @@ class Guided(Policy):
 
     def __init__(self, name: str, domain: Domain, seed: int, options: Mapping[str, Any]) -> None:
         super().__init__(domain, seed, options)
-        values = _indicators(domain, 1)
-        pairs = _indicators(domain, 2)
-        self.pace = 50 if name == "bo_forest" else 250  # visits from which on only every second is followed by a fit
-        self.cells = pairs if pairs.size else values  # what a covering choice covers
+        values = _all_indicators(domain, 1)
+        pairs = _all_indicators(domain, 2)
+        self.covered_cells = pairs if pairs.size else values  # a covering choice covers these
 
-        features = np.asarray(values if options.get("features") is None else options["features"], dtype=float)
-        if features.ndim != 2 or len(features) != len(domain) or not np.isfinite(features).all():
+        # from so many visits on, only every second is followed by a fit, from twice as many every third, ...
+        self.visits_per_pace = 50 if name == "bo_forest" else 250
+
+        features = options.get("features")
+        features = np.asarray(values if features is None else features, dtype=float)
+        is_matrix_of_domain = features.ndim == 2 and len(features) == len(domain)
+        if not is_matrix_of_domain or not np.isfinite(features).all():
             raise FcaError("features", f"shape {features.shape}", f"finite, ({len(domain)}, any)", "a row a subdomain")
+
         self.model = PairwiseGP(values, pairs) if name == "gp_pairwise" else Regression(name, features, seed)
-        self._cached_judgement = lru_cache(1)(self._judge)
-        self._cached_score = lru_cache(1)(self._score)
+        self._cached_tune_and_skill = lru_cache(1)(self._tune_and_skill)
+        self._cached_scores = lru_cache(1)(self._scores)
 
     def predict(self, visited: Visits, correct: Visits, n_images: Visits) -> Prediction:
         """Expected accuracy of every subdomain, with its standard deviation. Raises FcaError without any images."""
         if not n_images.any():
             raise FcaError("visits with images", 0, "1 or more", "visit a subdomain first")
-        history, tuned, _ = self._state(visited, correct, n_images)
+        history = _history(visited, correct, n_images)
+        tuned, _ = self._last_tune_and_skill(history)
         return self.model.predict(pooled(*history), tuned)
 
     def skill(self, visited: Visits, correct: Visits, n_images: Visits) -> float | None:
         """Cross-validated share of the variance of accuracies that the model explains; None below 30 subdomains."""
-        if len(np.unique(visited[n_images > 0])) < JUDGED:
+        if len(np.unique(visited[n_images > 0])) < FEWEST_FOR_SKILL:
             return None
-        history, tuned, _ = self._state(visited, correct, n_images)
+        history = _history(visited, correct, n_images)
+        tuned, _ = self._last_tune_and_skill(history)
         return cross_validated_r2(self.model, pooled(*history), tuned)
 
     def covers(self, visited: Visits, correct: Visits, n_images: Visits) -> bool:
-        if not self.options["fallback"] or self._random(visited, n_images):
+        if not self.options["fallback"] or self._is_random(visited, n_images):
             return False
-        _, _, skill = self._state(visited, correct, n_images)
+        _, skill = self._last_tune_and_skill(_history(visited, correct, n_images))
         return skill < 1e-6  # 0, but for rounding
 
-    def _state(self, visited: Visits, correct: Visits, n_images: Visits) -> tuple[History, Tuned, float]:
-        """Visits with images; what the model chose and its skill (1 below 30) when they had last grown by a tenth."""
-        history = np.array((visited, correct, n_images), dtype=np.int64)[:, n_images > 0]
-        n_tenths = int(np.log(history.shape[1]) / np.log(1.1))
-        n_judged = max(1, int(1.1**n_tenths))
-        return history, *self._cached_judgement(history[:, :n_judged].tobytes())
+    def _last_tune_and_skill(self, history: History) -> tuple[Tuned, float]:
+        """`_tune_and_skill` when the visits with images had last grown by a tenth."""
+        n_visits = history.shape[1]
+        last_power = int(np.log(n_visits) / np.log(1.1))
+        n_visits_then = max(1, int(1.1**last_power))
+        return self._cached_tune_and_skill(history[:, :n_visits_then].tobytes())
 
-    def _judge(self, history: bytes) -> tuple[Tuned, float]:
-        """What the model chose, and its skill.    history: of `_state`, as bytes, which a cache can compare."""
-        evidence = pooled(*np.frombuffer(history, np.int64).reshape(3, -1))
+    def _tune_and_skill(self, history: bytes) -> tuple[Tuned, float]:
+        """What the model chose, and its cross-validated skill (1 below 30 subdomains)."""
+        evidence = pooled(*_from_bytes(history))
         tuned = self.model.tune(evidence)
-        if len(evidence.subdomains) < JUDGED:
+        if len(evidence.subdomains) < FEWEST_FOR_SKILL:
             return tuned, 1.0
         return tuned, cross_validated_r2(self.model, evidence, tuned)
 
-    def _choose(self, open_: Open, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits) -> int:
+    def _choose(
+        self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
+    ) -> int:
         if self.covers(visited, correct, n_images):
-            n_visits_of_cell = self.cells[visited].sum(axis=0)
-            rarity = self.cells[open_] @ (1 / (1 + n_visits_of_cell))
-            return int(open_[np.argmax(rarity.round(9))])
+            n_visits_of_cell = self.covered_cells[visited].sum(axis=0)
+            novelty = self.covered_cells[open_] @ (1 / (1 + n_visits_of_cell))
+            return int(open_[np.argmax(novelty.round(9))])
 
-        history, tuned, _ = self._state(visited, correct, n_images)
+        history = _history(visited, correct, n_images)
+        tuned, _ = self._last_tune_and_skill(history)
         n_visits = history.shape[1]
-        n_fitted = n_visits - n_visits % (1 + n_visits // self.pace)
-        score = self._cached_score(history[:, :n_fitted].tobytes(), tuned)[open_]
-        is_unfitted = np.isin(
-            open_, history[0, n_fitted:]
-        )  # the model does not know of these visits: it would repeat them
-        return int(open_[np.argmax(np.where(is_unfitted, -np.inf, score))])
+        n_fitted = n_visits - n_visits % (1 + n_visits // self.visits_per_pace)
+        scores = self._cached_scores(history[:, :n_fitted].tobytes(), tuned)[open_]
 
-    def _score(self, history: bytes, tuned: Tuned) -> PerSubdomain:
-        """What the acquisition gives every subdomain, rounded: chance decides among equal ones."""
-        evidence = pooled(*np.frombuffer(history, np.int64).reshape(3, -1))
+        visited_since_fit = np.isin(open_, history[0, n_fitted:])  # the scores would repeat them
+        return int(open_[np.argmax(np.where(visited_since_fit, -np.inf, scores))])
+
+    def _scores(self, history: bytes, tuned: Tuned) -> PerSubdomain:
+        """Every subdomain's value of the acquisition, rounded: chance decides among equal ones.
+
+        With the posterior's mean m and sd s, and q the tenth percentile of all means:
+
+        expected_improvement: log s (z Φ(z) + φ(z)),   z = (lowest measured accuracy - m) / s
+        straddle:             1.96 s - |m - q|
+        worst_decile:         (q - m) / sqrt(s² + variance of a measurement)
+        """
+        evidence = pooled(*_from_bytes(history))
         acquisition = self.options["acquisition"]
         mean, sd = self.model.scale(evidence, tuned, spread=acquisition != "greedy")
+        above_worst = mean - np.quantile(mean, WORST_SHARE)
         sd = np.maximum(sd, 1e-9)
-        above_worst = mean - np.quantile(mean, WORST)
 
         if acquisition == "greedy":
             score = -mean
         elif acquisition == "expected_improvement":
-            # sd (z Φ(z) + φ(z)),   z = (lowest accuracy - mean) / sd
             z = (evidence.accuracy.min() - mean) / sd
             improvement = sd * (z * ndtr(z) + np.exp(-z * z / 2) / np.sqrt(2 * np.pi))
             score = np.log(np.maximum(improvement, 1e-300))
@@ -243,22 +273,35 @@ class Guided(Policy):
         return score.round(9)
 
 
-def _indicators(domain: Domain, strength: int) -> Float[np.ndarray, "subdomains cells"]:
-    """Indicators of all values (strength 1) or pairs of values (2), side by side."""
-    cells = [cells for _, cells in domain.indicators(strength)]
-    return np.hstack(cells) if cells else np.empty((len(domain), 0))
+def _all_indicators(domain: Domain, strength: int) -> Float[np.ndarray, "subdomains cells"]:
+    """Which value, or which tuple of `strength` values, of any attributes each subdomain has; maybe no columns."""
+    indicators = [cells for _, cells in domain.indicators(strength)]
+    return np.hstack(indicators) if indicators else np.empty((len(domain), 0))
+
+
+def _history(visited: Visits, correct: Visits, n_images: Visits) -> History:
+    """The visits that have images."""
+    return np.array((visited, correct, n_images), dtype=np.int64)[:, n_images > 0]
+
+
+def _from_bytes(history: bytes) -> History:
+    """A history as it was before `tobytes`, which makes it the key of a cache."""
+    return np.frombuffer(history, np.int64).reshape(3, -1)
 
 
 def make_policy(name: str, domain: Domain, seed: int, **options: Any) -> Policy:
     """A policy by its name; raises FcaError for a name, an option or a value that there is not.
 
     visits:   how often a subdomain may be visited; never again where its images are missing or were all refused.
-    strength: of nwise, 2 to 5.    starts, reserve: first visits at random, and the share of the later ones that is.
+    strength: of nwise, 2 to 5.
+    starts:   number of first visits, which are random.
+    reserve:  share of the later visits that are random.
     acquisition: of bo*, `greedy` (the paper's: lowest prediction) or `expected_improvement`; of gp_pairwise,
               `worst_decile` (probability of measuring less than q, the tenth percentile of the posterior means) or
-              `straddle` (1.96 sd - |mean - q|, which maps the boundary).    features: in place of one-hot columns.
-    fallback: from 30 subdomains on, choices cover the pairs of values least visited while the model predicts no better
-              than the mean, judged when visits have grown by a tenth.
+              `straddle` (1.96 sd - |mean - q|, which maps the boundary).
+    features: of the subdomains, in place of one-hot columns.
+    fallback: from 30 subdomains on, while the model predicts no better than the mean, choices cover the pairs of values
+              that were visited least. The model is evaluated again whenever visits have grown by a tenth.
 
     >>> domain = Domain({"time": ["day", "night"], "weather": ["sunny", "rain"]})
     >>> make_policy("nwise", domain, seed=0).planned
@@ -267,6 +310,7 @@ def make_policy(name: str, domain: Domain, seed: int, **options: Any) -> Policy:
     check_choice("policy", name, POLICIES)
     for option in options:
         check_choice(f"option of {name}", option, POLICIES[name])
+
     all_options = {**POLICIES[name], **options}
     limits = {"visits": (1, np.inf), "strength": (2, 5), "starts": (0, np.inf), "reserve": (0, 1)}
     for option, (low, high) in limits.items():
@@ -277,5 +321,6 @@ def make_policy(name: str, domain: Domain, seed: int, **options: Any) -> Policy:
         acquisitions = ("worst_decile", "straddle") if name == "gp_pairwise" else ("greedy", "expected_improvement")
         check_choice("acquisition", all_options["acquisition"], acquisitions)
         return Guided(name, domain, seed, all_options)
+
     policy_class = {"random": Policy, "nwise": NWise, "genetic": Genetic}[name]
     return policy_class(domain, seed, all_options)

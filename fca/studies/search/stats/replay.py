@@ -1,4 +1,4 @@
-"""Searches replayed on a table of all subdomains, what they found, and tables drawn to compare policies on."""
+"""Searches replayed on a table of all subdomains, how much they find, and simulated tables to compare policies on."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from fca.studies.search.stats.policies import make_policy
 from fca.studies.search.stats.visits import SearchVisits
 from fca.types import FcaError, check_choice, keyed_rng
 
-INTERCEPT = 2.2  # logit of an average subdomain
-HIGH = 4.0  # logit of the subdomains of `scattered` that do not fail
-FAILING = -1.0  # logit of those that do
-SCATTERED = 0.04  # their share
+INTERCEPT = 2.2  # mean logit, where nothing else is stated
+HIGH_LOGIT, FAILING_LOGIT = 4.0, -1.0  # of a scattered table: most subdomains, and those that fail
+FAILING_SHARE = 0.04  # of the subdomains of a scattered table
 _STRUCTURED = (0.3, 0.8, 0.35)
 # standard deviations, in logits, of the effects of single subdomains, of values, of pairs, of triples
-SPREADS: dict[str, tuple[float, ...]] = {
+SPREADS = {
     "structured": _STRUCTURED,
     "harder": (0.4, 0.8, 0.5, 0.2),
     "none": (),
@@ -33,14 +32,17 @@ SPREADS: dict[str, tuple[float, ...]] = {
 
 
 class Simulated(NamedTuple):
-    """A table of all subdomains. probability: of an image to be right; right: whether each of the images is (1, 0)."""
+    """A table of all subdomains.
+
+    probability: that an image of the subdomain is right.    right: whether each of the images is (1, 0).
+    """
 
     probability: Float[np.ndarray, " subdomains"]
     right: Int8[np.ndarray, "subdomains images"]
 
 
 class Replay(NamedTuple):
-    """The visits of a search in their order: the subdomain of each, how many of its images were right, and shown."""
+    """The visits of a search in their order: subdomain, number of right images, and number of images."""
 
     visited: Int[np.ndarray, " visits"]
     correct: Int[np.ndarray, " visits"]
@@ -49,16 +51,19 @@ class Replay(NamedTuple):
     @property
     def accuracy(self) -> Float[np.ndarray, " visits"]:
         """Of each visit; NaN without images."""
-        return np.divide(self.correct, self.n_images, np.full(len(self.n_images), np.nan), where=self.n_images > 0)
+        accuracy = np.full(len(self.n_images), np.nan)
+        return np.divide(self.correct, self.n_images, accuracy, where=self.n_images > 0)
 
 
 def simulated(domain: Domain, seed: int, kind: str = "structured", images: int = 50) -> Simulated:
     """A table drawn at random: which conditions are hard, and which images are right.
 
-    structured: logit p = 2.2 + N(0, .8) a value + N(0, .35) a pair of values + N(0, .3) a subdomain.
-    harder:     pairs .5, triples .2, subdomains .4.        none: subdomains alone, with the spread of `structured`.
-    dominant:   one attribute, drawn, has nearly all of it. scattered: 98 % everywhere but for 4 % of the subdomains,
-                drawn, which have 27 %.    Raises FcaError for another kind.
+    structured: logit p = 2.2 + N(0, 0.8²) per value + N(0, 0.35²) per pair of values + N(0, 0.3²) per subdomain.
+    harder:     standard deviations 0.5 for pairs, 0.2 for triples, 0.4 for subdomains.
+    none:       effects of subdomains alone, with the total spread of `structured`.
+    dominant:   one attribute, drawn at random, has nearly all of the spread.
+    scattered:  accuracy is 98 %, but 27 % in 4 % of the subdomains, drawn at random.
+    Raises FcaError for another kind.
 
     >>> simulated(Domain({"a": [0, 1], "b": [0, 1, 2]}), seed=0, images=20).right.shape
     (6, 20)
@@ -68,23 +73,24 @@ def simulated(domain: Domain, seed: int, kind: str = "structured", images: int =
     n_subdomains = len(domain)
     n_attributes = len(domain.attributes)
 
-    # Standard deviation of all effects of `structured` together: one of the subdomain, C(attributes, n) of n values
-    variances = [comb(n_attributes, n) * spread**2 for n, spread in enumerate(_STRUCTURED)]
-    total_spread = np.sqrt(sum(variances))
+    # the spread of a structured table: each subdomain has C(attributes, n) tuples of n values
+    subdomain_sd, *tuple_sds = _STRUCTURED
+    variances = [subdomain_sd**2, *(comb(n_attributes, n) * sd**2 for n, sd in enumerate(tuple_sds, 1))]
+    total_sd = np.sqrt(sum(variances))
 
-    own_spread, *spreads_of_cells = SPREADS[kind] or (total_spread,)
-    mean = HIGH if kind == "scattered" else INTERCEPT
-    logit = rng.normal(mean, own_spread, n_subdomains)
-    for strength, spread in enumerate(spreads_of_cells, 1):
+    subdomain_sd, *tuple_sds = SPREADS[kind] or (total_sd,)
+    logit = rng.normal(HIGH_LOGIT if kind == "scattered" else INTERCEPT, subdomain_sd, n_subdomains)
+    for strength, tuple_sd in enumerate(tuple_sds, 1):
         for _, cells in domain.indicators(strength):
-            logit += cells @ rng.normal(0, spread, cells.shape[1])
+            logit += cells @ rng.normal(0, tuple_sd, cells.shape[1])
 
     if kind == "dominant":
-        _, cells = list(domain.indicators(1))[rng.integers(n_attributes)]
-        logit += cells @ rng.normal(0, total_spread, cells.shape[1])
+        attribute = rng.integers(n_attributes)
+        _, cells = list(domain.indicators(1))[attribute]
+        logit += cells @ rng.normal(0, total_sd, cells.shape[1])
     elif kind == "scattered":
-        n_failing = max(1, round(SCATTERED * n_subdomains))
-        logit[rng.permutation(n_subdomains)[:n_failing]] = FAILING
+        n_failing = max(1, round(FAILING_SHARE * n_subdomains))
+        logit[rng.permutation(n_subdomains)[:n_failing]] = FAILING_LOGIT
 
     probability = expit(logit)
     right = rng.random((n_subdomains, images)) < probability[:, None]
@@ -103,16 +109,20 @@ def replay(
     """A search whose images are looked up: the policy of this name and seed (see `make_policy`) on a table.
 
     right:   of each subdomain's images in the order drawn: 1, 0, or -1 where there is none, which is skipped.
-    batches: images of a first visit, a second, ...; further ones as the last. A visit shows what is left.
-    most:    visits; None: as many as there are subdomains.    options: of the policy.
+    batches: images of a first visit, a second, ...; later visits are like the last. A visit shows at most the images
+             that remain.
+    most:    visits at most; None: as many as there are subdomains.
+    options: of the policy.
     """
-    visits = SearchVisits(make_policy(name, domain, seed, **options), len(domain) if most is None else most)
-    images = [iter(row[row >= 0].tolist()) for row in right]
-    sizes = [chain(batches, repeat(batches[-1])) for _ in right]
+    policy = make_policy(name, domain, seed, **options)
+    visits = SearchVisits(policy, len(domain) if most is None else most)
+    images_by_subdomain = [iter(row[row >= 0].tolist()) for row in right]
+    sizes_by_subdomain = [chain(batches, repeat(batches[-1])) for _ in right]
 
     def next_images(subdomain: int) -> tuple[int, int]:
-        visit = list(islice(images[subdomain], next(sizes[subdomain])))
-        return sum(visit), len(visit)
+        size = next(sizes_by_subdomain[subdomain])
+        images = list(islice(images_by_subdomain[subdomain], size))
+        return sum(images), len(images)
 
     ask_until_done(visits, next_images)
     return Replay(*visits.history)
@@ -120,8 +130,9 @@ def replay(
 
 def accuracies(right: Int8[np.ndarray, "subdomains images"]) -> Float[np.ndarray, " subdomains"]:
     """Share of each subdomain's images that are right; NaN without images."""
-    n_images = (right >= 0).sum(axis=1)
-    return Replay(np.arange(len(right)), (right == 1).sum(axis=1), n_images).accuracy
+    n_right = (right == 1).sum(axis=1)
+    n_shown = (right >= 0).sum(axis=1)
+    return Replay(np.arange(len(right)), n_right, n_shown).accuracy
 
 
 def worst(accuracy: Float[np.ndarray, " subdomains"], share: float = 0.1) -> Bool[np.ndarray, " subdomains"]:
@@ -135,8 +146,8 @@ def worst(accuracy: Float[np.ndarray, " subdomains"], share: float = 0.1) -> Boo
     n_known = int(np.isfinite(accuracy).sum())
     if not n_known:
         raise FcaError("accuracies", "none", "one subdomain with images, or more", "draw images first")
-    n_worst = max(1, round(share * n_known))
-    lowest = np.argsort(accuracy, kind="stable")[:n_worst]
+    n_lowest = max(1, round(share * n_known))
+    lowest = np.argsort(accuracy, kind="stable")[:n_lowest]
     return np.isin(np.arange(len(accuracy)), lowest)
 
 
@@ -157,5 +168,7 @@ def visits_until(covered: Float[np.ndarray, " visits"], share: float = 1.0) -> f
     >>> visits_until(np.array([0.0, 0.5, 0.5, 1.0])), visits_until(np.array([0.0, 0.5]))
     (4.0, nan)
     """
-    reached = covered >= share - 1e-9  # of a float sum
-    return float(reached.argmax() + 1) if reached.any() else float("nan")
+    is_reached = covered >= share - 1e-9  # rounding of a sum
+    if not is_reached.any():
+        return float("nan")
+    return float(is_reached.argmax() + 1)

@@ -70,7 +70,7 @@ def test_the_standard_deviations_have_the_highest_likelihood_of_the_grid(small, 
         (a, p, o): multivariate_normal.logpdf(target, cov=covariance(small, (a, p, o))[known] + np.diag(noise))
         for a in model.ADDITIVE
         for p in model.PAIRWISE
-        for o in model.OWN
+        for o in model.INDIVIDUAL
     }
     assert model.tune(evidence) == max(likelihood, key=likelihood.get)
 
@@ -128,8 +128,9 @@ def test_bo_is_scikit_learns_lasso_at_the_papers_penalty_and_its_skill_is_that_o
         against = predicted, np.full(len(test), accuracy[train].mean())
         errors.append([((accuracy[test] - one) ** 2).sum() for one in against])
     of_model, of_mean = np.sum(errors, axis=0)
-    r2 = cross_validated_r2(model, evidence, (0.0, 0.0, 0.0))
-    assert r2 == pytest.approx(1 - of_model / of_mean, abs=0.1)  # other folds
+    assert cross_validated_r2(model, evidence, (0.0, 0.0, 0.0)) == pytest.approx(
+        1 - of_model / of_mean, abs=0.1
+    )  # other folds
 
 
 @pytest.mark.parametrize("kind", ["bo", "bo_linear", "bo_forest", "bo_svr"])
