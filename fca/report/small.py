@@ -141,7 +141,7 @@ def format_with_interval(line: Any, value: Column) -> str:
 def listed(names: Sequence[Any]) -> str:
     """Names joined for a sentence, at most four.
 
-    >>> choices_in_words(["a"]), choices_in_words(["a", "b"]), choices_in_words(["a", "b", "c", "d", "e"])
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
     ('a', 'a and b', 'a, b, c and 2 more')
     """
     words = [str(name) for name in names]

@@ -128,7 +128,7 @@ def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
 
     >>> line = {"dataset": "zoo", "mask_area_raw": 0.3, "mask_area_raw_low": 0.2, "mask_area_raw_high": 0.4}
     >>> line |= {"removed": 0.021, "removed_low": 0.004, "removed_high": 0.109}
-    >>> lines = [line | {"label": objects.ALL}, line | {"label": "cat"}]
+    >>> lines = [line | {"label": objects.ALL_CLASSES}, line | {"label": "cat"}]
     >>> for statement in size_statements(pd.DataFrame(lines)): print(statement.sentence)
     Objects take 30 % [20, 40] of an image of zoo.
     The crop removes 2.1 % [0.4, 10.9] of the objects of zoo completely.
