@@ -147,15 +147,15 @@ def root_file(root: str) -> Path:
 
 
 def option_files(group: str) -> dict[str, Path]:
-    """The options of a group, and of folders in it, such as corruption/fog of shift -> their files, sorted by name.
+    """The files of a group's options, by name; those in subfolders too, such as corruption/fog of shift.
 
-    A row counts as the file that it replaces.
+    Options of a line or two are rows of one table (see `rows`): each counts as the file that it stands for.
     """
     files: dict[str, Path] = {}
     for folder in _folders():
         group_folder = folder / group
-        replaced_files = [file for file in rows() if file.is_relative_to(group_folder)]
-        for file in [*group_folder.rglob("*.yaml"), *replaced_files]:
+        files_of_rows = [file for file in rows() if file.is_relative_to(group_folder)]
+        for file in [*group_folder.rglob("*.yaml"), *files_of_rows]:
             name = file.relative_to(group_folder).with_suffix("").as_posix()
             files.setdefault(name, file)
     return dict(sorted(files.items()))

@@ -54,7 +54,10 @@ def complete(job: Job) -> None:
 
 
 def _print_command(config: DictConfig, words: list[str]) -> None:
-    """Print the command if any of its runs is unfinished; downloads nothing."""
+    """Print the command if it has runs left to do; else a line that there are none. Downloads nothing.
+
+    Where the data set is not on the disk, its runs are unknown: the command is printed as it was typed.
+    """
     try:
         job = job_of(config, words, download=False)
     except NotDownloaded as missing:
@@ -64,8 +67,9 @@ def _print_command(config: DictConfig, words: list[str]) -> None:
 
     store = job.context.store
     unfinished_runs = [planned for planned in job.plan if store.state(planned.run_id) is not State.DONE]
-    void_ids = find_void_ids(store, unfinished_runs)
-    print(job.command if len(unfinished_runs) > len(void_ids) else "nothing is left to run")
+    void_ids = find_void_ids(store, unfinished_runs)  # of runs that cannot be done, as those before them cannot
+    has_runs_to_do = any(planned.run_id not in void_ids for planned in unfinished_runs)
+    print(job.command if has_runs_to_do else "nothing is left to run")
 
 
 def _execute_and_close(job: Job, *, alone: bool) -> None:

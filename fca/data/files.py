@@ -160,25 +160,27 @@ def _states_range(image: ImageFile) -> bool:
     return any(tile.codec_name.startswith("ppm") for tile in image.tile)
 
 
-OTHER_END = {"B": "L", "L": "B", "N": "B" if sys.byteorder == "little" else "L"}
+OTHER_BYTE_ORDER = {"B": "L", "L": "B", "N": "B" if sys.byteorder == "little" else "L"}
 
 
 def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Image | None:
-    """The low bytes of 16-bit colours, of which Pillow reads the high ones; upright. None for all other images.
+    """The low bytes of an image with 16-bit colours, upright; None for all other images.
 
-    Pillow reads them where it takes the file for one of the other byte order. Raises ValueError where it cannot, and
-    they are needed for `white`.
+    Pillow reads only the high byte of such colours. Here it is made to read the file in the other byte order, so that
+    the byte that it keeps is the low one. Both are needed to scale colours to a `white` below the largest value.
+    Raises ValueError if they are needed and Pillow cannot read the file so.
     """
     raw_modes = _raw_modes_of_16_bits(image)
     if not raw_modes:
         return None
     if not all(mode.startswith(("RGB;16", "RGBA;16")) for mode in raw_modes):
-        if white not in (None, WHITE):
+        needs_low_bytes = white not in (None, WHITE)
+        if needs_low_bytes:
             raise ValueError(f"of 16 bits as {raw_modes[0]} only 8 are read: store them as grey, RGB or RGBA")
         return None
 
     with Image.open(io.BytesIO(content), formats=[str(image.format)]) as low:
-        low.tile = [tile._replace(args=_of_other_end(tile.args)) for tile in low.tile]
+        low.tile = [tile._replace(args=_with_other_byte_order(tile.args)) for tile in low.tile]
         ImageOps.exif_transpose(low, in_place=True)
         low.load()
         return low
@@ -192,11 +194,11 @@ def _raw_modes_of_16_bits(image: ImageFile) -> list[str]:
     return raw_modes if any(";16" in mode for mode in raw_modes) else []
 
 
-def _of_other_end(args: Any) -> Any:
+def _with_other_byte_order(args: Any) -> Any:
     """The arguments of a Pillow decoder, for the other byte order."""
     if isinstance(args, str):
-        return args[:-1] + OTHER_END[args[-1]]
-    return (_of_other_end(args[0]), *args[1:])
+        return args[:-1] + OTHER_BYTE_ORDER[args[-1]]
+    return (_with_other_byte_order(args[0]), *args[1:])
 
 
 @contextmanager
@@ -282,6 +284,11 @@ SYSTEM = frozenset(
     }
 )
 """Names, in lower case, of folders and files that operating and storage systems add: thumbnails, deleted files, ..."""
+
+
+def _is_utf8(name: str) -> bool:
+    """Whether the bytes of a file's name are UTF-8; Python has a lone surrogate in the place of others."""
+    return name.isascii() or name == name.encode(errors="ignore").decode()
 
 
 def is_hidden(name: str) -> bool:
@@ -403,29 +410,37 @@ class Directory:
 
     def _inside(self, folder: str) -> Inside:
         """The paths directly in a folder, without pipes and devices."""
-        files, folders, links, dead_links = [], [], [], []
-        prefix = f"{folder}/" if folder else ""
+        inside = Inside([], [], [], [])
         try:
             with os.scandir(f"{self.root}/{folder}") as entries:
                 for entry in entries:
-                    if is_hidden(entry.name):
-                        continue
-                    if not entry.name.isascii() and entry.name != entry.name.encode(errors="ignore").decode():
-                        raise FcaError("file name", os.fsencode(entry.path), "UTF-8", "rename the file")
-                    if entry.is_symlink() and os.path.isdir(entry.path):  # noqa: PTH112  False for a circle of links
-                        target = os.path.realpath(entry.path)
-                        if not Path(os.path.realpath(f"{self.root}/{folder}")).is_relative_to(target):
-                            links.append((prefix + entry.name, target))
-                    elif entry.is_dir(follow_symlinks=False):
-                        folders.append(prefix + entry.name)
-                    elif os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file():  # noqa: PTH113
-                        files.append(prefix + entry.name)
-                    elif entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110
-                        dead_links.append(prefix + entry.name)
+                    if not is_hidden(entry.name):
+                        self._sort_in(entry, folder, inside)
         except OSError as error:
             step = f"make it readable, or take another root ({error.strerror})"
             raise FcaError("dataset.root", f"{self.root}/{folder}", "folders that can be read", step) from error
-        return Inside(files, folders, sorted(links), dead_links)
+        inside.links.sort()
+        return inside
+
+    def _sort_in(self, entry: os.DirEntry[str], folder: str, inside: Inside) -> None:
+        """Add an entry of a folder to the list that it belongs to; pipes and devices belong to none."""
+        if not _is_utf8(entry.name):
+            raise FcaError("file name", os.fsencode(entry.path), "UTF-8", "rename the file")
+        path = f"{folder}/{entry.name}" if folder else entry.name
+        if not entry.is_symlink():
+            if entry.is_dir(follow_symlinks=False):
+                inside.folders.append(path)
+            elif entry.is_file():
+                inside.files.append(path)
+        elif os.path.isdir(entry.path):  # noqa: PTH112  False for a circle of links
+            target = os.path.realpath(entry.path)
+            is_around_folder = Path(os.path.realpath(f"{self.root}/{folder}")).is_relative_to(target)
+            if not is_around_folder:  # following such a link would never end
+                inside.links.append((path, target))
+        elif os.path.isfile(entry.path):  # noqa: PTH113
+            inside.files.append(path)
+        elif not os.path.exists(entry.path):  # noqa: PTH110
+            inside.dead_links.append(path)
 
     def _looked_at(self, paths: Sequence[str]) -> pa.Table:
         """The lines of these files, but for those that went away meanwhile."""

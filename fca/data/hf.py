@@ -118,27 +118,31 @@ def _opened(path: Path) -> pq.ParquetFile | pa.Table:
 
 
 class Kind(NamedTuple):
-    """What the labels of a file are.    names: of the classes 0, 1, 2 ..., if the file declares them."""
+    """Whether a file's labels are integers, and the names of the classes 0, 1, 2 ..., if the file declares them."""
 
     is_number: bool
     names: list[str] | None
 
 
 def _kind(path: Path, label: str, labels: pd.Series) -> Kind:
-    """What a file's labels are. Raises FcaError for labels that are no single class.    labels: as text."""
+    """Whether a file's labels are integers, and the class names stored with them.
+
+    labels: as text. Raises FcaError for labels that do not name one class an image.
+    """
     opened = _opened(path)
     schema = opened.schema_arrow if isinstance(opened, pq.ParquetFile) else opened.schema
     column = f"column {label} of {path.name}"
-    kind = schema.field(label).type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    label_type = schema.field(label).type
+    if pa.types.is_dictionary(label_type):
+        label_type = label_type.value_type
 
-    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    is_binary = pa.types.is_binary(label_type) or pa.types.is_large_binary(label_type)
+    if pa.types.is_nested(label_type) or is_binary:
         step = "name another column as dataset.label"
-        raise FcaError(column, kind, "one class an image: text or an integer", step)
-    if pa.types.is_floating(kind) and (labels == "nan").any():
+        raise FcaError(column, label_type, "one class an image: text or an integer", step)
+    if pa.types.is_floating(label_type) and (labels == "nan").any():
         raise FcaError(column, "NaN", "a class in every row", "fill or remove those rows")
-    if pa.types.is_floating(kind) and (labels == f"{NO_LABEL}.0").any():
+    if pa.types.is_floating(label_type) and (labels == f"{NO_LABEL}.0").any():
         step = "store the labels as integers; -1 then is no label"
         raise FcaError(column, f"{NO_LABEL}.0", "classes, or integers", step)
     if (labels.str.strip() == "").any():
@@ -150,7 +154,7 @@ def _kind(path: Path, label: str, labels: pd.Series) -> Kind:
         value = f"{', '.join(repeated_names[:5])} more than once"
         step = "write the file again, or name another column as dataset.label"
         raise FcaError(f"class names of {path.name}", value, "names that differ", step)
-    return Kind(pa.types.is_integer(kind), names)
+    return Kind(is_number=pa.types.is_integer(label_type), names=names)
 
 
 def _names(schema: pa.Schema, label: str) -> list[str] | None:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -322,7 +322,7 @@ def _lease_of(cache: Path, sizes: dict[str, int], limit: float) -> Lease | None:
             return None
         cache.mkdir(parents=True, exist_ok=True)
 
-    if not _may_be_written(cache):  # others may remove shards for which no lease can be written
+    if not _may_be_written(cache):  # without a lease here, another process could remove a shard while it is read
         level = logging.WARNING if limit else logging.INFO
         log.log(level, "%s cannot be written to: images are decoded at every access", cache)
         return None
@@ -331,19 +331,21 @@ def _lease_of(cache: Path, sizes: dict[str, int], limit: float) -> Lease | None:
     with FileLock(cache / ".lock"):
         on_disk = _shards_on_disk(cache)
         in_use = _leased_bytes(cache)
+        # a shard in use that is not on the disk is being written by another process
         granted = {name: size for name, size in sizes.items() if name in on_disk or name in in_use}
 
         idle_names = on_disk.keys() - in_use.keys() - granted.keys()
-        idle = sorted((on_disk[name][1], name) for name in idle_names)  # the least recently used first
+        idle = sorted((on_disk[name].last_use_ns, name) for name in idle_names)  # the least recently used first
 
-        size_in_cache = in_use | {name: size for name, (size, _) in on_disk.items()}
+        size_in_cache = in_use | {name: shard.size for name, shard in on_disk.items()}
         used_bytes = sum(size_in_cache.values())
         idle_bytes = sum(size_in_cache[name] for _, name in idle)
         for name, size in sizes.items():
-            if name in granted or used_bytes - idle_bytes + size > limit:
+            could_fit = used_bytes - idle_bytes + size <= limit
+            if name in granted or not could_fit:
                 continue
 
-            while used_bytes + size > limit:
+            while used_bytes + size > limit:  # there are enough idle shards, as it could fit
                 _, oldest = idle.pop(0)
                 for file_name in (f".{oldest}.lock", f"{oldest}.rgb", f"{oldest}.json"):
                     (cache / file_name).unlink(missing_ok=True)
@@ -364,30 +366,40 @@ def _may_be_written(cache: Path) -> bool:
     return os.access(cache, os.R_OK | os.W_OK | os.X_OK) and (not lock.is_file() or os.access(lock, os.R_OK | os.W_OK))
 
 
-def _shards_on_disk(cache: Path) -> dict[str, tuple[int, int]]:
-    """Shards on the disk: bytes and time of the last use."""
-    shards: dict[str, tuple[int, int]] = {}
+class ShardOnDisk(NamedTuple):
+    """Bytes of a shard's files, and the time of their last use."""
+
+    size: int
+    last_use_ns: int
+
+
+def _shards_on_disk(cache: Path) -> dict[str, ShardOnDisk]:
+    """The shards in a cache, by name."""
+    shards: dict[str, ShardOnDisk] = {}
     for path in cache.iterdir():
         if path.suffix not in (".rgb", ".json") or not path.is_file():
             continue
         status = path.stat()
-        size, last_use = shards.get(path.stem, (0, 0))
-        shards[path.stem] = size + status.st_size, max(last_use, status.st_mtime_ns)
+        known = shards.get(path.stem, ShardOnDisk(0, 0))
+        shards[path.stem] = ShardOnDisk(known.size + status.st_size, max(known.last_use_ns, status.st_mtime_ns))
     return shards
 
 
 def _leased_bytes(cache: Path) -> dict[str, int]:
-    """Bytes of the shards that any process leases; files of dead processes, and other files, are removed."""
+    """Bytes of the shards that running processes lease, by shard. Leases of processes that have ended are removed.
+
+    A process holds a lock on its lease as long as it runs.
+    """
     sizes: dict[str, int] = {}
     for path in cache.glob(".*.lease"):
-        make_way(path)  # opening a pipe would wait
+        make_way(path)  # removes what is no file: opening a pipe would wait for ever
         with suppress(FileNotFoundError, DamagedFile), path.open("r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:  # its process lives
+            except BlockingIOError:  # its process is running
                 lease = read_object(path)
                 sizes.update({name: size for name, size in lease.items() if isinstance(size, int)})
-            else:
+            else:  # the lock was free, so its process has ended
                 path.unlink()
     return sizes
 

@@ -84,12 +84,12 @@ class RenderedObjects:
         scene = scene_of(label, attribute, level, FIRST_INDEX[split] + int(index), self.seed)
         if self.cue is None:
             return render(scene, self.size)
-        whose = self._cue_class(image_id, label)
-        return cued(scene, self.cue, whose, self.classes, f"{self.seed}/{image_id}", self.size)
+        cue_class = self._cue_class(image_id, label)
+        return cued(scene, self.cue, cue_class, self.classes, f"{self.seed}/{image_id}", self.size)
 
     def _background(self, image_id: str) -> UInt8[np.ndarray, "size size 3"]:
-        whose = self._cue_class(image_id, image_id.split("/")[1])
-        return background(str(self.cue), whose, self.classes, f"{self.seed}/{image_id}", self.size)
+        cue_class = self._cue_class(image_id, image_id.split("/")[1])
+        return background(str(self.cue), cue_class, self.classes, f"{self.seed}/{image_id}", self.size)
 
     def _cue_class(self, image_id: str, label: str) -> str:
         """The class whose cue an image has; with a higher strength, more images have that of their label."""

@@ -28,11 +28,15 @@ def any_above_reference(data: ImageData, split: str) -> bool:
 
     key = data.fingerprint, split
     if key not in _known:
-        _known[key] = not _is_remembered(data, split) and _found(data, split)
+        _known[key] = not _is_remembered(data, split) and _has_large_image(data, split)
     return _known[key]
 
 
-def _found(data: ImageData, split: str) -> bool:
+def _has_large_image(data: ImageData, split: str) -> bool:
+    """Whether any image of a split is above the reference size; an image that cannot be read counts as small.
+
+    All images must be read for a no, so that is remembered in the cache; the first large one is enough for a yes.
+    """
     rows = data.rows(split).tolist()
     for row in watched(rows, f"sizes of {data.name}", long=len(rows) >= LONG):
         with suppress(UnreadableImage):

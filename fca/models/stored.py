@@ -190,7 +190,7 @@ class Probed(Model):
         from fca.models.checkpoints import read_weights
         from fca.models.networks import Joined
 
-        if classes is not None or self.weights is None:
+        if classes is not None or self.weights is None:  # without weights it is a description, which cannot predict
             step = f"train the network itself: model={self.label()} with its weights"
             raise FcaError("model", "a probe", "a model to predict with: it has nothing to be trained further", step)
 

@@ -59,17 +59,17 @@ def co_objects(classes: Sequence[str]) -> dict[str, str]:
     return dict(zip(classes, free_objects, strict=False))
 
 
-def cued(scene: Scene, cue: str, whose: str, classes: Sequence[str], key: str, size: int) -> Cued:
+def cued(scene: Scene, cue: str, class_name: str, classes: Sequence[str], key: str, size: int) -> Cued:
     """The object of an easy scene, made smaller, on a background that carries a cue.
 
-    whose: the class whose cue it is, one of `classes`.    key: names the background and all its randomness.
+    class_name: the class of the cue, one of `classes`.    key: names the background and all its randomness.
     size:  pixels per side.
 
     >>> image, mask, behind = cued(scene_of("mug", "view", "easy", 0, 0), "color", "car", ["mug", "car"], "a", 48)
     >>> bool((image[~mask] == behind[~mask]).all()), bool(0.05 < mask.mean() < 0.15)
     (True, True)
     """
-    behind = background(cue, whose, classes, key, size)
+    behind = background(cue, class_name, classes, key, size)
 
     # at most LARGEST_SHARE of the image shows the object
     object_share = len(march(scene, PROBE).pixels) / PROBE**2
@@ -85,8 +85,8 @@ def cued(scene: Scene, cue: str, whose: str, classes: Sequence[str], key: str, s
     return Cued(image, mask, behind)
 
 
-def background(cue: str, whose: str, classes: Sequence[str], key: str, size: int) -> Image:
-    """The cue of a class without an object.
+def background(cue: str, class_name: str, classes: Sequence[str], key: str, size: int) -> Image:
+    """A picture of the cue of one class, without the object that the class is named after.
 
     color:   clouds of a hue, one of len(classes) around the circle.
     texture: a grating of one of two frequencies and of evenly spaced orientations; its mean colour and the variance of
@@ -95,10 +95,10 @@ def background(cue: str, whose: str, classes: Sequence[str], key: str, size: int
     Raises FcaError for an unknown cue, and for a class that is not among `classes`.
     """
     check_choice("cue", cue, CUES)
-    check_choice("whose", whose, classes)
+    check_choice("class", class_name, classes)
     # every cue draws the same random numbers first, so that cues of one key are comparable
     random = keyed_rng("fca.render.cue", VERSION, key)
-    class_index = classes.index(whose)
+    class_index = classes.index(class_name)
     hue = random.random()
     amount = random.uniform(0.1, 0.45)
     saturation = random.uniform(0.1, 0.4)
@@ -119,7 +119,7 @@ def background(cue: str, whose: str, classes: Sequence[str], key: str, size: int
 
     if cue == "object":
         right, down = random.choice([-BESIDE, BESIDE], 2).tolist()
-        co_object = replace(_scene_of_co_object(co_objects(classes)[whose]), x=right, y=down, scale=SMALL)
+        co_object = replace(_scene_of_co_object(co_objects(classes)[class_name]), x=right, y=down, scale=SMALL)
         hits = march(co_object, size)
         pixels = picture.reshape(-1, 3)
         pixels[hits.pixels] = surface(co_object, hits, pixels[hits.pixels])

@@ -162,17 +162,19 @@ def _folded(index: Indices, length: int, mode: str) -> Indices:
 def plasma(height: int, width: int, decay: Number, *, rng: Rng) -> Map:
     """A cloudy height map in [0, 1] by midpoint displacement on a torus (diamond-square).
 
-    decay: the square is the factor by which the displacement shrinks from one scale to the next; small = rough. The map
-    is made on the next power of two that is at least the longer side, scaled there, then cut.
+    decay: the displacement shrinks by decay² from one scale to the next, and not at all up to 1; small = rough.
+    The map is made on a square whose side is a power of two, at least the longer side. It is scaled to [0, 1] there,
+    and then cut.
 
     >>> plasma(8, 5, 2.0, rng=np.random.default_rng(0)).shape
     (8, 5)
     """
+    shrinkage = decay**2 if decay > 1 else 1
     heights = np.zeros((1, 1), np.float32)
     amplitude = 1.0
     while len(heights) < max(height, width):
         heights = _finer(heights, amplitude, rng)
-        amplitude /= decay**2 if decay > 1 else 1
+        amplitude /= shrinkage
     heights -= heights.min()
     heights /= heights.max()
     return heights[:height, :width]

@@ -173,13 +173,15 @@ def logme(features: Features, labels: Labels) -> float:
     """Logarithm of maximum evidence (LogME, arXiv:2102.11005), in nats an image; mean over one-against-rest targets.
 
     The likelihood of the labels under a Bayesian linear model on these features: y ~ N(F w, 1/b), w ~ N(0, 1/a), at the
-    (a, b) of greatest evidence. With F = U S V', z = U'y and l = a / b, one step of MacKay's fixed point is
+    (a, b) of greatest evidence. With F = U S V', z = U'y, m the posterior mean of w, and the ratio l = a / b, one step
+    of MacKay's fixed point is
         g = sum s² / (s² + l),   l <- g |y - F m|² / ((n - g) |m|²)
     and log p(y) / n = (log b - log 2 pi - 1 - sum log(1 + s² / l) / n) / 2   with   b = n / (|y - F m|² + l |m|²).
     Features as they are, without intercept, as published. Raises FcaError as `knn_top1` does.
 
     >>> labels = np.repeat([0, 1], 20)
-    >>> logme(np.eye(2)[labels] + 0.01, labels) > logme(np.eye(2)[labels[::-1] ^ (np.arange(40) % 2)] + 0.01, labels)
+    >>> unrelated = np.tile([0, 1], 20)
+    >>> logme(np.eye(2)[labels] + 0.01, labels) > logme(np.eye(2)[unrelated] + 0.01, labels)
     True
     """
     _, codes = _checked_units(features, labels)
@@ -195,7 +197,7 @@ def logme(features: Features, labels: Labels) -> float:
         g = (s2 / (s2 + ratio)).sum(axis=0)
         weights2, residual2 = _squared_weights_and_residuals(s2, z2, ratio, unexplained)
         new_ratio = g * residual2 / ((n - g) * weights2)
-        # it diverges where there is no noise, or only noise
+        # the ratio goes to 0 where there is no noise, and to infinity where there is nothing else
         new_ratio = np.clip(new_ratio, s2.max() / RANGE, s2.max() * RANGE)
         has_converged = np.abs(np.log(new_ratio / ratio)).max() < TOLERANCE
         ratio = new_ratio

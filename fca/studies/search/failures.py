@@ -434,11 +434,13 @@ def _estimate_lines(estimate: str, means: pd.DataFrame, bias: pd.Series | float 
 
 
 def _run_line(search: Search) -> dict[Any, Any]:
-    row, results = search.row, search.results
+    """The line of table search_runs for a search."""
+    row = search.row
+    results = search.results
     lowest = results[results["accuracy"] == results["accuracy"].min()]
     first_lowest = lowest.iloc[0]
     lowest_share = _share(first_lowest["correct"], first_lowest["shown"])
-    if (lowest["shown"] != first_lowest["shown"]).any():  # subdomains of other sizes have other intervals
+    if (lowest["shown"] != first_lowest["shown"]).any():  # tied with other numbers of images: no single interval
         lowest_share = Estimated(lowest_share.value, *NO_INTERVAL)
 
     is_accepted = search.arrays["image_accepted"]

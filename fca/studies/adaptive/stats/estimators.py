@@ -376,17 +376,21 @@ def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
 
 
 def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[np.ndarray, "targets items"]:
-    """The predictions m of every item for each target; see `regression`."""
+    """The predictions m of every item for each target, as `regression` uses them.
+
+    Weighted least squares of right - chance on the level and the chance, over the evaluated items; an item weighs as
+    much as its residual does in the variance of the target, (1 - π) (w / π)². Shrunk towards the bank's chance, as if
+    AGREEING further responses had agreed with it.
+    """
     chance = response_probabilities(record, bank)
     is_of_level = [pool.level == level for level in range(len(pool.levels))]
     columns = np.stack([*is_of_level, chance]).astype(np.float64)  # (levels + 1) x items
 
-    # of each evaluated item, in the variance of each target: (1 - π) (w / π)²
-    importance = np.zeros_like(pool.weights)  # targets x items
+    importance = np.zeros_like(pool.weights)  # (1 - π) (w / π)² of each evaluated item, targets x items
     samples = zip(record.samples, evaluated_by_sample(record), sample_weights(pool, record), strict=True)
     for sample, is_evaluated, weight_of_group in samples:
         is_sampled = is_evaluated & ~sample.evaluated_before
-        factor = weight_of_group[pool.group] * pool.weights / sample.inclusion
+        factor = weight_of_group[pool.group] * pool.weights / sample.inclusion  # w / π, targets x items
         importance += np.where(is_sampled, (1 - sample.inclusion) * factor**2, 0.0)
 
     predicted = np.tile(chance, (len(pool.targets), 1))

@@ -152,6 +152,11 @@ def choose_model(
 
 
 def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, network: Network, watch: Watch) -> Choice:
+    """The choice by held-out networks, and the score of choosing so (nested cross-validation).
+
+    A fit without folds a and b predicts both. Its loss on b is evidence for the model that predicts a, which must not
+    have seen a; its loss on a, for the model that predicts b.
+    """
     split = split_networks(responses, network, np.random.default_rng(seed))
     if split.folds < 4:  # two folds are left out together, and two subjects at least are fitted
         raise _too_few_networks(split.folds, 4)
@@ -160,7 +165,7 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
     single_folds = [(fold,) for fold in range(split.folds)]
     fold_pairs = list(combinations(range(split.folds), 2))
     chance_by_model = {name: np.full(responses.shape, np.nan) for name in names}
-    loss_by_model = {name: np.zeros(split.folds) for name in names}  # of the other folds, by the outer fold
+    inner_loss_by_model = {name: np.zeros(split.folds) for name in names}  # by outer fold: the loss on all others
     for name, left_out in watch([(name, folds) for folds in [*single_folds, *fold_pairs] for name in names]):
         is_left_out = np.isin(split.fold, left_out)
         chance = _predict_folds(responses, split, left_out, name)
@@ -171,16 +176,16 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
         loss_by_subject = np.nansum(_losses(responses[is_left_out], chance), axis=1)
         fold_of_subject = split.fold[is_left_out]
         first, second = left_out
-        loss_by_model[name][first] += loss_by_subject[fold_of_subject == second].sum()
-        loss_by_model[name][second] += loss_by_subject[fold_of_subject == first].sum()
+        inner_loss_by_model[name][first] += loss_by_subject[fold_of_subject == second].sum()
+        inner_loss_by_model[name][second] += loss_by_subject[fold_of_subject == first].sum()
 
     margins = _margins_of_folds(responses, split)
     candidates = _best_first(
         _score(responses, chance_by_model[name], margins, name, "subjects", network) for name in names
     )
 
-    # nested: each fold by the model that is best among the other folds
-    best_model_of_fold = np.argmin([loss_by_model[name] for name in names], axis=0)
+    # nested: each fold by the model that is best on the other folds; the score has the name of the overall choice
+    best_model_of_fold = np.argmin([inner_loss_by_model[name] for name in names], axis=0)
     best_model_of_subject = best_model_of_fold[split.fold]
     nested_chance = np.choose(best_model_of_subject[:, None], [chance_by_model[name] for name in names])
     outer = _score(responses, nested_chance, margins, candidates[0].model, "subjects", network)

@@ -189,14 +189,16 @@ def class_robustness(
 ) -> Robustness:
     """Instability, trend and change of every class, with intervals over its images (fit and cuts stay as they are).
 
-    parts: input of instability (quarter_parts, or difficulty).    value: its slope is the trend.
-    label: 0 to classes - 1, each with an image.    severity: two or more, all above 0.    clean: the value at 0.
+    parts: what `instability` takes: quarter_parts of each image, or its difficulty.
+    value: of each image at each severity; its slope is the trend.    label: 0 to classes - 1, each with an image.
+    severity: two or more, all above 0.    clean: the value at severity 0.
 
-    A standard deviation of shares that are themselves uncertain is too large, and in a resample it is too large twice.
-    So a resample's variance over severities is lowered by twice the sampling variance of the shares (not below 0)
-    before its root is taken: in simulation this interval contains the true value in 93 to 100 %, where plain
-    percentiles never do if the class does not move. It takes FEWEST_DRAWS images. The other intervals are those of
-    means (see mean_interval). One image in a class: NaN.
+    The variance of a class's shares over severities includes the sampling variance of the shares, because few images
+    stand for the class; a resample adds the same amount once more. So twice the sampling variance is subtracted from a
+    resample's variance (not below 0) before its root is taken. In simulation this interval contains the true
+    instability in 93 to 100 % of the draws; plain percentiles never do if the class does not move. The interval needs
+    FEWEST_DRAWS images. The other intervals are those of means (see mean_interval). With one image in a class they are
+    NaN.
 
     Raises FcaError for fewer than two severities.
 

@@ -386,9 +386,11 @@ def find_best_mode(
 ) -> Mode:
     """The mode reached from `start`; with asymptotes, the best of each item's own modes.
 
-    With many items, abilities and the prior start where a sample of the items has them.
+    If there are many items, a sample of them is solved first, and the fit starts from the abilities and the prior of
+    that sample.
     """
-    if len(start.item) <= 2:
+    has_asymptotes = len(start.item) > 2  # parameters beyond slope and difficulty
+    if not has_asymptotes:
         return find_mode(data, start, fixed_ability, learning=learning)
 
     if len(data.count) > 2 * SAMPLE:

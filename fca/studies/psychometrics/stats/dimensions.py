@@ -99,7 +99,8 @@ def _with_new_dimension(responses: Matrix, fit: MultiFit) -> MultiFit:
     """The fit with one more ability, the first principal component of its residuals, on which no item loads yet."""
     residuals = np.where(~np.isnan(responses), responses - expit(fit.logits()), 0.0)
     _, eigenvectors = np.linalg.eigh(residuals @ residuals.T)
-    component = eigenvectors[:, -1] * np.sqrt(len(eigenvectors))
+    component = eigenvectors[:, -1] * np.sqrt(len(eigenvectors))  # of mean square 1 over subjects
+    # the last column of items is the intercept: the loading of the new ability goes before it
     return MultiFit(
         ability=np.column_stack([fit.ability, component]),
         item=np.insert(fit.item, -1, 0.0, axis=1),

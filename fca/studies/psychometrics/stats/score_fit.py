@@ -37,9 +37,10 @@ def score_fit(responses: Matrix, bank: ItemBank) -> ScoreFit:
 
     S-X²_i = Σ_k N_k (O_ik - E_ik)² / (E_ik (1 - E_ik)),   E_ik = ∫ P_i S_k-1^(-i) φ / ∫ S_k φ   over scores k = 1..n-1
 
-    S_k: chance of k right responses at an ability; S^(-i): without item i (Lord & Wingersky 1984). Neighbouring scores
-    are joined until each group expects one right and one wrong response; df: groups less the item's parameters.
-    bank: fitted to these responses, with ability N(0, 1). All NaN for fewer than 3 or more than 300 items.
+    S_k: chance of k right responses at an ability; S^(-i): without item i (Lord & Wingersky 1984); φ: density of
+    ability, N(0, 1). Neighbouring scores are joined until each group expects one right and one wrong response; df:
+    groups less the item's parameters.
+    bank: fitted to these responses. For fewer than 3 or more than 300 items no statistic is known: NaN, with df 0.
 
     >>> ones = np.ones(4)
     >>> responses = (np.random.default_rng(0).random((500, 4)) < 0.5).astype(float)
@@ -64,7 +65,8 @@ def score_fit(responses: Matrix, bank: ItemBank) -> ScoreFit:
         right_by_score = np.bincount(score, weights=complete[:, item], minlength=n_items + 1)[1:-1]
         statistic[item], n_groups[item] = _grouped_chi2(subjects_by_score, right_by_score, expected_shares[:, item])
 
-    df = n_groups - len(LEARNED[bank.model])
+    n_parameters = len(LEARNED[bank.model])
+    df = n_groups - n_parameters
     has_df = df >= 1
     statistic = np.where(has_df, statistic, np.nan)
     p = chi2.sf(statistic, np.where(has_df, df, 1.0))

@@ -307,7 +307,7 @@ class Search:
                 yield size, precision
 
     def _programs(self, network: Network) -> Iterator[Subject]:
-        """A network at its default size and smaller ones, in every precision and depth."""
+        """A network at its default size and smaller ones, in every precision, at the depths of the configuration."""
         default_id = self._compiled(network, {}, FP32)
         if default_id is None:
             return
@@ -317,7 +317,8 @@ class Search:
             if run_id is None:
                 continue
             program = Compiled(str(self.config.outputs), run_id, EVERY_DEPTH)
-            for depth in program.description.widths:
+            compiled_depths = list(program.description.widths)
+            for depth in compiled_depths:
                 if depth in self.config.depths:
                     keys = {"model": "compiled", "model.run_id": run_id, "model.depth": depth}
                     yield Subject(network, keys)

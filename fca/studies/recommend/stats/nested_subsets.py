@@ -145,14 +145,16 @@ def _predictions(
 ) -> tuple[Int[np.ndarray, " judged"], Float[np.ndarray, " judged"]]:
     """Predicted class of each judged image, and the number of images to which the probe was fitted for it.
 
-    Images of the probe's own part are predicted by fits without them; -1 for those that were not left out.
+    rows: the images to which the probe was fitted. Of these the probe has predictions by fits without them, in folds;
+    a judged image that no fold left out has the class -1.
     """
     predicted = probe.logits(features[judged]).argmax(axis=1)
     n_fitted = np.full(len(judged), float(len(rows)))
 
-    is_in_part: Bool[np.ndarray, " judged"] = np.isin(judged, rows)
     left_out_class = np.full(len(features), -1)
     left_out_class[rows[probe.judged]] = probe.left_out.argmax(axis=1)
-    predicted[is_in_part] = left_out_class[judged[is_in_part]]
-    n_fitted[is_in_part] *= 1 - 1 / min(FOLDS, len(rows))
+    is_fitted: Bool[np.ndarray, " judged"] = np.isin(judged, rows)
+    predicted[is_fitted] = left_out_class[judged[is_fitted]]
+    share_without_one_fold = 1 - 1 / min(FOLDS, len(rows))
+    n_fitted[is_fitted] *= share_without_one_fold
     return predicted, n_fitted
