@@ -24,15 +24,17 @@ from fca.store.damage import FITTED
 from fca.store.files import if_whole, read_object, write_text
 
 FOLDER = "compare"  # beside index.html
-RUNS, EPOCHS = 300, 2_000  # that can be compared
-WRONG, PICTURED = 5_000, 60  # images of a run; thumbnails of all
+MAX_RUNS = 300  # that can be compared on a page
+MAX_EPOCHS = 2_000  # of a learning curve
+MAX_WRONG = 5_000  # wrong images listed for a run
+MAX_THUMBNAILS = 60  # of a page
 
 
 def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> None:
     """Write compare/<run id>.js beside the page for each training, and each prediction of clean test images.
 
-    A training has the predictions of its best weights, and these the curve of their training. Of more than 300 runs
-    the last ones are written.
+    The file of a training includes the predictions of its best weights, and the file of a prediction the curve of the
+    training of its weights. Of more than MAX_RUNS runs the last ones are written; runs with neither have no file.
     """
     is_clean_test = (rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")
     clean_rows = rows[is_clean_test]
@@ -40,7 +42,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
     clean_row_of_training = clean_rows.dropna(subset="parent").drop_duplicates("parent").set_index("parent")
 
     n_wrong: Counter[tuple[str, str]] = Counter()  # (fingerprint, image) -> runs that get it wrong
-    written_rows = rows[rows["task"].isin(["train", "predict"])].sort_values("finished").tail(RUNS)
+    written_rows = rows[rows["task"].isin(["train", "predict"])].sort_values("finished").tail(MAX_RUNS)
     for row in written_rows.to_dict("records"):
         run_id = row[RUN_ID]
         is_training = row["task"] == "train"
@@ -48,9 +50,9 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
         predictions: dict[str, Any] = {}
         if is_training and run_id in clean_row_of_training.index:
             clean_row = {**clean_row_of_training.loc[run_id].to_dict(), "parent": run_id}
-            predictions = _predicted(store, clean_row)
+            predictions = _predictions(store, clean_row)
         elif run_id in clean_run_ids:
-            predictions = _predicted(store, row)
+            predictions = _predictions(store, row)
 
         training_id = run_id if is_training else row["parent"]
         curve = _curve(store.folder(str(training_id))) if pd.notna(training_id) else []
@@ -70,15 +72,19 @@ def write(path: Path, function: str, *values: Any) -> None:
     write_text(path, f"{function}({arguments});\n")
 
 
-def _predicted(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
-    """Right and all images by class, and label and prediction of each image that is wrong; nothing without arrays."""
+def _predictions(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
+    """What a prediction got right and wrong; empty where its arrays are missing, damaged or of another data set.
+
+    Returned are `fingerprint` of the data set, `classes` (class -> number of right images, number of images) and
+    `wrong` (image id -> its class and the predicted class, of the first MAX_WRONG wrong images).
+    """
     with if_whole(), suppress(IndexError):  # a damaged run is compared by its row alone
         classes = np.asarray(store.array(row[RUN_ID], "logit_classes"))
         pred = np.asarray(store.array(row[RUN_ID], "pred"))
         items = store.items(row["fingerprint"])
         labels = items["label"].astype(str)
         is_predicted = (items["split"] == row["split"]) & labels.isin(classes)
-        if is_predicted.sum() != len(pred):
+        if is_predicted.sum() != len(pred):  # the stored description is of another version of the data
             return {}
 
         true_classes = labels[is_predicted]
@@ -94,7 +100,7 @@ def _predicted(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
         return {
             "fingerprint": row["fingerprint"],
             "classes": {key: [int(n_right), int(size)] for key, n_right, size in counts_by_class.itertuples()},
-            "wrong": dict(list(wrong_images.items())[:WRONG]),
+            "wrong": dict(list(wrong_images.items())[:MAX_WRONG]),
         }
     return {}
 
@@ -106,20 +112,25 @@ def _curve(folder: Path) -> list[dict[str, Any]]:
         if not isinstance(history, list):
             return []
         curve = []
-        for epoch, line in enumerate(history[:EPOCHS], start=1):
+        for epoch, line in enumerate(history[:MAX_EPOCHS], start=1):
             figures = _finite(line) if isinstance(line, dict) else {}
             curve.append({"epoch": epoch, **figures})
         return curve
     return []
 
 
-def _finite(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in line.items() if isinstance(value, int | float) and math.isfinite(value)}
+def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The finite numbers among these values: JSON has no NaN."""
+    return {name: value for name, value in figures.items() if isinstance(value, int | float) and math.isfinite(value)}
 
 
 def _thumbnails(store: Store, n_wrong: Counter[tuple[str, str]], n_runs: int) -> Iterator[tuple[str, str]]:
-    """Image id -> picture, for the images that about half of the runs get wrong, where the images still exist."""
-    disputed = sorted(n_wrong, key=lambda image: abs(n_wrong[image] - n_runs / 2))[:PICTURED]
+    """Image id and thumbnail (a data URI) of the images that runs disagree on most, where the images still exist.
+
+    n_wrong: (fingerprint, image id) -> how many of the n_runs runs get the image wrong. Runs disagree most at half of
+             them.
+    """
+    disputed = sorted(n_wrong, key=lambda image: abs(n_wrong[image] - n_runs / 2))[:MAX_THUMBNAILS]
     fingerprints = dict.fromkeys(fingerprint for fingerprint, _ in disputed)
     for fingerprint in fingerprints:
         images = [image for image_fingerprint, image in disputed if image_fingerprint == fingerprint]

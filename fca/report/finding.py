@@ -74,7 +74,8 @@ def study_findings(analysis: Analysis) -> tuple[Finding, ...]:
     analysis_class = type(analysis)
     module = sys.modules[analysis_class.__module__]
     figures_module = f"{module.__package__}.figures"
-    if not hasattr(module, "FINDINGS") and module.__package__ and find_spec(figures_module):
+    is_in_figures = not hasattr(module, "FINDINGS") and module.__package__ and find_spec(figures_module)
+    if is_in_figures:
         module = importlib.import_module(figures_module)
 
     findings: tuple[Finding, ...] | None = getattr(module, "FINDINGS", None)
@@ -89,9 +90,9 @@ def study_findings(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def findings_of(analysis: Analysis) -> list[Finding]:
-    """The findings of a study whose first table is one of this analysis, in the order of its `tables`."""
-    declared: Sequence[TableDeclaration] = analysis.tables
-    names = [table.name for table in declared]
+    """The findings of an analysis, in the order of its `tables`: those of its study whose first table it makes."""
+    declarations: Sequence[TableDeclaration] = analysis.tables
+    names = [table.name for table in declarations]
     findings = [finding for finding in study_findings(analysis) if finding.tables[0].name in names]
     return sorted(findings, key=lambda finding: names.index(finding.tables[0].name))
 
@@ -119,35 +120,24 @@ def notes(tables: Iterable[Table]) -> list[str]:
 def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], most: int) -> list[Headline]:
     """Headlines for the top of a page, at most `most`: the first finding of every study, then the second of each.
 
-    All are about one data set where possible: the one with most headlines, then with most lines. Where it has none for
-    a finding, the next data set that has one fills in.
+    All are about one data set where possible: the one with most headlines, and among these the one with most lines in
+    the tables. A finding that states nothing about it takes the next data set that it is about.
     """
-    studies = dict.fromkeys(study_findings(analysis) for analysis in analyses)
-    findings_by_study = [
-        [finding for finding in findings if finding.question and finding.is_in(tables)] for findings in studies
-    ]
-    ranked_findings = [
-        finding for same_rank in zip_longest(*findings_by_study) for finding in same_rank if finding is not None
-    ]
+    ranked_findings = _ranked_findings(analyses, tables)
     frames_by_finding = [[tables[table.name].frame for table in finding.tables] for finding in ranked_findings]
-
-    n_lines: Counter[str] = Counter()
-    for frame in chain.from_iterable(frames_by_finding):
-        if DATASET in frame:
-            n_lines.update(frame[DATASET].dropna())
-    by_lines = sorted(n_lines, key=lambda dataset: (-n_lines[dataset], dataset))
-    datasets: Sequence[str | None] = by_lines or [None]
+    datasets = _datasets_by_lines(chain.from_iterable(frames_by_finding))
 
     # data sets x findings, the data set with most headlines first
     headlines_by_dataset = []
     for dataset in datasets:
         findings_and_frames = zip(ranked_findings, frames_by_finding, strict=True)
         headlines_by_dataset.append([_headline(finding, frames, dataset) for finding, frames in findings_and_frames])
-    headlines_by_dataset.sort(key=lambda headlines: headlines.count(None))
+    headlines_by_dataset.sort(key=lambda headlines: headlines.count(None))  # stable: ties keep the order by lines
 
+    # for each finding, the headline on the first data set that has one
     first_headlines: list[Headline] = []
-    for headlines_on_finding in zip(*headlines_by_dataset, strict=True):
-        headline = next((headline for headline in headlines_on_finding if headline is not None), None)
+    for headlines_of_finding in zip(*headlines_by_dataset, strict=True):
+        headline = next((headline for headline in headlines_of_finding if headline is not None), None)
         if headline is not None:
             first_headlines.append(headline)
 
@@ -157,6 +147,27 @@ def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], mo
         others = f"{n_others} more data set{'s' if n_others > 1 else ''} below"
         selected[0] = selected[0]._replace(sentence=f"{selected[0].sentence.removesuffix('.')}; {others}.")
     return selected
+
+
+def _ranked_findings(analyses: Iterable[Analysis], tables: Mapping[str, Table]) -> list[Finding]:
+    """The findings with a question whose tables exist: the first of every study, then the second of each, and so on."""
+    studies = dict.fromkeys(study_findings(analysis) for analysis in analyses)  # several analyses may share a study
+    findings_by_study = [
+        [finding for finding in findings if finding.question and finding.is_in(tables)] for findings in studies
+    ]
+    ranked_findings = []
+    for findings_of_rank in zip_longest(*findings_by_study):
+        ranked_findings.extend(finding for finding in findings_of_rank if finding is not None)
+    return ranked_findings
+
+
+def _datasets_by_lines(frames: Iterable[pd.DataFrame]) -> Sequence[str | None]:
+    """The data sets of these frames, the one with most lines first; None alone where no frame names a data set."""
+    n_lines: Counter[str] = Counter()
+    for frame in frames:
+        if DATASET in frame:
+            n_lines.update(frame[DATASET].dropna())
+    return sorted(n_lines, key=lambda dataset: (-n_lines[dataset], dataset)) or [None]
 
 
 def _headline(finding: Finding, frames: Sequence[pd.DataFrame], dataset: str | None) -> Headline | None:

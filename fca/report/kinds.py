@@ -20,8 +20,9 @@ ZERO = 0.0  # where a line of reference often stands
 CONTRAST = ("#a9629a", "#b07d00", "#7d8590")  # 3:1 on white and on black; not the colours of the protocols
 GREY = CONTRAST[2]
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-_OPEN = {"zero": False, "padding": 8}
-TICKS = 8  # about as many numbers stand below a panel
+_SCALE_OF_VALUES = {"zero": False, "padding": 8}  # an axis need not begin at 0; marks keep 8 pixels from its ends
+TICKS = 8  # about as many numbers as fit below a panel
+TICKS_WITH_UNIT = 5  # numbers with a sign or in percent are wider
 Names = Sequence[str] | None
 
 
@@ -29,9 +30,11 @@ Names = Sequence[str] | None
 class Hue:
     """One colour and one shape for each value of a column; a click in the legend dims the other values.
 
-    words:   value -> how the legend shows it, in order; they keep their colours whatever is present.
-    present: the values in the legend.    colours, shapes: in the order of `words`; None: those of the page.
-    ordered: colours run from dark to light.    columns: of the legend, where one row would be too wide.
+    words:   value -> how the legend shows it, in order; a value keeps its colour whichever values are present.
+    present: the values in the legend; empty: no legend.
+    colours, shapes: in the order of `words`; colours None: those of the page; shapes None: circles.
+    ordered: the values have an order, and colours run from dark to light.
+    columns: of the legend, where one row would be too wide.
     """
 
     column: str
@@ -45,33 +48,35 @@ class Hue:
 
     @property
     def picked(self) -> alt.Parameter:
-        """What a click in the legend chooses: the figure dims the rest, the page filters by it."""
+        """The value that was clicked in the legend: the figure dims all others, and the page filters by it."""
         return alt.selection_point(name=f"picked_{self.column}", fields=[self.column], bind="legend", toggle="true")
 
     def colour(self) -> alt.Color:
         """The channel of colours."""
         scale = alt.Scale(domain=list(self.words), range=self.colours or alt.Undefined)
-        return alt.Color(f"{self.column}:{'O' if self.ordered else 'N'}", scale=scale, legend=self._legend())
+        measurement_type = "O" if self.ordered else "N"  # Vega-Lite: ordinal or nominal
+        return alt.Color(f"{self.column}:{measurement_type}", scale=scale, legend=self._legend())
 
     def shape(self) -> alt.Shape | alt.Value:
-        """The channel of shapes, for eyes and printers without colour."""
+        """The channel of shapes, which distinguish the values without colour."""
         if self.shapes is None:
             return alt.value("circle")
-        shapes = [self.shapes[at % len(self.shapes)] for at in range(len(self.words))]
+        shapes = [self.shapes[index % len(self.shapes)] for index in range(len(self.words))]
         scale = alt.Scale(domain=list(self.words), range=shapes)
         return alt.Shape(f"{self.column}:N", scale=scale, legend=self._legend())
 
     def opacity(self, full: float = 1.0) -> Any:
-        """Dimmed unless it is picked."""
+        """The channel of opacity: `full` for the picked value, a tenth of it for the others."""
         return alt.condition(self.picked, alt.value(full), alt.value(0.1 * full))
 
     def _legend(self) -> alt.Legend | None:
+        """The legend of the present values in their words; None where no value is to be in it."""
         if not self.present:
             return None
         words = {str(value): text for value, text in self.words.items()}
-        label = f"{json.dumps(words)}[datum.value]"
+        word_of_value = f"{json.dumps(words)}[datum.value]"  # a Vega expression: looks the word up in a literal
         columns = self.columns or alt.Undefined
-        return alt.Legend(title=self.title, values=list(self.present), labelExpr=label, columns=columns)
+        return alt.Legend(title=self.title, values=list(self.present), labelExpr=word_of_value, columns=columns)
 
 
 def hue(
@@ -81,59 +86,93 @@ def hue(
 
     legend: whether there is one.    look: title, ordered and columns of `Hue`.
     """
-    found = set(frame[column].dropna())
-    values = dict(column.choices) or {value: str(value) for value in sorted(found)}
-    present = tuple(value for value in values if value in found) if legend else ()
-    return Hue(str(column), values, present, colours, shapes, **look)
+    values_in_frame = set(frame[column].dropna())
+    words = dict(column.choices)
+    if not words:
+        words = {value: str(value) for value in sorted(values_in_frame)}
+    present = tuple(value for value in words if value in values_in_frame) if legend else ()
+    return Hue(str(column), words, present, colours, shapes, **look)
 
 
 def tooltips(columns: Iterable[Column]) -> list[alt.Tooltip]:
-    """What hovering shows: numbers in their declared format, everything else as text."""
-    return [
-        alt.Tooltip(str(column), type="quantitative", format=column.number_format)
-        if column.number_format
-        else alt.Tooltip(str(column), type="nominal")
-        for column in columns
-    ]
+    """What is shown under the pointer: numbers in their declared format, everything else as text."""
+    channels = []
+    for column in columns:
+        if column.number_format:
+            channels.append(alt.Tooltip(str(column), type="quantitative", format=column.number_format))
+        else:
+            channels.append(alt.Tooltip(str(column), type="nominal"))
+    return channels
 
 
 def quantity(channel: type, column: Column, title: str | None = None, grid: bool | None = None, **scale: Any) -> Any:
-    """A numeric axis: title and number format of the column; shares as percent, differences with their sign."""
-    form, title = column.number_format, column.meaning if title is None else title
-    unit = {True: " (% points)" if form.startswith("+") else " (%)"}.get(form.endswith("%"), "")
-    value = "100 * datum.value" if unit else "datum.value"
-    axis: dict[str, Any] = {} if grid is None else {"grid": grid}
+    """A numeric axis in the number format of a column: shares as percent, differences with their sign.
+
+    channel: `alt.X` or `alt.Y`.    title: None: the meaning of the column; empty: no title.
+    grid:    whether there are grid lines; None: as in the style of all figures.    scale: as of `alt.Scale`.
+    """
+    number_format = column.number_format
+    is_share = number_format.endswith("%")
+    is_difference = number_format.startswith("+")
+    unit = ""
+    if is_share:
+        unit = " (% points)" if is_difference else " (%)"
+    value_in_unit = "100 * datum.value" if is_share else "datum.value"  # in Vega's expressions
+
+    axis: dict[str, Any] = {}
+    if grid is not None:
+        axis["grid"] = grid
     if column.value_type is int:
-        axis |= {"tickMinStep": 1, "format": ",.0f", "tickCount": TICKS}
-        axis["labelExpr"] = "datum.value % 1 ? '' : datum.label"  # of 0 to 1 Vega also marks a half, and calls it 1
-    elif channel is alt.X and scale.get("type") != "log":
+        axis["tickMinStep"] = 1
+        axis["format"] = ",.0f"
         axis["tickCount"] = TICKS
-    if form.startswith("+"):
-        axis |= {"labelExpr": f"datum.value == 0 ? '0' : format({value}, '+')", "tickCount": 5}
-    elif unit:
-        axis |= {"format": ".2~%", "tickCount": 5}
-    spread = alt.Scale(**(_OPEN | scale))
-    return channel(f"{column}:Q", title=f"{title}{unit}" if title else None, axis=alt.Axis(**axis), scale=spread)
+        axis["labelExpr"] = "datum.value % 1 ? '' : datum.label"  # from 0 to 1 Vega also marks a half, and calls it 1
+    elif channel is alt.X and scale.get("type") != "log":  # a logarithmic axis has ticks of its own
+        axis["tickCount"] = TICKS
+    if is_difference:
+        axis["labelExpr"] = f"datum.value == 0 ? '0' : format({value_in_unit}, '+')"
+        axis["tickCount"] = TICKS_WITH_UNIT
+    elif is_share:
+        axis["format"] = ".2~%"
+        axis["tickCount"] = TICKS_WITH_UNIT
+
+    text = column.meaning if title is None else title
+    title_with_unit = f"{text}{unit}" if text else None
+    return channel(
+        f"{column}:Q", title=title_with_unit, axis=alt.Axis(**axis), scale=alt.Scale(**(_SCALE_OF_VALUES | scale))
+    )
 
 
 def category(channel: type, column: str, order: Any = "ascending", title: str | None = None, **axis: Any) -> Any:
-    """An axis of names or steps, in this order."""
-    look = alt.Axis(**({"grid": True, "ticks": False, "bandPosition": 0 if axis.pop("bands", False) else 0.5} | axis))
+    """An axis of names or steps.
+
+    order: as `sort` of altair: "ascending", or the names in their order.
+    axis:  as of `alt.Axis`; and `bands=True` for grid lines between the names in place of through them.
+    """
+    band_position = 0 if axis.pop("bands", False) else 0.5
+    look = alt.Axis(**({"grid": True, "ticks": False, "bandPosition": band_position} | axis))
     return channel(f"{column}:N", title=title, sort=order, axis=look)
 
 
 def interval_marks(base: alt.Chart, value: Column, upright: bool) -> alt.Chart:
-    """The rule from the lower to the upper end of a value's interval, where there is one."""
+    """The rule from the lower to the upper end of a value's interval, for lines that have one.
+
+    upright: whether the value is on the vertical axis.
+    """
     rule: Any = base.transform_filter(f"isValid(datum.{value.low})").mark_rule(strokeWidth=2, clip=True)
-    ends = ("y", "y2") if upright else ("x", "x2")
-    return rule.encode(**dict(zip(ends, (f"{value.low}:Q", f"{value.high}:Q"), strict=True)))
+    if upright:
+        return rule.encode(y=f"{value.low}:Q", y2=f"{value.high}:Q")
+    return rule.encode(x=f"{value.low}:Q", x2=f"{value.high}:Q")
 
 
 def reference(at: float | str, upright: bool) -> alt.Chart:
-    """A dashed line across a panel: at a number, or at the values of a column of this name."""
+    """A dashed line across a panel: at a number, or at the values of a column of this name.
+
+    upright: whether the number is on the vertical axis.
+    """
     place = alt.datum(at) if isinstance(at, float) else f"{at}:Q"
     rule: Any = alt.Chart().mark_rule(strokeDash=[4, 3])
-    return rule.encode(**{"y" if upright else "x": place})
+    return rule.encode(y=place) if upright else rule.encode(x=place)
 
 
 def layers(*charts: Any) -> alt.LayerChart:
@@ -154,43 +193,62 @@ def points_with_intervals(
     scale: Any = None,
     size: int = 80,
 ) -> alt.LayerChart:
-    """Dots with the interval `<value>_low` to `<value>_high` where there is one.
+    """Dots with the interval `<value>_low` to `<value>_high` where `hover` has it.
 
-    along:  the channel of the categories: `alt.Y` for dots in rows, `alt.X` for dots in columns.
-    dodge:  a column whose values stand beside each other at the same place.    line: where a dashed line stands.
-    joined: a column; dots with the same value (and colour) are joined by a line.    where: which lines of the frame.
-    scale:  the value's own axis (see `quantity`), else that of the column.
+    along:    the channel of the categories: `alt.Y` for dots in rows, `alt.X` for dots in columns.
+    hover:    the columns shown under the pointer.
+    coloured: the hue of the dots; without it all have one colour.
+    dodge:    a column whose values are drawn beside each other within one category.
+    line:     where a dashed line of reference is drawn (see `reference`).
+    joined:   a column; dots with the same value (and colour) are joined by a line.
+    where:    a Vega expression: which lines of the frame are drawn.
+    scale:    the axis of the value (see `quantity`); None: the one of its column.
     """
     upright = isinstance(along, alt.X)
-    axis, across = ("y", "x") if upright else ("x", "y")
-    encoded: dict[str, Any] = {across: along}
+    value_channel = "y" if upright else "x"
+    category_channel = "x" if upright else "y"
+
+    encoding: dict[str, Any] = {category_channel: along}
     if dodge is not None:
         offset = alt.XOffset if upright else alt.YOffset
-        encoded[f"{across}Offset"] = offset(f"{dodge}:N", scale=_places(coloured, upright))
+        encoding[f"{category_channel}Offset"] = offset(f"{dodge}:N", scale=_dodge_scale(coloured, upright))
     base = alt.Chart() if where is None else alt.Chart().transform_filter(where)
-    base = base.encode(**encoded, **_dimmed(coloured))
-    charts: list[Any] = [] if line is None else [reference(line, upright)]
+    base = base.encode(**encoding, **_colour_channels(coloured))
+
+    # from back to front: reference, lines, intervals, dots
+    charts: list[Any] = []
+    if line is not None:
+        charts.append(reference(line, upright))
     if joined is not None:
-        lines = base.mark_line(strokeWidth=1.5).encode(**{axis: f"{value}:Q"}, detail=f"{joined}:N")
-        charts.append(lines.encode(order=f"{value}:Q") if along.shorthand == f"{joined}:O" else lines)
+        lines = base.mark_line(strokeWidth=1.5).encode(**{value_channel: f"{value}:Q"}, detail=f"{joined}:N")
+        joins_within_category = along.shorthand == f"{joined}:O"
+        if joins_within_category:  # all its dots have one place along the axis: join them in the order of their values
+            lines = lines.encode(order=f"{value}:Q")
+        charts.append(lines)
     if value.low in hover:
         charts.append(interval_marks(base, value, upright))
+
+    value_axis = scale or quantity(alt.Y if upright else alt.X, value)
     dots: Any = base.mark_point(filled=True, size=size)
-    dots = dots.encode(**{axis: scale or quantity(alt.Y if upright else alt.X, value)}, tooltip=tooltips(hover))
+    dots = dots.encode(**{value_channel: value_axis}, tooltip=tooltips(hover))
     if coloured is not None:
         dots = dots.encode(shape=coloured.shape()).add_params(coloured.picked)
     return layers(*charts, dots)
 
 
-def _dimmed(coloured: Hue | None) -> dict[str, Any]:
-    """The channels of a colour, dimmed where it is not picked; without a hue all marks are alike."""
+def _colour_channels(coloured: Hue | None) -> dict[str, Any]:
+    """The channels of a hue, which dim what is not picked; without a hue all marks have one colour."""
     if coloured is None:
         return {"color": alt.value(CONTRAST[0])}
     return {"color": coloured.colour(), "opacity": coloured.opacity()}
 
 
-def _places(coloured: Hue | None, upright: bool) -> alt.Scale:
-    """In rows every value keeps its place; in columns, which are narrow, only those that are present have one."""
+def _dodge_scale(coloured: Hue | None, upright: bool) -> alt.Scale:
+    """Which values get a place of their own beside each other.
+
+    In rows all values of the hue do, so that places compare between figures; in columns, which are narrow, only the
+    present ones.
+    """
     if coloured is None:
         return alt.Scale()
     return alt.Scale(domain=[value for value in coloured.words if not upright or value in coloured.present])
@@ -199,18 +257,20 @@ def _places(coloured: Hue | None, upright: bool) -> alt.Scale:
 def heat_map(
     value: Column, x: Any, y: Any, hover: Sequence[Column], domain: tuple[float, float], bright_low: bool = False
 ) -> alt.LayerChart:
-    """A square of colour for each pair, with its number on it. bright_low: the lowest value is the brightest."""
+    """A square of colour for each pair of categories, with its number on it.
+
+    domain: the values at the two ends of the colours.    bright_low: whether the lowest value is the brightest.
+    """
     middle = sum(domain) / 2
-    dark = f"datum.{value} {'>' if bright_low else '<'} {middle}"
+    is_dark_square = f"datum.{value} {'>' if bright_low else '<'} {middle}"  # a Vega expression
     base = alt.Chart().encode(x=x, y=y, tooltip=tooltips(hover))
     colours = alt.Scale(domain=list(domain), reverse=bright_low)
-    return layers(
-        base.mark_rect().encode(color=alt.Color(f"{value}:Q", scale=colours, legend=None)),
-        base.mark_text(fontSize=12).encode(
-            text=alt.Text(f"{value}:Q", format=value.number_format),
-            color=alt.condition(dark, alt.value("#ffffff"), alt.value("#000000")),
-        ),
+    squares = base.mark_rect().encode(color=alt.Color(f"{value}:Q", scale=colours, legend=None))
+    numbers = base.mark_text(fontSize=12).encode(
+        text=alt.Text(f"{value}:Q", format=value.number_format),
+        color=alt.condition(is_dark_square, alt.value("#ffffff"), alt.value("#000000")),
     )
+    return layers(squares, numbers)
 
 
 def scatter(x: Any, y: Any, hover: Sequence[Column], coloured: Hue, *, size: int = 80) -> alt.Chart:
@@ -228,8 +288,9 @@ def least_squares(x: str, y: str, across: Any, up: Any) -> alt.Chart:
 
 
 def bars(x: Any, y: Any, hover: Sequence[Column], coloured: Hue | None = None, **offset: Any) -> alt.Chart:
-    """One bar for each line of the frame."""
-    marks: Any = alt.Chart().mark_bar().encode(x=x, y=y, tooltip=tooltips(hover), **offset, **_dimmed(coloured))
+    """One bar for each line of the frame.    offset: `xOffset` or `yOffset`, for bars beside each other."""
+    marks: Any = alt.Chart().mark_bar()
+    marks = marks.encode(x=x, y=y, tooltip=tooltips(hover), **offset, **_colour_channels(coloured))
     return marks if coloured is None else marks.add_params(coloured.picked)
 
 
@@ -243,10 +304,12 @@ def pictures(frame: pd.DataFrame, hover: Sequence[Column], bold: str, plain: str
 
     bold, plain: the columns of the texts. A click opens the address in the column `large`, where there is one.
     """
-    places = {name: alt.Scale(domain=list(range(int(frame[name].max()) + 1))) for name in ("column", "row")}
+    # every place of the grid is in the domain: one that is empty, or filtered away, keeps its room
+    column_places = list(range(int(frame["column"].max()) + 1))
+    row_places = list(range(int(frame["row"].max()) + 1))
     base = alt.Chart().encode(
-        x=alt.X("column:O", axis=None, scale=places["column"]),
-        y=alt.Y("row:O", axis=None, scale=places["row"]),
+        x=alt.X("column:O", axis=None, scale=alt.Scale(domain=column_places)),
+        y=alt.Y("row:O", axis=None, scale=alt.Scale(domain=row_places)),
         tooltip=tooltips(hover),
     )
     return layers(

@@ -28,20 +28,20 @@ from fca.store.files import write_text
 from fca.types import Analysis, Column, FcaError, Table, interval_columns
 from fca.validation import Allowed, plain_name
 
-MOST = 5  # headlines on a page
+MAX_HEADLINES = 5  # at the top of a page
 RUNS = "runs"  # the file of the runs behind a page, among those of its tables
-_NUMBER = re.compile(r"[+-]?\d[\d.,]*(?: %| points)? \[[^\]]*\]")
-_FILES = (".png", ".svg", ".pdf", ".csv", "-column.svg", "-column.pdf")
+_NUMBER_WITH_INTERVAL = re.compile(r"[+-]?\d[\d.,]*(?: %| points)? \[[^\]]*\]")  # 98.1 % [97.0, 99.0]
+_FILE_ENDINGS = (".png", ".svg", ".pdf", ".csv", "-column.svg", "-column.pdf")  # of a figure, for download
 LARGE = "pictures"  # beside index.html: pictures at full size, which a click on a thumbnail opens
 MAX_TABLE_LINES = 1_000  # lines of a table on the page; its CSV file has all
 _WEB = Path(__file__).parent / "web"
 _SCRIPTS = ("tables.js", "filters.js", "figures.js", "compare.js", "start.js")
-_SIGN = '<meta name="generator" content="fca report">'
-_FIRST = (
+_MARK_OF_A_PAGE = '<meta name="generator" content="fca report">'
+_FIRST_COLUMNS = (
     *(of_row.RUN_ID, of_row.TASK, of_row.DATASET, of_row.MODEL, of_row.ENCODER, of_row.NCL, of_row.SUBSET_SEED),
     *interval_columns(of_row.TOP1),
 )
-_MADE_BY = (of_row.COMMIT, of_row.VERSIONS, of_row.DEVICE, of_row.HOST)
+_ENVIRONMENT_COLUMNS = (of_row.COMMIT, of_row.VERSIONS, of_row.DEVICE, of_row.HOST)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def write_page(folder: Path, page: Page) -> Path:
     Raises FcaError for a folder that holds anything but an earlier page.
     """
     index = folder / "index.html"
-    has_page = index.is_file() and _SIGN in index.read_text(encoding="utf-8", errors="replace")
+    # someone's own files are never removed for a page
+    has_page = index.is_file() and _MARK_OF_A_PAGE in index.read_text(encoding="utf-8", errors="replace")
     if folder.exists() and not has_page:
         is_empty_folder = folder.is_dir() and not any(folder.iterdir())
         if not is_empty_folder:
@@ -124,11 +125,11 @@ def write_page(folder: Path, page: Page) -> Path:
 
 
 def render(page: Page) -> str:
-    """The HTML: no resource from elsewhere, everything from the data escaped."""
+    """The HTML of a page: it loads nothing from the network, and everything from the data is escaped."""
     sections = [section for section in page.sections if section.has_content]
     tables = [table for section in page.sections for table in section.tables]
-    varying_rows, constant_values = _split(page.rows)
-    filter_columns = _filters(tables)
+    varying_rows, constant_values = _varying_and_constant(page.rows)
+    filter_columns = _filter_columns(tables)
 
     # figures by key: the small ones beside the answers, then those of the sections
     figures: dict[str, dict[str, Any]] = {}
@@ -145,8 +146,8 @@ def render(page: Page) -> str:
     answers_for_template = []
     for number, headline in enumerate(page.answers):
         headline_terms = terms.explained(f"{headline.question} {headline.sentence}", explained_words)
-        answers_for_template.append({**_opening(number, headline), "terms": headline_terms})
-    section_terms = {section.key: terms.explained(_words(section), explained_words) for section in sections}
+        answers_for_template.append({**_answer(number, headline), "terms": headline_terms})
+    section_terms = {section.key: terms.explained(_visible_text(section), explained_words) for section in sections}
 
     data = {
         "figures": {key: compact(figure) for key, figure in figures.items()},
@@ -154,7 +155,7 @@ def render(page: Page) -> str:
             **{table.name: grid(table.frame, table.columns) for table in tables},
             "runs": grid(varying_rows, page.columns),
         },
-        "filters": {column: _choices(tables, column) for column in filter_columns},
+        "filters": {column: _values_to_choose(tables, column) for column in filter_columns},
         "names": {column: dict(column.choices) for column in filter_columns if column.choices},
         "meanings": {column: column.meaning for column in filter_columns},
         "config": {"light": style.config(), "dark": style.config(dark=True)},
@@ -164,26 +165,26 @@ def render(page: Page) -> str:
         page=page,
         answers=answers_for_template,
         terms=section_terms,
-        most=MOST,
+        most=MAX_HEADLINES,
         shown=MAX_TABLE_LINES,
-        files=[(ending.strip(".-").replace(".", " "), ending) for ending in _FILES],
+        files=[(ending.strip(".-").replace(".", " "), ending) for ending in _FILE_ENDINGS],
         sections=sections,
-        missing=_missing(page.sections),
+        missing=_titles_by_missing_reason(page.sections),
         constant=constant_values,
         data=data,
-        commands=_counted(page.rows.dropna(subset="command"), ["command"]),
-        made_by=_counted(page.rows, list(_MADE_BY)),
-        css=Markup((_WEB / "page.css").read_text()),  # noqa: S704  ours, as are the next two
+        commands=_combinations_with_counts(page.rows.dropna(subset="command"), ["command"]),
+        made_by=_combinations_with_counts(page.rows, list(_ENVIRONMENT_COLUMNS)),
+        css=Markup((_WEB / "page.css").read_text()),  # noqa: S704  not escaped: fca's own files, as are the next two
         js=Markup("\n".join((_WEB / name).read_text() for name in _SCRIPTS)),  # noqa: S704
         vega=Markup(_vega()),  # noqa: S704
     )
 
 
-def _opening(number: int, headline: Headline) -> dict[str, Any]:
-    """A headline as the template shows it: its first value with an interval is set in bold."""
+def _answer(number: int, headline: Headline) -> dict[str, Any]:
+    """A headline as the template shows it; its first number with an interval is cut out, to be set in bold."""
     sentence = headline.sentence
-    match = _NUMBER.search(sentence)
-    start, end = match.span() if match else (0, 0)
+    match = _NUMBER_WITH_INTERVAL.search(sentence)
+    start, end = match.span() if match else (0, 0)  # without a number the whole sentence comes after it
     return {
         "question": headline.question,
         "figure": headline.figure is not None,
@@ -194,10 +195,11 @@ def _opening(number: int, headline: Headline) -> dict[str, Any]:
     }
 
 
-def _words(section: Section) -> str:
-    """What a reader sees of a section before opening a table: question, caption, legends, axes, headings of panels.
+def _visible_text(section: Section) -> str:
+    """The text of a section that a person sees before opening a table: question, caption, legends, axes, panels.
 
-    Tooltips have many columns, most of which nobody looks at.
+    It includes field names of the figure's specification, which do no harm: the text is only searched for terms.
+    Tooltips are left out: they have many columns, most of which nobody looks at.
     """
     question, caption_lines = section.caption
     figure = section.figure or {}
@@ -205,8 +207,11 @@ def _words(section: Section) -> str:
         name: value for name, value in figure.items() if name not in ("datasets", "title", "transform", "params")
     }
     encoding_text = json.dumps(_without_tooltips(encoding))
-    panels = {line["panel"] for lines in figure.get("datasets", {}).values() for line in lines if "panel" in line}
-    return " ".join([question, *caption_lines, encoding_text, *sorted(map(str, panels))])
+
+    panel_headings: set[str] = set()
+    for lines in figure.get("datasets", {}).values():
+        panel_headings.update(str(line["panel"]) for line in lines if "panel" in line)
+    return " ".join([question, *caption_lines, encoding_text, *sorted(panel_headings)])
 
 
 def _without_tooltips(node: Any) -> Any:
@@ -222,9 +227,10 @@ def linked(figure: dict[str, Any], large: Mapping[str, Path]) -> dict[str, Any]:
     """The figure with the address of the full picture, as `large`, beside each thumbnail that has one.
 
     The address is relative to the page, whose folder has a copy: a page that is moved contains no local path.
+    large: thumbnail (a data URI) -> the file of the same picture at full size.
     """
 
-    def linked_line(line: dict[str, Any]) -> dict[str, Any]:
+    def with_address(line: dict[str, Any]) -> dict[str, Any]:
         if line.get("thumbnail") not in large:
             return line
         return {**line, "large": f"{LARGE}/{name_of_large(line['thumbnail'])}"}
@@ -232,12 +238,12 @@ def linked(figure: dict[str, Any], large: Mapping[str, Path]) -> dict[str, Any]:
     datasets = figure.get("datasets", {})
     if not datasets:
         return figure
-    linked_datasets = {name: [linked_line(line) for line in lines] for name, lines in datasets.items()}
+    linked_datasets = {name: [with_address(line) for line in lines] for name, lines in datasets.items()}
     return {**figure, "datasets": linked_datasets}
 
 
-def _missing(sections: Sequence[Section]) -> dict[str, list[str]]:
-    """Reason -> the titles of the sections that lack a figure and tables for it."""
+def _titles_by_missing_reason(sections: Sequence[Section]) -> dict[str, list[str]]:
+    """Why sections have nothing to show -> the titles of those that lack it for this reason."""
     titles_by_reason: dict[str, list[str]] = {}
     for section in sections:
         if not section.has_content:
@@ -247,14 +253,17 @@ def _missing(sections: Sequence[Section]) -> dict[str, list[str]]:
 
 
 def filtered(figure: dict[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    """The figure with a filter `only_<field>` for each of these fields that is in its data and has no filter yet.
+    """The figure with a filter for each of these fields that its data have and that it does not filter by yet.
+
+    A filter is a parameter `only_<field>`, which the page sets to the values that are shown.
 
     >>> spec = {"data": {"name": "d"}, "datasets": {"d": [{"model": "vit"}]}, "mark": "point"}
     >>> filtered(spec, ["model", "ncl"])["params"]
     [{'name': 'only_model', 'value': []}]
     """
-    lines = figure.get("datasets", {}).get(figure.get("data", {}).get("name"), [])
-    data_fields = lines[0] if lines else {}
+    name_of_data = figure.get("data", {}).get("name")
+    lines = figure.get("datasets", {}).get(name_of_data, [])
+    data_fields = lines[0] if lines else {}  # all lines have the same fields
     param_names = {param["name"] for param in figure.get("params", [])}
     new_fields = [field for field in fields if field in data_fields and f"only_{field}" not in param_names]
 
@@ -268,9 +277,10 @@ def filtered(figure: dict[str, Any], fields: Iterable[str]) -> dict[str, Any]:
 
 
 def compact(figure: dict[str, Any]) -> dict[str, Any]:
-    """The figure without its title, which the page has as text, and with its data as columns and lines.
+    """The figure as the page stores it, smaller: without its title, which the page has as text, and with smaller data.
 
-    Fields that the figure never names are left out.
+    The names of fields are stored once and not in every line. Fields that the figure never uses are left out: a field
+    stays if every word of its name occurs somewhere in the specification.
     """
     encoding = {name: value for name, value in figure.items() if name not in ("datasets", "title")}
     words = set(re.findall(r"\w+", json.dumps(encoding)))
@@ -293,9 +303,12 @@ def _vega() -> str:
 
 
 def grid(frame: pd.DataFrame, columns: Sequence[Column] = ()) -> dict[str, Any]:
-    """A frame for the page's tables: columns with kind (percent, number, image or text) and meaning, and their lines.
+    """A frame as JSON for the page's tables; columns without a single value are left out.
 
-    columns: the declarations of those that are declared.    all: how many lines there are; the first thousand follow.
+    Returned are `columns` (each with name, kind and, where declared, meaning; kind is percent, number, image or text),
+    `lines` (the values of the first thousand lines) and `all` (the number of all lines).
+
+    columns: the declarations of those columns that have one.
 
     >>> share = Column("top1", float, ".2%", "top-1 accuracy")
     >>> grid(pd.DataFrame({"ncl": [2], "top1": [0.5], "classes": [(0, 7)]}), [share])["lines"]
@@ -328,8 +341,8 @@ def _display_kind(column: Column, values: pd.Series) -> str:
     return "text"
 
 
-def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The columns in which runs differ, and the value of those in which all agree."""
+def _varying_and_constant(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The columns in which runs differ, identifying ones first; and column -> value of those in which all agree."""
     constant_values: dict[str, Any] = {}
     for name in rows:
         values = style.cells(rows[name])
@@ -337,17 +350,17 @@ def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
             constant_values[str(name)] = values[0]
 
     varying_columns = [name for name in rows if name not in constant_values]
-    varying_columns.sort(key=lambda name: name not in _FIRST)
+    varying_columns.sort(key=lambda name: name not in _FIRST_COLUMNS)
     return rows[varying_columns], constant_values
 
 
-def _filters(tables: Sequence[Table]) -> list[Column]:
-    """The columns by which a reader can filter the page: those that a table declares so, each once."""
+def _filter_columns(tables: Sequence[Table]) -> list[Column]:
+    """The columns by which a person can filter the page: those that a table declares so, each once."""
     return list(dict.fromkeys(column for table in tables for column in table.columns if column.filters))
 
 
-def _choices(tables: Sequence[Table], column: Column) -> list[Any]:
-    """The values of a column in all tables, in the order a reader expects; none where there is nothing to choose."""
+def _values_to_choose(tables: Sequence[Table], column: Column) -> list[Any]:
+    """The values of a column in all tables, in their declared order, else sorted; empty for fewer than two values."""
     values: set[Any] = set()
     for table in tables:
         if column in table.frame:
@@ -359,8 +372,11 @@ def _choices(tables: Sequence[Table], column: Column) -> list[Any]:
     return sorted(values, key=declared_order.index if declared_order else None)
 
 
-def _counted(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[dict[str, str], int]]:
-    """Every combination of values in these columns, most frequent first, and how many runs have it."""
+def _combinations_with_counts(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[dict[str, str], int]]:
+    """Every combination of values in these columns, most frequent first, and how many runs have it.
+
+    A combination lacks the columns in which its runs have no value.
+    """
     present_names = [name for name in names if name in rows]
     cells = rows[present_names].dropna(axis="columns", how="all")
     if cells.empty:
@@ -368,11 +384,11 @@ def _counted(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[dict[str, s
 
     counts = cells.value_counts(dropna=False)
     combinations = counts.index.to_frame(index=False).astype(object).to_dict("records")
-    counted = []
+    combinations_with_counts = []
     for combination, n_runs in zip(combinations, counts, strict=True):
         present_values = {str(name): value for name, value in combination.items() if pd.notna(value)}
-        counted.append((present_values, int(n_runs)))
-    return counted
+        combinations_with_counts.append((present_values, int(n_runs)))
+    return combinations_with_counts
 
 
 # The report of some analyses: one page with every figure that draws their tables.
@@ -381,7 +397,7 @@ def _counted(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[dict[str, s
 class Result(NamedTuple):
     """What an analysis found: its tables, or the reason why there are none.
 
-    mixed: whether that reason is rows that do not belong together, among which a query chooses.
+    mixed: whether there are none because the runs do not belong together; a query can then select some of them.
     """
 
     analysis: Analysis
@@ -392,9 +408,10 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class AnalysesReport:
-    """`report=few_class`. name: of its folder under reports/.
+    """A report that shows some analyses on one page: `report=few_class`.
 
-    analyses: run first, and shown in this order; left out where no rows are.
+    name:     of its folder under reports/.
+    analyses: what is run, and shown in this order; one without rows to read is left out.
     options:  field -> value, for each analysis that has the field.
     """
 
@@ -413,11 +430,14 @@ class AnalysesReport:
         left_out: Sequence[str] = (),
         large: Mapping[str, Path] | None = None,
     ) -> Path:
-        """Write the page, its figures and tables into the folder; returns the page.
+        """Write the page, its figures and tables into the folder; returns the path of the page.
 
-        rows: all that the store holds, with their columns; the page lists those that the tables read and those that
-        these were made from.    command: what makes the page again.    left_out: sentences on what is not there.
-        large: thumbnail -> the file of the same picture at full size.
+        results:  one for each of `analyses`, in their order.
+        rows:     all runs of the store, with their declared `columns`. The page lists those that the tables read, and
+                  the runs that these were computed from (their parents).
+        command:  what makes the page again.
+        left_out: sentences on what of the store the page does not show.
+        large:    thumbnail -> the file of the same picture at full size.
         """
         tables_by_name = tables_of_results(results)
         sections: list[Section] = []
@@ -460,22 +480,24 @@ def _analysis_command(name: str, command: str) -> str:
 
 
 def tables_of_results(results: Iterable[Result]) -> dict[str, Table]:
-    """Name -> table, of all results."""
+    """The tables of all results, by name."""
     return {table.name: table for result in results for table in result.tables}
 
 
 def headlines_of_results(results: Sequence[Result]) -> list[Headline]:
     """What the page of these results opens with, the most useful first."""
-    return page_headlines((result.analysis for result in results), tables_of_results(results), MOST)
+    return page_headlines((result.analysis for result in results), tables_of_results(results), MAX_HEADLINES)
 
 
 def _sections(result: Result, tables_by_name: Mapping[str, Table]) -> Iterator[Section]:
-    """Each figure of an analysis, or the reason why it is missing; below it the tables that it is the first to draw.
+    """A section for each figure of an analysis, with the figure or the reason why it is missing.
 
-    The statements of a finding without a figure stand beside the figure that draws its first table.
+    A table that several figures draw is in the section of the first. The sentences of a finding without a figure are
+    in the section that has its first table.
     """
     findings = findings_of(result.analysis)
-    drawn_tables: set[str] = set()
+    findings_without_figure = [finding for finding in findings if finding.draw is None]
+    placed_tables: set[str] = set()
     for finding in findings:
         if finding.draw is None:
             continue
@@ -486,20 +508,22 @@ def _sections(result: Result, tables_by_name: Mapping[str, Table]) -> Iterator[S
             yield Section(finding.key, finding.title, None, (), reason)
             continue
 
-        new_tables = tuple(table for table in tables if table.name not in drawn_tables and len(table.frame))
+        new_tables = tuple(table for table in tables if table.name not in placed_tables and len(table.frame))
         new_names = {table.name for table in new_tables}
-        drawn_tables.update(new_names)
+        placed_tables.update(new_names)
 
-        without_figure = [finding for finding in findings if finding.draw is None]
-        stated_beside = [finding for finding in without_figure if finding.tables[0].name in new_names]
-        details = (*_stated([finding, *stated_beside], tables_by_name), *notes(new_tables))
+        findings_beside = [other for other in findings_without_figure if other.tables[0].name in new_names]
+        details = (*_sentences([finding, *findings_beside], tables_by_name), *notes(new_tables))
         yield Section(finding.key, finding.title, figure, new_tables, None, details)
 
 
 def _figure_or_reason(
     finding: Finding, tables: Sequence[Table], missing: str
 ) -> tuple[dict[str, Any] | None, str | None]:
-    """The figure of a finding and None; or None and why there is no figure (`missing`, where tables are missing)."""
+    """The figure of a finding and None; or None and why there is no figure.
+
+    missing: the reason where some of the finding's tables are missing.
+    """
     if finding.draw is None or len(tables) < len(finding.tables):
         return None, missing
     try:
@@ -508,7 +532,7 @@ def _figure_or_reason(
         return None, str(nothing)
 
 
-def _stated(findings: Iterable[Finding], tables: Mapping[str, Table]) -> list[str]:
+def _sentences(findings: Iterable[Finding], tables: Mapping[str, Table]) -> list[str]:
     """The sentences of these findings."""
     return [statement.sentence for finding in findings for statement in statements(finding, tables)]
 
@@ -525,5 +549,5 @@ def _undrawn_tables(results: Sequence[Result], drawn_tables: set[str]) -> Iterat
 
     all_findings = dict.fromkeys(finding for result in results for finding in findings_of(result.analysis))
     findings = [finding for finding in all_findings if finding.tables[0].name in undrawn]
-    details = (*_stated(findings, tables_of_results(results)), *notes(undrawn.values()))
+    details = (*_sentences(findings, tables_of_results(results)), *notes(undrawn.values()))
     yield Section("other_tables", "More tables", None, tuple(undrawn.values()), None, details)

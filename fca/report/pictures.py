@@ -40,7 +40,7 @@ def picture(uri: str) -> Image.Image:
     return Image.open(BytesIO(base64.b64decode(uri.removeprefix(URI), validate=True)), formats=["PNG"])
 
 
-ACROSS = 8  # pictures in a row
+ACROSS = 8  # pictures in a row of a figure
 THUMBNAIL = 128  # pixels a side
 LARGEST = 1_600  # pixels of the longer side of a picture at full size
 
@@ -88,13 +88,18 @@ def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) ->
 
     run_id = run_id_by_fingerprint.get(fingerprint)
     unique_ids = list(dict.fromkeys(image_ids))
-    uri_by_image = _cached_thumbnails(store, str(fingerprint), unique_ids, run_id)
+    uri_by_image = _thumbnail_uris(store, str(fingerprint), unique_ids, run_id)
     thumbnails = [uri_by_image.get(image_id) for image_id in image_ids]
     return Pictures(thumbnails, run_id if uri_by_image else None)
 
 
-def _cached_thumbnails(store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None) -> dict[str, str]:
-    """Image id -> its thumbnail as a data URI, where there is one; the cache has a file for each, filled here."""
+def _thumbnail_uris(store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None) -> dict[str, str]:
+    """Image id -> its thumbnail as a data URI, for images that have one.
+
+    Thumbnails and full pictures that the cache lacks are made and added to it, as far as the images still exist.
+
+    run_id: of the task `describe` on this data set, None if it was not described.
+    """
     uri_by_image = {}
     file_by_image = {}
     for image_id in image_ids:
@@ -128,16 +133,23 @@ def name_of_large(uri: str) -> str:
 
 
 def large_pictures(store: Store, tables: Iterable[Table]) -> dict[str, Path]:
-    """Thumbnail -> the kept file of the same picture at full size, of those in these tables that have one.
+    """Thumbnail -> the cached file of the same picture at full size, for the thumbnails in these tables that have one.
 
     A picture no larger than its thumbnail has none, nor one of a description of version 0.1. Links are not followed:
-    a store from elsewhere has no file of this machine copied into a page.
+    a store from elsewhere must not have a file of this machine copied into a page.
     """
-    columns = [table.frame["thumbnail"] for table in tables if "thumbnail" in table.frame]
-    uris = dict.fromkeys(uri for column in columns for uri in column.dropna())
-    files = {uri: _large_file(store, uri) for uri in uris}
-    sizes = {uri: _full_size(file) for uri, file in files.items()}
-    return {uri: files[uri] for uri, size in sizes.items() if size is not None and max(size) > THUMBNAIL}
+    uris: dict[str, None] = {}
+    for table in tables:
+        if "thumbnail" in table.frame:
+            uris.update(dict.fromkeys(table.frame["thumbnail"].dropna()))
+
+    file_by_uri = {}
+    for uri in uris:
+        file = _large_file(store, uri)
+        size = _full_size(file)
+        if size is not None and max(size) > THUMBNAIL:
+            file_by_uri[uri] = file
+    return file_by_uri
 
 
 def _full_size(file: Path) -> tuple[int, int] | None:
@@ -151,10 +163,12 @@ def _full_size(file: Path) -> tuple[int, int] | None:
 
 
 def _large_file(store: Store, uri: str) -> Path:
+    """Where the picture of a thumbnail is cached at full size."""
     return store.outputs / "cache" / "pictures" / name_of_large(uri)
 
 
 def _jpeg_of(image: Image.Image) -> bytes:
+    """A JPEG of an image, shrunk in place to LARGEST where it is larger."""
     image.thumbnail((LARGEST, LARGEST), Image.Resampling.LANCZOS)
     file = BytesIO()
     image.save(file, "JPEG", quality=90)
@@ -174,9 +188,10 @@ def _picture_bytes(file: Path, image_format: str = "PNG") -> bytes | None:
 def _thumbnails(
     store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None
 ) -> Iterator[tuple[str, UInt8[np.ndarray, "height width 3"], Image.Image | None]]:
-    """Image id, thumbnail (fitted into a square, on white) and full image, of each image that can be read.
+    """Image id, thumbnail and full image of each image that can be read.
 
-    The full image is None where the thumbnail comes from a stored description.
+    Thumbnails are fitted into a square, on white. They come from a description of version 0.1 where there is one, which
+    has no full images (None); else from the images of the data set, if it is still there.
     """
     if run_id is not None and (store.folder(run_id) / "thumbnails.npy").exists():
         positions = pd.Index(store.items(fingerprint)["image_id"]).get_indexer(pd.Index(image_ids))

@@ -12,14 +12,17 @@ import pandas as pd
 from fca.report import kinds, style
 from fca.types import Column
 
-HEIGHT, NAMED = 72, 4  # pixels; names at the side
-WIDEST = 14  # letters of a line below a picture
+HEIGHT = 72  # of a small figure, pixels
+MAX_NAMES = 4  # names beside a figure or in a sentence
+MAX_LABEL_LENGTH = 14  # letters of a line below a picture
 COLOUR = "#1f83c9"  # 3:1 on white and on black
 ALIKE = 1e-12  # a smaller difference of two shares is the rounding of equal ones
 
 
 def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:
-    """A value with its interval over ordered steps; `line` is a reference.
+    """A value with its interval over ordered steps, such as numbers of classes.
+
+    hover: the columns shown under the pointer.    line: the height of a dashed line of reference.
 
     >>> share = Column("top1", float, ".1%", "accuracy")
     >>> frame = pd.DataFrame({"ncl": [2, 5], "top1": [0.9, 0.8], "top1_low": [0.8, 0.7], "top1_high": [1.0, 0.9]})
@@ -38,8 +41,12 @@ def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Col
 
 
 def dots(frame: pd.DataFrame, names: str, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:
-    """A value with its interval for the first names of the frame, the first in colour; `line` is a reference."""
-    first_lines = frame.head(NAMED).reset_index(drop=True)
+    """A value with its interval for each of the first four lines of a frame, the first in colour and the others grey.
+
+    names: the column of the names at the side.    hover: the columns shown under the pointer.
+    line:  where a dashed line of reference is drawn.
+    """
+    first_lines = frame.head(MAX_NAMES).reset_index(drop=True)
     first_lines = first_lines.assign(first=first_lines.index == 0)
 
     name_axis = kinds.category(alt.Y, names, first_lines[names].tolist(), labelLimit=190, domain=False)
@@ -54,28 +61,36 @@ def dots(frame: pd.DataFrame, names: str, value: Column, hover: Sequence[Column]
 
 
 def cloud(frame: pd.DataFrame, x: Column, y: Column, hover: Sequence[Column]) -> Any:
-    """One mark a line of the frame, and the straight line through them."""
+    """One mark for each line of the frame, and the least-squares line through them.
+
+    hover: the columns shown under the pointer.
+    """
     across, up = _axis(alt.X, x), _axis(alt.Y, y)
     marks: Any = alt.Chart().mark_point(filled=True, size=45, color=COLOUR, opacity=0.8)
     marks = marks.encode(x=across, y=up, tooltip=kinds.tooltips(hover))
     return _sized(kinds.layers(kinds.least_squares(x, y, across, up), marks), frame)
 
 
-def lines(frame: pd.DataFrame, x: Column, y: Column, one: Column, hover: Sequence[Column]) -> Any:
-    """A line for each value of `one`; the first of the frame in colour."""
-    frame = frame.assign(first=frame[one] == frame[one].iloc[0])
-    base: Any = alt.Chart().mark_line(strokeWidth=2).encode(x=_axis(alt.X, x), y=_axis(alt.Y, y), detail=f"{one}:N")
+def lines(frame: pd.DataFrame, x: Column, y: Column, series: Column, hover: Sequence[Column]) -> Any:
+    """A line for each value of the column `series`; that of the frame's first line is in colour, the others grey."""
+    frame = frame.assign(first=frame[series] == frame[series].iloc[0])
+    base: Any = alt.Chart().mark_line(strokeWidth=2)
+    base = base.encode(x=_axis(alt.X, x), y=_axis(alt.Y, y), detail=f"{series}:N")
     colour = alt.condition("datum.first", alt.value(COLOUR), alt.value(kinds.GREY))
     return _sized(kinds.layers(base.encode(color=colour, tooltip=kinds.tooltips(hover))), frame)
 
 
 def strip(frame: pd.DataFrame, below: Column, hover: Sequence[Column]) -> Any:
-    """The first pictures of the frame (column `thumbnail`) beside each other, with a wrapped label below each."""
-    pictures = frame.head(NAMED).reset_index(drop=True)
-    labels = ["\n".join(textwrap.wrap(label, WIDEST)) for label in pictures[below].astype(str)]
+    """The first pictures of a frame (column `thumbnail`) beside each other, each above its label.
+
+    below: the column of the labels, which are wrapped.    hover: the columns shown under the pointer.
+    """
+    pictures = frame.head(MAX_NAMES).reset_index(drop=True)
+    labels = ["\n".join(textwrap.wrap(label, MAX_LABEL_LENGTH)) for label in pictures[below].astype(str)]
     pictures = pictures.assign(place=pictures.index, below=labels)
 
-    x = alt.X("place:O", axis=None, scale=alt.Scale(domain=list(range(NAMED))))
+    # room for all places: a single picture is no larger than one of four
+    x = alt.X("place:O", axis=None, scale=alt.Scale(domain=list(range(MAX_NAMES))))
     base = alt.Chart().encode(x=x, tooltip=kinds.tooltips(hover))
     images: Any = base.mark_image(width=HEIGHT - 4, height=HEIGHT - 4).encode(y=alt.value(HEIGHT / 2 - 8))
     words: Any = base.mark_text(fontSize=11, limit=88, lineBreak="\n").encode(y=alt.value(HEIGHT))
@@ -87,6 +102,7 @@ def strip(frame: pd.DataFrame, below: Column, hover: Sequence[Column]) -> Any:
 
 
 def _steps(along: Column) -> alt.X:
+    """An axis of ordered steps without a title: the label of the first step has the meaning of the column instead."""
     axis = alt.Axis(labelExpr=f"datum.index == 0 ? datum.label + ' {along.meaning}' : datum.label")
     return alt.X(f"{along}:O", title=None, sort=None, axis=axis)
 
@@ -112,6 +128,10 @@ def _sized(chart: Any, frame: pd.DataFrame) -> Any:
 
 def format_with_interval(line: Any, value: Column) -> str:
     """A number with its interval for a sentence, in the unit of its column.
+
+    The interval is left out where it is missing or has no width.
+
+    line: the value, by the name of its column, and the ends of its interval by `value.low` and `value.high`.
 
     >>> share = Column("top1", float, ".1%", "accuracy")
     >>> format_with_interval({"top1": 0.981, "top1_low": 0.97, "top1_high": 0.99}, share)
@@ -145,16 +165,16 @@ def listed(names: Sequence[Any]) -> str:
     ('a', 'a and b', 'a, b, c and 2 more')
     """
     words = [str(name) for name in names]
-    if len(words) > NAMED:
-        n_unnamed = len(words) - NAMED + 1
-        words = [*words[: NAMED - 1], f"{n_unnamed} more"]
+    if len(words) > MAX_NAMES:
+        n_others = len(words) - (MAX_NAMES - 1)
+        words = [*words[: MAX_NAMES - 1], f"{n_others} more"]
 
     all_but_last = ", ".join(words[:-1])
     return " and ".join(filter(None, [all_but_last, words[-1]]))
 
 
 def all_of(number: int, things: str = "") -> str:
-    """Every one of some things in a sentence, of two or more.
+    """Two or more things, all of them, in a sentence.
 
     >>> all_of(3, "sub-models"), all_of(2, "sub-models"), all_of(2)
     ('all 3 sub-models', 'both sub-models', 'both')
@@ -168,7 +188,7 @@ def best_of(frame: pd.DataFrame, value: Column, largest: bool = True) -> pd.Data
     >>> best_of(pd.DataFrame({"model": ["a", "b", "c"], "top1": [0.5, 0.9, 0.9]}), Column("top1"))["model"].tolist()
     ['b', 'c']
     """
-    values = frame[value].astype(float).round(12)
+    values = frame[value].astype(float).round(12)  # means of equal shares may differ in their last digit
     return frame[values == (values.max() if largest else values.min())]
 
 
@@ -182,5 +202,6 @@ def shared_line(equal: pd.DataFrame, value: Column) -> dict[Hashable, Any]:
     line = equal.iloc[0].to_dict()
     intervals = equal[[value.low, value.high]].astype(float).round(12)
     if len(intervals.drop_duplicates()) > 1:
-        line |= {value.low: float("nan"), value.high: float("nan")}
+        line[value.low] = float("nan")
+        line[value.high] = float("nan")
     return line

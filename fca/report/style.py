@@ -14,8 +14,10 @@ import vl_convert
 
 from fca.csv_table import csv_text
 
-COLUMN, POINTS = 3.3 * 72, 8  # of a paper: points in the width of a column, and in the height of a letter
-LONGEST = 120  # characters in a line below the title of a figure
+COLUMN_WIDTH = 3.3 * 72  # of a column of a paper, in points
+PRINT_FONT_SIZE = 8  # of text in a figure of a paper, in points
+PAGE_FONT_SIZE = 12  # of text in a figure on the page, in pixels
+MAX_SUBTITLE_LENGTH = 120  # characters in a line below the title of a figure
 VEGA_LITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]  # 6.4: what altair writes and the page runs
 FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 # Okabe and Ito's colours (distinct under every colour blindness), darkened or lightened to 3:1 against the ground.
@@ -32,7 +34,7 @@ def config(dark: bool = False) -> dict[str, Any]:
     ink, soft, grid = ("#e8eaed", "#a9b0bb", "#2e343d") if dark else ("#1c2128", "#57606a", "#e6e8eb")
     text = {"labelColor": soft, "titleColor": soft, "labelFont": FONT, "titleFont": FONT}
     lines = {"gridColor": grid, "domainColor": soft, "tickColor": soft}
-    size = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
+    size = {"labelFontSize": PAGE_FONT_SIZE, "titleFontSize": PAGE_FONT_SIZE, "titleFontWeight": "normal"}
     title = {"anchor": "start", "font": FONT, "fontSize": 16, "fontWeight": 600, "offset": 14}
     subtitle = {"subtitleFont": FONT, "subtitleFontSize": 12, "subtitlePadding": 6}
     return {
@@ -56,16 +58,16 @@ def config(dark: bool = False) -> dict[str, Any]:
 
 
 def data(frame: pd.DataFrame) -> alt.InlineData:
-    """The lines of a frame as JSON of a figure."""
+    """The lines of a frame as the data of a figure: one JSON object a line."""
     names = [str(name) for name in frame]
-    lines = zip(*(cells(frame[name]) for name in frame), strict=True)
-    return _Lines(values=[dict(zip(names, line, strict=True)) for line in lines])
+    columns = [cells(frame[name]) for name in frame]
+    return _SharedLines(values=[dict(zip(names, line, strict=True)) for line in zip(*columns, strict=True)])
 
 
-class _Lines(alt.InlineData):
-    """Altair copies a chart deeply at every step; nothing changes these lines, so all copies share them."""
+class _SharedLines(alt.InlineData):
+    """Data that all copies of a figure share: Altair copies a chart deeply at every step, and none changes its data."""
 
-    def __deepcopy__(self, _: Any) -> _Lines:
+    def __deepcopy__(self, _: Any) -> _SharedLines:
         return self
 
 
@@ -92,7 +94,10 @@ def _text(value: Any) -> Any:
 
 
 def panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
-    """The heading of each line's panel: the values of those fields that differ within the figure."""
+    """The heading of each line's panel: the values of those fields that differ within the figure, else of the last.
+
+    Raises NothingToDraw for an empty frame.
+    """
     if frame.empty:
         raise NothingToDraw("no run has what this figure needs, or no value among them is defined")
 
@@ -104,7 +109,7 @@ def panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
 
 def title(question: str, *lines: str) -> alt.Title:
     """The question that a figure answers, and below it lines that explain its marks, none too long for a file."""
-    return alt.Title(question, subtitle=[part for line in lines for part in textwrap.wrap(line, LONGEST)])
+    return alt.Title(question, subtitle=[part for line in lines for part in textwrap.wrap(line, MAX_SUBTITLE_LENGTH)])
 
 
 def faceted(
@@ -116,17 +121,20 @@ def faceted(
     columns: int | None = None,
     row: int | None = None,
 ) -> alt.FacetChart:
-    """One panel for each value of `panel`, in order of appearance, with one filter for each field.
+    """A figure of one panel for each value of the frame's column `panel`, in order of appearance.
 
-    filters: the parameter `only_<field>` lists what is shown; empty shows all. A line without a value in the field (a
-    best of all models has no model) stays.    columns: panels in a row, else what the page is wide.
-    row: pixels for each name on the vertical axis, where panels have names of their own; then `height` does not count.
+    chart:   the marks of one panel, without data.
+    filters: fields by which the page can filter. Each gets a parameter `only_<field>`, the list of values that are
+             shown; empty shows all. A line without a value in the field (a best of all models has no model) stays.
+    height:  of a panel, pixels; not used where `row` is given.
+    columns: panels in a row; None: as many as fit the page.
+    row:     pixels for each name on the vertical axis, where every panel has names of its own.
     """
     panel_names = list(dict.fromkeys(frame["panel"]))
     if not columns:
-        most_columns = 3 if len(panel_names) in (5, 6, 9) else 4
-        columns = min(len(panel_names), most_columns)
-    width = {1: 560, 2: 400, 3: 290}.get(columns, 220)
+        max_columns = 3 if len(panel_names) in (5, 6, 9) else 4  # these fill rows of three better
+        columns = min(len(panel_names), max_columns)
+    width = {1: 560, 2: 400, 3: 290}.get(columns, 220)  # pixels of a panel: together about the width of the page
 
     header = alt.Header(title=None, labelExpr="split(datum.label, '\\n')")
     panel = alt.Facet("panel:N", sort=panel_names, header=header)
@@ -141,13 +149,13 @@ def faceted(
     if row is not None:
         figure = figure.resolve_scale(y="independent")
         figure.spec.height = alt.Step(row)
-        figure.align = "each"
+        figure.align = "each"  # panels of one row of the grid begin at one height, though each is as high as its names
     figure.data = data(frame)
     return figure
 
 
 def only(field: str) -> str:
-    """The condition that leaves what the parameter `only_<field>` lists; an empty list leaves all."""
+    """The Vega expression that keeps what the parameter `only_<field>` lists; an empty list keeps all."""
     return f"!length(only_{field}) || datum.{field} == null || indexof(only_{field}, datum.{field}) >= 0"
 
 
@@ -157,9 +165,9 @@ def differs(values: pd.Series) -> bool:
 
 
 def ncl_axis(gap: float | None = 0.4) -> alt.X:
-    """The number of classes as steps: 2, 3, 5, 10, 100 would crowd on a scale. gap: share of a step left empty.
+    """The number of classes as steps: 2, 3, 5, 10, 100 would crowd on a linear scale.
 
-    None: for single dots, which have no width.
+    gap: share of a step left empty between bars; None for single dots, which have no width.
     """
     scale = alt.Undefined if gap is None else alt.Scale(paddingInner=gap)
     return alt.X("ncl:O", title="ncl, number of classes", sort="ascending", scale=scale)
@@ -182,56 +190,69 @@ def as_svg(figure: dict[str, Any]) -> str:
 
 
 def save(figure: dict[str, Any], stem: Path) -> None:
-    """Write the figure on white, without a browser: `stem`.svg, .png, .pdf, its data as .csv, and for a paper's column
-    `stem`-column.svg and .pdf.
+    """Write the figure on white, without a browser.
+
+    Written are `stem`.svg, .png and .pdf, the data as `stem`.csv, and `stem`-column.svg and .pdf, which fit the column
+    of a paper.
     """
     svg = as_svg(figure)
-    column = _for_column(figure, float(_size(svg)[1]))
+    page_width = float(_size_attributes(svg)[1])
+    column_svg = _for_column(figure, page_width)
+
     stem.parent.mkdir(parents=True, exist_ok=True)
     stem.with_suffix(".svg").write_text(svg)
     stem.with_suffix(".png").write_bytes(vl_convert.svg_to_png(svg, scale=2))
     stem.with_suffix(".pdf").write_bytes(vl_convert.svg_to_pdf(svg))
-    stem.with_name(f"{stem.name}-column.svg").write_text(_resized(column, "pt"))
-    stem.with_name(f"{stem.name}-column.pdf").write_bytes(vl_convert.svg_to_pdf(_resized(column)))
-    lines = figure.get("datasets", {}).get(figure.get("data", {}).get("name"), [])
+    stem.with_name(f"{stem.name}-column.svg").write_text(_column_wide(column_svg, "pt"))
+    stem.with_name(f"{stem.name}-column.pdf").write_bytes(vl_convert.svg_to_pdf(_column_wide(column_svg)))
+
+    name_of_data = figure.get("data", {}).get("name")
+    lines = figure.get("datasets", {}).get(name_of_data, [])
     stem.with_suffix(".csv").write_text(csv_text(pd.DataFrame(lines)), encoding="utf-8")
 
 
-def _size(svg: str) -> re.Match[str]:
-    """Its first width and height, which are those of the whole."""
-    found = re.search(r'width="([0-9.]+)" height="([0-9.]+)"', svg)
-    assert found is not None  # Vega writes both
-    return found
+def _size_attributes(svg: str) -> re.Match[str]:
+    """The first width and height in an SVG, which are those of the whole picture; groups 1 and 2 are the numbers."""
+    match = re.search(r'width="([0-9.]+)" height="([0-9.]+)"', svg)
+    assert match is not None  # Vega writes both
+    return match
 
 
-def _resized(svg: str, unit: str = "") -> str:
-    """As wide as the column of a paper."""
-    size = _size(svg)
-    height = float(size[2]) * COLUMN / float(size[1])
-    return svg.replace(size[0], f'width="{COLUMN:.1f}{unit}" height="{height:.1f}{unit}"', 1)
+def _column_wide(svg: str, unit: str = "") -> str:
+    """An SVG scaled to the width of a paper's column.    unit: of its width and height; empty: pixels."""
+    size = _size_attributes(svg)
+    width, height = float(size[1]), float(size[2])
+    scaled_height = height * COLUMN_WIDTH / width
+    return svg.replace(size[0], f'width="{COLUMN_WIDTH:.1f}{unit}" height="{scaled_height:.1f}{unit}"', 1)
 
 
 def _for_column(figure: dict[str, Any], page_width: float) -> str:
     """The figure as SVG for the column of a paper: panels below each other, text of 8 points, no title.
 
-    page_width: the width of the figure on the page.
+    page_width: the width of the figure on the page, pixels.
     """
     untitled = {name: value for name, value in figure.items() if name != "title"}
     panel = figure.get("spec", {})
-    if "width" in panel and "usermeta" not in figure:
-        # width of the axis beside a panel, at the column's font size
-        axis_width = (page_width - figure["columns"] * panel["width"]) / figure["columns"] * POINTS / 12
+    has_fixed_width = "usermeta" in figure  # see `kinds.FIXED`
+    if "width" in panel and not has_fixed_width:
+        # what the page's figure is wider than its panels is their axes, whose text shrinks to the print size
+        width_of_axes = page_width - figure["columns"] * panel["width"]
+        axis_width = width_of_axes / figure["columns"] * PRINT_FONT_SIZE / PAGE_FONT_SIZE
         untitled["columns"] = 1
-        untitled["spec"] = {**panel, "width": max(COLUMN / 2, COLUMN - axis_width)}
+        untitled["spec"] = {**panel, "width": max(COLUMN_WIDTH / 2, COLUMN_WIDTH - axis_width)}
 
-    print_config = {**_printed(config()), "padding": 1}
+    print_config = {**_with_print_fonts(config()), "padding": 1}
     print_config["legend"] |= {"columns": 1, "symbolSize": 40}
-    print_config["axis"] |= {"labelLimit": COLUMN / 3}
+    print_config["axis"] |= {"labelLimit": COLUMN_WIDTH / 3}
     return vl_convert.vegalite_to_svg({**untitled, "config": print_config}, vl_version=VEGA_LITE)
 
 
-def _printed(look: Any) -> Any:
-    """The configuration with every font at the size of a paper's figures."""
-    if not isinstance(look, dict):
-        return look
-    return {name: POINTS if name.lower().endswith("fontsize") else _printed(part) for name, part in look.items()}
+def _with_print_fonts(config: Any) -> Any:
+    """A configuration of Vega-Lite, or a value in it, with every font at the size of a paper's figures."""
+    if not isinstance(config, dict):
+        return config
+    print_config = {}
+    for name, value in config.items():
+        is_font_size = name.lower().endswith("fontsize")
+        print_config[name] = PRINT_FONT_SIZE if is_font_size else _with_print_fonts(value)
+    return print_config

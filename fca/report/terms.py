@@ -32,7 +32,9 @@ PATTERNS = {
 
 @cache
 def glossary() -> dict[str, str]:
-    """Word -> its meaning as plain text; of a line with several words each has it.
+    """Word -> its meaning as plain text, from the table in GLOSSARY.
+
+    A line of that table may explain several words, separated by commas; each gets the meaning.
 
     >>> glossary()["full model"]
     'a model of all classes of a data set, scored on a few of them'
@@ -42,31 +44,36 @@ def glossary() -> dict[str, str]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if not line.startswith("| ") or len(cells) != 2:
             continue
-        words, meaning = (_plain(cell) for cell in cells)
-        meanings.update(dict.fromkeys(words.split(", "), meaning))
+        words = _plain(cells[0])
+        meaning = _plain(cells[1])
+        for word in words.split(", "):
+            meanings[word] = meaning
     return meanings
 
 
 def _plain(markdown: str) -> str:
-    without_links = re.sub(r" ?\(\[[^]]*\]\([^)]*\)\)|\[([^]]*)\]\([^)]*\)", lambda link: link[1] or "", markdown)
+    """Markdown as plain text: a link becomes its text, a link in brackets of its own ("([how](...))") disappears."""
+    link_in_brackets = r" ?\(\[[^]]*\]\([^)]*\)\)"
+    link = r"\[([^]]*)\]\([^)]*\)"
+    without_links = re.sub(f"{link_in_brackets}|{link}", lambda match: match[1] or "", markdown)
     return without_links.replace("`", "")
 
 
-def explained(text: str, before: set[str]) -> list[tuple[str, str]]:
+def explained(text: str, explained_words: set[str]) -> list[tuple[str, str]]:
     """The words in a text that need an explanation and had none before, in their order, with their meanings.
 
-    before: words that the page has explained; these are added.
+    explained_words: the words that the page has explained so far; those of this text are added to it.
 
-    >>> seen = set()
-    >>> [word for word, _ in explained("Sub-models against full models", seen)], explained("a sub-model", seen)
+    >>> words = set()
+    >>> [word for word, _ in explained("Sub-models against full models", words)], explained("a sub-model", words)
     (['sub-model', 'full model'], [])
     """
-    places = {word: re.search(pattern, text) for word, pattern in PATTERNS.items()}
-    first_places = {word: place.start() for word, place in places.items() if place is not None}
-    lines = []
-    for word in sorted(first_places, key=lambda word: first_places[word]):
-        if word in before:
-            continue
-        before.add(word)
-        lines.append((word, glossary()[word]))
-    return lines
+    position_by_word: dict[str, int] = {}
+    for word, pattern in PATTERNS.items():
+        match = re.search(pattern, text)
+        if match is not None and word not in explained_words:
+            position_by_word[word] = match.start()
+
+    words_in_order = sorted(position_by_word, key=position_by_word.__getitem__)
+    explained_words.update(words_in_order)
+    return [(word, glossary()[word]) for word in words_in_order]

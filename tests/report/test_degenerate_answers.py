@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from fca.cli.places import STUDIES, study_folders
-from fca.report.page import _NUMBER
+from fca.report.page import _NUMBER_WITH_INTERVAL
 from fca.tables.table import TableSpec
 from fca.types import Column
 from tests.support.figure_claims import sentences_of
@@ -286,7 +286,7 @@ def test_a_gain_over_equal_labels_is_the_bold_one_and_that_over_open_labels_has_
     [gap] = (frame(spec, "two") for spec in finding.tables)
     gap = gap.assign(sub_minus_open=0.394, sub_minus_masked=-0.003, sub_minus_masked_low=-0.025)
     [sentence, *_] = sentences_of(finding.state, gap.assign(sub_minus_masked_high=0.025))
-    [bold] = _NUMBER.findall(sentence)
+    [bold] = _NUMBER_WITH_INTERVAL.findall(sentence)
     assert bold == "-0.3 points [-2.5, +2.5]"
     assert sentence.startswith("Not significantly")
 

@@ -73,7 +73,7 @@ def test_a_logger_whose_package_is_missing_is_refused_with_the_command_that_brin
 
 def test_a_logger_that_fails_stops_no_training(monkeypatch, tmp_path, caplog):
     tracker = LightningTracker("csv", str(tmp_path))
-    monkeypatch.setattr(LightningTracker, "_made", lambda *_: 1 / 0)
+    monkeypatch.setattr(LightningTracker, "_logger", lambda *_: 1 / 0)
     assert tracker.start(training(0)) is False
     tracker.finish(done(tmp_path, training(0)))
     tracker.fail(training(0))

@@ -23,7 +23,7 @@ from fca.store.damage import FITTED, is_run_id
 from fca.store.files import content_of, if_whole, read_object, read_yaml
 
 CONFIG = "config.yaml"
-_NAMES = {  # group of the command line -> columns of rows -> keys of that group, and a few beside these
+_KEY_BY_COLUMN_OF_GROUP = {  # group of the command line -> column of a row -> key of that group
     "dataset": {"dataset": "name"}
     | {n: n for n in ("group", "fingerprint", "fingerprint_kind", "num_classes", "split", "n_train", "n_val")},
     "model": {"model": "name", "weights": "weights"},
@@ -33,26 +33,27 @@ _NAMES = {  # group of the command line -> columns of rows -> keys of that group
     "task": {"task": "name"},
     "machine": {"device": "device", "host": "host"},
 }
-KEYS = {column: f"{group}.{key}" for group, keys in _NAMES.items() for column, key in keys.items()}
-KEYS |= {name: name for name in ("limit", "compat", "seed", "commit", "versions", "command")}
-OTHERS = ("logger", "sweep")  # of a configuration: nothing about the run
-TEXTS_OF_LISTS = ("recipe_augment", "recipe_callbacks", "recipe_optimiser_options")  # the configuration has the lists
-USUAL = {"snapshot": "best", "shift": "clean"}  # not worth a word
-NO_RESULTS = {*KEYS, *USUAL, "run_id", "parent", "finished"}
-NAMES_IN_TABLES = {*USUAL, "run_id", "ncl", "subset_seed", "sampler", "classes", "encoder"}
-HISTORY = {"train_loss": "train/loss", "train_top1": "train/top1", "val_loss": "val/loss", "val_top1": "val/top1"}
+KEYS = {  # column of a row -> the key under which a tracker shows it, as typed on the command line
+    column: f"{group}.{key}" for group, keys in _KEY_BY_COLUMN_OF_GROUP.items() for column, key in keys.items()
+} | {name: name for name in ("limit", "compat", "seed", "commit", "versions", "command")}
+NOT_ABOUT_THE_RUN = ("logger", "sweep")  # groups of a configuration that trackers do not show
+LISTS_AS_TEXT = ("recipe_augment", "recipe_callbacks", "recipe_optimiser_options")  # the configuration has the lists
+DEFAULT_CONDITIONS = {"snapshot": "best", "shift": "clean"}  # a clean prediction of the best weights
+NO_RESULTS = {*KEYS, *DEFAULT_CONDITIONS, "run_id", "parent", "finished"}
+NAMES_IN_TABLES = {*DEFAULT_CONDITIONS, "run_id", "ncl", "subset_seed", "sampler", "classes", "encoder"}
+CURVE_NAMES = {"train_loss": "train/loss", "train_top1": "train/top1", "val_loss": "val/loss", "val_top1": "val/top1"}
 _SECRET = re.compile(r"token|secret|password|passwd|api_?key|credential", re.IGNORECASE)
-_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
-_TYPED = re.compile(rf"(\S*(?:{_SECRET.pattern})[^\s=]*=)\S+", re.IGNORECASE)
+_PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")  # user:password@ of an address
+_TYPED_SECRET = re.compile(rf"(\S*(?:{_SECRET.pattern})[^\s=]*=)\S+", re.IGNORECASE)  # token=... in a command
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a tracker.
+    """One entry of a tracker: a training with what was computed from it, or the predictions of one model.
 
-    id:    of the training's run; of one of its own for the predictions of a model that was not trained here.
-    rows:  the row whose results are its summary, then those in its tables.
-    store: where they lie.
+    id:    the run id of the training; a hash for the predictions of a model that was not trained here.
+    rows:  first the head, the row whose results are the summary, then the rows that go into tables.
+    store: where the files of these rows are stored.
     """
 
     id: str
@@ -71,7 +72,10 @@ class Entry:
 
     @property
     def has_summary(self) -> bool:
-        """Whether the head is more than one among equals: shifted predictions alone have no clean one before them."""
+        """Whether the head's results are the summary.
+
+        They are not where the entry has only predictions under shifts: none of these stands for the model.
+        """
         return self.head["task"] != "predict" or self.head.get("shift", "clean") == "clean"
 
     @cached_property
@@ -81,139 +85,169 @@ class Entry:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The head's results: numbers and words that are no part of the configuration."""
+        """The head's results: its numbers and words that are not part of the configuration."""
         if not self.has_summary:
             return {}
 
         keys_of_task = self.config.get("task", {})
-        results = {
-            name: value
-            for name, value in _without(NO_RESULTS, self.head).items()
-            if isinstance(value, str | int | float) and name not in keys_of_task
-        }
-        if self.head["task"] == "train" and "images_per_s" in results:  # a curve has this name: that of the training
+        results: dict[str, Any] = {}
+        for name, value in _without(NO_RESULTS, self.head).items():
+            is_setting = name in keys_of_task
+            if isinstance(value, str | int | float) and not is_setting:
+                results[name] = value
+
+        # the curves of a training have an images_per_s of their own: the speed of training
+        if self.head["task"] == "train" and "images_per_s" in results:
             results["predict_images_per_s"] = results.pop("images_per_s")
         return results
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """Task -> its rows that are not in the summary: their ids, what differs from the head, their results."""
-        lines: dict[str, list[Row]] = {}
+        rows_by_task: dict[str, list[Row]] = {}
         for row in self.rows:
             if not self._is_in_summary(row):
-                lines.setdefault(row["task"], []).append(_without(NO_RESULTS - NAMES_IN_TABLES, row))
-        return {task: pd.DataFrame(of_task) for task, of_task in lines.items()}
+                rows_by_task.setdefault(row["task"], []).append(_without(NO_RESULTS - NAMES_IN_TABLES, row))
+        return {task: pd.DataFrame(rows) for task, rows in rows_by_task.items()}
 
     def _is_in_summary(self, row: Row) -> bool:
-        """The head is, unless it is one prediction among equals; so is the clean test of a training's best weights."""
+        """Whether the summary already has the results of a row: those of the head, and of a training's clean test."""
         if row is self.head:
             return self.has_summary
-        return self.head["task"] == "train" and row["task"] == "predict" and _is_usual(row)
+        # a training's row repeats the results of the clean prediction of its best weights
+        return self.head["task"] == "train" and row["task"] == "predict" and _is_clean_and_best(row)
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The figures of every epoch of a training, as `fitted.json` has them; `step` is the optimiser's."""
+        """The figures of every epoch of a training, from its `fitted.json`; empty without that file.
+
+        `step` is the number of optimiser steps at the end of the epoch, counted from 0.
+        """
         epochs: list[dict[str, Any]] = []
         with if_whole():
             epochs = read_object(self.store.folder(self.head["run_id"]) / FITTED, history=list)["history"]
 
-        batches = math.ceil(self.head.get("n_train", 1) / self.head.get("recipe_batch_size", 1))
-        steps = batches * self.head.get("recipe_passes", 1)
+        batches_per_pass = math.ceil(self.head.get("n_train", 1) / self.head.get("recipe_batch_size", 1))
+        steps_per_epoch = batches_per_pass * self.head.get("recipe_passes", 1)
         return [
-            {"step": (epoch + 1) * steps - 1, "epoch": epoch, **_curves(figures)}
+            {"step": (epoch + 1) * steps_per_epoch - 1, "epoch": epoch, **_curve_values(figures)}
             for epoch, figures in enumerate(epochs)
         ]
 
 
 def _without(names: Collection[str], row: Row) -> Row:
+    """A row without these columns and without those of the recipe, which the configuration has."""
     return {name: value for name, value in row.items() if name not in names and not name.startswith(RECIPE)}
 
 
-def _is_usual(row: Row) -> bool:
+def _is_clean_and_best(row: Row) -> bool:
     """Whether a prediction is of unchanged images by the best weights."""
-    return all(row.get(name, usual) == usual for name, usual in USUAL.items())
+    return all(row.get(column, default) == default for column, default in DEFAULT_CONDITIONS.items())
 
 
-def _curves(figures: Mapping[str, Any]) -> dict[str, Any]:
-    return {HISTORY.get(name, name): value for name, value in figures.items() if isinstance(value, int | float)}
+def _curve_values(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of an epoch, by the names of a tracker's curves (`train/loss` for `train_loss`)."""
+    return {CURVE_NAMES.get(name, name): value for name, value in figures.items() if isinstance(value, int | float)}
 
 
 def entry_id(row: Row, store: Store) -> str:
-    """The entry to which a row belongs: that of the training whose weights or arrays it read, if there is one."""
-    passed = {row["run_id"]}
+    """The id of the entry to which a row belongs.
+
+    It is the id of the training whose weights or arrays the row was computed from, directly or through other rows.
+    Predictions of a model that was not trained here share an entry for each model and data set; any other row
+    without a training has its own.
+    """
+    visited = {row["run_id"]}
     while row["task"] != "train":
-        weights_of, _, snapshot = str(row.get("weights", "")).partition("/")
-        source = store.row_if_whole(row.get("parent") or (weights_of if snapshot else ""))
-        if source is None or source["run_id"] in passed:  # removed, in another store; or rows lead round in a circle
+        training, _, snapshot = str(row.get("weights", "")).partition("/")  # weights of a run are RUN_ID/SNAPSHOT
+        source_id = row.get("parent") or (training if snapshot else "")
+        source = store.row_if_whole(source_id)
+        if source is None or source["run_id"] in visited:  # removed, in another store; or rows that refer in a circle
             break
-        passed.add(source["run_id"])
+        visited.add(source["run_id"])
         row = source
-    return _of_model_and_data(row, store) if row["task"] == "predict" else str(row["run_id"])
+    return _id_of_model_and_data(row, store) if row["task"] == "predict" else str(row["run_id"])
 
 
-def _of_model_and_data(row: Row, store: Store) -> str:
-    """What all predictions of a model's weights on a split of a data set share."""
+def _id_of_model_and_data(row: Row, store: Store) -> str:
+    """A hash that all predictions of one model's weights on one split of a data set share.
+
+    The configuration of the model is part of it: two models of one name may be built differently.
+    """
     model: Any = None
     with if_whole():
         model = read_yaml(store.folder(row["run_id"]) / CONFIG).get("model")
-    known = {n: row.get(n) for n in ("fingerprint", "split", "model", "weights", "zero_shot_classes", "input_size")}
-    text = json.dumps([known, model], sort_keys=True, default=str)
+    columns = ("fingerprint", "split", "model", "weights", "zero_shot_classes", "input_size")
+    text = json.dumps([{name: row.get(name) for name in columns}, model], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def entry_with(identity: str, rows: Iterable[Row], store: Store) -> Entry:
-    """The entry of these rows, of which those given twice count once; its head is the training or clean prediction."""
-    known = {row["run_id"]: row for row in rows}
-    if identity not in known and is_run_id(identity):
+    """The entry of these rows; of rows with one run id the last counts.
+
+    Where `identity` is the id of a training, its row is added from the store. The head is that training, else a clean
+    prediction, else the first row by task and shift.
+    """
+    row_by_id = {row["run_id"]: row for row in rows}
+    if identity not in row_by_id and is_run_id(identity):
         training = store.row_if_whole(identity)
         if training is not None:
-            known[identity] = training
+            row_by_id[identity] = training
 
-    def order(row: Row) -> tuple[Any, ...]:
-        place = row["run_id"] != identity, row["task"] != "predict", not _is_usual(row)
-        return *place, row["task"], str(row.get("shift", ""))
+    def rank(row: Row) -> tuple[bool, bool, bool, str, str]:
+        """The sort key of a row; False sorts first."""
+        is_training = row["run_id"] == identity
+        is_prediction = row["task"] == "predict"
+        return not is_training, not is_prediction, not _is_clean_and_best(row), row["task"], str(row.get("shift", ""))
 
-    return Entry(identity, tuple(sorted(known.values(), key=order)), store)
+    return Entry(identity, tuple(sorted(row_by_id.values(), key=rank)), store)
 
 
 def config_of(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of a run, nested as its keys are typed, without `_target_`, secrets and what is not about it.
+    """The configuration of a run, nested as its keys are typed, completed by its row.
 
-    What a row has for a key that was left open stands at that key; what came of a value that was given (the learning
-    rate for this batch size, the tag of pretrained weights) stands below `effective`, where it differs.
+    It has no `_target_`, no secrets, and no groups that say nothing about the run (logger, sweep). A value that the
+    row has for a key that was left open is stored at that key. Where a value was given and another came of it (the
+    learning rate for this batch size, the tag of pretrained weights), the latter is stored under `effective`.
     """
-    typed = typed_of(store, row)
-    return completed({key: cleaned(value) for key, value in typed.items() if key not in OTHERS}, row)
+    config = stored_config(store, row)
+    about_the_run = {group: value for group, value in config.items() if group not in NOT_ABOUT_THE_RUN}
+    return completed(without_secrets(about_the_run), row)
 
 
-def typed_of(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of a run without secrets; empty where its file is missing or damaged."""
+def stored_config(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a run as stored, without secrets; empty where its file is missing or damaged."""
     with if_whole():
-        return cleaned(read_yaml(store.folder(row["run_id"]) / CONFIG), targets=True)
+        return without_secrets(read_yaml(store.folder(row["run_id"]) / CONFIG), keep_targets=True)
     return {}
 
 
 def completed(config: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with what a row knows beside it.
+    """A configuration with the values that its row adds.
+
+    Changes `config` and returns it. A key without a value takes the row's; where both have a value and they differ,
+    the row's is stored under `effective`.
 
     >>> completed({"subset": {"ncl": None}, "recipe": {"lr": 0.1}}, {"ncl": 10, "recipe_lr": 0.025})
     {'subset': {'ncl': 10}, 'recipe': {'lr': 0.1}, 'effective': {'recipe': {'lr': 0.025}}}
     """
-    for name, value in row.items():
-        key = f"recipe.{name.removeprefix(RECIPE)}" if name.startswith(RECIPE) else KEYS.get(name)
-        if key is None or name in TEXTS_OF_LISTS or value is None:
+    for column, value in row.items():
+        key = f"recipe.{column.removeprefix(RECIPE)}" if column.startswith(RECIPE) else KEYS.get(column)
+        if key is None or column in LISTS_AS_TEXT or value is None:
             continue
-        value = cleaned(list(value) if isinstance(value, tuple) else value)
-        *groups, last = key.split(".")
-        node = _node(config, groups)
-        if node.get(last) in (None, {}):
-            node[last] = value
-        elif node[last] != value and type(node[last]) is not dict:
-            _node(config, ["effective", *groups])[last] = value
+
+        value = without_secrets(list(value) if isinstance(value, tuple) else value)
+        *groups, name = key.split(".")
+        section = _section(config, groups)
+        if section.get(name) in (None, {}):
+            section[name] = value
+        elif section[name] != value and type(section[name]) is not dict:  # a nested group is described by its own keys
+            _section(config, ["effective", *groups])[name] = value
     return config
 
 
-def _node(config: dict[str, Any], groups: Iterable[str]) -> dict[str, Any]:
+def _section(config: dict[str, Any], groups: Iterable[str]) -> dict[str, Any]:
+    """The mapping under these nested keys of a configuration, made where it is missing."""
     for group in groups:
         if not isinstance(config.get(group), dict):
             config[group] = {}
@@ -221,31 +255,45 @@ def _node(config: dict[str, Any], groups: Iterable[str]) -> dict[str, Any]:
     return config
 
 
-def cleaned(value: Any, *, targets: bool = False) -> Any:
-    """A part of a configuration without secrets: keys that are called so, and passwords in addresses.
+def without_secrets(value: Any, *, keep_targets: bool = False) -> Any:
+    """A value of a configuration without secrets.
 
-    targets: whether it keeps `_target_`.
+    Left out are keys whose name is that of a secret (`token`, `api_key`), passwords in addresses, and the values of
+    such keys in a command.
 
-    >>> cleaned({"_target_": "fca.data.hf.Hub", "root": "https://me:pw@host/x", "token": "hf_1", "splits": {"a": 1}})
-    {'root': 'https://host/x', 'splits': {'a': 1}}
-    >>> cleaned("fca run dataset.token=hf_1 seed=0")
+    keep_targets: whether `_target_`, the class that a group names, stays.
+
+    >>> without_secrets({"_target_": "fca.data.hf.Hub", "root": "https://me:pw@host/x", "token": "hf_1"})
+    {'root': 'https://host/x'}
+    >>> without_secrets("fca run dataset.token=hf_1 seed=0")
     'fca run dataset.token=... seed=0'
     """
     if isinstance(value, Mapping):
-        kept = {str(k): v for k, v in value.items() if targets or k != "_target_"}
-        return {k: cleaned(v, targets=targets) for k, v in kept.items() if not _SECRET.search(k)}
+        cleaned: dict[str, Any] = {}
+        for key, entry in value.items():
+            name = str(key)
+            is_dropped_target = name == "_target_" and not keep_targets
+            if not is_dropped_target and not _SECRET.search(name):
+                cleaned[name] = without_secrets(entry, keep_targets=keep_targets)
+        return cleaned
     if isinstance(value, list):
-        return [cleaned(one, targets=targets) for one in value]
-    return _TYPED.sub(r"\1...", _IN_URL.sub("", value)) if isinstance(value, str) else value
+        return [without_secrets(entry, keep_targets=keep_targets) for entry in value]
+    if isinstance(value, str):
+        return _TYPED_SECRET.sub(r"\1...", _PASSWORD_IN_URL.sub("", value))
+    return value
 
 
 def command_of(store: Store, row: Mapping[str, Any]) -> str:
-    """The command of a run; of one that is under way, the first line of its configuration."""
+    """The command that started a run; empty where it is not known.
+
+    A run that is under way has no row yet; its configuration has the command as a comment in the first line.
+    """
     if "command" in row:
         return str(row["command"])
     with if_whole():
-        first = content_of(store.folder(row["run_id"]) / CONFIG).decode(errors="replace").partition("\n")[0]
-        return first.removeprefix("# ") if first.startswith("# ") else ""
+        config = content_of(store.folder(row["run_id"]) / CONFIG).decode(errors="replace")
+        first_line = config.partition("\n")[0]
+        return first_line.removeprefix("# ") if first_line.startswith("# ") else ""
     return ""
 
 
@@ -255,12 +303,18 @@ def experiment_of(command: str) -> str | None:
     >>> experiment_of("fca run experiment=few_class seed=1"), experiment_of("fca run seed=1")
     ('few_class', None)
     """
-    found = re.search(r"(?:^|\s)\+?experiment=([\w/.-]+)", command)
-    return found[1] if found and found[1] != "null" else None
+    match = re.search(r"(?:^|\s)\+?experiment=([\w/.-]+)", command)
+    return match[1] if match and match[1] != "null" else None
 
 
 def name_of(row: Mapping[str, Any]) -> str:
-    """What the run is called in a list of runs: `train digits resnet18 ncl=5 subset_seed=0 seed=0`."""
-    named = [f"{name}={row[name]}" for name in ("ncl", "subset_seed", "seed") if row.get(name) is not None]
-    other = [str(row[n]) for n, usual in USUAL.items() if row.get(n, usual) != usual]
-    return " ".join([*(str(row[n]) for n in ("task", "dataset", "model", "encoder") if row.get(n)), *named, *other])
+    """What the run is called in a list of runs: `train digits resnet18 ncl=5 subset_seed=0 seed=0`.
+
+    The snapshot and the shift are added where they are not the default ones.
+    """
+    components = [str(row[column]) for column in ("task", "dataset", "model", "encoder") if row.get(column)]
+    settings = [f"{column}={row[column]}" for column in ("ncl", "subset_seed", "seed") if row.get(column) is not None]
+    conditions = [
+        str(row[column]) for column, default in DEFAULT_CONDITIONS.items() if row.get(column, default) != default
+    ]
+    return " ".join([*components, *settings, *conditions])

@@ -19,7 +19,7 @@ from fca.torchvision_ops import before_lightning, imported
 from fca.types import FcaError, Run, Table
 from fca.validation import Allowed
 
-PACKAGES = ("tensorboard", "mlflow")  # that a kind needs
+PACKAGES = ("tensorboard", "mlflow")  # kinds that need the package of this name
 log = logging.getLogger(__name__)
 
 
@@ -48,24 +48,29 @@ class LightningTracker:
     def start(self, run: Run) -> Any:
         """A logger of Lightning's, which knows the configuration; False where it cannot be made."""
         before_lightning()
-        if imported("pytorch_lightning.utilities").rank_zero_only.rank:
+        is_ddp_worker = bool(imported("pytorch_lightning.utilities").rank_zero_only.rank)
+        if is_ddp_worker:
             return False
+
         row = {"run_id": run.run_id, "task": run.task, **run.metadata}
         with self._guarded(run.run_id):
-            logger = self._open[run.run_id] = self._made(run.run_id, name_of(row))
-            by_typed_key = pd.json_normalize(config_of(Store(Path(self.dir)), row))  # subset.ncl, ...
-            logger.log_hyperparams(by_typed_key.to_dict("records")[0])
+            logger = self._logger(run.run_id, name_of(row))
+            self._open[run.run_id] = logger
+            value_by_typed_key = pd.json_normalize(config_of(Store(Path(self.dir)), row))  # one line: subset.ncl, ...
+            logger.log_hyperparams(value_by_typed_key.to_dict("records")[0])
             return logger
         return False
 
     def finish(self, row: Mapping[str, Any]) -> None:
-        """Add the results of a training to its curves."""
-        if (logger := self._open.pop(row["run_id"], None)) is not None:
-            with self._guarded(row["run_id"]):
-                results = Entry(row["run_id"], (dict(row),), Store(Path(self.dir))).summary
-                numbers = {f"result/{name}": v for name, v in results.items() if isinstance(v, int | float)}
-                logger.log_metrics(numbers)
-                logger.finalize("success")
+        """Add the results of a training to its curves; rows of runs without a logger are left to the store."""
+        logger = self._open.pop(row["run_id"], None)
+        if logger is None:
+            return
+        with self._guarded(row["run_id"]):
+            results = Entry(row["run_id"], (dict(row),), Store(Path(self.dir))).summary
+            numbers = {f"result/{name}": value for name, value in results.items() if isinstance(value, int | float)}
+            logger.log_metrics(numbers)
+            logger.finalize("success")
 
     def fail(self, run: Run) -> None:
         """Close the logger of a run that failed."""
@@ -81,26 +86,32 @@ class LightningTracker:
 
     @cached_property
     def _open(self) -> dict[str, Any]:
+        """The loggers of trainings under way, by run id."""
         return {}
 
-    def _made(self, run_id: str, name: str) -> Any:
-        loggers, place = imported("pytorch_lightning.loggers"), Path(self.dir, self.kind)
-        place.mkdir(parents=True, exist_ok=True)
+    def _logger(self, run_id: str, name: str) -> Any:
+        """A logger of Lightning's for a run; its files go to a folder of the store that is called as the kind is."""
+        loggers = imported("pytorch_lightning.loggers")
+        folder = Path(self.dir, self.kind)
+        folder.mkdir(parents=True, exist_ok=True)
         if self.kind == "csv":
-            return loggers.CSVLogger(place, name=run_id)  # a version a process: a resumed training adds one
+            return loggers.CSVLogger(folder, name=run_id)  # one version per process: a resumed training adds one
         if self.kind == "tensorboard":
-            return loggers.TensorBoardLogger(place, name=run_id, version="", default_hp_metric=False)
-        uri = self.uri or f"sqlite:///{place.resolve()}/mlflow.db"
+            return loggers.TensorBoardLogger(folder, name=run_id, version="", default_hp_metric=False)
+        uri = self.uri or f"sqlite:///{folder.resolve()}/mlflow.db"
         tags = {"run_id": run_id}
         return loggers.MLFlowLogger(self.project, run_name=name, tracking_uri=uri, tags=tags)
 
     def _close(self, run_id: str) -> None:
-        if (logger := self._open.pop(run_id, None)) is not None:
+        """Close the logger of a run, if it has one, as failed."""
+        logger = self._open.pop(run_id, None)
+        if logger is not None:
             with self._guarded(run_id):
                 logger.finalize("failed")
 
     @contextmanager
     def _guarded(self, run_id: str) -> Iterator[None]:
+        """Let no error of a logger out of the body: it is logged, and this run is no longer followed."""
         try:
             yield
         except Exception as error:

@@ -26,7 +26,7 @@ from fca.report.tracking.entries import (
     entry_with,
     experiment_of,
     name_of,
-    typed_of,
+    stored_config,
 )
 from fca.report.tracking.settings import ignore_local_settings
 from fca.report.tracking.tables import as_table, chart_of, report_id, scalars
@@ -41,20 +41,29 @@ if TYPE_CHECKING:
     import wandb
 
 MODES = ("offline", "online", "disabled")
-ANSWER_S = 4.0  # how long the server is waited for when a sweep or a run begins,
-FINISH_S, PUBLISH_S = 8.0, 60.0  # and when a run or a report ends; what was not sent then is left to `fca wandb sync`
-LINES = 10_000  # of a table that W&B still shows well; longer ones stay in the store
-TAG = 64  # characters that W&B takes
+# How long the server is waited for; what was not sent when a run or a report ends is left to `fca wandb sync`.
+ANSWER_S = 4.0  # when a sweep or a run begins
+FINISH_S = 8.0  # when a run ends
+PUBLISH_S = 60.0  # when a report ends
+MAX_LINES = 10_000  # of a table that W&B still shows well; longer ones stay in the store
+MAX_TAG_LENGTH = 64  # characters that W&B takes
 SYNCED = ".wandb.synced"  # W&B's own mark beside the file of a run that its server has
 
 log = logging.getLogger(__name__)
 
 # The row already holds commit and versions, and log.txt the console; listing packages alone takes 50 ms a run.
-_QUIET: dict[str, Any] = {"silent": True, "console": "off", "x_save_requirements": False}
-_QUIET |= {"disable_git": True, "disable_code": True, "disable_job_creation": True}
-_QUIET["x_transaction_log_flush_interval"] = 1.0  # not 15 s: a killed worker leaves its config, and leet is live
+_QUIET_SETTINGS: dict[str, Any] = {
+    "silent": True,
+    "console": "off",
+    "x_save_requirements": False,
+    "disable_git": True,
+    "disable_code": True,
+    "disable_job_creation": True,
+    # not W&B's 15 s: a killed worker leaves its configuration, and `wandb beta leet` shows a run as it goes
+    "x_transaction_log_flush_interval": 1.0,
+}
 # A run that opens only to be closed has no use for machine statistics either: 8 ms instead of 15.
-_LIGHT: dict[str, Any] = {"x_disable_stats": True, "x_disable_meta": True, "x_disable_machine_info": True}
+_LIGHT_SETTINGS: dict[str, Any] = {"x_disable_stats": True, "x_disable_meta": True, "x_disable_machine_info": True}
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,10 @@ class WandbTracker:
         check_choice("WANDB_MODE", mode(), MODES, f"unset it for {MODES[0]}")
 
     def connect(self) -> None:
-        """Before the first run of a sweep: stay offline, here and in all workers, without a login or an answer."""
+        """Check once, before the first run of a sweep, that W&B can be reached; if not, stay offline in all workers.
+
+        Without this each worker would wait for a server that does not answer, or ask for a login.
+        """
         if mode() == "online" and (reason := unreachable()):
             print(f"warning: {self._stay_offline(reason)}", file=sys.stderr)
 
@@ -90,17 +102,22 @@ class WandbTracker:
         from pytorch_lightning.loggers import WandbLogger
         from pytorch_lightning.utilities import rank_zero_only
 
-        if mode() == "disabled" or rank_zero_only.rank:  # type: ignore[attr-defined]
+        is_ddp_worker = bool(rank_zero_only.rank)  # type: ignore[attr-defined]
+        if mode() == "disabled" or is_ddp_worker:
             return False
 
         class Curves(WandbLogger):
+            """Lightning's logger, but an error of W&B ends the curves and not the training."""
+
             def log_metrics(_, metrics: Mapping[str, float], step: int | None = None) -> None:  # noqa: N805
                 with self._guarded(f"run {run.run_id}"):
-                    if opened := self._open.get(run.run_id):  # else W&B's own process ended, and this run with it
-                        opened.log(dict(metrics), step=step)  # W&B's own step is the optimiser's
+                    # after an earlier error W&B's process was ended, and no run is open
+                    if opened := self._open.get(run.run_id):
+                        opened.log(dict(metrics), step=step)  # W&B's step is the optimiser's, as in `Entry.history`
 
         with self._guarded(f"run {run.run_id}"):
-            opened = self._open[run.run_id] = self._begin(run.run_id, _about(run))
+            opened = self._begin(run.run_id, _row_before_results(run))
+            self._open[run.run_id] = opened
             return Curves(experiment=opened, project=self.project, save_dir=self.dir)
         return False
 
@@ -120,52 +137,66 @@ class WandbTracker:
         if mode() == "disabled":
             return
         with self._guarded(f"run {run.run_id}"):
-            opened = self._open.pop(run.run_id, None) or self._begin(run.run_id, _about(run), light=True)
+            opened = self._open.pop(run.run_id, None)
+            if opened is None:
+                opened = self._begin(run.run_id, _row_before_results(run), light=True)
             self.end(opened, exit_code=1)
 
     def close(self) -> None:
-        """When a job has ended: write the entries of its rows whole and close them; what has no row did not finish."""
-        rows, found = list(self._rows), dict[str, list[Row]]()
+        """End a job: write every entry that its rows belong to and close it; runs without a row did not finish."""
+        rows = list(self._rows)
         self._rows.clear()
+        rows_by_entry: dict[str, list[Row]] = {}
         for row in rows:
             with self._guarded(f"run {row['run_id']}"):
-                found.setdefault(entry_id(row, self.store), []).append(row)
-        for identity, members in found.items():
+                rows_by_entry.setdefault(entry_id(row, self.store), []).append(row)
+
+        for identity, entry_rows in rows_by_entry.items():
             with self._guarded(f"run {identity}"):
-                self.write(self.entry(identity, members), self._open.pop(identity, None))
-        for identity in list(self._open):
+                self.write(self.entry(identity, entry_rows), self._open.pop(identity, None))
+
+        for identity in list(self._open):  # no row: failed or stopped
             with self._guarded(f"run {identity}"):
                 self.end(self._open.pop(identity), exit_code=1)
 
     def write(self, entry: Entry, opened: wandb.Run | None = None) -> None:
-        """Write an entry whole and close it.    opened: the run in W&B, if it is open; else it is opened again."""
-        shown: dict[str, Any] = {}
+        """Write an entry whole to a run in W&B, close it and record which rows it has.
+
+        opened: the run in W&B if it is open, with its curves; None opens it again and writes the curves if it is new.
+        """
+        summary: dict[str, Any] = {}
         if opened is None:
-            begun = self.record(entry.id).exists() or any(Path(self.dir, "wandb").glob(f"*run-*/run-{entry.id}.wandb"))
+            was_begun_before = self.record(entry.id).exists() or self._has_files(entry.id)
             opened = self._begin(entry.id, entry.head, light=True)
-            for line in entry.history:
-                step = int(line.pop("step"))
-                shown = line  # its summary is the whole one, whatever earlier files of this run had
-                if not begun:
-                    opened.log(line, step=step)
+            for figures in entry.history:
+                step = int(figures.pop("step"))
+                summary = figures  # after the loop those of the last epoch, as W&B keeps for a run followed live
+                if not was_begun_before:  # its files have the curves already
+                    opened.log(figures, step=step)
+
         opened.config.update(entry.config, allow_val_change=True)  # type: ignore[no-untyped-call]
-        shown |= entry.summary
+        summary |= entry.summary
         for task, frame in entry.tables.items():
-            if len(frame) > LINES:
-                log.warning("%d rows of %s are not in W&B: over %d", len(frame) - LINES, task, LINES)
-            shown[task] = as_table(frame.head(LINES))
-        opened.summary.update(shown)
+            if len(frame) > MAX_LINES:
+                log.warning("%d rows of %s are not in W&B: over %d", len(frame) - MAX_LINES, task, MAX_LINES)
+            summary[task] = as_table(frame.head(MAX_LINES))
+        opened.summary.update(summary)
+
         for artifact in self._artifacts(entry):
             opened.log_artifact(artifact)
         self.end(opened)
         write_json(self.record(entry.id), {"rows": entry.state})
 
     def record(self, identity: str) -> Path:
-        """Which rows of an entry its runs in `dir`/wandb hold."""
+        """The file that lists which rows of an entry were written to its runs in `dir`/wandb."""
         return Path(self.dir, "wandb", "entries", f"{identity}.json")
 
-    def held(self, identity: str) -> dict[str, str]:
-        """The rows that an entry holds, run_id -> when it was written; empty where there is no record."""
+    def _has_files(self, identity: str) -> bool:
+        """Whether W&B has files of a run of this id in `dir`/wandb."""
+        return any(Path(self.dir, "wandb").glob(f"*run-*/run-{identity}.wandb"))
+
+    def recorded_rows(self, identity: str) -> dict[str, str]:
+        """The rows that were written to an entry, run_id -> when the row was made; empty without a record."""
         with if_whole():
             return read_object(self.record(identity), rows=dict)["rows"]
         return {}
@@ -176,10 +207,12 @@ class WandbTracker:
         return Store(Path(self.dir))
 
     def publish(self, tables: Sequence[Table], page: Path, metadata: Mapping[str, Any]) -> None:
-        """One run of type `report` a question: its page, figures (figures/*.png beside it), tables, charts, scalars.
+        """Write a report as one run of type `report`: its page, figures, tables, charts and scalars.
 
-        Tables of more than LINES lines are left out, with a line in the log.
-        about: report, query, command, commit: its configuration.
+        The same report on the same query goes on in the same run. Tables of more than MAX_LINES lines are left out,
+        with a line in the log.
+        page:     the report's HTML file; the figures are figures/*.png beside it.
+        metadata: report, query, command, commit: the configuration of the run.
         """
         if mode() == "disabled":
             return
@@ -187,30 +220,44 @@ class WandbTracker:
 
         self.connect()
         with self._guarded(f"report {page.parent.name}"):
-            config = {**metadata, "tables": [table.name for table in tables]}
-            named: dict[str, Any] = {"id": report_id(metadata), "name": page.parent.name, "group": self.group}
-            opened = self.init("report", config, light=True, patience=PUBLISH_S, tags=["report"], **named)
-            shown: dict[str, Any] = {"page": wandb.Html(page, inject=False)}
+            opened = self.init(
+                "report",
+                {**metadata, "tables": [table.name for table in tables]},
+                light=True,
+                patience=PUBLISH_S,
+                tags=["report"],
+                id=report_id(metadata),
+                name=page.parent.name,
+                group=self.group,
+            )
+
+            contents: dict[str, Any] = {"page": wandb.Html(page, inject=False)}
             for figure in sorted((page.parent / "figures").glob("*.png")):
-                shown[f"figures/{figure.stem}"] = wandb.Image(str(figure))
+                contents[f"figures/{figure.stem}"] = wandb.Image(str(figure))
             for table in tables:
-                if len(table.frame) > LINES:
-                    log.warning("table %s is not in W&B: %d lines, over %d", table.name, len(table.frame), LINES)
+                if len(table.frame) > MAX_LINES:
+                    log.warning("table %s is not in W&B: %d lines, over %d", table.name, len(table.frame), MAX_LINES)
                     continue
-                shown[f"tables/{table.name}"] = as_table(table.frame)
+                contents[f"tables/{table.name}"] = as_table(table.frame)
                 if (chart := chart_of(table)) is not None:
-                    shown[f"charts/{table.name}"] = chart
-            opened.log(shown)
-            opened.summary.update({key: value for table in tables for key, value in scalars(table).items()})
+                    contents[f"charts/{table.name}"] = chart
+            opened.log(contents)
+
+            for table in tables:
+                opened.summary.update(scalars(table))
             self.end(opened)
 
     def entry(self, identity: str, rows: Iterable[Row]) -> Entry:
-        """The entry of these rows and of those that it holds already."""
-        held = map(self.store.row_if_whole, self.held(identity))
-        before = [row for row in held if row is not None]
-        return entry_with(identity, [*before, *rows], self.store)
+        """The entry of these rows and of the rows that were written to it before and are still in the store."""
+        earlier_rows = []
+        for run_id in self.recorded_rows(identity):
+            row = self.store.row_if_whole(run_id)
+            if row is not None:
+                earlier_rows.append(row)
+        return entry_with(identity, [*earlier_rows, *rows], self.store)
 
     def _artifacts(self, entry: Entry) -> Iterator[wandb.Artifact]:
+        """The files of an entry that the user listed under `artifacts`, one W&B artifact a kind; none without files."""
         import wandb
 
         files: dict[str, list[Path]] = {"weights": [], "logits": []}
@@ -218,31 +265,40 @@ class WandbTracker:
             folder = self.store.folder(row["run_id"])
             files["weights"] += [*self.store.weights(row["run_id"]), *folder.glob("model.json")]
             files["logits"] += [folder / f"{name}.npy" for name in ("logits", "logit_classes", "pred")]
+
         for kind in self.artifacts:
+            present_files = [path for path in files[kind] if path.is_file()]
+            if not present_files:
+                continue
             artifact = wandb.Artifact(f"{kind}-{entry.id}", "model" if kind == "weights" else "predictions")
-            present = [path for path in files[kind] if path.is_file()]
-            for path in present:
+            for path in present_files:
                 artifact.add_file(str(path), f"{path.parent.name}/{path.name}")
-            if present:
-                yield artifact
+            yield artifact
 
     @cached_property
     def _open(self) -> dict[str, wandb.Run]:
+        """The runs in W&B that are open, by run id."""
         return {}
 
     @cached_property
     def _rows(self) -> list[Row]:
+        """The rows that this job stored so far."""
         return []
 
     @contextmanager
     def _guarded(self, what: str) -> Iterator[None]:
-        """Let no error of W&B out of the body; after one, W&B is begun anew, offline, for what comes next."""
+        """Let no error of W&B out of the body: it is logged, and W&B goes on in a new process, which is offline.
+
+        what: what was being written, for the log.
+        """
         try:
             yield
         except Exception as error:
             self._restart()
-            later = self._stay_offline(_first_line(error)) if mode() == "online" else _first_line(error)
-            log.warning("%s is not whole in W&B: %s", what, later)
+            reason = _first_line(error)
+            if mode() == "online":
+                reason = self._stay_offline(reason)
+            log.warning("%s is not whole in W&B: %s", what, reason)
 
     def _stay_offline(self, reason: str) -> str:
         """Track offline from now on, in this process and those it starts; returns a line for the user."""
@@ -259,23 +315,36 @@ class WandbTracker:
         os.environ.pop("WANDB_SERVICE", None)  # a parent's process, which teardown leaves alone
 
     def _begin(self, identity: str, row: Mapping[str, Any], *, light: bool = False) -> wandb.Run:
-        """Open the run of an entry, with its configuration, and attach the file that it is from."""
+        """Open the run of an entry in W&B, with its configuration, and attach the configuration's YAML file.
+
+        row:   of the entry's head; of a run without a row, what is known of it.
+        light: without statistics of the machine.
+        """
         experiment = experiment_of(command_of(self.store, row))
-        tags = [str(tag)[:TAG] for tag in (experiment, row.get("dataset"), row.get("model")) if tag]
-        named: dict[str, Any] = {"id": identity, "name": name_of(row), "group": self.group or experiment}
-        opened = self.init(row["task"], config_of(self.store, row), light=light, tags=tags, **named)
-        if typed := typed_of(self.store, row):
-            file = Path(opened.dir, "fca", "config.yaml")  # W&B writes a file config.yaml of its own
+        tags = [str(tag)[:MAX_TAG_LENGTH] for tag in (experiment, row.get("dataset"), row.get("model")) if tag]
+        opened = self.init(
+            row["task"],
+            config_of(self.store, row),
+            light=light,
+            tags=tags,
+            id=identity,
+            name=name_of(row),
+            group=self.group or experiment,
+        )
+
+        config = stored_config(self.store, row)
+        if config:
+            file = Path(opened.dir, "fca", "config.yaml")  # in a folder: W&B writes a config.yaml of its own
             file.parent.mkdir(exist_ok=True)
-            file.write_text(yaml.safe_dump(typed, sort_keys=False))
+            file.write_text(yaml.safe_dump(config, sort_keys=False))
             opened.save(str(file), base_path=opened.dir, policy="now")
         return opened
 
     def end(self, opened: wandb.Run, exit_code: int = 0) -> None:
-        """Close a run; what W&B's server has then is marked as `wandb sync` marks it."""
+        """Close a run. If it was online, mark it as sent, as `wandb sync` does."""
         file = Path(opened.settings.sync_file)
         opened.finish(exit_code=exit_code)
-        if mode() == "online":
+        if mode() == "online":  # an error of `finish` is raised before
             file.with_suffix(SYNCED).touch()
 
     def init(
@@ -286,9 +355,15 @@ class WandbTracker:
         light: bool = False,
         patience: float = FINISH_S,
         tags: Sequence[str] = (),
-        **named: Any,
+        **names: Any,
     ) -> wandb.Run:
-        """A run in W&B, opened; offline when its server does not answer. One of the same id goes on."""
+        """Open a run in W&B; a run of the same id goes on. It is offline when the server does not answer.
+
+        light:    without statistics of the machine.
+        patience: how long `finish` may wait for the server, seconds.
+        tags:     replaced by the user's `tags` where they are given.
+        names:    id, name and group, as of `wandb.init`.
+        """
         import wandb
 
         ignore_local_settings()
@@ -296,9 +371,14 @@ class WandbTracker:
         os.environ["WANDB_ERROR_REPORTING"] = "false"  # W&B's process would wait 12 s to report on itself when it ends
         os.environ.setdefault("WANDB_SILENT", "true")  # else every worker repeats whose login it found
         os.environ.setdefault("WANDB_DATA_DIR", str(Path(self.dir, "wandb").resolve()))  # else tables litter the home
-        waits: dict[str, Any] = {"init_timeout": ANSWER_S, "finish_timeout": patience, "finish_timeout_raises": True}
+
+        settings = dict(_QUIET_SETTINGS)
+        if light:
+            settings |= _LIGHT_SETTINGS
+        online_settings = {"init_timeout": ANSWER_S, "finish_timeout": patience, "finish_timeout_raises": True}
 
         def init() -> wandb.Run:
+            """The run in the present mode, which an error changes to offline."""
             return wandb.init(
                 project=self.project,
                 entity=self.entity,
@@ -309,8 +389,8 @@ class WandbTracker:
                 mode=mode(),
                 resume="allow",  # a run that went on after a kill, or was requested again
                 reinit="create_new",  # runs never share the global wandb.run
-                settings=wandb.Settings(**_QUIET, **(_LIGHT if light else {}), **(waits if mode() == "online" else {})),
-                **named,
+                settings=wandb.Settings(**settings, **(online_settings if mode() == "online" else {})),
+                **names,
             )
 
         try:
@@ -323,8 +403,8 @@ class WandbTracker:
             return init()
 
 
-def _about(run: Run) -> Row:
-    """What is known of a run before it has a row."""
+def _row_before_results(run: Run) -> Row:
+    """What is known of a run before it has a row, under the same columns."""
     return {"run_id": run.run_id, "task": run.task, **run.metadata}
 
 
@@ -351,6 +431,7 @@ def unreachable(*, patient: bool = False) -> str | None:
         if login is None:
             return "no login; try `wandb login`"
 
+        # the smallest query that needs the API key: who is logged in
         answer = requests.post(
             f"{settings.base_url}/graphql",
             json={"query": "{ viewer { id } }"},
@@ -362,10 +443,11 @@ def unreachable(*, patient: bool = False) -> str | None:
         is_busy = answer.status_code == requests.codes.too_many_requests
         if not (patient and is_busy):
             answer.raise_for_status()
-    except Exception as error:
+    except Exception as error:  # whatever the reason, the caller goes on offline
         return f"{without_password(settings.base_url)}: {_first_line(error)}"
     return None
 
 
 def _first_line(error: Exception) -> str:
+    """The first line of an error's message, without passwords; its type where it has no message."""
     return without_password(str(error).partition("\n")[0]) or type(error).__name__

@@ -21,23 +21,24 @@ from fca.store import claims
 from fca.store.columns import Row
 from fca.store.files import open_to_append
 
-AT_ONCE = 500  # runs that one process of W&B's is given
-ROUNDS = 5  # without a single run sent, then the rest is left
-STALL_S = 300.0  # without a run sent: W&B's process tries for hours where a server does not answer
-POLL_S, WAIT_S, MOST_S = 0.5, 2.0, 60.0
+RUNS_PER_PROCESS = 500  # runs that one process of W&B's is given
+MAX_FAILED_ROUNDS = 5  # rounds in a row in which no run was sent; then the rest is left for the next sync
+STALL_S = 300.0  # without a run sent, after which W&B's process is ended: it tries for hours without a server
+POLL_S = 0.5  # between two looks at what was sent
+FIRST_WAIT_S, MAX_WAIT_S = 2.0, 60.0  # before the next round; doubled after each failed one
 LOG = "sync.log"
 
 
 def missing(tracker: WandbTracker) -> list[Entry]:
     """The entries of which some row was never written to a file of W&B's, each with all of its rows."""
-    finished_by_run: dict[str, str] = {}  # as it was written
+    finished_by_run: dict[str, str] = {}  # run_id -> when its row was made, of all rows that were written to W&B
     for record in Path(tracker.dir, "wandb", "entries").glob("*.json"):
-        finished_by_run.update(tracker.held(record.stem))
+        finished_by_run.update(tracker.recorded_rows(record.stem))
 
     stored_rows = tracker.store.rows()[["run_id", "finished"]].fillna("")
     rows_by_entry: dict[str, list[Row]] = {}
     for run_id, finished in stored_rows.itertuples(index=False):
-        if finished_by_run.get(run_id) == finished:
+        if finished_by_run.get(run_id) == finished:  # a run that was repeated has a later time
             continue
         row = tracker.store.row_if_whole(run_id)
         if row is not None:
@@ -49,70 +50,86 @@ def unsent(tracker: WandbTracker) -> list[Path]:
     """Folders of runs that W&B's server lacks, oldest first, without those of runs that are still being worked on."""
     run_folders = Path(tracker.dir, "wandb").glob("*run-*-*")
     unsent_folders = []
-    for folder in sorted(run_folders, key=lambda path: path.name.partition("run-")[2]):
-        if folder.is_symlink():
+    for folder in sorted(run_folders, key=lambda path: path.name.partition("run-")[2]):  # the name has the time
+        if folder.is_symlink():  # W&B's latest-run
             continue
         for file in folder.glob("run-*.wandb"):
             run_id = file.stem.removeprefix("run-")
             is_in_progress = claims.is_held(tracker.store.folder(run_id))
-            if not file.with_suffix(SYNCED).exists() and not is_in_progress:
+            is_sent = file.with_suffix(SYNCED).exists()
+            if not is_sent and not is_in_progress:
                 unsent_folders.append(folder)
     return unsent_folders
 
 
-def send(folders: Sequence[Path], workers: int, log: Path, shown: Callable[[int], None]) -> list[Path]:
-    """Send runs by `wandb sync`, so many at a time; returns those that were not sent.
+def send(folders: Sequence[Path], workers: int, log: Path, report_sent: Callable[[int], None]) -> list[Path]:
+    """Send runs by `wandb sync`; returns those that were not sent.
 
-    One process sends all: when the server answers 429 it waits as long as that asks, else ever longer. Files of one run
-    go one after another. What is left after a round is tried again, until nothing more is sent.
-    log: where W&B's own messages go.    shown: called with the number of runs sent.
+    W&B's process handles a busy server itself: at an answer of 429 it waits as long as the server asks, else ever
+    longer. What is left after a round is tried again, until several rounds in a row sent nothing.
+
+    workers:     how many runs are sent at once; the files of one run are sent one after another.
+    log:         the file to which W&B's own messages go.
+    report_sent: called with the number of runs sent so far, for a progress bar.
     """
-    left, barren = list(folders), 0
-    while left and barren < ROUNDS:
-        before = len(left)
-        for start in range(0, before, AT_ONCE):
-            sent = len(folders) - before + start - len(_left(left[:start]))
+    unsent_folders = list(folders)
+    failed_rounds = 0
+    while unsent_folders and failed_rounds < MAX_FAILED_ROUNDS:
+        for start in range(0, len(unsent_folders), RUNS_PER_PROCESS):
+            sent_before = len(folders) - len(_without_mark(folders))
 
-            def add(more: int, sent: int = sent) -> None:
-                shown(sent + more)
+            def report_total(sent_by_process: int, sent_before: int = sent_before) -> None:
+                report_sent(sent_before + sent_by_process)
 
-            _send_once(left[start : start + AT_ONCE], workers, log, add)
-        left = _left(folders)
-        barren = barren + 1 if len(left) == before else 0
-        if left and barren < ROUNDS:
-            time.sleep(min(MOST_S, WAIT_S * 2**barren))
-    return left
+            _send_once(unsent_folders[start : start + RUNS_PER_PROCESS], workers, log, report_total)
+
+        still_unsent = _without_mark(folders)
+        has_failed = len(still_unsent) == len(unsent_folders)
+        failed_rounds = failed_rounds + 1 if has_failed else 0
+        unsent_folders = still_unsent
+        if unsent_folders and failed_rounds < MAX_FAILED_ROUNDS:
+            time.sleep(min(MAX_WAIT_S, FIRST_WAIT_S * 2**failed_rounds))
+    return unsent_folders
 
 
-def _send_once(folders: Sequence[Path], workers: int, log: Path, shown: Callable[[int], None]) -> None:
-    """Send runs by a process of W&B's, which works in an empty folder.
+def _send_once(folders: Sequence[Path], workers: int, log: Path, report_sent: Callable[[int], None]) -> None:
+    """Send runs by one process of W&B's; it is ended when no run was sent for STALL_S.
 
-    In the current one it would take a wandb.py for W&B, and a `wandb/settings` for whose server is sent the API key.
-    Both may have come with a folder of images or a store.
+    The process works in an empty folder: in the current one it would import a wandb.py as W&B, and take from a
+    `wandb/settings` the server that is sent the API key. Both may have come with a folder of images or a store.
     """
-    places = [str(folder.resolve()) for folder in folders]
-    command = [sys.executable, "-P", "-m", "wandb", "sync", "--include-online", "-n", str(workers), *places]
-    quiet = {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "false", "WANDB_DIR": str(log.parent.parent.resolve())}
+    paths = [str(folder.resolve()) for folder in folders]  # absolute, as the process works elsewhere
+    command = [sys.executable, "-P", "-m", "wandb", "sync", "--include-online", "-n", str(workers), *paths]
+
     environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")}
     for name, value in environment.items():
         if name.startswith("WANDB_") and name.endswith("_DIR"):
             environment[name] = str(Path(value).resolve())
+    environment |= {
+        "WANDB_ERROR_REPORTING": "false",
+        "WANDB_SILENT": "false",
+        "WANDB_DIR": str(log.parent.parent.resolve()),
+    }
 
-    with tempfile.TemporaryDirectory(prefix="fca-sync-") as empty:
+    with tempfile.TemporaryDirectory(prefix="fca-sync-") as empty_folder:
         with open_to_append(log) as file:
-            process = subprocess.Popen(command, cwd=empty, env=environment | quiet, stdout=file, stderr=file)  # noqa: S603
+            process = subprocess.Popen(command, cwd=empty_folder, env=environment, stdout=file, stderr=file)  # noqa: S603
         try:
-            number, since = len(_left(folders)), time.monotonic()
-            while process.poll() is None and time.monotonic() - since < STALL_S:
+            n_unsent = len(_without_mark(folders))
+            last_progress = time.monotonic()
+            while process.poll() is None and time.monotonic() - last_progress < STALL_S:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(POLL_S)
-                if (now := len(_left(folders))) != number:
-                    number, since = now, time.monotonic()
-                    shown(len(folders) - number)
+                n_unsent_now = len(_without_mark(folders))
+                if n_unsent_now != n_unsent:
+                    n_unsent = n_unsent_now
+                    last_progress = time.monotonic()
+                    report_sent(len(folders) - n_unsent)
         finally:
             process.terminate()
             process.wait()
 
 
-def _left(folders: Sequence[Path]) -> list[Path]:
+def _without_mark(folders: Sequence[Path]) -> list[Path]:
+    """The folders in which W&B has not marked the run as sent."""
     return [folder for folder in folders if not any(folder.glob(f"*{SYNCED}"))]

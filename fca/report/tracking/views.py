@@ -15,7 +15,7 @@ CURVES = (["train/loss", "val/loss"], ["train/top1", "val/top1"], ["lr"], ["grad
 
 
 def check_views(tracker: object) -> None:
-    """Raise FcaError where no view can be saved: with another logger, not online, or without the package."""
+    """Raise FcaError where views cannot be saved: with another logger, offline, or without the package."""
     if not isinstance(tracker, WandbTracker):
         raise FcaError("logger", type(tracker).__name__, "wandb for fca wandb report", "leave logger=... out")
     if find_spec("wandb_workspaces") is None:
@@ -26,7 +26,10 @@ def check_views(tracker: object) -> None:
 
 
 def save_views(tracker: WandbTracker, metadata: Mapping[str, Any]) -> list[str]:
-    """Save both and return their addresses.    about: report, query and command, as of `publish`."""
+    """Save a workspace and a Report on W&B's server; returns the address of each.
+
+    metadata: report, query and command, as of `WandbTracker.publish`.
+    """
     import wandb
 
     ignore_local_settings()
