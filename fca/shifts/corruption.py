@@ -59,12 +59,10 @@ class Corruptions:
 class Corruption:
     """One corruption at one severity, applied before the model's resize and crop.
 
-    at: where an image with a shorter side above 96 pixels is corrupted. `reference`: at the size that ImageNet-C's
-        constants were chosen for (shorter side to 256 pixels, then the central 224 x 224); the model's geometry then
-        does not cut that margin again. `stored`: as it is stored, whatever its size; the model's resize averages
-        much of the change away. None: no image is above 96 pixels.
-
-    The size of each image decides. Up to 96 pixels it is corrupted as it is stored.
+    at: the size at which an image with a shorter side above 96 pixels is corrupted; smaller ones are corrupted as they
+        are stored. `reference`: the size for which ImageNet-C's constants were chosen (shorter side resized to 256
+        pixels, then the central 224 x 224); the model's geometry then does not cut that margin again. `stored`: the
+        image's own size; the model's resize then averages much of the change away. None: no image is above 96 pixels.
     """
 
     kind: str
@@ -74,7 +72,7 @@ class Corruption:
 
     @property
     def corrupted_at(self) -> str | None:
-        """The value of the column of that name."""
+        """The value of the column `corrupted_at` in rows of this shift."""
         return self.at
 
     def for_images(self, any_above: bool) -> Corruption:
@@ -92,8 +90,8 @@ class Corruption:
     def identity(self) -> dict[str, Any]:
         """Kind, severity and version of the drawing code; the seed if random numbers are drawn; the ice of frost.
 
-        Also `at` for the reference size. Other places have no key, so that rows from before there was a reference size
-        count as `stored`, and for images up to 96 pixels.
+        `at` is part of it only for the reference size. `stored` and None have no key, so that they have the identity of
+        rows from before there was a reference size.
 
         >>> Corruption("contrast", 1, seed=7).identity()
         {'corruption': 'contrast', 'severity': 1, 'drawing': 1, 'at': 'reference'}
@@ -237,7 +235,7 @@ def speckle_noise(image: Image, spread: Number, *, rng: Rng) -> Image:
 
 # Blur: the light of neighbours is mixed.
 
-DIRECT = 25  # most weights of a kernel for which a direct sum is faster than the Fourier transform
+MAX_WEIGHTS_OF_DIRECT_SUM = 25  # of a kernel; with more weights the Fourier transform is faster
 
 
 def gaussian_blur(image: Image, spread: Number) -> Image:
@@ -258,13 +256,14 @@ def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
     kernel = _disk(radius, softness)
     reach = kernel.shape[0] // 2
     padded = np.pad(image, ((reach, reach), (reach, reach), (0, 0)), "reflect")
-    if np.count_nonzero(kernel) <= DIRECT:
+    if np.count_nonzero(kernel) <= MAX_WEIGHTS_OF_DIRECT_SUM:
         height, width = image.shape[:2]
         total = np.zeros_like(image)
         for row, column in np.argwhere(kernel):
             total += padded[row : row + height, column : column + width] * kernel[row, column]
         return total
 
+    # a convolution is a product of Fourier transforms; its first 2 reach rows and columns lie outside the image
     shape = [fft.next_fast_len(side, real=True) for side in padded.shape[:2]]
     channels = np.ascontiguousarray(padded.transpose(2, 0, 1))
     spectrum = fft.rfft2(channels, shape)
@@ -277,10 +276,10 @@ def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
 def _disk(radius: Number, softness: Number) -> Float[np.ndarray, "side side"]:
     """The weights of a softened disk, without the zeros around it.
 
-    Up to a radius of 8 the disk is drawn on a grid of 17 pixels and softened by a Gaussian of 3 taps; above, on a grid
-    of its own size, by 5 taps.
+    As in the published generator, a disk with a radius of up to 8 is drawn on a grid of 17 x 17 pixels and softened by
+    a Gaussian of 3 taps; a larger one on a grid of its own size, softened by 5 taps.
     """
-    reach, taps = (8, 1) if radius <= 8 else (int(radius), 2)
+    reach, taps = (8, 1) if radius <= 8 else (int(radius), 2)  # to each side of the centre
     x = np.arange(-reach, reach + 1)
     disk = (x[:, None] ** 2 + x**2 <= radius**2).astype(np.float32)
     disk /= disk.sum()
@@ -290,6 +289,7 @@ def _disk(radius: Number, softness: Number) -> Float[np.ndarray, "side side"]:
     disk = ndimage.correlate1d(disk, gaussian, axis=0, mode="mirror")
     disk = ndimage.correlate1d(disk, gaussian, axis=1, mode="mirror")
 
+    # cut off what is too small to change a pixel
     disk[disk < 1e-7 * disk.max()] = 0
     used_reach = int(np.abs(x[disk.any(axis=0)]).max())
     used = slice(reach - used_reach, reach + used_reach + 1)
@@ -297,13 +297,13 @@ def _disk(radius: Number, softness: Number) -> Float[np.ndarray, "side side"]:
 
 
 def glass_blur(image: Image, spread: Number, reach: Number, times: Number, *, rng: Rng) -> Image:
-    """Frosted glass: blurred, then pixels copied from near neighbours at random, then blurred again.
+    """Frosted glass: the image is blurred, then pixels are copied from near neighbours at random, then it is blurred.
 
     reach: neighbours are -reach to reach - 1 pixels away in each direction; a frame of that width is unchanged.
+    times: how many rounds of copies.
 
-    The pixels are visited from the bottom right to the top left, and each takes the colour that its neighbour has at
-    that time (this is how the published images were made; the paper's text calls it an exchange). A chain of copies is
-    a path through a table of sources, so all pixels find their colour at once by doubling the path.
+    In a round the pixels are visited from the bottom right to the top left, and each takes the colour that its
+    neighbour has at that time. This is how the published images were made; the paper's text calls it an exchange.
 
     >>> glass_blur(np.ones((9, 9, 3), np.float32), 0.4, 1, 2, rng=np.random.default_rng(0)).round(3).min()
     np.float32(1.0)
@@ -316,7 +316,11 @@ def glass_blur(image: Image, spread: Number, reach: Number, times: Number, *, rn
 
 
 def _sources(height: int, width: int, reach: int, rng: Rng) -> Int[np.ndarray, " pixels"]:
-    """The pixel from which the colour of every pixel (row by row) comes after one round of copies."""
+    """The pixel from which the colour of every pixel (row by row) comes after one round of copies.
+
+    A pixel copies from a neighbour, which may have copied from another one before: such a chain is a path through a
+    table of next sources. All paths are followed to their ends at once: `path = path[path]` doubles their steps.
+    """
     n_pixels = height * width
     pixel = np.arange(n_pixels).reshape(height, width)
     is_copying = np.zeros((height, width), bool)
@@ -401,6 +405,7 @@ def snow(
     flakes[flakes < threshold] = 0
     flakes = ops.smeared(np.minimum(flakes, 1), radius, blur, rng.uniform(-135, -45))
 
+    # whitened scene, then the flakes as they are and turned by 180 degrees
     grey = (image @ LUMA)[..., None]
     scene = np.maximum(image, grey * np.float32(1.5) + np.float32(0.5)) * np.float32(1 - keep)
     scene += image * np.float32(keep)
@@ -446,8 +451,10 @@ def spatter(
     *,
     rng: Rng,
 ) -> Image:
-    """Drops on the lens: where smooth normal noise (mean, spread, smooth) exceeds `threshold`; of water, or of mud.
+    """Drops on the lens, where normal noise (mean, spread), blurred by `smooth` pixels, exceeds `threshold`.
 
+    mud:      0: the drops are of water, whose light is added, times `strength`; 1: of mud, which covers the image.
+    strength: of mud: the blur of its edge, in pixels.
     Where no drop falls, the image stays as it is.
 
     >>> spatter(np.ones((9, 9, 3), np.float32), 0.6, 0.1, 0.7, 0.7, 0.5, 0, rng=np.random.default_rng(0)).shape
@@ -458,14 +465,19 @@ def spatter(
     liquid[liquid < threshold] = 0
     if mud:
         cover = ndimage.gaussian_filter((liquid > threshold).astype(np.float32), strength, mode="nearest")
-        cover[cover < 0.8] = 0
+        cover[cover < 0.8] = 0  # mud has a sharp edge
         return image * (1 - cover[..., None]) + MUD * cover[..., None]
-    drops = _drops(np.minimum(liquid * 255, 255).astype(np.uint8))
-    return image + drops[..., None] * (WATER * np.float32(strength))
+    light = _light_on_water(np.minimum(liquid * 255, 255).astype(np.uint8))
+    return image + light[..., None] * (WATER * np.float32(strength))
 
 
-def _drops(liquid: np.ndarray) -> Map:
-    """The light that the water reflects at each pixel, 0 to 1: lit from one side, brighter away from its edges."""
+def _light_on_water(liquid: np.ndarray) -> Map:
+    """The light that water reflects at each pixel, 0 to 1: drops are lit from one side, brighter away from their edges.
+
+    The steps and constants are those of the published generator.
+
+    liquid: its amount, 0 to 255.
+    """
     is_edge = ops.edges(liquid, 50.0, 150.0)
     if is_edge.any():
         depth = ndimage.distance_transform_edt(~is_edge)  # distance from the edges
@@ -473,6 +485,7 @@ def _drops(liquid: np.ndarray) -> Map:
         depth = np.full(liquid.shape, 20.0)
     depth = ndimage.uniform_filter(np.minimum(depth, 20).astype(np.float32), 3, mode="mirror")
 
+    # embossing: pixels whose depth rises towards the lower right are bright
     relief = ops.equalised(depth.astype(np.uint8)).astype(np.float32)
     emboss = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)
     lit = ndimage.correlate(relief, emboss, mode="mirror")
@@ -492,7 +505,7 @@ def brightness(image: Image, increase: Number) -> Image:
     """
     value = image.max(axis=2, keepdims=True)
     raised = np.minimum(value + np.float32(increase), np.float32(1))
-    is_black = value == 0
+    is_black = value == 0  # without a hue: it becomes grey
     return np.where(is_black, raised, image * (raised / np.where(is_black, 1, value)))
 
 
@@ -542,7 +555,8 @@ def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Numbe
     # the inverse map, from positions of the changed image to the original: (row, column) = A (row', column', 1)
     inverse = np.linalg.solve(np.c_[moved_corners, np.ones(3)], corners).T
     y, x = np.mgrid[:height, :width].astype(np.float64)
-    rows, columns = (a * y + b * x + c for a, b, c in inverse)
+    rows = inverse[0][0] * y + inverse[0][1] * x + inverse[0][2]
+    columns = inverse[1][0] * y + inverse[1][1] * x + inverse[1][2]
     stretched = ops.warped(image, rows, columns, "mirror")
     if not reach:
         return stretched

@@ -132,28 +132,31 @@ def warped(image: Image, rows: Map, columns: Map, mode: str) -> Image:
     left_column = _folded(left, width, mode).ravel()
     right_column = _folded(left + 1, width, mode).ravel()
 
+    # linear between left and right, then between upper and lower
     pixels = image.reshape(-1, 3)
-    upper = _lerp(
-        pixels.take(upper_row + left_column, axis=0), pixels.take(upper_row + right_column, axis=0), right_fraction
-    )
-    lower = _lerp(
-        pixels.take(lower_row + left_column, axis=0), pixels.take(lower_row + right_column, axis=0), right_fraction
-    )
+    upper_left = pixels.take(upper_row + left_column, axis=0)
+    upper_right = pixels.take(upper_row + right_column, axis=0)
+    upper = _lerp(upper_left, upper_right, right_fraction)
+    lower_left = pixels.take(lower_row + left_column, axis=0)
+    lower_right = pixels.take(lower_row + right_column, axis=0)
+    lower = _lerp(lower_left, lower_right, right_fraction)
     return _lerp(upper, lower, down_fraction).reshape(image.shape)
 
 
 def _folded(index: Indices, length: int, mode: str) -> Indices:
     """Indices beyond the image folded into it.
 
-    `reflect` mirrors at the outer edge of the last pixel, with a period of 2 length; `mirror` at its centre, 2 length -
-    2.
+    `reflect` mirrors at the outer edge of the last pixel, so it repeats after 2 length pixels; `mirror` mirrors at the
+    centre of the last pixel and repeats after 2 length - 2.
     """
     if mode == "reflect":
-        period, last = 2 * length, 2 * length - 1
+        period = 2 * length
+        mirror_image_of_0 = period - 1
     else:
-        period, last = 2 * length - 2, 2 * length - 2
+        period = 2 * length - 2
+        mirror_image_of_0 = period
     index = index % period
-    return np.minimum(index, last - index)
+    return np.minimum(index, mirror_image_of_0 - index)
 
 
 # Random maps: clouds, smooth wobble, ice.
@@ -226,9 +229,10 @@ def _transfer(length: int, spread: Number) -> Float[np.ndarray, " length"]:
     return ((1 + 2 * cosines @ weights) / (1 + 2 * weights.sum())).astype(np.float32)
 
 
-CELL = 72  # mean distance of two ice crystals, in pixels of an unshrunk texture
-BARB = 7.0  # distance of two barbs of an arm, in the same pixels
-BEND = 30  # largest displacement of straight lines, in the same pixels
+# Lengths of ice crystals, in pixels of an unshrunk texture.
+CELL = 72  # side of a cell of the grid, each with one crystal
+BARB = 7.0  # distance of two barbs of an arm
+BEND = 30  # largest displacement of straight lines
 MEAN, SPREAD = 0.64, 0.12  # brightness of the six photographs that the published frost lays over images
 
 

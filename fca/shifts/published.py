@@ -27,7 +27,10 @@ CIFAR_ID = re.compile(r"test/(\d{5})")
 def _published(
     read: Callable[[Any], Bytes], source_of_position: Mapping[int, Any], image_ids: Sequence[str]
 ) -> Callable[[int], Bytes]:
-    """A reader of published images by position in the data; only test images have a source, the argument of `read`."""
+    """A reader of published images by their position in the data.
+
+    source_of_position: position -> what `read` takes; only test images were published. Others raise FcaError.
+    """
 
     def read_at(index: int) -> Bytes:
         if index not in source_of_position:
@@ -81,7 +84,10 @@ class CifarCArray:
         return {"cifar_c": self.kind, "severity": self.severity, "sha256": content}
 
     def reader(self, data: ImageData) -> Callable[[int], Bytes]:
-        """The row of every test image. Raises FcaError unless ids and labels are those of the published test images."""
+        """A reader of the published array: a position in the data -> the corrupted image.
+
+        Raises FcaError unless ids and labels are those of the test images that the array was made from.
+        """
         images = np.load(self.root / f"{self.kind}.npy", mmap_mode="r", allow_pickle=False)
         labels = np.load(self.root / "labels.npy", allow_pickle=False)
         self._check_shapes(images, labels)
@@ -100,6 +106,7 @@ class CifarCArray:
         return _published(lambda row: np.array(images[row]), row_of_position, image_ids)
 
     def _check_shapes(self, images: np.ndarray, labels: np.ndarray) -> None:
+        """Raise FcaError unless both arrays have the shapes of the published ones, the images as bytes."""
         for file, shape, published_shape in (
             (self.kind, f"{images.shape} {images.dtype}", f"{SHAPE} uint8"),
             ("labels", f"{labels.shape}", f"{SHAPE[:1]}"),
@@ -137,6 +144,7 @@ class ImageNetC:
         return [ImageNetCFolder(self._folder(kind, severity), kind, severity) for kind, severity in chosen]
 
     def _folder(self, kind: str, severity: int) -> Path:
+        """The folder of a kind at a severity, directly in the root or in a folder of groups (noise, blur, ...)."""
         root = Path(self.root).expanduser()
         for folder in (root / kind, *sorted(root.glob(f"*/{kind}"))):
             if (folder / str(severity)).is_dir():
@@ -177,9 +185,15 @@ class ImageNetCFolder:
         return AfterReference(network_geometry)
 
     def reader(self, data: ImageData) -> Callable[[int], Bytes]:
-        """The file of the same wnid and name as every test image. Raises FcaError if some are missing."""
+        """A reader of the published files: a position in the data -> the image of the same wnid and file name.
+
+        Raises FcaError if files of some test images are missing.
+        """
         image_ids = data.items["image_id"].astype(str).tolist()
-        file_of_position = {int(i): "/".join(image_ids[i].split("/")[-2:]) for i in data.rows("test")}
+        file_of_position = {}
+        for position in data.rows("test").tolist():
+            wnid_and_name = image_ids[position].split("/")[-2:]  # ids may begin with the name of a split
+            file_of_position[position] = "/".join(wnid_and_name)
         existing = set(_files(self.folder))
         missing = [name for name in file_of_position.values() if name not in existing]
         if missing:
@@ -191,6 +205,7 @@ class ImageNetCFolder:
 
 
 def _decoded(path: Path) -> Bytes:
+    """The RGB pixels of a JPEG. Raises UnreadableImage, whatever Pillow raised."""
     try:
         with Image.open(path, formats=["JPEG"]) as image:  # as published; Pillow reads PostScript too
             return np.asarray(image.convert("RGB"))
