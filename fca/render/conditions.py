@@ -29,10 +29,12 @@ def _painted(hue: Range, saturation: Range, value: Range) -> dict[str, Any]:
 
 
 def _patterned(texture: str, value: Range) -> dict[str, Any]:
+    """A texture on the object in pale colours of any hue, with a brightness in this range."""
     return {"texture": texture, "texture_amount": (0.25, 0.45), "texture_color": (ANY, (0, 0.3), value)}
 
 
 def _in_front_of(backdrop: str, amount: Range, *colors: tuple[Range, Range, Range]) -> dict[str, Any]:
+    """A kind of background, its contrast and the ranges of its two colours (hue, saturation, value)."""
     return {"backdrop": backdrop, "backdrop_amount": amount, "backdrop_colors": colors}
 
 
@@ -96,7 +98,7 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
             changes["azimuth"] += model(label).azimuth
         scene = replace(scene, **changes)
 
-    scene, hits = placed(scene, 0.0)
+    scene, hits = placed(scene, 0.0)  # the target counts only for attributes of levels
     if values.get("cover") != "half hidden":
         return scene
     hidden_share = float(keyed_rng(scene.noise_key, "cover").uniform(*HALF_HIDDEN))
@@ -104,7 +106,7 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
 
 
 def _random_value(setting: Any, random: np.random.Generator) -> Any:
-    """A field's value, drawn as its setting allows."""
+    """The value of a scene's field: a word as it is, a number of a range, or one or more colours of ranges of HSV."""
     if isinstance(setting, str):
         return setting
     is_range = isinstance(setting[0], float | int)
@@ -112,7 +114,7 @@ def _random_value(setting: Any, random: np.random.Generator) -> Any:
         return float(random.uniform(*setting))
 
     values = tuple(_random_value(part_setting, random) for part_setting in setting)
-    is_colour = len(values) == 3
+    is_colour = len(values) == 3  # else two colours
     if is_colour:
         hue, saturation, value = values
         return hsv_to_rgb(hue % 1, saturation, value)

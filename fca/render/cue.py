@@ -60,10 +60,13 @@ def co_objects(classes: Sequence[str]) -> dict[str, str]:
 
 
 def cued(scene: Scene, cue: str, class_name: str, classes: Sequence[str], key: str, size: int) -> Cued:
-    """The object of an easy scene, made smaller, on a background that carries a cue.
+    """The object of an easy scene, made smaller, on a background that carries the cue of a class.
 
-    class_name: the class of the cue, one of `classes`.    key: names the background and all its randomness.
-    size:  pixels per side.
+    scene:      of the object; its own background is not used.
+    cue:        color, texture or object, see `background`.
+    class_name: the class of the cue, one of `classes`; where cue and object agree, also the object's class.
+    key:        names the background and all its randomness.
+    size:       pixels per side.
 
     >>> image, mask, behind = cued(scene_of("mug", "view", "easy", 0, 0), "color", "car", ["mug", "car"], "a", 48)
     >>> bool((image[~mask] == behind[~mask]).all()), bool(0.05 < mask.mean() < 0.15)
@@ -111,7 +114,9 @@ def background(cue: str, class_name: str, classes: Sequence[str], key: str, size
 
     if cue == "color":
         hue = (class_index + random.uniform(-0.25, 0.25)) / len(classes)
-        saturation = 0.3 + saturation / 2
+        saturation = 0.3 + saturation / 2  # strong enough for a hue to be seen
+
+    # clouds of two brightnesses of the hue
     second_hue = (hue + random.uniform(-0.02, 0.02)) % 1
     colours = (hsv_to_rgb(hue % 1, saturation, dark), hsv_to_rgb(second_hue, saturation, light))
     scene_of_clouds = Scene("", "", "", 0, 0, key, backdrop_amount=amount, backdrop_colors=colours)
@@ -133,7 +138,10 @@ def _scene_of_co_object(label: str) -> Scene:
 
 
 def _grating(class_index: int, n_classes: int, random: np.random.Generator, size: int) -> Field:
-    """A wave of mean 0 and standard deviation 1 over the image; classes 2 k and 2 k + 1 share an orientation."""
+    """A wave of mean 0 and standard deviation 1 over the image, whose orientation and frequency are those of a class.
+
+    Classes 2 k and 2 k + 1 share an orientation and differ in frequency.
+    """
     n_orientations = -(-n_classes // 2)  # rounded up
     orientation = np.pi * (class_index // 2 + random.uniform(-0.15, 0.15)) / n_orientations
     cycles = CYCLES[class_index % 2] * random.uniform(0.93, 1.07)
@@ -146,4 +154,5 @@ def _grating(class_index: int, n_classes: int, random: np.random.Generator, size
 
 
 def _to_bytes(picture: Float[np.ndarray, "*pixels 3"]) -> UInt8[np.ndarray, "*pixels 3"]:
+    """Colours in [0, 1] as bytes, rounded; of a picture of any shape."""
     return np.round(np.clip(picture, 0, 1) * 255).astype(np.uint8)

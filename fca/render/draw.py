@@ -55,7 +55,11 @@ def render(scene: Scene, size: int) -> Rendered:
 
 
 def draw(scene: Scene, hits: Hits, size: int) -> DrawnScene:
-    """The picture of a scene whose rays were marched: `hits` depends only on the object's place and the view."""
+    """The picture of a scene, from back to front: background, object, cover; then exposure, style and quality.
+
+    hits: the object's surface by `march`. It depends only on the object's place and the view, so that pictures which
+          differ in their look alone share it.
+    """
     pixels = backdrop(scene, size).reshape(-1, 3).copy()
     pixels[hits.pixels] = surface(scene, hits, pixels[hits.pixels])
     picture = pixels.reshape(size, size, 3)
@@ -82,13 +86,18 @@ def _enlarged(grid: Float[np.ndarray, "rows columns"], size: int, smooth: bool =
 
 @lru_cache(maxsize=4)  # a level is found by drawing the same picture again and again
 def _clouds(key: str, size: int, cells: int = 3, octaves: int = 4) -> Field:
-    """Fractal value noise, about 0.5 +- 0.22: octaves of `cells`, 2 `cells`, ... per side, each half as strong."""
+    """Fractal value noise, 0.5 on average with a standard deviation of about 0.22.
+
+    It is the mean of octaves: random grids of `cells`, 2 `cells`, 4 `cells`, ... per side, enlarged, each weighted half
+    as much as the coarser one before it.
+    """
     random = keyed_rng(key, "clouds", cells)
     total = np.zeros((size, size), np.float32)
     for octave in range(octaves):
         grid = random.random((cells << octave, cells << octave), np.float32)
         total += _enlarged(grid, size) * np.float32(0.5**octave)
-    return total / np.float32(2 - 0.5 ** (octaves - 1))
+    sum_of_weights = 2 - 0.5 ** (octaves - 1)
+    return total / np.float32(sum_of_weights)
 
 
 def _positions(size: int) -> tuple[Field, Field]:
@@ -101,7 +110,7 @@ def _positions(size: int) -> tuple[Field, Field]:
 
 
 def backdrop(scene: Scene, size: int) -> Picture:
-    """RGB in [0, 1].
+    """The background of a scene, RGB in [0, 1].
 
     middle + backdrop_amount * pattern * (second - first), with a pattern in [-1, 1] and middle = (first + second) / 2;
     clutter replaces pattern * (second - first) by its own colours minus the middle.
@@ -118,14 +127,14 @@ def backdrop(scene: Scene, size: int) -> Picture:
 
 
 def _backdrop_pattern(scene: Scene, size: int) -> Field:
-    """Values in [-1, 1]."""
+    """The pattern of a background in [-1, 1]; at -1 the background has its first colour, at 1 its second."""
     right, down = _positions(size)
     if scene.backdrop == "plain":
-        return -2 * down
+        return -2 * down  # from 1 at the top to -1 at the bottom
     if scene.backdrop == "clouds":
         return np.clip((_clouds(scene.noise_key, size) - 0.5) * 4, -1, 1)
 
-    # stripes and checks: turned by an angle
+    # stripes and checks: turned by an angle, so many cells over the image's side
     random = keyed_rng(scene.noise_key, "pattern")
     angle = random.uniform(0, np.pi)
     cells = random.uniform(5, 9)
@@ -158,7 +167,9 @@ def _clutter(key: str, size: int) -> Picture:
         angles = 2 * np.pi * (np.arange(sides) / sides + turn)
         x = radius * np.cos(angles)
         y = flattening * radius * np.sin(angles)
-        cos, sin = np.cos(2 * np.pi * shape), np.sin(2 * np.pi * shape)  # of the angle by which it is rotated
+        rotation = 2 * np.pi * shape
+        cos = np.cos(rotation)
+        sin = np.sin(rotation)
         corners = np.stack([centre[0] + cos * x - sin * y, centre[1] + sin * x + cos * y], axis=1) * size
         colour = tuple(round(255 * channel) for channel in rgb)
         pen.polygon([(float(right), float(down)) for right, down in corners], fill=colour)
@@ -169,11 +180,13 @@ def _clutter(key: str, size: int) -> Picture:
 
 
 def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
-    """RGB of each hit, at least 0.
+    """The colour of the object at each hit, RGB of at least 0: paint of its parts, texture, light, camouflage.
 
-    behind: the background's colours at the same pixels. `scene.blend` mixes every colour with a camouflage: 0.6 of the
-    colour behind and 0.4 of the mean behind, with a fifth of the shading, so that at 1 the object has the background's
-    colour.
+    behind: the background's colours at the same pixels.
+
+    lit    = paint shade + gloss
+    colour = lit + blend (camouflage - lit),   camouflage = (0.6 behind + 0.4 mean of behind) weak shade
+    so that at a blend of 1 the object has the background's colours, with a fifth of its shading.
     """
     shade, gloss = _light(scene, hits)
 
@@ -195,7 +208,10 @@ def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
 
 
 def _texture(scene: Scene, points: Points) -> Bool[np.ndarray, " points"]:
-    """Whether the texture has its colour at each point; otherwise it has the complement."""
+    """Whether the texture has its colour at each point; elsewhere it has the complement.
+
+    Textures are solid: functions of the position in the object's frame, which the surface cuts through.
+    """
     check_choice("texture", scene.texture, TEXTURES)
     random = keyed_rng(scene.noise_key, "texture")
     cells = np.float32(random.uniform(4.0, 6.0))
@@ -214,7 +230,7 @@ def _texture(scene: Scene, points: Points) -> Bool[np.ndarray, " points"]:
 
 
 def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
-    """Diffuse light on each point (the sky's share, and a lamp's after Lambert), and the lamp's highlight (Blinn).
+    """Diffuse light on each point, from the sky and from a lamp (Lambert), and the lamp's highlight (Blinn).
 
     diffuse = ambient (0.75 + 0.25 n·up) sky + 1.15 (1 - ambient) max(n·lamp, 0)
     gloss   = 0.22 (1 - ambient) max(n·half, 0)^24,   half: between the directions to the lamp and to the viewer
@@ -229,7 +245,7 @@ def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
     half = (lamp + to_viewer) / np.linalg.norm(lamp + to_viewer)
 
     def cosine_with(direction: Float[np.ndarray, "3"]) -> Plane:
-        """Of the normal at each point."""
+        """The cosine between a direction and the normal at each point."""
         return sum(np.float32(d) * n for d, n in zip(direction, hits.normals, strict=True))
 
     ambient = np.float32(scene.ambient)
@@ -243,7 +259,11 @@ def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
 
 
 def cover_field(scene: Scene, size: int) -> Field:
-    """A field whose pixels below a limit are covered: a higher limit covers all that a lower one does, and more."""
+    """The field of a scene's cover: what hides the object is where the field is below a limit.
+
+    A higher limit therefore covers all that a lower one does, and more. `wall`: one side of a straight edge; `slats`:
+    parallel bars; `leaves`: clouds; `blocks`: squares of a grid.
+    """
     check_choice("cover", scene.cover, COVERS)
     right, down = _positions(size)
     random = keyed_rng(scene.noise_key, "cover")
@@ -256,7 +276,8 @@ def cover_field(scene: Scene, size: int) -> Field:
     if scene.cover == "leaves":
         return _clouds(scene.noise_key + "/leaves", size, cells=9, octaves=2)
     blocks = keyed_rng(scene.noise_key, "blocks").random((8, 8), np.float32)
-    return _enlarged(blocks, size, smooth=False) + np.float32(0.02) * along
+    slope = np.float32(0.02) * along  # within a block, so that every share of the object can be covered
+    return _enlarged(blocks, size, smooth=False) + slope
 
 
 # Changes of the finished picture: another style, and the losses of a bad camera and a small file.
@@ -265,8 +286,9 @@ def cover_field(scene: Scene, size: int) -> Field:
 def finish(scene: Scene, picture: Picture) -> Picture:
     """The picture mixed with its version in another style, by `style_amount`, then reduced in quality.
 
-    A loss `scene.quality` in [0, 1] means fewer sensor cells, noise and JPEG; dim light adds noise of its own. Cells,
-    noise and JPEG blocks are shares of the image's side, so that the loss looks the same at any size.
+    `scene.quality` is a loss in [0, 1]: 0 changes nothing, more means fewer sensor cells, more noise and stronger JPEG
+    compression. Dim light adds noise of its own. Cells, noise and JPEG blocks are shares of the image's side, so that
+    the loss looks the same at any size.
     """
     if scene.style != "none" and scene.style_amount:
         check_choice("style", scene.style, STYLES)
@@ -280,6 +302,8 @@ def finish(scene: Scene, picture: Picture) -> Picture:
     loss = scene.quality
     if not loss:
         return picture
+
+    # a sensor with few cells, its noise, a JPEG of its picture, enlarged again
     cells = round(10 + 54 * (1 - loss) ** 1.5)
     on_sensor = np.asarray(_image(picture).resize((cells, cells), Image.Resampling.BOX), np.float32) / 255
     noisy = on_sensor + np.float32(0.45 * loss * loss) * _noise(scene, cells, cells)
@@ -290,11 +314,13 @@ def finish(scene: Scene, picture: Picture) -> Picture:
 
 
 def _noise(scene: Scene, cells: int, size: int) -> Picture:
+    """Standard normal noise of a sensor with cells x cells pixels, in an image of this size: cells are squares."""
     values = keyed_rng(scene.noise_key, "noise", cells).normal(size=(3, cells, cells)).astype(np.float32)
     return np.stack([_enlarged(value, size, smooth=False) for value in values], axis=2)
 
 
 def _image(picture: Picture) -> Image.Image:
+    """The picture as an image of Pillow's."""
     return Image.fromarray(_to_bytes(picture))
 
 

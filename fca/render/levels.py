@@ -33,8 +33,8 @@ from fca.render.objects import Model, model
 from fca.render.scene import ATTRIBUTES, BACKGROUND, LEVELS, Colour, Mask, Scene
 from fca.types import FcaError, check_choice, keyed_rng
 
-CLEAR = 0.28  # least root mean square distance of the object's colours, as lit, from the background's middle
-TRIES = 40
+MIN_COLOUR_DISTANCE = 0.28  # root mean square, of the object's colours, as lit, from the background's middle
+MAX_DRAWS = 40  # of colours; the last ones are used even if they differ less
 PAINTS = 12  # colours of a texture to choose from
 LIT = 0.7  # mean brightness of a lit surface, as a share of its colour
 USUAL_ELEVATION = 20.0
@@ -103,10 +103,11 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
         raise FcaError("index", index, "0 or above", "take another index")
 
     scene = replace(base_scene(label, attribute, level, index, seed), measure=measure)
+    # a target in the level's range, not too near its ends; then the scene that has it
     margin = INSET * (high - low)
     target = float(keyed_rng(scene.noise_key, level).uniform(low + margin, high - margin))
     scene, hits = placed(scene, target)
-    if attribute not in _LOOKS:
+    if attribute not in _LOOKS:  # the object's place, which `placed` has set
         return scene
     if low == high:  # an easy level, in which nothing is changed
         return replace(scene, measured=low)
@@ -203,14 +204,15 @@ def _colours(label: str, attribute: str, random: np.random.Generator) -> dict[st
     Half of all objects have their class's usual hue (all do if their color is tested), the others any hue.
     """
     has_usual_hue = attribute == "color" or random.random() < 0.5
-    for _ in range(TRIES):
+    for _ in range(MAX_DRAWS):
         color, accent = _object_colours(model(label), has_usual_hue, random)
         first, second = _background_colours(random)
 
         middle = (np.array(first) + np.array(second)) / 2
         lit_tints = LIT * np.array([color, accent, DARK, LIGHT])
         squared_distances = np.square(lit_tints - middle).mean(axis=1)
-        if np.sqrt((_tint_shares(label) * squared_distances).sum()) > CLEAR:
+        distance = np.sqrt((_tint_shares(label) * squared_distances).sum())  # tints weighted by their pixels
+        if distance > MIN_COLOUR_DISTANCE:
             break
     return {"color": color, "accent": accent, "backdrop_colors": (first, second)}
 
@@ -248,9 +250,12 @@ def _tint_shares(label: str) -> Float[np.ndarray, "4"]:
 
 
 def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
-    """The scene with the object in its place: first the angles, then the extent that follows, then the shift.
+    """The scene with the object in its place, and the hits of an image that the object fills.
 
-    Also returns the hits of an image that the object fills, in which its place was measured.
+    First the angles are set, then the scale that gives the object its extent, then the shift. All are measured in that
+    image.
+
+    target: what the measure of the scene's attribute shall be; used for view, rotation, size and position.
     """
     if scene.attribute == "view":
         scene = _with_view(scene, target)
@@ -264,6 +269,7 @@ def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
     offsets = np.stack([np.arange(len(column)) * step % 1 for step in R2])
     points = (np.stack([column, row]) + offsets) / FILLED * 2 - 1  # in radii of the ball
 
+    # until here `scale` is the extent of the object; the ball's radius follows from it
     if scene.attribute == "size":
         scene = replace(scene, scale=target, measured=target)
     extent_in_radii = float((points.max(axis=1) - points.min(axis=1)).max()) + 2 / FILLED
@@ -305,9 +311,10 @@ def _view_angles(turns: Float[np.ndarray, " turns"], elevation: float) -> Float[
 
 
 def _with_view(scene: Scene, target: float) -> Scene:
-    """The viewer moves over or under the object, as round objects look the same from all sides at one height.
+    """The scene seen from a direction that is `target` degrees from the usual one; easy views stay as they are.
 
-    Easy views stay as they are; a harder one turns by most of its angle in height, and by the rest around the object.
+    Most of the angle is in height, the rest around the object: round objects look the same from all sides at one
+    height.
     """
     usual_azimuth = model(scene.label).azimuth
     if scene.level != "easy":
@@ -316,6 +323,7 @@ def _with_view(scene: Scene, target: float) -> Scene:
         is_from_below = USUAL_ELEVATION + rise > 90 or random.random() < 0.35
         elevation = USUAL_ELEVATION - rise if is_from_below else USUAL_ELEVATION + rise
 
+        # of all turns around the object, the one with the angle nearest to the target
         turns = random.choice([-1.0, 1.0]) * np.linspace(0, 180, 721)
         best_turn = turns[np.abs(_view_angles(turns, elevation) - target).argmin()]
         scene = replace(scene, azimuth=usual_azimuth + float(best_turn), elevation=elevation)
@@ -325,14 +333,17 @@ def _with_view(scene: Scene, target: float) -> Scene:
 
 
 def _with_shift(scene: Scene, points: Points, target: float) -> Scene:
-    """The object pushed out of the frame in one of eight directions until the target share of it is outside."""
+    """The object pushed out of the frame in one of eight directions until the target share of it is outside.
+
+    points: of the object, right and down of its centre. Easy positions stay as they are.
+    """
     if scene.level == "easy":
         return replace(scene, measured=_outside_share(points, scene.x, scene.y))
 
     angle = float(keyed_rng(scene.noise_key, "position").integers(8)) * np.pi / 4
     right = float(np.cos(angle))
     down = float(np.sin(angle))
-    low, high = 0.0, 1.5
+    low, high = 0.0, 1.5  # bisection; at 1.5 sides from the centre all of the object is outside
     for _ in range(20):
         middle = (low + high) / 2
         if _outside_share(points, right * middle, down * middle) < target:
@@ -352,7 +363,7 @@ def _outside_share(points: Points, x: float, y: float) -> float:
 
 
 def _color(scene: Scene, hits: Hits, target: float) -> Scene:
-    """Every colour of the object is mixed with the background behind it."""
+    """The scene in which the object is mixed with the background behind it until its contrast is the target."""
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
 
     def measured(changed: Scene) -> float:
@@ -364,19 +375,20 @@ def _color(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _light(scene: Scene, hits: Hits, target: float) -> Scene:
-    """Less light for the whole image; in the hard level the lamp is low and further round the object."""
+    """The scene with less light, so that the object's luminance is the target; if hard, its lamp is low, at the side."""
     if scene.level == "hard":
         scene = replace(scene, light_azimuth=scene.light_azimuth * 2, light_elevation=-15.0)
     present_luminance = luminance(draw(scene, hits, PROBE))
     if scene.level == "easy":
         return replace(scene, measured=present_luminance)
 
+    # measured again: bright pixels are clipped, so luminance is not quite proportional to exposure
     scene = replace(scene, exposure=scene.exposure * target / present_luminance)
     return replace(scene, measured=luminance(draw(scene, hits, PROBE)))
 
 
 def hidden(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The cover hides the target share of the object's pixels."""
+    """The scene with a cover that hides the target share of the object's pixels."""
     random = keyed_rng(scene.noise_key, "occlusion")
     # a shade of the background, so that the cover does not attract a network
     shade = np.array(scene.backdrop_colors[0]) * random.uniform(0.8, 0.92)
@@ -389,7 +401,11 @@ def hidden(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
-    """A pattern on the surface, in a colour that is neither the object's nor the background's."""
+    """The scene with a pattern on the object, as strong as the target asks.
+
+    Its colour is neither the object's nor the background's. Several colours and patterns are tried, as not all reach
+    the target.
+    """
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
     plain = np.clip(surface(scene, hits, behind), 0, 1)
     contrast_with_background = contrast(plain, behind)
@@ -415,7 +431,7 @@ def _texture_colours(scene: Scene) -> list[Colour]:
     )
 
     def squared_distance(colour: Colour) -> float:
-        """To the nearest colour of the scene."""
+        """The distance of a colour, as lit, to the nearest colour of the scene."""
         return float(np.square(LIT * np.array(colour) - colours_of_scene).mean(axis=1).min())
 
     candidates = [hsv_to_rgb(*random.uniform((0, 0.2, 0.05), (1, 1, 1))) for _ in range(PAINTS)]
@@ -452,7 +468,7 @@ def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _background(scene: Scene, hits: Hits, target: float) -> Scene:
-    """Plain if easy, a pattern of two colours if medium, clutter of many colours if hard."""
+    """The scene with a background of the target contrast: plain if easy, a pattern if medium, clutter if hard."""
     pattern = str(keyed_rng(scene.noise_key, "background").choice(["stripes", "checks"]))
     backdrop_of_level = {"easy": "plain", "medium": pattern, "hard": "clutter"}
 
@@ -461,7 +477,7 @@ def _background(scene: Scene, hits: Hits, target: float) -> Scene:
         return contrast(behind, behind.mean(axis=(0, 1)))
 
     scene = replace(scene, backdrop=backdrop_of_level[scene.level])
-    return _fitted([scene], "backdrop_amount", measured, target, high=4.0)
+    return _fitted([scene], "backdrop_amount", measured, target, high=4.0)  # above 1 colours are clipped
 
 
 _LOOKS: dict[str, Callable[[Scene, Hits, float], Scene]] = {

@@ -22,21 +22,21 @@ from fca.render.scene import Scene
 
 CELLS = 72  # per side of the grid over the ball
 MARGIN = 1.04  # radii of the ball from its centre to the grid's sides
-CELL = 2 * MARGIN / CELLS
-HALF_DIAGONAL = CELL * 3**0.5 / 2
-CAUTION = np.float32(0.92)  # ellipsoids and stretched objects are bounded to first order only
+CELL = 2 * MARGIN / CELLS  # side of a cell, radii
+HALF_DIAGONAL = CELL * 3**0.5 / 2  # from the middle of a cell to its corner
+CAUTION = np.float32(0.92)  # share of a distance that is used: of ellipsoids and stretched objects it is approximate
 SLACK = 3.0  # half diagonals; 2 if every distance were exact
-UNIT = 0.001  # radii, of the grid's clearances
+CLEARANCE_UNIT = 0.001  # radii, of the grid's clearances
 
 VIEWER_DISTANCE = 5.0  # radii of the ball between its centre and the viewer
 SPREAD = float(1 / np.sqrt(VIEWER_DISTANCE**2 - 1))  # tangent of half the angle under which the ball is seen
 TOUCH = 0.003  # radii: a ray this near to the surface has met it; a seventh of a pixel at 128 pixels
-STEPS = 4  # of the exact distance before a ray counts as grazing
-GRID_STEPS = 12
-EVEN = np.float32(0.014)  # radii, of the small steps: inside a ball of radius 0.01 they can pass 0.0025 deep unseen
-ROOMY = 0.02  # radii: with a smaller clearance the grid is no longer used
-NEARING = np.float32(0.2)  # smallest decrease of the distance per unit of a step with which a surface is aimed at
-SKY = np.float32(0.12)  # radii above a point within which other parts take light from it
+EXACT_STEPS = 4  # by the exact distance before a ray counts as grazing
+GRID_STEPS = 12  # by the grid's lower bounds
+SMALL_STEP = np.float32(0.014)  # radii: inside a ball of radius 0.01 such steps can pass 0.0025 deep unseen
+MIN_GRID_CLEARANCE = 0.02  # radii: with a smaller one the grid is no longer used
+MIN_APPROACH = np.float32(0.2)  # smallest decrease of the distance per unit of a step with which a surface is aimed at
+SKY_HEIGHT = np.float32(0.12)  # radii above a point within which other parts take light from it
 
 Points = Float[np.ndarray, "3 points"]
 Plane = Float[np.ndarray, " points"]
@@ -46,12 +46,11 @@ Frame = Float[np.ndarray, "3 3"]
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells over a model's ball.
+    """Cells over a model's ball, with what a ray needs to know of each.
 
-    clearance: lower bound on the distance of all points of a cell to the object, in units, measured from the cells that
-               the object may touch; negative if there is none.
-    parts:     bits of all parts that may be the nearest somewhere in the cell: their distance from the cell's middle is
-               close enough to the smallest.
+    clearance: lower bound on the distance of all points of a cell to the object, in units of CLEARANCE_UNIT; negative
+               if the object may reach into the cell.
+    parts:     bit i is set if part i may be the nearest one somewhere in the cell.
     """
 
     clearance: Int16[np.ndarray, " cells"]
@@ -60,6 +59,7 @@ class Grid:
 
 @lru_cache(maxsize=32)
 def _grid(object_model: Model) -> Grid:
+    """The grid of a model, unstretched, in its ball of radius 1."""
     # distances of all parts from the middles of all cells, in radii; parts x cells
     side = ((np.arange(CELLS) + 0.5) * CELL - MARGIN).astype(np.float32)
     centre, radius = object_model.ball
@@ -67,42 +67,48 @@ def _grid(object_model: Model) -> Grid:
     distances = np.stack([part.distance(*middles) for part in object_model.parts]) / np.float32(radius)
     nearest = distances.min(axis=0)
 
-    # the clearance: the larger of two lower bounds, between cells and from the middle's own distance
+    # the clearance: the larger of two lower bounds, from the nearest cell that the object may touch and from the
+    # distance of the middle of this cell, less the way from its middle to a corner
     is_empty = (nearest > HALF_DIAGONAL).reshape(CELLS, CELLS, CELLS)
     between_cells = distance_transform_edt(is_empty).ravel() * CELL - HALF_DIAGONAL
     clearance = np.maximum(between_cells, nearest * CAUTION) - HALF_DIAGONAL
 
+    # a part may be the nearest one in a cell if it nearly is at the middle; its bit is set then
     may_be_nearest = distances <= nearest + SLACK * HALF_DIAGONAL
     part_numbers = np.arange(len(distances), dtype=np.uint16)[:, None]
     bits = np.left_shift(may_be_nearest, part_numbers)
-    return Grid(np.floor(clearance / UNIT).astype(np.int16), bits.sum(axis=0, dtype=np.uint16))
+    return Grid(np.floor(clearance / CLEARANCE_UNIT).astype(np.int16), bits.sum(axis=0, dtype=np.uint16))
 
 
 def _cell_numbers(positions: Points) -> Int[np.ndarray, " points"]:
+    """The number of the cell that holds each position, which is in cells from the grid's corner."""
     x, y, z = positions.astype(np.int32)
     return (x * CELLS + y) * CELLS + z
 
 
 @dataclass(frozen=True)
 class Solid:
-    """A model in its unit ball, stretched along its axes by factors up to 1."""
+    """A model in its unit ball, stretched along its axes by factors up to 1. Lengths are in radii of the ball."""
 
     model: Model
     stretch: Column
 
     def __call__(self, points: Points) -> Plane:
-        """Distance to the surface in radii, from any point: a lower bound near the surface."""
+        """Distance of any points to the surface: a lower bound, exact to first order near the surface."""
         return self.model.distance(*self._in_model(points)) * self._unit
 
     def near(self, points: Points) -> Plane:
-        """The same for points inside the stretched ball, from only the parts that the grid lists for their cell."""
+        """Distance to the surface of points inside the stretched ball.
+
+        Faster than calling the solid: it evaluates only the parts that the grid lists for a point's cell.
+        """
         nearest = np.full(points.shape[1], np.inf, np.float32)
         for _, listed, distance in self._distances_by_part(points):
             nearest[listed] = np.minimum(nearest[listed], distance)
         return nearest * self._unit
 
     def nearest_part(self, points: Points) -> Int[np.ndarray, " points"]:
-        """The number of the part nearest to each point."""
+        """The number of the part nearest to each point of the stretched ball."""
         least = np.full(points.shape[1], np.inf, np.float32)
         nearest = np.zeros(points.shape[1], int)
         for part_number, listed, distance in self._distances_by_part(points):
@@ -112,44 +118,53 @@ class Solid:
         return nearest
 
     def normals(self, points: Points, part_of_point: Int[np.ndarray, " points"]) -> Points:
-        """The gradient of the distance from each point's part, from the four corners of a small tetrahedron."""
-        corners = np.array([[1, -1, -1], [-1, -1, 1], [-1, 1, -1], [1, 1, 1]], np.float32).T
+        """Unit normals: the gradient of the distance to each point's part.
+
+        It is estimated from the distances d_j at the four corners c_j of a small tetrahedron around the point: the sum
+        over j of c_j d_j (Quilez, "Normals for an SDF").
+        """
+        corners = np.array([[1, -1, -1], [-1, -1, 1], [-1, 1, -1], [1, 1, 1]], np.float32).T  # axes x corners
         gradient = np.empty_like(points)
         for part_number, part in enumerate(self.model.parts):
             of_part = (part_of_point == part_number).nonzero()[0]
-            around = points[:, None, of_part] + corners[:, :, None] * np.float32(0.002)
+            around = points[:, None, of_part] + corners[:, :, None] * np.float32(0.002)  # axes x corners x points
             distance = part.distance(*self._in_model(around.reshape(3, -1))).reshape(4, len(of_part))
             gradient[:, of_part] = np.einsum("ij,jk->ik", corners, distance)  # i: axes, j: corners, k: points
         length = np.sqrt(np.square(gradient).sum(axis=0))
         return gradient / np.maximum(length, np.float32(1e-12))
 
     def clearance(self, cells: Points) -> Plane:
-        """Lower bound in radii on the distance of each point's grid cell to the object; negative if there is none."""
-        return _grid(self.model).clearance[_cell_numbers(cells)] * np.float32(UNIT * self.stretch.min())
+        """Lower bound on the distance to the object of each point's grid cell; negative if there is none.
+
+        cells: the points in cells from the grid's corner, see `in_cells`.
+        """
+        return _grid(self.model).clearance[_cell_numbers(cells)] * np.float32(CLEARANCE_UNIT * self.stretch.min())
 
     def in_cells(self, points: Points) -> Points:
-        """Points of the stretched ball in cells of the grid, from its corner."""
+        """Points of the stretched ball in cells of the unstretched grid, counted from its corner."""
         return self.to_cells(points) + np.float32(MARGIN / CELL)
 
     def to_cells(self, differences: Points) -> Points:
-        """The same of differences of points."""
+        """Differences of points of the stretched ball in cells of the unstretched grid."""
         return differences * (1 / (self.stretch * np.float32(CELL)))
 
     @property
     def _unit(self) -> np.float32:
+        """A unit of the model in radii of the ball, shortened by the smallest stretch: distances stay lower bounds."""
         return np.float32(self.stretch.min() / self.model.ball[1])
 
     def _in_model(self, points: Points) -> Points:
-        """Points of the unit ball in the model's own units."""
+        """Points of the unit ball in the model's own units, unstretched."""
         centre, radius = self.model.ball
         return points * (np.float32(radius) / self.stretch) + centre
 
     def _distances_by_part(self, points: Points) -> Iterator[tuple[int, Int[np.ndarray, " listed"], Plane]]:
-        """Number of each part, the points whose cell lists it, and their distances to it in the model's own units."""
+        """For each part its number, the points whose grid cell lists it, and their distances to it in model units."""
         parts_of_point = _grid(self.model).parts[_cell_numbers(self.in_cells(points))]
         in_model = self._in_model(points)
         for part_number, part in enumerate(self.model.parts):
-            listed = ((parts_of_point & np.uint16(1 << part_number)) != 0).nonzero()[0]
+            part_bit = np.uint16(1 << part_number)
+            listed = ((parts_of_point & part_bit) != 0).nonzero()[0]
             if len(listed):
                 yield part_number, listed, part.distance(*in_model.take(listed, axis=1))
 
@@ -163,10 +178,12 @@ def solid_of(scene: Scene) -> Solid:
 
 @dataclass(frozen=True)
 class Hits:
-    """The object's surface, with one point per pixel that shows it.
+    """The object's surface, with one point for each pixel that shows it.
 
-    pixels: their positions in the flattened image.    points: in the object's own frame, in radii of its ball.
-    frame:  rows: the image's right, its up, the direction to the viewer, in the object's frame.
+    pixels: positions of these pixels in the flattened image.
+    points: where the ray of each pixel meets the surface, in the object's own frame, in radii of its ball.
+    frame:  rows are the image's right, its up and the direction to the viewer, in the object's frame.
+    solid:  the object.
     """
 
     pixels: Int[np.ndarray, " points"]
@@ -186,15 +203,25 @@ class Hits:
 
     @cached_property
     def sky_share(self) -> Plane:
-        """Approximate share of the sky that nearby parts leave free."""
+        """Approximate share of the sky that nearby parts leave free at each point, 0.35 to 1.
+
+        A point SKY_HEIGHT above the surface has this distance to the object where nothing else is near (share 1), and
+        less in corners and folds.
+        """
         stretch = self.solid.stretch
-        points_above = np.clip(self.points + self.normals * SKY, -stretch, stretch)
+        points_above = np.clip(self.points + self.normals * SKY_HEIGHT, -stretch, stretch)  # within the grid
         free = self.solid.near(points_above)
-        return np.clip(np.float32(0.35) + np.float32(0.65) * free / SKY, 0, 1)
+        return np.clip(np.float32(0.35) + np.float32(0.65) * free / SKY_HEIGHT, 0, 1)
 
 
 class Rays(NamedTuple):
-    """Rays: number in a list, direction, present depth in radii from the eye, and depth where they leave the ball."""
+    """Rays from the eye into the ball, at some depth. Depths are in radii of the ball, from the eye.
+
+    numbers:    which rays of a longer list these are.
+    directions: of length 1, in the object's frame.
+    depth:      how far each ray has come.
+    end:        where it leaves the ball.
+    """
 
     numbers: Int[np.ndarray, " rays"]
     directions: Float[np.ndarray, "3 rays"]
@@ -202,6 +229,7 @@ class Rays(NamedTuple):
     end: Float[np.ndarray, " rays"]
 
     def only(self, is_selected: Bool[np.ndarray, " rays"]) -> Rays:
+        """The selected rays."""
         selected = is_selected.nonzero()[0]
         return Rays(
             self.numbers[selected],
@@ -221,7 +249,11 @@ def view_frame(scene: Scene) -> Frame:
 
 
 def march(scene: Scene, size: int) -> Hits:
-    """The object's surface in an image of this size; parts of the object outside of the image have no pixels."""
+    """The object's surface in an image of size x size pixels; parts of the object outside of the image have no pixels.
+
+    Each pixel in the circle of the object's ball gets a ray. Rays cross the empty part of the ball by the grid's
+    bounds, then approach the surface by exact distances.
+    """
     pixels, u, v = _inside_circle(scene, size)
     frame = view_frame(scene)
     solid = solid_of(scene)
@@ -240,7 +272,10 @@ def march(scene: Scene, size: int) -> Hits:
 
 
 def _inside_circle(scene: Scene, size: int) -> tuple[Int[np.ndarray, " points"], Plane, Plane]:
-    """Pixels whose centre is in the ball's circle, and their positions in it: its centre is (0, 0), its radius 1."""
+    """Pixels whose centre is in the circle of the object's ball, and their positions to the right and up in it.
+
+    The circle has the centre (0, 0) and the radius 1; the positions are in the object's upright image, before its roll.
+    """
     position = (np.arange(size) + 0.5) / size - 0.5
     dx = (position - scene.x) / scene.scale
     dy = (position - scene.y) / scene.scale
@@ -252,7 +287,7 @@ def _inside_circle(scene: Scene, size: int) -> tuple[Int[np.ndarray, " points"],
     rows = box_rows[rows_in_box]
     columns = box_columns[columns_in_box]
 
-    # turned back by the roll
+    # positions turned back by the roll, as that is a rotation of the image
     cos = np.float32(np.cos(np.radians(scene.roll)))
     sin = np.float32(np.sin(np.radians(scene.roll)))
     right = dx.astype(np.float32)[columns]
@@ -261,9 +296,10 @@ def _inside_circle(scene: Scene, size: int) -> tuple[Int[np.ndarray, " points"],
 
 
 def _entering(solid: Solid, eye: Column, directions: Points) -> Rays:
-    """The rays that enter the stretched ball, at the depth where they do.
+    """The rays that enter the stretched ball, at the depth where they do; rays that miss it are left out.
 
-    |start + t direction|² = 1, a quadratic equation in the depth t: a t² + 2 b t + |start|² - 1 = 0
+    In coordinates in which the ball is not stretched, |start + t direction|² = 1: a quadratic equation in the depth t,
+    a t² + 2 b t + |start|² - 1 = 0 with a = |direction|², b = start · direction.
     """
     start = eye / solid.stretch
     direction = directions / solid.stretch
@@ -276,12 +312,15 @@ def _entering(solid: Solid, eye: Column, directions: Points) -> Rays:
 
 
 def _through_grid(solid: Solid, eye: Column, rays: Rays) -> Rays:
-    """Rays at the depth where the grid no longer guarantees a free way; rays past their end are left out."""
+    """Rays moved to the depth up to which the grid guarantees that they meet nothing; rays past their end are left out.
+
+    A ray may go ahead by the clearance of its cell, again and again until the clearance is small.
+    """
     start = solid.in_cells(eye)
     directions = solid.to_cells(rays.directions)
     depth = rays.depth.copy()
 
-    # of the rays that are still on their way
+    # `active` are the rays that still have room; in each round they become fewer
     active = np.arange(len(depth))
     active_depth = rays.depth
     active_end = rays.end
@@ -290,7 +329,7 @@ def _through_grid(solid: Solid, eye: Column, rays: Rays) -> Rays:
         active_depth = active_depth + np.maximum(clearance, 0)
         depth[active] = active_depth
 
-        going = ((clearance > ROOMY) & (active_depth < active_end)).nonzero()[0]
+        going = ((clearance > MIN_GRID_CLEARANCE) & (active_depth < active_end)).nonzero()[0]
         if not len(going):
             break
         active = active[going]
@@ -301,11 +340,15 @@ def _through_grid(solid: Solid, eye: Column, rays: Rays) -> Rays:
 
 
 def _meet(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"], Float[np.ndarray, " met"]]:
-    """The rays that meet the object, in order, and the depth at which they do."""
+    """The numbers of the rays that meet the object, in order, and the depth at which they do.
+
+    Rays step by the exact distance to the object (`near`). The few that neither meet it nor leave the ball within
+    EXACT_STEPS graze its surface; they are sampled in small steps.
+    """
     met_numbers, met_depths = [], []
     step = np.zeros_like(rays.depth)  # from a ray's last point to its present one
     free_before = np.zeros_like(rays.depth)  # distance to the object at the last point
-    for _ in range(STEPS):
+    for _ in range(EXACT_STEPS):
         free = solid.near(eye + rays.directions * rays.depth)
         touching = (free < TOUCH).nonzero()[0]
         met_numbers.append(rays.numbers[touching])
@@ -328,23 +371,27 @@ def _meet(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"
 
 
 def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -> tuple[Plane, Plane, Plane]:
-    """Each ray's move, the resulting step from its last point, and the free distance at that last point.
+    """How far each ray moves next; and for the point it then comes from: the step from there, the free distance there.
 
-    The surface is taken for a plane: if it comes nearer fast, the ray moves to where it would meet it, otherwise so far
-    that the free balls at both ends would touch (Balint and Valasek 2018). A step that went further than the free balls
-    reach is taken back. To make this possible, only a free step may leave the ball.
+    Around each point a ball with the distance to the object as its radius is free of the object. The distances at the
+    last two points give a slope. If the surface comes nearer fast it is taken for a plane, and the ray moves to where
+    it would meet it. Otherwise it moves so far that the free balls of both ends would touch (Balint and Valasek 2018).
+    If the balls at the ends of the last step did not touch, the ray may have passed through something: it goes back
+    to the end of the first ball. So that it can, no step but a free one may leave the ball around the object.
 
-    step, free_before: from the last point, and the distance to the object there.    free: the distance here.
+    step, free_before: from the last point to this one, and the distance to the object at the last point.
+    free:              the distance at this point.
     remaining:         depth up to the end of the ray.
     """
-    slope = np.where(step > 0, (free - free_before) / np.maximum(step, EVEN), np.float32(-1))
-    to_plane = free / np.maximum(-slope, NEARING)
-    to_touching_balls = 2 * free / np.maximum(1 - slope, NEARING)
-    ahead = np.where(slope < -NEARING, to_plane, to_touching_balls)
-    ahead = np.maximum(np.minimum(ahead, np.maximum(remaining - EVEN, free)), EVEN)
+    slope = np.where(step > 0, (free - free_before) / np.maximum(step, SMALL_STEP), np.float32(-1))
+    to_plane = free / np.maximum(-slope, MIN_APPROACH)
+    to_touching_balls = 2 * free / np.maximum(1 - slope, MIN_APPROACH)
+    ahead = np.where(slope < -MIN_APPROACH, to_plane, to_touching_balls)
+    longest_step = np.maximum(remaining - SMALL_STEP, free)
+    ahead = np.maximum(np.minimum(ahead, longest_step), SMALL_STEP)
 
-    went_too_far = (step > free_before + free) & (step > EVEN)
-    shorter_step = np.maximum(free_before, EVEN)
+    went_too_far = (step > free_before + free) & (step > SMALL_STEP)
+    shorter_step = np.maximum(free_before, SMALL_STEP)
     return (
         np.where(went_too_far, shorter_step - step, ahead),
         np.where(went_too_far, shorter_step, ahead),
@@ -353,16 +400,20 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
 
 
 def _grazing(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"], Float[np.ndarray, " met"]]:
-    """The remaining rays that meet the object, and the depth at which they do: in even steps up to their ends."""
-    n_steps = np.ceil((rays.end - rays.depth) / EVEN).astype(int)
+    """The positions of the rays that meet the object, and the depth at which they do.
+
+    All points of all rays, in small even steps up to their ends, are evaluated at once; the first inside counts.
+    """
+    n_steps = np.ceil((rays.end - rays.depth) / SMALL_STEP).astype(int)
 
     # one entry per ray and step; entries of a ray are in order of depth
     ray = np.repeat(np.arange(len(n_steps)), n_steps)
     first_entry = np.cumsum(n_steps) - n_steps
     step = np.arange(len(ray)) - np.repeat(first_entry, n_steps)
-    depth = rays.depth[ray] + step.astype(np.float32) * EVEN
+    depth = rays.depth[ray] + step.astype(np.float32) * SMALL_STEP
     points = eye + rays.directions.take(ray, axis=1) * depth
 
+    # the grid first: most points are far from the object
     close = (solid.clearance(solid.in_cells(points)) < TOUCH).nonzero()[0]
     inside = close[solid.near(points.take(close, axis=1)) < TOUCH]
     met_rays, first_inside = np.unique(ray[inside], return_index=True)

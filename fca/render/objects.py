@@ -50,9 +50,9 @@ def ball(radius: Number) -> Distance:
 
 
 def egg(a: Number, b: Number, c: Number) -> Distance:
-    """An ellipsoid of these half axes: a bound to first order, exact on the surface.
+    """An ellipsoid of these half axes: the distance is exact on the surface and approximate elsewhere.
 
-    k (k - 1) / |gradient of k²/2|,   k² = (x/a)² + (y/b)² + (z/c)²
+    To first order it is k (k - 1) / |gradient of k²/2| with k² = (x/a)² + (y/b)² + (z/c)²; k is 1 on the surface.
     """
     inverse_a2, inverse_b2, inverse_c2 = (np.float32(1 / (half_axis * half_axis)) for half_axis in (a, b, c))
     shortest = np.float32(min(a, b, c))
@@ -63,7 +63,7 @@ def egg(a: Number, b: Number, c: Number) -> Distance:
         z2 = z * z * inverse_c2
         k = np.sqrt(x2 + y2 + z2)
         gradient = np.maximum(np.sqrt(x2 * inverse_a2 + y2 * inverse_b2 + z2 * inverse_c2), 1e-6)
-        near_centre = (k - 1) * shortest
+        near_centre = (k - 1) * shortest  # there the gradient vanishes, and the quotient is not defined
         return np.where(k < 0.2, near_centre, k * (k - 1) / gradient)
 
     return distance
@@ -148,6 +148,7 @@ class Part:
 
     @cached_property
     def _rotation(self) -> Float[np.ndarray, "3 3"]:
+        """The matrix of the turns around x, then y, then z."""
         a, b, c = np.radians(self.turn)
         about_x = np.array([[1, 0, 0], [0, np.cos(a), -np.sin(a)], [0, np.sin(a), np.cos(a)]])
         about_y = np.array([[np.cos(b), 0, np.sin(b)], [0, 1, 0], [-np.sin(b), 0, np.cos(b)]])
@@ -155,12 +156,12 @@ class Part:
         return np.asarray(about_z @ about_y @ about_x, np.float32)
 
     def distance(self, x: Axis, y: Axis, z: Axis) -> Axis:
-        """From each point to the solid in its place."""
+        """The distance from each point to the solid in its place: points are moved and turned back to the solid."""
         x = x - np.float32(self.at[0])
         y = y - np.float32(self.at[1])
         z = z - np.float32(self.at[2])
         if any(self.turn):
-            rotation = self._rotation  # its transpose turns back
+            rotation = self._rotation  # its transpose turns back, so columns take the place of rows
             x, y, z = (rotation[0, i] * x + rotation[1, i] * y + rotation[2, i] * z for i in range(3))
         return self.solid(x, y, z)
 
