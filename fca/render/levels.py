@@ -375,7 +375,7 @@ def _color(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _light(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The scene with less light, so that the object's luminance is the target; if hard, its lamp is low, at the side."""
+    """The scene with less light, until the luminance is the target; if hard, the lamp is low and at the side."""
     if scene.level == "hard":
         scene = replace(scene, light_azimuth=scene.light_azimuth * 2, light_elevation=-15.0)
     present_luminance = luminance(draw(scene, hits, PROBE))

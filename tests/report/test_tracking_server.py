@@ -253,7 +253,7 @@ def test_sync_waits_where_the_server_is_busy_as_long_as_it_asks(server, stored, 
 
 @pytest.mark.slow
 def test_sync_of_which_the_server_dies_goes_on_later_with_what_is_left(server, stored, capsys, monkeypatch):
-    for name in ("STALL_S", "WAIT_S"):
+    for name in ("STALL_S", "FIRST_WAIT_S"):
         monkeypatch.setattr(sync, name, 3.0 if name == "STALL_S" else 0.01)
     monkeypatch.setattr(sync, "MAX_FAILED_ROUNDS", 1)
     dying = server("answers")
