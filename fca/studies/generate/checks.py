@@ -124,7 +124,10 @@ class ImageScorer:
     plan: Plan
 
     def label(self, line: Line) -> str:
-        """A digest of all that decides an image's scores beside its pixels: model, templates, classes, nine prompts."""
+        """The name of the model and a digest of all else that decides an image's scores beside its pixels.
+
+        These are the templates, the plan's classes and the image's nine prompts: if one changes, it is scored again.
+        """
         templates = self.model.templates if isinstance(self.model, Nameable) else None
         identity = repr([templates, sorted(self.plan.classes.items()), self._prompts(line)])
         return f"{name_of(self.model)} {hashlib.sha256(identity.encode()).hexdigest()[:8]}"
@@ -137,14 +140,18 @@ class ImageScorer:
         pixels = np.stack([network.geometry(image)[0] for image in images_of(folder, lines)])
         logits = logits_of(network, pixels, np.arange(len(lines))).astype(np.float64)
 
-        class_probabilities = softmax(logits[:, self._columns].mean(axis=2), axis=1)  # mean over templates
-        label_of_image = [list(self.plan.classes).index(line["label"]) for line in lines]
-        class_scores = [float(class_probabilities[i, label]) for i, label in enumerate(label_of_image)]
+        # logits of images x classes x templates; the mean over templates is the logit of a class
+        class_probabilities = softmax(logits[:, self._columns].mean(axis=2), axis=1)
+        number_of_class = {label: number for number, label in enumerate(self.plan.classes)}
+        class_scores = [
+            float(probabilities[number_of_class[line["label"]]])
+            for probabilities, line in zip(class_probabilities, lines, strict=True)
+        ]
         level_scores = [self._level_score(image_logits, line) for image_logits, line in zip(logits, lines, strict=True)]
         return class_scores, level_scores
 
     def _level_score(self, logits: Float[np.ndarray, " texts"], line: Line) -> float | None:
-        """The probability of the image's level: that of its three prompts among the nine."""
+        """The probability of the image's level: of its three prompts among the nine of its class and attribute."""
         prompts = self._prompts(line)
         if not prompts or not self._column_of_text:
             return None
@@ -183,6 +190,7 @@ class ImageScorer:
 
     @cached_property
     def _network(self) -> Classifier:
+        """The model, built: a classifier over the texts, or over its own classes, which must include the plan's."""
         if self._column_of_text:
             model = zero_shot_classifier(self.model, list(self._column_of_text), "checks.model")
             network: Classifier = model.build()
@@ -243,6 +251,7 @@ def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:
     ]
     pairs = {(second, first) for first, second in [*similar_pairs, *exact_pairs(digests).tolist()]}
 
+    # in the order of the later image, so that a duplicate is known as one before others are compared with it
     original_of: dict[str, str] = {}
     for second, first in sorted(pairs):
         if lines[first]["key"] not in original_of:
@@ -251,7 +260,7 @@ def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:
 
 
 def _summary(images: Sequence[Line], rejected: Rejected) -> str:
-    """The number of rejected images, by reason and by level."""
+    """A sentence with the number of rejected images, by reason and by level."""
     n_of_reason = Counter(reason.split()[0] for reasons in rejected.values() for reason in reasons)
     words_of_reason = {"object": "no sign of its class", "attribute": "another level", "same": "same picture"}
     reasons_in_words = [f"{n_of_reason[name]} {words}" for name, words in words_of_reason.items() if n_of_reason[name]]

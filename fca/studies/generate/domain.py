@@ -57,7 +57,7 @@ class EvaluationDomain:
         if missing:
             problem = f"attributes that domain.prompt lacks: {', '.join(missing)}"
             raise FcaError(problem, self.prompt, "{ATTRIBUTE} for each of them", "add them to domain.prompt")
-        len(self.space)  # raises if there is no valid subdomain
+        _ = self.space  # raises if there is no valid subdomain
 
     @cached_property
     def space(self) -> Domain:

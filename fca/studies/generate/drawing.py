@@ -26,13 +26,18 @@ from fca.types import FcaError
 
 log = logging.getLogger(__name__)
 
-TRIES = 3  # seeds to try, from a request's own on, if images are refused
-START_IMAGES = 32  # images that one process draws while others start
+MAX_ATTEMPTS = 3  # seeds to try, from a request's own on, if images are refused
+IMAGES_PER_PROCESS = 32  # that make it worth starting another process
+PASSES_AHEAD = 4  # submitted to each process, so that none waits
 
 
 @dataclass(frozen=True)
 class Done:
-    """drawn, refused: images of this call.    left: images of the plan.    money: spent on the folder in all."""
+    """What a call of `generate` did.
+
+    drawn, refused: images of this call.    left: images of the plan that are still to be drawn.
+    money:          spent on the folder in all calls.
+    """
 
     drawn: int
     refused: int
@@ -61,7 +66,7 @@ class Budget:
 
     def pays(self, money: float, price: float | None) -> bool:
         """Whether something of this price may be bought after `money` was spent."""
-        return self.money is None or money + (price or 0.0) <= self.money + 1e-9
+        return self.money is None or money + (price or 0.0) <= self.money + 1e-9  # sums of prices are rounded
 
     def allows(self, drawn: int, money: float, price: float | None) -> bool:
         """Whether one more image of this price may be drawn after so many and so much money.
@@ -78,6 +83,7 @@ class Budget:
         return min(pending, max(self.images - drawn, 0))
 
     def __str__(self) -> str:
+        """The limits as typed on the command line."""
         limits = (("images", self.images), ("money", self.money))
         return ", ".join(f"budget.{key}={limit}" for key, limit in limits if limit is not None)
 
@@ -109,19 +115,20 @@ def generate(
     workers: int = 1,
     only: Container[str] | None = None,
 ) -> Done:
-    """Draw the pending images of a plan into a folder, then write its manifest and review page.
+    """Draw the images of a plan that the folder lacks, then write its manifest and review page.
 
-    Every image is stored as soon as it is complete.
-    budget:  of the folder over all calls.    writer: a language model that first describes every class and attribute.
+    Every image is stored as soon as it is complete, so the same call goes on where an interrupted one ended.
+
+    budget:  of the folder over all calls.
+    writer:  a language model that first writes the descriptions of every class and attribute that have none.
     workers: processes of a generator that allows several, 0 = one per core.
     only:    keys of the images to draw; None = all.
 
-    Raises FcaError for a plan, budget or generator that cannot be used, and for a service that does not answer; the
-    images so far are kept, and the same call continues.
+    Raises FcaError for a plan, budget or generator that cannot be used, and for a service that does not answer.
     """
     plan = plan.resolved()
     budget.check(generator, *([writer] if writer else []))
-    if generator.prompted and writer is None:
+    if generator.prompted and writer is None:  # nobody will write what is missing: refuse before the folder is made
         with_descriptions(plan, folder.journal.lines()).check_words()
     with folder.held(wait=False):
         check_generator(folder.journal.lines(), generator, folder.root)
@@ -130,7 +137,7 @@ def generate(
         except Unavailable as error:
             step = "try again later: the same command goes on where this one ended"
             raise FcaError("generator", f"{generator.label()}: {error}", "a service that answers", step) from error
-        finally:
+        finally:  # also after an error: the lists show the images so far
             lines = folder.journal.lines()
             if latest(lines):
                 folder.write_lists(lines, plan.name)
@@ -145,14 +152,14 @@ def _fill(
     workers: int,
     only: Container[str] | None,
 ) -> Done:
-    """Write missing descriptions, then draw the pending images, as far as the budget goes."""
+    """Write missing descriptions, then draw the pending images, as far as the budget goes; see `generate`."""
     has_descriptions = True
     if generator.prompted and writer is not None:
         has_descriptions = describe(plan, writer, folder, budget, only)
     lines_before = folder.journal.lines()
     plan = with_descriptions(plan, lines_before)
     if generator.prompted and has_descriptions and only is None:
-        plan.check_words()
+        plan.check_words()  # the writer may have refused some
     write_text(folder.root / "plan.yaml", plan.as_yaml())
 
     pending = outstanding(plan, folder, lines_before)
@@ -163,7 +170,10 @@ def _fill(
     n_drawn = n_refused = n_taken = 0
 
     def take(most: int) -> list[Request]:
-        """The next requests, at most so many and as far as the budget goes; refusals cost nothing."""
+        """The next requests, at most `most`, as far as the budget goes.
+
+        Requests on their way count as paid for; a refusal costs nothing, so after it there may be one more.
+        """
         nonlocal n_taken
         start = n_taken
         while n_taken < min(len(requests), start + most):
@@ -184,9 +194,12 @@ def _fill(
 
 
 def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
-    """The requests of a plan that are neither drawn nor refused; also those whose prompt or seed was changed.
+    """The requests of a plan that are still to be drawn.
 
-    Missing or damaged images are to be drawn again; a line in the log counts them.
+    Neither an image nor a refusal of them is in the journal, or the prompt or seed was changed since, or the image is
+    missing or damaged; a line in the log counts the latter.
+
+    lines: of the folder's journal.
     """
     last_lines = latest(lines).values()
     line_of_key = {line["key"]: line for line in last_lines if line["kind"] == "refusal"}
@@ -211,7 +224,7 @@ def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
 
 # Drawing: images become lines of the journal, several in a pass and in processes if the generator allows it.
 
-_DEVICE: list[str] = []  # of this process, if it draws on one of several
+_DEVICE_OF_PROCESS: list[str] = []  # one entry in a process that draws on one of several devices
 
 
 def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request]) -> list[Line]:
@@ -220,14 +233,14 @@ def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request])
     A refusal is a line, too. Each line has its share of the seconds, and `together`, the key of the pass's first image.
     """
     if isinstance(generator, Batched):
-        if _DEVICE:
-            generator = generator.on(_DEVICE[0])
-        generator.prepare()
+        if _DEVICE_OF_PROCESS:
+            generator = generator.on(_DEVICE_OF_PROCESS[0])
+        generator.prepare()  # before the clock: loading is not part of a pass
 
     started = time.perf_counter()
     results = drawn_together(generator, requests)
     lines = [_line(folder, generator, request, result) for request, result in zip(requests, results, strict=True)]
-    seconds = _since(started) / len(lines)
+    seconds = _seconds_since(started) / len(lines)
     return [{**line, "seconds": round(seconds, 4), "together": requests[0].key} for line in lines]
 
 
@@ -242,6 +255,7 @@ def drawn_together(generator: Generator, requests: Sequence[Wanted]) -> Sequence
 
 
 def _line(folder: Folder, generator: Generator, request: Request, result: Drawn | Refused) -> Line:
+    """The journal's line of an image, whose files are written here, or of a refusal."""
     line = request_line(request, generator)
     if isinstance(result, Refused):
         return {"kind": "refusal", **line, "refused": str(result)}
@@ -251,18 +265,18 @@ def _line(folder: Folder, generator: Generator, request: Request, result: Drawn 
 
 def is_of(line: Line, request: Request) -> bool:
     """Whether a line belongs to this very request, or to a later try of it with another seed."""
-    return line["prompt"] == request.prompt and 0 <= line["seed"] - request.seed < TRIES
+    return line["prompt"] == request.prompt and 0 <= line["seed"] - request.seed < MAX_ATTEMPTS
 
 
 def draw_all(
     folder: Folder, generator: Generator, take: Callable[[int], list[Request]], most: int, workers: int
 ) -> Iterator[Line]:
-    """The lines of images, in order; each process draws at most a few passes ahead of the yielded line.
+    """The lines of all images that `take` hands out, in its order; drawn in several processes where allowed.
 
-    take: returns the next requests, up to a number; there may be more after lines were yielded, as refusals cost
-    nothing.
-    most: the largest possible number of images, so that no process is started for a few.    workers: see
-    `processes_of`.
+    take:    returns the next requests, up to a number; there may be more after lines were yielded, as refusals cost
+             nothing.
+    most:    the largest possible number of images, so that no process is started for a few.
+    workers: see `processes_of`.
     """
     size = pass_size(generator)
     processes = processes_of(generator, most, workers)
@@ -274,20 +288,21 @@ def draw_all(
     # spawned, since a fork of a process with threads (the bar, BLAS) may hang
     context = get_context("spawn")
     if isinstance(generator, Batched):
-        devices = context.SimpleQueue()
+        devices = context.SimpleQueue()  # each process takes one
         for device in generator.places():
             devices.put(device)
         pool = ProcessPoolExecutor(processes, context, _take_device, (devices,))
     else:
         pool = ProcessPoolExecutor(processes, context, bound_to_parent)
-    waiting: deque[Future[list[Line]]] = deque()
+
+    submitted: deque[Future[list[Line]]] = deque()
     try:
         while True:
-            while len(waiting) < 4 * processes and (requests := take(size)):
-                waiting.append(pool.submit(draw_pass, folder, generator, requests))
-            if not waiting:
+            while len(submitted) < PASSES_AHEAD * processes and (requests := take(size)):
+                submitted.append(pool.submit(draw_pass, folder, generator, requests))
+            if not submitted:
                 return
-            yield from waiting.popleft().result()
+            yield from submitted.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -300,20 +315,21 @@ def pass_size(generator: Generator) -> int:
 def processes_of(generator: Generator, most: int, workers: int) -> int:
     """The number of processes for at most `most` images.
 
-    A generator that draws in batches has one process per device, a parallel one `workers` (0 = one per core), and any
-    other draws one image after another.
+    A generator that draws in batches has one process per device; a parallel one has `workers` (0 = one per core), but
+    no more than have IMAGES_PER_PROCESS each; any other draws one image after another in this process.
     """
     if isinstance(generator, Batched):
         n_passes = math.ceil(most / generator.batch_size)
         return min(len(generator.places()), n_passes)
     if generator.parallel:
-        return min(threads(workers), math.ceil(most / START_IMAGES))
+        return min(threads(workers), math.ceil(most / IMAGES_PER_PROCESS))
     return 1
 
 
 def _take_device(devices: Any) -> None:
+    """The start of a process that draws on one device: take it from the queue."""
     bound_to_parent()
-    _DEVICE.append(devices.get())
+    _DEVICE_OF_PROCESS.append(devices.get())
 
 
 def bound_to_parent() -> None:
@@ -323,14 +339,18 @@ def bound_to_parent() -> None:
 
 
 def _end_with_parent() -> None:
-    """A killed parent sends no notice: without this, its processes would wait for work for ever."""
+    """Wait for the end of the parent process, then end this one.
+
+    A killed parent sends no notice: without this, its processes would wait for work for ever.
+    """
     parent = parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)
+        os._exit(1)  # at once: other threads may be drawing
 
 
-def _since(started: float) -> float:
+def _seconds_since(started: float) -> float:
+    """Seconds since `time.perf_counter()` returned `started`."""
     return round(time.perf_counter() - started, 3)
 
 
@@ -338,7 +358,10 @@ def _since(started: float) -> float:
 
 
 def undescribed(plan: Plan, lines: list[Line]) -> list[tuple[str, str]]:
-    """The pairs (class, attribute) without descriptions in the plan or the journal; refused ones are left out."""
+    """The pairs (class, attribute) without descriptions in the plan or the journal.
+
+    A pair that a writer refused has a line in the journal, and is not asked for again.
+    """
     in_journal = {(line["label"], line["attribute"]) for line in lines if line["kind"] == "description"}
     missing = []
     for label in plan.classes:
@@ -367,15 +390,20 @@ def describe(plan: Plan, writer: Writer, folder: Folder, budget: Budget, only: C
 
 
 def _description(name: str, label: str, attribute: str, writer: Writer) -> Line:
+    """The journal's line with a writer's nine descriptions of a class under an attribute, or with its refusal.
+
+    name: what a person calls the class.    Raises FcaError for another number of descriptions.
+    """
     line: Line = {"kind": "description", "label": label, "name": name, "attribute": attribute, "writer": writer.label()}
     started = time.perf_counter()
     try:
-        nine = writer.describe(name, attribute)
+        descriptions = writer.describe(name, attribute)
     except Refused as refusal:
         return {**line, "refused": str(refusal)}
-    if len(nine) != SUBLEVELS:
-        raise FcaError(f"descriptions by {writer.label()}", len(nine), str(SUBLEVELS), "run again, or take another one")
-    return {**line, "descriptions": nine, "money": price_of(writer), "seconds": _since(started)}
+    if len(descriptions) != SUBLEVELS:
+        step = "run again, or take another one"
+        raise FcaError(f"descriptions by {writer.label()}", len(descriptions), str(SUBLEVELS), step)
+    return {**line, "descriptions": descriptions, "money": price_of(writer), "seconds": _seconds_since(started)}
 
 
 def with_descriptions(plan: Plan, lines: list[Line]) -> Plan:

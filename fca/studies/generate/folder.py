@@ -42,7 +42,7 @@ _OTHER_KEYS = {
     "mask": ("mask",),
 }
 SCORES = ("object", "attribute")  # of the checks
-LISTED = (
+LISTED = (  # columns of the manifest
     *("image_id", "path", "mask", "full_mask", "split", "label", "attribute", "level", "sublevel", "index", "triplet"),
     *("seed", "prompt", "generator", "version", "money", "state", "reason", "accepted"),
     *("object_score", "attribute_score", "rejected", "mask_by"),
@@ -118,7 +118,7 @@ class Folder:
 
 
 def _is_whole_png(path: Path) -> bool:
-    """Whether a file holds a whole PNG image; no pixel is decoded."""
+    """Whether a file is a whole PNG image, by its checksums; no pixel is decoded."""
     try:
         with Image.open(path, formats=["PNG"]) as image:
             image.verify()
@@ -191,12 +191,13 @@ def request_line(request: Request, generator: Generator) -> Line:
 
 
 def manifest(lines: list[Line], word: Decisions) -> pd.DataFrame:
-    """One line per image of the journal, for `dataset=generated`.
+    """One line per image of the journal, for `dataset=generated`; its columns are LISTED.
 
-    Columns image_id, path, mask, full_mask, split, label, attribute, level, sublevel, index, triplet, seed,
-    prompt, generator, version, money, state (drawn or refused), reason (of a refusal), accepted (drawn, neither
-    struck nor rejected, or kept by a person), object_score, attribute_score and rejected (why) of the checks;
-    mask_by: the segmenter that made the mask, if the generator did not.
+    state is drawn or refused, reason that of a refusal. accepted: whether the image counts: it was drawn, and a person
+    kept it, or neither a person struck it nor the checks rejected it. object_score, attribute_score and rejected (the
+    reasons) are results of the checks. mask_by: the segmenter that made the mask, if the generator did not.
+
+    word: what a person decided on images.
     """
     scores, rejected = checked(lines)
     mask_lines = masked(lines)

@@ -20,7 +20,7 @@ from fca.data.splits import Share, assemble
 from fca.stats.ask import ask_until_done
 from fca.store.files import write_text
 from fca.store.journal import Journal, Line
-from fca.studies.generate.drawing import TRIES, draw_pass, is_of, pass_size
+from fca.studies.generate.drawing import MAX_ATTEMPTS, draw_pass, is_of, pass_size
 from fca.studies.generate.folder import Folder, check_generator, latest
 from fca.studies.generate.plan import Plan
 from fca.studies.generate.protocols import Generator, Request, Unavailable
@@ -50,7 +50,10 @@ class OnDemand:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """The images, listed but not drawn. Raises FcaError for a plan that the generator cannot draw."""
+        """The images, listed but not drawn; the fingerprint covers what they will be.
+
+        Raises FcaError for a plan that the generator cannot draw.
+        """
         plan: Plan = self.plan.resolved(self.per_level)
         if self.generator.prompted:
             plan.check_words()
@@ -94,7 +97,7 @@ class Latest:
 
 
 class Attempts:
-    """Tries one seed after the other until the image is drawn, or until TRIES seeds were refused.
+    """A request with one seed after the other, until its image is drawn or MAX_ATTEMPTS seeds were refused.
 
     last_line: the journal's last line of the image, if any.    image: the line of the drawn image.
     reason:    of the last refusal.
@@ -109,8 +112,8 @@ class Attempts:
             self._refuse(last_line)
 
     def ask(self) -> Request | None:
-        """The request with the next seed."""
-        if self.image is not None or self.seed >= self.request.seed + TRIES:
+        """The request with the next seed; None if it is drawn, or all seeds were refused."""
+        if self.image is not None or self.seed >= self.request.seed + MAX_ATTEMPTS:
             return None
         return replace(self.request, seed=self.seed)
 
@@ -122,6 +125,7 @@ class Attempts:
             self._refuse(line)
 
     def _refuse(self, line: Line) -> None:
+        """Go on to the seed after the refused one."""
         self.seed = line["seed"] + 1
         self.reason = line["refused"]
 
@@ -149,10 +153,12 @@ class Drawer:
         return None if mask is None else decode_mask(*self._content(mask), "bright")
 
     def _content(self, path: str) -> tuple[bytes, str]:
+        """The bytes of a file in the folder, and its name for messages."""
         return content_of(open_root(str(self.folder.root), "the drawn images"), path)
 
     @cached_property
     def _latest(self) -> Latest:
+        """The journal's last lines, which are read when they are first needed."""
         return Latest(self.folder.journal)
 
     def _line(self, image_id: str) -> Line:
@@ -177,7 +183,11 @@ class Drawer:
         return line if self.folder.has(line) else None
 
     def _draw(self, request: Request) -> Line:
-        """Draw an image into the journal, with others that are awaited; after a refusal the next seed is tried."""
+        """Draw an image and add it to the journal; after a refusal the next seed is tried.
+
+        A generator with batches draws images that other threads wait for in the same pass.
+        Raises UnreadableImage after the last refusal.
+        """
         if not (self.folder.root / "plan.yaml").exists():
             write_text(self.folder.root / "plan.yaml", self.plan.as_yaml())
         last_lines = self._latest.lines
@@ -194,7 +204,7 @@ class Drawer:
         attempts = Attempts(request, last_lines.get(request.key))
         ask_until_done(attempts, draw_attempt)
         if attempts.image is None:
-            reason = f"refused by {self.generator.label()} with {TRIES} seeds: {attempts.reason}"
+            reason = f"refused by {self.generator.label()} with {MAX_ATTEMPTS} seeds: {attempts.reason}"
             raise UnreadableImage(f"{request.key}: {reason}")
         return attempts.image
 

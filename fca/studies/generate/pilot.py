@@ -24,7 +24,7 @@ from fca.studies.generate.plan import Plan
 from fca.studies.generate.protocols import Generator, Writer
 from fca.types import FcaError
 
-FEWEST_PASSES = 3  # after the first one of each process, which warms up
+MIN_PASSES = 3  # after the first one of each process, which warms up
 Total = tuple[float, float, float]
 """A sum over the pending images, and its 95 % interval."""
 
@@ -44,7 +44,10 @@ class Estimate:
     gigabytes: Total
 
     def text(self, image_price: float | None, hour_price: int | float | None) -> str:
-        """Lines for a person.    image_price, hour_price: money per image and per hour of a device; None = unknown."""
+        """The estimate in words, several lines, with the money that it costs.
+
+        image_price, hour_price: money per image and per hour of a device; None = unknown.
+        """
         wall_hours = self.hours[0] / self.processes
         side_by_side = ""
         if self.processes > 1:
@@ -70,18 +73,18 @@ class Estimate:
 def pilot(
     plan: Plan, generator: Generator, folder: Folder, budget: Budget, writer: Writer | None, workers: int, images: int
 ) -> Estimate:
-    """Draw a random sample of the pending images, keep them, and estimate the time and cost of the others.
+    """Draw a random sample of the pending images, keep them, and estimate the time and disk space of the others.
 
-    Raises FcaError for too few images, and what `generate` raises.
+    images: size of the sample.    Raises FcaError for too few or too many, and what `generate` raises.
     """
     lines_before = folder.journal.lines()
     pending = outstanding(with_descriptions(plan.resolved(), lines_before), folder, lines_before)
     room = budget.room(len(pending), drawn_in(lines_before))
     processes = processes_of(generator, room, workers)
     size = pass_size(generator)
-    fewest = (processes + FEWEST_PASSES) * size
+    fewest = (processes + MIN_PASSES) * size
     if not fewest <= images < len(pending):
-        passes = f"{FEWEST_PASSES} passes of {size} beyond the first of each process"
+        passes = f"{MIN_PASSES} passes of {size} beyond the first of each process"
         raise FcaError("pilot", images, f"{fewest:,} to {len(pending) - 1:,}: {passes}", "take another number")
 
     sample = np.random.default_rng(plan.seed).choice(len(pending), images, replace=False)
@@ -93,10 +96,13 @@ def pilot(
 
 
 def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -> Estimate:
-    """The cost of the images that remain, from a random sample of drawn ones.    lines: of the sample, as drawn.
+    """Time and disk space of the images that remain, from a random sample of drawn ones.
 
     The sampling unit is the pass, as images of one pass share their seconds. The first pass of each process includes
     the loading of the model and is left out.
+
+    lines: of the sample, in the order in which they were drawn.    left: number of images that remain.
+    processes: that draw at the same time.
     """
     lines_by_pass: dict[str, list[Line]] = {}
     for line in lines:
@@ -119,29 +125,37 @@ def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -
 
 
 def total(means: Float[np.ndarray, " drawn"], images: int, passes: int | float) -> Total:
-    """The sum over images that were not drawn, from the means of drawn passes, with a 95 % prediction interval.
+    """The sum over images that were not drawn, with a 95 % prediction interval.
 
-    images·(m ± t s sqrt(1/n + 1/passes)), with mean m and standard deviation s of n drawn passes, t of n - 1 degrees
-    of freedom: both the sample and the rest vary.    images, passes: of the rest.
+    images · (m ± t s sqrt(1/n + 1/passes)), with mean m and standard deviation s over n drawn passes, and t the
+    quantile of Student's distribution with n - 1 degrees of freedom. The two terms under the root are the variation
+    of the sample and that of the images to come.
+
+    means:          for each drawn pass, the mean over its images (of seconds, of bytes).
+    images, passes: their numbers among what is not drawn.
 
     >>> low, high = total(np.array([1.0, 2.0, 3.0]), 100, 25)[1:]
     >>> round(low), round(high)
     (-63, 463)
     """
-    n, middle = len(means), float(np.mean(means))
-    reach = float(t.ppf(0.975, n - 1) * np.std(means, ddof=1) * np.sqrt(1 / n + 1 / passes))
-    return images * middle, images * (middle - reach), images * (middle + reach)
+    n = len(means)
+    mean = float(np.mean(means))
+    half_width = float(t.ppf(0.975, n - 1) * np.std(means, ddof=1) * np.sqrt(1 / n + 1 / passes))
+    return images * mean, images * (mean - half_width), images * (mean + half_width)
 
 
 def _bytes(folder: Folder, line: Line) -> int:
+    """The size of an image's files, its masks included."""
     files = (line[name] for name in ("file", "mask", "full_mask"))
     return sum((folder.root / path).stat().st_size for path in files if path)
 
 
 def _with_interval(total: Total) -> str:
+    """A total with its interval, cut at 0: no cost is negative."""
     middle, low, high = total
     return f"{_number(middle)} [{_number(max(low, 0.0))}, {_number(high)}]"
 
 
 def _number(value: float) -> str:
+    """A number with two decimals; below 1 with two significant digits."""
     return f"{value:,.2f}" if value >= 1 or not value else f"{value:.2g}"

@@ -78,6 +78,7 @@ class Plan:
                         yield Request(label, name, attribute, level, sublevel, index, seed, prompt)
 
     def __len__(self) -> int:
+        """The number of images."""
         return len(self.classes) * len(self.attributes) * len(LEVELS) * self.per_level
 
     def check_words(self) -> None:
@@ -94,6 +95,7 @@ class Plan:
         return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120)
 
     def _check(self) -> None:
+        """Raise FcaError for the first value that is not allowed."""
         check_values(Plan, {"per_level": self.per_level, "seed": self.seed}, "plan")
         for key in ("classes", "attributes"):
             if not getattr(self, key):
@@ -105,6 +107,7 @@ class Plan:
         self._check_texts()
 
     def _check_texts(self) -> None:
+        """Raise FcaError for descriptions that are not nine, or of an unknown class or attribute."""
         for attribute, nine in self.attributes.items():
             _check_nine(f"plan.attributes.{attribute}", nine)
         for label, by_attribute in self.descriptions.items():
@@ -126,6 +129,10 @@ def seed_of(seed: int, label: str, attribute: str, index: int) -> int:
 
 
 def _check_nine(where: str, nine: Sequence[str]) -> None:
+    """Raise FcaError unless these are nine descriptions, or none; `where` is their key in the plan.
+
+    A description is not blank, and the only thing in braces that it may have is {name}.
+    """
     if len(nine) not in (0, SUBLEVELS):
         raise FcaError(where, f"{len(nine)} descriptions", f"{SUBLEVELS}, easy to hard, or none", "add or remove some")
     for text in nine:
@@ -134,14 +141,15 @@ def _check_nine(where: str, nine: Sequence[str]) -> None:
 
 
 def _values(file: str) -> dict[str, Any]:
-    """The keys of a plan file, of the types of a Plan's fields."""
+    """The values of a plan file, by key. Raises FcaError for an unknown key and for a value of the wrong type."""
     types = {name: hint for name, hint in get_type_hints(Plan).items() if name != "file"}
     try:
         values = read_yaml(Path(file).expanduser())
     except (OSError, DamagedFile) as error:
         allowed = f"a readable YAML file with keys of {', '.join(types)}"
         raise FcaError("plan.file", file, allowed, f"mend it: {error}") from error
-    values = {key: value for key, value in values.items() if key != "_target_"}  # a copy of one in conf/plan/
+    # a copy of a file in conf/plan/ has these two keys as well
+    values = {key: value for key, value in values.items() if key != "_target_"}
     if values.get("file") is None:
         values.pop("file", None)
     for key, value in values.items():

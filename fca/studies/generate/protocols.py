@@ -22,7 +22,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """One image that is wanted.
+    """One image of a plan that is to be drawn.
 
     label:    its class KEY.                 name: what a person calls the class.
     level:    easy, medium or hard.          sublevel: 1 to 9, three a level, easy to hard.
@@ -67,9 +67,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Conditioned:
-    """One image under a combination of conditions that is wanted: of a subdomain of an evaluation domain.
+    """One image that is to be drawn under the conditions of a subdomain (values of an evaluation domain's attributes).
 
-    label:  what is to be seen.             values: attribute -> value, such as time -> night.
+    label:  what the image is to show.      values: attribute -> value, such as time -> night.
     seed:   of this image.                  prompt: what to draw, in words.
     """
 
@@ -80,14 +80,13 @@ class Conditioned:
 
     @property
     def key(self) -> str:
-        """What errors call it.
+        """Its name in messages.
 
         >>> Conditioned("dog", {"time": "night", "weather": "sunny"}, 3, "").key
         'dog, time: night, weather: sunny, seed 3'
         """
-        return ", ".join(
-            [self.label, *(f"{name}: {value}" for name, value in self.values.items()), f"seed {self.seed}"]
-        )
+        conditions = [f"{name}: {value}" for name, value in self.values.items()]
+        return ", ".join([self.label, *conditions, f"seed {self.seed}"])
 
     def words(self) -> str:
         return self.prompt
@@ -97,7 +96,11 @@ Wanted = Request | Conditioned
 
 
 class Drawn(NamedTuple):
-    """An image, where it shows its object (and would, were nothing in front), and JSON facts about how it came."""
+    """An image, its masks, and facts about how it was drawn, which JSON can hold.
+
+    visible: pixels that show the object.    full: pixels that would show it if nothing were in front of it.
+    Masks are None from a generator that makes none.
+    """
 
     image: UInt8[np.ndarray, "height width 3"]
     visible: Bool[np.ndarray, "height width"] | None

@@ -63,6 +63,10 @@ class ClipSeg:
 
 @lru_cache(maxsize=1)
 def _clipseg(model: str, revision: str | None) -> tuple[Any, Any]:
+    """A CLIPSeg on the GPU, if there is one, and the processor of its inputs.
+
+    Raises FcaError without the package, and for what is no CLIPSeg.
+    """
     from fca.torchvision_ops import declare_torchvision_ops
 
     declare_torchvision_ops()

@@ -23,9 +23,9 @@ SHOWN_SUBLEVELS = (1, 5, 9)  # whose prompts a dry run prints
 
 
 def generation(config: DictConfig) -> None:
-    """Draw the pending images; with dry=true, only print the plan and its cost.
+    """The command: draw the pending images, then add masks and check them where configured.
 
-    A pilot draws a few of the images, which are kept.
+    With dry=true it only prints the plan and its cost; a pilot then draws a few images, which are kept.
     """
     check_root("generate", config)
     plan: Plan = component(config, "plan").resolved(config.per_level)
@@ -37,7 +37,7 @@ def generation(config: DictConfig) -> None:
     segmenter = None if config.segmenter is None else component(config, "segmenter", Segmenter)
     folder = Folder(root)
     budget = Budget(config.budget.images, config.budget.money)
-    budget.check()
+    budget.check()  # a limit that allows nothing is refused in a dry run, too
 
     if config.dry:
         _preview(plan, generator, writer, folder, config.verbose)
@@ -64,6 +64,7 @@ main = partial(application, "generate", generation)  # exit code 0, also when a 
 
 
 def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Folder, verbose: bool) -> None:
+    """Print the size of a plan, what is left of it, its cost, and prompts: of all images if verbose, else of a few."""
     lines = folder.journal.lines()
     check_generator(lines, generator, folder.root)
     described_plan = with_descriptions(plan, lines)
@@ -95,5 +96,6 @@ def _example_requests(plan: Plan) -> list[Request]:
 
 
 def _cost(count: int, seller: Generator | Writer) -> str:
+    """The cost of so many images or descriptions, in words."""
     price = price_of(seller)
     return f"{count:,} at an unknown price" if price is None else f"{count:,} x {price:g} = {count * price:,.2f}"

@@ -111,7 +111,7 @@ class Diffusion:
         prompts = [request.words() for request in requests]
         if self.size % 8 or self.size < 8:
             raise FcaError("generator.size", self.size, "a multiple of 8", "take 512 or what the model was made for")
-        noise = [torch.Generator("cpu").manual_seed(request.seed) for request in requests]
+        noise = [torch.Generator("cpu").manual_seed(request.seed) for request in requests]  # one for each image
         try:
             with _PIPELINE_LOCK:
                 pipeline, facts = self._loaded()
@@ -136,6 +136,7 @@ class Diffusion:
             allowed = "one in which this model does not overflow"
             raise FcaError("generator.dtype", facts["dtype"], allowed, "set generator.dtype=float32 or bfloat16")
 
+        # pipelines without a safety checker lack the attribute, or set it to None
         is_flagged = getattr(output, "nsfw_content_detected", None) or [False] * len(prompts)
         refusal = Refused(f"the safety checker of {self.label()} flagged the image")
         results: list[Drawn | Refused] = []
@@ -144,6 +145,7 @@ class Diffusion:
         return results
 
     def _loaded(self) -> tuple[Any, dict[str, Any]]:
+        """The pipeline on the first device, and the facts of its images."""
         device = self.places()[0]
         return _pipeline(self.model, self.revision, self.variant, _dtype(self.dtype, device), device)
 
@@ -179,7 +181,10 @@ def _content(folder: Path) -> str:
 
 @lru_cache(maxsize=1)  # they are large
 def _pipeline(model: str, revision: str | None, variant: str | None, dtype: str, device: str) -> tuple[Any, Any]:
-    """The loaded pipeline on its device, and the facts of all its images."""
+    """A pipeline, downloaded if it is not a folder, on its device; and the facts of all its images.
+
+    Raises FcaError for a missing package, a model that cannot be loaded, too little memory and a missing device.
+    """
     from fca.torchvision_ops import declare_torchvision_ops
 
     declare_torchvision_ops()

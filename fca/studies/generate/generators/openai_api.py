@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     import openai
 
 KEY = "OPENAI_API_KEY"
-HERE = ("127.0.0.1", "localhost", "::1")  # hosts that need no key
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")  # they need no key
 REFUSALS = ("content_policy_violation", "moderation_blocked", "content_filter")  # OpenAI's codes, and Azure's
 TEMPORARY = (408, 409, 429)  # timeout, conflict, rate limit; and 500 and above
-SHOWN = 300  # characters of a service's own message
+MAX_MESSAGE_LENGTH = 300  # characters of a service's own message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +53,13 @@ class Service:
     timeout_s: Annotated[float, Allowed(above=0)] = 180.0
 
     def ask(self, method: str, options: Mapping[str, Any], **request: Any) -> Any:
-        """The response of a method of the official client, such as images.generate, to a request with these options.
+        """The response of the service to a request.
 
-        Raises Refused where the service will not do this one, Unavailable where it is still down after all retries,
-        FcaError where it never will: no key, no such model, a request that it does not understand.
+        method:  of the official client, such as images.generate; it is given the fields of `request`.
+        options: fields of the request that the client does not know.
+
+        Raises Refused for a request that violates the service's policy, Unavailable if it still fails after all
+        retries, and FcaError if it can never succeed: no key, no such model, a request that it does not understand.
         """
         try:
             import openai
@@ -82,27 +85,30 @@ class Service:
 
     @property
     def host(self) -> str:
-        """Its name in messages: a URL may hold a password."""
+        """The name of the service in messages, without the password that a URL may hold."""
         url = self._url()
         if not url:
             return "OpenAI"
         return urlsplit(url).netloc.rpartition("@")[2] or url
 
     def _url(self) -> str | None:
+        """The address of the service; None: OpenAI's own."""
         return self.base_url or os.environ.get("OPENAI_BASE_URL")
 
     def _key(self) -> str:
+        """The key of the environment, or any word for a local service. Raises FcaError where a key is missing."""
         key = os.environ.get(KEY)
         host = urlsplit(self._url() or "").hostname or ""
-        if not key and host not in HERE:
+        if not key and host not in LOCAL_HOSTS:
             step = f"export {KEY}=...; a server of your own that needs none takes any word"
             raise FcaError(KEY, "not set", "your key of the service, in the environment and nowhere else", step)
         return key or "none"
 
     def _failure(self, model: str, error: openai.APIStatusError) -> Exception:
-        """The error for a response with an error status."""
+        """What to raise for a response with an error status: Refused, Unavailable or FcaError, see `ask`."""
         body: Any = error.body
-        message = _one_line((body.get("message") if isinstance(body, Mapping) else None) or error.message)[:SHOWN]
+        message_of_body = body.get("message") if isinstance(body, Mapping) else None
+        message = _one_line(message_of_body or error.message)[:MAX_MESSAGE_LENGTH]
         status = error.status_code
         if error.code in REFUSALS:
             return Refused(message)
@@ -119,6 +125,7 @@ class Service:
 
 @cache
 def _client(url: str | None, retries: int, timeout_s: float, key: str) -> openai.OpenAI:
+    """The official client, one for each service, so that its connection is kept open."""
     import openai
 
     return openai.OpenAI(api_key=key, base_url=url, max_retries=retries, timeout=openai.Timeout(timeout_s))
@@ -186,22 +193,26 @@ class OpenAIImages(Service):
         """
         fields = {"model": self.model, "prompt": request.words(), "n": 1, "size": self.size}
         response = self.ask("images.generate", self.options, **fields)
-        if not (data := getattr(response, "data", None)):
+        images = getattr(response, "data", None)  # absent in a response of something else than OpenAI's API
+        if not images:
             raise self.misunderstood("no image")
-        if not data[0].b64_json:
+        if not images[0].b64_json:
             allowed = f"options that bring the image itself; {self.model} sends an address"
             raise FcaError("generator.options", self.options, allowed, "add response_format: b64_json")
         try:
-            image = pixels_of(base64.b64decode(data[0].b64_json))
+            pixels = pixels_of(base64.b64decode(images[0].b64_json))
         except (OSError, ValueError) as error:  # binascii's and Pillow's
             raise self.misunderstood("an image that cannot be decoded") from error
-        facts = {  # what cannot be asked again: by which model, when, from which words
+
+        # what the service cannot be asked again: by which model, when, from which words
+        facts = {
             "model": self.model,
             "created": response.created and datetime.fromtimestamp(response.created, UTC).isoformat(),
-            "revised_prompt": data[0].revised_prompt,
+            "revised_prompt": images[0].revised_prompt,
             "usage": response.usage and response.usage.model_dump(mode="json"),
         }
-        return Drawn(image, None, None, {key: value for key, value in facts.items() if value})
+        given_facts = {name: value for name, value in facts.items() if value}
+        return Drawn(pixels, visible=None, full=None, facts=given_facts)
 
 
 def pixels_of(content: bytes) -> UInt8[np.ndarray, "height width 3"]:
@@ -223,7 +234,7 @@ Write nine prompts in which the {name} becomes harder and harder to recognise, b
 easy: one {name}, well visible in an ordinary scene that suits it, and a person can still tell what it is even in 9.
 Each prompt is one or two sentences, names the {name}, and says exactly what is to be seen. Answer as JSON with the keys
 "1" to "9"."""
-LONGEST = 1000  # characters: what image models take
+MAX_DESCRIPTION_LENGTH = 1000  # characters: what image models take
 
 
 @dataclass(frozen=True)
@@ -251,27 +262,34 @@ class OpenAIChat(Service):
         return check_price("writer.call_price", self.call_price)
 
     def describe(self, name: str, attribute: str) -> list[str]:
-        """Nine descriptions of an image of that class, easy to hard by the attribute; asked again once if unusable.
+        """Nine descriptions of an image of a class, easy to hard by the attribute.
+
+        A reply that cannot be used is answered once with what is wrong with it.
+        name: what a person calls the class.
 
         Raises Refused where the model will not write them, Unavailable after all retries, FcaError for a missing key, a
-        model that the service does not know, and descriptions that are unusable twice.
+        model that the service does not know, and two replies that cannot be used.
         """
         change = self.attributes.get(attribute)
-        task = TASK.format(name=name, attribute=f"{attribute} ({change})" if change else attribute)
-        messages = [{"role": "user", "content": task}]
+        attribute_in_words = f"{attribute} ({change})" if change else attribute
+        messages = [{"role": "user", "content": TASK.format(name=name, attribute=attribute_in_words)}]
         for _ in range(2):
             reply = self._reply(messages)
-            if (problem := fault(reply)) is None:
-                return [json.loads(reply)[number].strip() for number in NUMBERS]
-            again = {"role": "user", "content": f"{problem} Try again."}
-            messages += [{"role": "assistant", "content": reply}, again]
+            problem = fault(reply)
+            if problem is None:
+                description_by_number = json.loads(reply)
+                return [description_by_number[number].strip() for number in NUMBERS]
+            messages.append({"role": "assistant", "content": reply})
+            messages.append({"role": "user", "content": f"{problem} Try again."})
         allowed = f"nine different descriptions as JSON; {self.model} was asked twice: {problem}"
         raise FcaError(f"descriptions of {name}, {attribute}", reply[:200], allowed, "start again, or set writer.model")
 
     def _reply(self, messages: list[dict[str, str]]) -> str:
+        """The model's reply to a conversation. Raises Refused where it declines."""
         request = {"model": self.model, "messages": messages, "response_format": FORMAT}
         response = self.ask("chat.completions.create", self.options, **request)
-        if not (choices := getattr(response, "choices", None)):
+        choices = getattr(response, "choices", None)
+        if not choices:
             raise self.misunderstood("no message")
         message = choices[0].message
         if message.refusal or choices[0].finish_reason == "content_filter":
@@ -292,8 +310,10 @@ def fault(reply: str) -> str | None:
     if not isinstance(nine, Mapping) or set(nine) != set(NUMBERS):
         return 'The keys are not "1" to "9".'
     texts = [text.strip() if isinstance(text, str) else "" for text in nine.values()]
-    if not all(texts) or max(map(len, texts)) > LONGEST:
-        return f"Each description must be text of 1 to {LONGEST} characters."
+    if not all(texts) or max(map(len, texts)) > MAX_DESCRIPTION_LENGTH:
+        return f"Each description must be text of 1 to {MAX_DESCRIPTION_LENGTH} characters."
     if any(brace in text for text in texts for brace in "{}"):
         return "Braces are not allowed."  # a plan's own templates have them
-    return "Two descriptions are the same." if len(set(texts)) < len(texts) else None
+    if len(set(texts)) < len(texts):
+        return "Two descriptions are the same."
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from jaxtyping import Float, Int
 from fca.types import FcaError, check_choice
 
 Rule = Mapping[str, Mapping[str, Any]]
-MOST = 200_000  # combinations: all of them are listed
+MAX_COMBINATIONS = 200_000  # all of them are listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,39 +45,43 @@ class Domain:
         for name, values in self.attributes.items():
             if isinstance(values, str) or not values or len(set(values)) < len(values):
                 raise FcaError(f"attributes.{name}", values, "a list of different values", "correct it")
-        if (count := int(np.prod([float(len(values)) for values in self.attributes.values()]))) > MOST:
-            raise FcaError("attributes", f"{count:,} combinations", f"up to {MOST:,}", "leave out values or attributes")
+        n_combinations = math.prod(len(values) for values in self.attributes.values())
+        if n_combinations > MAX_COMBINATIONS:
+            step = "leave out values or attributes"
+            raise FcaError("attributes", f"{n_combinations:,} combinations", f"up to {MAX_COMBINATIONS:,}", step)
         for rule in self.rules:
             self._check_rule(rule)
         if not self.subdomains:
             raise FcaError("rules", f"{len(self.rules)} rules", "rules that leave a combination", "remove one of them")
 
     def _check_rule(self, rule: Rule) -> None:
-        if (
-            not isinstance(rule, Mapping)
-            or list(rule) != ["not"]
-            or not isinstance(rule["not"], Mapping)
-            or not rule["not"]
-        ):
+        """Raise FcaError for a rule of another form, and for an attribute or value that does not exist."""
+        has_form = isinstance(rule, Mapping) and list(rule) == ["not"]
+        if not has_form or not isinstance(rule["not"], Mapping) or not rule["not"]:
             allowed = "{not: {ATTRIBUTE: VALUE, ...}}, or a list of values"
             raise FcaError("rules", rule, allowed, "write it so")
         for name, values in rule["not"].items():
             check_choice("attribute in rules", name, self.attributes, "correct the rule")
-            for value in _listed(values):
+            for value in _as_list(values):
                 check_choice(f"{name} in rules", value, self.attributes[name], "correct the rule")
 
     @cached_property
     def subdomains(self) -> tuple[tuple[Any, ...], ...]:
-        """The valid combinations in itertools.product order; a subdomain is its row number here."""
-        excluded = [{name: _listed(values) for name, values in rule["not"].items()} for rule in self.rules]
-        places = {name: place for place, name in enumerate(self.attributes)}
-
-        def is_valid(combination: tuple[Any, ...]) -> bool:
-            return not any(all(combination[places[n]] in values for n, values in rule.items()) for rule in excluded)
-
-        return tuple(filter(is_valid, product(*self.attributes.values())))
+        """The valid combinations of values, in the order of itertools.product; a subdomain is a position here."""
+        excluded_values = [{name: _as_list(values) for name, values in rule["not"].items()} for rule in self.rules]
+        subdomains = []
+        for combination in product(*self.attributes.values()):
+            value_of = dict(zip(self.attributes, combination, strict=True))
+            # a rule applies if all of its attributes have one of its values
+            is_excluded = any(
+                all(value_of[name] in excluded for name, excluded in rule.items()) for rule in excluded_values
+            )
+            if not is_excluded:
+                subdomains.append(combination)
+        return tuple(subdomains)
 
     def __len__(self) -> int:
+        """The number of subdomains."""
         return len(self.subdomains)
 
     def values(self, subdomain: int) -> dict[str, Any]:
@@ -85,28 +90,36 @@ class Domain:
 
     @cached_property
     def codes(self) -> Int[np.ndarray, "subdomains attributes"]:
-        """Position of each subdomain's value among those of each attribute."""
-        at = [{value: place for place, value in enumerate(values)} for values in self.attributes.values()]
-        rows = [[of[value] for of, value in zip(at, row, strict=True)] for row in self.subdomains]
-        return np.array(rows, dtype=np.int64)
+        """The values of each subdomain as numbers: the position of a value among those of its attribute."""
+        positions = [{value: position for position, value in enumerate(values)} for values in self.attributes.values()]
+        codes = [
+            [position_of[value] for position_of, value in zip(positions, subdomain, strict=True)]
+            for subdomain in self.subdomains
+        ]
+        return np.array(codes, dtype=np.int64)
 
     def indicators(self, strength: int) -> Iterator[tuple[tuple[str, ...], Float[np.ndarray, "subdomains cells"]]]:
-        """For every set of `strength` attributes: their names, and which of their value tuples each subdomain has.
+        """For every set of `strength` attributes: their names, and the combination of values that each subdomain has.
 
-        A column for each tuple that some valid subdomain has. strength 1 is the one-hot coding.
+        The matrix has a column for each combination that some valid subdomain has, with a 1 where a subdomain has it
+        and 0 elsewhere. With a strength of 1 it is the one-hot coding of an attribute.
 
         >>> [(names, cells.shape) for names, cells in Domain({"a": [0, 1], "b": [0, 1, 2]}).indicators(1)]
         [(('a',), (6, 2)), (('b',), (6, 3))]
         """
         names = list(self.attributes)
-        for chosen in combinations(range(len(names)), strength):
-            _, cell = np.unique(self.codes[:, chosen], axis=0, return_inverse=True)
-            yield tuple(names[place] for place in chosen), np.eye(int(cell.max()) + 1)[cell.ravel()]
+        for positions in combinations(range(len(names)), strength):
+            # the number of the combination that each subdomain has
+            _, combination = np.unique(self.codes[:, positions], axis=0, return_inverse=True)
+            n_combinations = int(combination.max()) + 1
+            names_of_set = tuple(names[position] for position in positions)
+            yield names_of_set, np.eye(n_combinations)[combination.ravel()]
 
     def as_json(self) -> str:
-        """What `domain_of` reads."""
+        """The domain as text that `domain_of` reads."""
+        attributes = {name: list(values) for name, values in self.attributes.items()}
         rules = [{"not": dict(rule["not"])} for rule in self.rules]
-        return json.dumps({"attributes": {name: list(of) for name, of in self.attributes.items()}, "rules": rules})
+        return json.dumps({"attributes": attributes, "rules": rules})
 
 
 def domain_of(text: str) -> Domain:
@@ -118,5 +131,8 @@ def domain_of(text: str) -> Domain:
         raise FcaError("domain", text[:60], "a domain as a search wrote it", "restore the run, or remove it") from error
 
 
-def _listed(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, Sequence) and not isinstance(values, str) else [values]
+def _as_list(values: Any) -> list[Any]:
+    """The values of a rule: those of a list, or a single one."""
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        return list(values)
+    return [values]
