@@ -18,7 +18,7 @@ from fca.torchvision_ops import declare_torchvision_ops
 
 @pytest.fixture(scope="module")
 def plan():
-    register()
+    register("generate")
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return component(compose("generate", ["plan=imagenet100", "generator=stable_diffusion"]), "plan").resolved()
 
