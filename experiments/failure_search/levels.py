@@ -31,7 +31,7 @@ from scipy.stats import t as student
 from fca.stats.intervals import FRACTION, RESAMPLES, cluster_draws
 from fca.studies.search.stats import Domain
 from fca.studies.search.stats import counts as counts_of_search
-from fca.studies.search.stats.counts import CONFIRMING, PERMUTED, alike_tables, p_lower, share_with_interval
+from fca.studies.search.stats.counts import CONFIRMING, NULL_TABLES, null_tables, p_lower, share_with_interval
 from fca.studies.search.stats.explain import SUPPORT, _rules, find_rules, members
 from fca.studies.search.stats.replay import replay
 
@@ -197,13 +197,13 @@ def welch(correct: np.ndarray, shown: np.ndarray, inside: np.ndarray) -> float:
 
 def even_sides(correct: np.ndarray, shown: np.ndarray, inside: np.ndarray) -> float:
     """The p-value as if all sides were even: by t and by Fisher's test, without permuting subdomains."""
-    with patch.object(counts_of_search, "EVEN", 0.0):
+    with patch.object(counts_of_search, "EVEN_SHARE", 0.0):
         return p_lower(correct, shown, inside)
 
 
 def uneven_sides(correct: np.ndarray, shown: np.ndarray, inside: np.ndarray) -> float:
     """The p-value as if no sides were even: always with permuting."""
-    with patch.object(counts_of_search, "EVEN", np.inf):
+    with patch.object(counts_of_search, "EVEN_SHARE", np.inf):
         return p_lower(correct, shown, inside)
 
 
@@ -217,8 +217,8 @@ def random_deals(correct: np.ndarray, shown: np.ndarray, inside: np.ndarray) -> 
 
 
 def dealt_at_random(correct: np.ndarray, shown: np.ndarray, inside: np.ndarray, correlation: float) -> np.ndarray:
-    """The table itself and 999 `alike_tables`."""
-    return np.vstack([correct, alike_tables(correct, shown, correlation, PERMUTED, np.random.default_rng(0))])
+    """The table itself and 999 `null_tables`."""
+    return np.vstack([correct, null_tables(correct, shown, correlation, NULL_TABLES, np.random.default_rng(0))])
 
 
 def confirmed(tables: int, design: str, accuracies: tuple[float, float], correlation: float) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from fca.studies.generate.stats.domain import Domain
 from fca.studies.search.stats.counts import effective_images, image_correlation, p_of_rules
 from fca.studies.search.stats.models import Visits, pooled
 
-SUPPORT = 5  # visited subdomains that a rule needs, if it has so many
+MIN_SUPPORT = 5  # visited subdomains that a rule needs, if it has so many
 FAMILY_LEVEL = 0.05  # of finding any rule where there is none
 
 Accuracies = Float[np.ndarray, " subdomains"]
@@ -47,10 +47,12 @@ def value_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visi
 
 
 def pair_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visits) -> pd.DataFrame:
-    """The same for two values of two attributes: columns attribute, other, value, other_value, accuracy, ..., effect.
+    """Mean accuracy of the visited subdomains that have each pair of values of two attributes.
 
-    effect: of what main effects (least squares) leave unexplained, the mean square between the cells of two attributes
-    over that within them (F); one number for each two attributes, missing where too few subdomains were visited.
+    Columns attribute, other, value, other_value, then accuracy, low, high, visited as of `value_means`, and effect: how
+    much the combination of the two attributes matters beyond each alone. It is an F ratio, one number for each two
+    attributes: of the residuals of the main effects (least squares), the mean square between pairs of values over that
+    within them; missing where too few subdomains were visited.
     """
     results = by_subdomain(visited, correct, n_images)
     value_indicators = np.hstack([cells for _, cells in domain.indicators(1)])[results.index]
@@ -58,7 +60,7 @@ def pair_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visit
     main_effects = np.linalg.lstsq(value_indicators, accuracy)[0]
     residual = accuracy - value_indicators @ main_effects
 
-    effect_of_pair = {}
+    effect_of_pair = {}  # names of two attributes -> effect
     for names, cells in domain.indicators(2):
         cell_of_subdomain = cells[results.index].argmax(axis=1)
         effect_of_pair[names] = _f_ratio(cell_of_subdomain, residual)
@@ -87,7 +89,10 @@ def _f_ratio(cell: Integer[np.ndarray, " visited"], residual: Float[np.ndarray, 
 
 
 def _means(domain: Domain, strength: int, results: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Mean accuracy of the visited subdomains of every rule with `strength` values."""
+    """Mean accuracy, with its interval, of the visited subdomains of every rule with `strength` values.
+
+    results: `by_subdomain`.    columns: the names for the attributes of a rule, then for its values.
+    """
     accuracy = results["accuracy"].to_numpy()
     lines = []
     for rule, is_member in _rules(domain, strength):
@@ -122,42 +127,44 @@ def find_rules(
 ) -> list[dict[str, Any]]:
     """Up to `most` rules, attribute -> value with one or two entries, whose subdomains have low accuracy.
 
-    Greedy subgroup discovery among visited subdomains that no earlier rule has. Candidates are rules with SUPPORT
-    visited subdomains, or all of a rule that has fewer. They are tested at 5 % for all of them together, one-sided,
-    against tables in which no attribute matters and subdomains vary as they do here
+    Greedy subgroup discovery among visited subdomains that are in no earlier rule. Candidates are rules with
+    MIN_SUPPORT visited subdomains, or with all of theirs visited if they have fewer. They are tested at 5 % for all of
+    them together, one-sided, against tables in which no attribute matters and subdomains vary as they do here
     (`fca.studies.search.stats.counts`). Of the significant ones that with the lowest (share inside - share) sqrt(images
-    inside) is taken, each subdomain with its effective images, and narrowed by a second value if that is significantly
-    worse.    tables: drawn for a test.
+    inside) is taken, with the effective images of each subdomain; a second value is added to it if the narrower rule is
+    significantly worse than the rest of the first.
+
+    tables: drawn for a test.
     """
     results = by_subdomain(visited, correct, n_images)
     counts = (results["correct"].to_numpy(), results["shown"].to_numpy())
     rules, members_by_rule = zip(*_rules(domain, 1), *_rules(domain, 2), strict=True)
-    needed = np.minimum(np.sum(members_by_rule, axis=1), SUPPORT)
+    needed = np.minimum(np.sum(members_by_rule, axis=1), MIN_SUPPORT)
     has = np.array(members_by_rule)[:, results.index]  # rules x visited
     is_free = np.ones(len(results), dtype=bool)  # in no rule so far
     rng = np.random.default_rng(0)
 
-    chosen_rules: list[dict[str, Any]] = []
-    while len(chosen_rules) < most:
-        best = _lowest(has, needed, counts, is_free, tables, rng)
+    selected_rules: list[dict[str, Any]] = []
+    while len(selected_rules) < most:
+        best = _lowest_rule(has, needed, counts, is_free, tables, rng)
         if best is None:
             break
 
         # narrow it by a second value, if that is significantly worse among the rule's subdomains
         is_narrower = np.array([rules[best].items() < rule.items() for rule in rules])
-        out_of_reach = len(results) + 1
+        out_of_reach = len(results) + 1  # no other rule is a candidate
         needed_if_narrower = np.where(is_narrower, needed, out_of_reach)
-        narrower = _lowest(has, needed_if_narrower, counts, is_free & has[best], tables, rng)
+        narrower = _lowest_rule(has, needed_if_narrower, counts, is_free & has[best], tables, rng)
         if narrower is not None:
             best = narrower
 
-        chosen_rules.append(rules[best])
+        selected_rules.append(rules[best])
         is_free &= ~has[best]
 
-    return chosen_rules
+    return selected_rules
 
 
-def _lowest(
+def _lowest_rule(
     has: Bool[np.ndarray, "rules visited"],
     needed: Integer[np.ndarray, " rules"],
     counts: tuple[Integer[np.ndarray, " visited"], Integer[np.ndarray, " visited"]],
@@ -165,14 +172,16 @@ def _lowest(
     tables: int,
     rng: np.random.Generator,
 ) -> int | None:
-    """Which rule is worst among some subdomains; None where none is significant.
+    """The number of the rule that is worst among some subdomains; None where none is significantly low.
 
-    has: which rule each visited subdomain has.    needed: subdomains that a rule needs.    counts: correct, shown.
+    has:    which visited subdomains each rule has.    needed: how many of them a rule must have to be a candidate.
+    counts: right images and images of each visited subdomain.    among: the subdomains that are compared.
     """
     correct, n_images = (count[among] for count in counts)
     n_inside = has[:, among].sum(axis=1)
     candidates = np.flatnonzero((n_inside >= needed) & (n_inside < among.sum()))
-    if not len(candidates) or correct.sum() in (0, n_images.sum()):
+    all_equal = correct.sum() in (0, n_images.sum())
+    if not len(candidates) or all_equal:
         return None
 
     has_candidate = has[np.ix_(candidates, among)]
@@ -190,10 +199,12 @@ def _lowest(
 
 
 def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Estimated, Estimated, float]:
-    """Whether two classifiers fail in the same subdomains: Spearman's rho, overlap of their worst tenths, by chance.
+    """Whether two classifiers fail in the same subdomains.
 
-    overlap: share of the worst tenth by the first that is in the worst tenth by the second; subdomains that are equal
-    at its edge count in part.    Intervals are over subdomains: of rho by the jackknife, of the overlap by bootstrap.
+    Returns Spearman's rho of their accuracies; the overlap, which is the share of the first's worst tenth of the
+    subdomains that is also in the second's; and the overlap by chance. Subdomains that are equal at the edge of a worst
+    tenth count in part. Intervals are over subdomains: of rho by the jackknife, of the overlap by the bootstrap.
+
     first, second: accuracy of each subdomain.
 
     >>> agreement(np.arange(20) / 20, np.arange(20) / 20)[1].value
@@ -203,7 +214,7 @@ def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Est
     n_worst = max(round(n / 10), 1)
     all_once = np.ones((1, n), dtype=np.int64)
     draws = np.vstack([all_once, cluster_draws(n, seed)])  # resamples x subdomains: how often each is drawn
-    in_both = _in_worst(first, draws, n_worst) * _in_worst(second, draws, n_worst)
+    in_both = _share_in_worst(first, draws, n_worst) * _share_in_worst(second, draws, n_worst)
     overlaps = (in_both * draws).sum(axis=1) / n_worst
     overlap = Estimated(float(overlaps[0]), *percentile_interval(overlaps[1:], n))
 
@@ -212,10 +223,14 @@ def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Est
     return rho, overlap, n_worst / n
 
 
-def _in_worst(accuracy: Accuracies, draws: Integer[np.ndarray, "draws subdomains"], n_worst: int) -> Any:
-    """Share of each subdomain's copies that is among the worst of a resample."""
+def _share_in_worst(accuracy: Accuracies, draws: Integer[np.ndarray, "draws subdomains"], n_worst: int) -> Any:
+    """Share of each subdomain's copies in a resample that is among its n_worst lowest; draws x subdomains.
+
+    Subdomains of equal accuracy at the edge share the places that are left.
+    """
     _, level = np.unique(accuracy, return_inverse=True)  # subdomains of equal accuracy share a level
     copies_of_level = draws @ np.eye(level.max() + 1, dtype=np.int64)[level]  # draws x levels
     copies_below = copies_of_level.cumsum(axis=1) - copies_of_level
     n_in_worst = np.clip(n_worst - copies_below, 0, copies_of_level)
-    return (n_in_worst / np.maximum(copies_of_level, 1))[:, level]
+    share_of_level = n_in_worst / np.maximum(copies_of_level, 1)
+    return share_of_level[:, level]

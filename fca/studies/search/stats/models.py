@@ -15,14 +15,14 @@ FOLDS = 5  # of cross-validation
 TREES = 30  # of a random forest
 RESAMPLES = 5  # bootstrap resamples for the standard deviation of a prediction
 PRIOR_IMAGES = 4.0  # of average accuracy, added to a subdomain's images where Newton's method begins
-MOST_STEPS = 50  # of Newton's method
-LONGEST_STEP = 2.0  # in logits
+MAX_STEPS = 50  # of Newton's method
+MAX_STEP_LENGTH = 2.0  # in logits
 TOLERANCE = 1e-3  # in logits: the error that is left is about the square of the last step
 NODES, NODE_WEIGHTS = roots_hermitenorm(9)  # of an integral over a normal distribution
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 Visits = Integer[np.ndarray, " visits"]
 PerSubdomain = Float[np.ndarray, " subdomains"]
-Tuned = tuple[float, float, float]
+Tuned = tuple[float, float, float]  # standard deviations a, p, o of `PairwiseGP`; a Regression ignores them
 
 
 class Prediction(NamedTuple):
@@ -41,6 +41,7 @@ class Evidence(NamedTuple):
 
     @property
     def accuracy(self) -> Float[np.ndarray, " visited"]:
+        """Share of right images of each subdomain."""
         return self.correct / self.n_images
 
 
@@ -69,7 +70,10 @@ class Regression:
         self.seed = seed
 
     def fitted(self, evidence: Evidence, resampled: bool = False, **forest: Any) -> Any:
-        """The regressor fitted to the evidence; resampled: to 5 bootstrap resamples; forest: options of a forest."""
+        """The regressor fitted to the evidence, each subdomain weighted by its images.
+
+        resampled: fit it to 5 bootstrap resamples as well, for standard deviations.    forest: options of a forest.
+        """
         regressor = self._regressor(**forest)
         if resampled and self.kind != "bo_forest":  # a forest resamples by itself
             from sklearn.ensemble import BaggingRegressor
@@ -80,6 +84,7 @@ class Regression:
         return regressor.fit(self.features[evidence.subdomains], evidence.accuracy, sample_weight=weight)
 
     def _regressor(self, **forest: Any) -> Any:
+        """scikit-learn's regressor of this kind, not fitted."""
         from sklearn import ensemble, linear_model, svm
 
         if self.kind == "bo":
@@ -91,7 +96,8 @@ class Regression:
         return linear_model.LinearRegression()
 
     def tune(self, evidence: Evidence) -> Tuned:
-        return 0.0, 0.0, 0.0  # nothing to tune
+        """Nothing: these regressors have fixed settings."""
+        return 0.0, 0.0, 0.0
 
     def predict(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
         """Expected accuracy of every subdomain; without `spread`, standard deviations are NaN, which saves time."""
@@ -104,7 +110,7 @@ class Regression:
         member_predictions = [member.predict(self.features) for member in ensemble.estimators_]
         return Prediction(mean, np.std(member_predictions, axis=0))
 
-    scale = predict
+    scale = predict  # the scale on which acquisitions compare subdomains: accuracy itself
 
 
 class WorkingLogits(NamedTuple):
@@ -173,7 +179,7 @@ class PairwiseGP:
         return max(product(self.ADDITIVE, self.PAIRWISE, self.INDIVIDUAL), key=log_likelihood)
 
     def scale(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
-        """Mean and standard deviation of every subdomain's logit."""
+        """Mean and standard deviation of every subdomain's logit, on which acquisitions compare subdomains."""
         return self._posterior(evidence, self._at_mode(evidence, tuned), tuned, spread=True)
 
     def predict(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
@@ -193,14 +199,15 @@ class PairwiseGP:
 
     def _at_mode(self, evidence: Evidence, sds: Tuned) -> WorkingLogits:
         """Working logits at the mode of the posterior, by Newton's method."""
+        # start from shares shrunk towards the overall one, so that none is 0 or 1
         overall = (evidence.correct.sum() + 0.5) / (evidence.n_images.sum() + 1)
         shrunk = (evidence.correct + PRIOR_IMAGES * overall) / (evidence.n_images + PRIOR_IMAGES)
         logit = np.log(shrunk / (1 - shrunk))
 
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             posterior = self._posterior(evidence, working_logits(evidence, logit), sds, spread=False)
             step = posterior.mean[evidence.subdomains] - logit
-            step = np.clip(step, -LONGEST_STEP, LONGEST_STEP)  # far from the mode, Newton's may overshoot
+            step = np.clip(step, -MAX_STEP_LENGTH, MAX_STEP_LENGTH)  # far from the mode, Newton's may overshoot
             logit = logit + step
             if np.abs(step).max() < TOLERANCE:
                 break
@@ -208,18 +215,22 @@ class PairwiseGP:
         return working_logits(evidence, logit)
 
     def _posterior(self, evidence: Evidence, logits: WorkingLogits, sds: Tuned, spread: bool) -> Prediction:
-        """Of the logit of every subdomain, given measured ones; without spread, the mean alone.
+        """Mean and standard deviation of every subdomain's logit, given measured ones; without spread, the mean alone.
 
-        With the constant, values and pairs as a regression f_s of variance h_s, and a measured logit y of variance r:
+        The constant, values and pairs are a regression with mean f_s and variance h_s. A subdomain with a measured
+        logit y of variance r has
 
-        mean     = f + k (y - f),             k = o² / (r + o²)    (f, and h + o², where nothing was measured)
+        mean     = f + k (y - f),   k = o² / (r + o²)
         variance = (1 - k)² h + k r
+
+        and one without has the mean f and the variance h + o².
         """
         additive, pairwise, individual = sds
         visited = evidence.subdomains
         centre = self._centre(evidence)
         regression = self._regression(self._moments(evidence, logits, centre, individual), additive, pairwise)
 
+        # weights of the features, S L'⁻¹ h, and the mean logit of every subdomain
         weights = np.zeros(len(self.strength))
         solution = solve_triangular(regression.lower, regression.half_solution, lower=True, trans=1)
         weights[regression.active] = regression.prior_sd * solution
@@ -238,6 +249,7 @@ class PairwiseGP:
         return Prediction(mean, np.sqrt(variance))
 
     def _moments(self, evidence: Evidence, logits: WorkingLogits, centre: float, individual: float) -> _Moments:
+        """The sums over visited subdomains that a regression needs; they do not depend on a and p, only on o."""
         target = logits.value - centre
         variance = logits.variance + individual**2
         features = self.sparse_features[evidence.subdomains]
@@ -249,7 +261,7 @@ class PairwiseGP:
         )
 
     def _regression(self, moments: _Moments, additive: float, pairwise: float) -> _Regression:
-        """Bayesian linear regression whose weights have prior standard deviations S.
+        """Bayesian linear regression of the measured logits y on the features X, whose weights have prior deviations S.
 
         L L' = I + S X' V⁻¹ X S,   h = L⁻¹ S X' V⁻¹ y,   log likelihood = log N(y; 0, V) - log |L| + h'h / 2
         """
@@ -282,9 +294,11 @@ class _Regression(NamedTuple):
 
 
 def cross_validated_r2(model: Regression | PairwiseGP, evidence: Evidence, tuned: Tuned) -> float:
-    """Share of the variance of accuracies that a model explains over their mean, in 5 folds (forests: out of bag).
+    """Share of the variance of accuracies that a model explains, cross-validated in 5 folds.
 
     1 - sum (accuracy - predicted)² / sum (accuracy - baseline)²,   baseline: mean accuracy of the other folds
+
+    Predictions of a forest are those out of bag. 0 where all accuracies are equal.
     """
     accuracy = evidence.accuracy
     fold_of = np.random.default_rng(0).permutation(len(accuracy)) % FOLDS
@@ -300,7 +314,7 @@ def cross_validated_r2(model: Regression | PairwiseGP, evidence: Evidence, tuned
         predicted = _held_out_predictions(model, evidence, tuned, fold_of, baseline)
 
     baseline_error = np.sum((accuracy - baseline) ** 2)
-    if baseline_error <= 1e-12:
+    if baseline_error <= 1e-12:  # equal accuracies, but for rounding: there is nothing to explain
         return 0.0
     return float(1 - np.sum((accuracy - predicted) ** 2) / baseline_error)
 

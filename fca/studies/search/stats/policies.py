@@ -30,7 +30,10 @@ from fca.types import FcaError, check_choice
 
 OpenSubdomains = Int[np.ndarray, " open"]
 History = Int[np.ndarray, "3 seen"]  # subdomain, images right and images shown of every visit that has images
-POPULATION, MUTATION, CHILDREN = 10, 0.1, 100  # of the genetic algorithm; children are drawn until one is open
+# The genetic algorithm.
+POPULATION = 10  # subdomains of lowest accuracy, which are parents
+MUTATION_RATE = 0.1  # probability that a value is drawn anew
+MAX_CHILDREN = 100  # drawn until one is open
 WORST_SHARE = 0.1  # of the subdomains, which a search looks for
 FEWEST_FOR_SKILL = 30  # subdomains with images before a model's skill is estimated
 
@@ -49,7 +52,10 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {  # name -> its options and their d
 
 
 class Policy:
-    """Visits by chance, and what all policies share. Made by `make_policy`."""
+    """Visits in random order, and what all policies share. Made by `make_policy`.
+
+    A subdomain is open if it may be visited again: it had fewer visits than the option `visits`, all with images.
+    """
 
     planned: int | None = None  # visits that the policy plans itself
 
@@ -60,17 +66,18 @@ class Policy:
         self.row_of_codes = {tuple(codes): row for row, codes in enumerate(domain.codes.tolist())}
 
     def next(self, visited: Visits, correct: Visits, n_images: Visits) -> int:
-        """The subdomain to visit next, never one that is closed.
+        """The subdomain to visit next, one that is open.
 
-        visited, correct, shown: of each visit so far its subdomain, how many of its images were right, and how many
-        there were; 0 where they are not there yet or were all refused. Raises FcaError where no subdomain is open.
+        visited, correct, n_images: of each visit so far its subdomain, how many of its images were right, and how many
+        there were; 0 for a visit that has not ended, or whose images were all refused.
+        Raises FcaError where no subdomain is open.
         """
         is_closed = np.bincount(visited, minlength=len(self.domain)) >= self.options["visits"]
         is_closed[visited[n_images == 0]] = True
         if is_closed.all():
             raise FcaError("visits", len(visited), "fewer: no subdomain is open", "stop the search, or raise visits")
 
-        rng = np.random.default_rng([self.seed, len(visited)])
+        rng = np.random.default_rng([self.seed, len(visited)])  # a resumed search draws the same
         open_ = rng.permutation(np.flatnonzero(~is_closed))
         if self._is_random(visited, n_images):
             return int(open_[0])
@@ -85,7 +92,7 @@ class Policy:
         return False
 
     def _is_random(self, visited: Visits, n_images: Visits) -> bool:
-        """Whether the next visit is one of the first, or of the reserve, which are random."""
+        """Whether the next visit is random: one of the first, or one of the reserve, a share of the later ones."""
         if "starts" not in self.options:
             return False
 
@@ -93,7 +100,7 @@ class Policy:
         if n_visits < self.options["starts"] or not n_images.any():
             return True
         reserve = self.options["reserve"]
-        return int((n_visits + 1) * reserve) > int(n_visits * reserve)
+        return int((n_visits + 1) * reserve) > int(n_visits * reserve)  # the number of reserved visits grows by one
 
     def _choose(
         self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
@@ -103,22 +110,26 @@ class Policy:
 
 
 class NWise(Policy):
-    """The rows of a covering array, which has every valid tuple of `strength` attributes' values; then by chance."""
+    """The subdomains of a covering array, then the others in random order.
+
+    A covering array has every valid combination of values of any `strength` attributes, in few subdomains.
+    """
 
     def __init__(self, domain: Domain, seed: int, options: Mapping[str, Any]) -> None:
         super().__init__(domain, seed, options)
-        if options["strength"] < len(domain.attributes):
+        if options["strength"] < len(domain.attributes):  # else it has all subdomains
             self.rows = np.array([self.row_of_codes[tuple(codes)] for codes in self._covering_array()])
         else:
             self.rows = np.random.default_rng(seed).permutation(len(domain))
         self.planned = len(self.rows)
 
     def _covering_array(self) -> list[list[int]]:
-        """Codes of its subdomains: for each attribute the position of a value."""
+        """The subdomains of the array as codes: for each attribute the position of a value among its values."""
         from covertable import make
 
         names = list(self.domain.attributes)
         values_by_attribute = [list(values) for values in self.domain.attributes.values()]
+        # the rules of the domain, in the form of the library: not (value of attribute in ... and ...)
         constraints = []
         for rule in self.domain.rules:
             conditions = []
@@ -142,7 +153,10 @@ class NWise(Policy):
 
 
 class Genetic(Policy):
-    """Children of two of the ten lowest, each attribute's value from either, a tenth of the values drawn anew."""
+    """A genetic algorithm: the next subdomain combines the values of two of the ten of lowest accuracy.
+
+    Each attribute's value comes from either parent, and a tenth of the values are drawn anew.
+    """
 
     def _choose(
         self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
@@ -153,12 +167,12 @@ class Genetic(Policy):
         n_values = [len(values) for values in self.domain.attributes.values()]
         open_rows = set(open_.tolist())
 
-        for _ in range(CHILDREN):
+        for _ in range(MAX_CHILDREN):
             is_from_first = rng.random(len(n_values)) < 0.5
             first, second = parents[rng.integers(len(parents), size=2)]
             child = np.where(is_from_first, first, second)
 
-            is_mutated = rng.random(len(n_values)) < MUTATION
+            is_mutated = rng.random(len(n_values)) < MUTATION_RATE
             child = np.where(is_mutated, rng.integers(n_values), child)
 
             row = self.row_of_codes.get(tuple(child.tolist()))  # None: a rule of the domain excludes it
@@ -169,7 +183,7 @@ class Genetic(Policy):
 
 
 class Guided(Policy):
-    """Visits where a model points, by its acquisition."""
+    """Visits where a model of accuracy expects the most, by an acquisition function of its predictions."""
 
     def __init__(self, name: str, domain: Domain, seed: int, options: Mapping[str, Any]) -> None:
         super().__init__(domain, seed, options)
@@ -177,7 +191,7 @@ class Guided(Policy):
         pairs = _all_indicators(domain, 2)
         self.covered_cells = pairs if pairs.size else values  # a covering choice covers these
 
-        # from so many visits on, only every second is followed by a fit, from twice as many every third, ...
+        # to save time: from so many visits on only every second is followed by a fit, from twice as many every third
         self.visits_per_pace = 50 if name == "bo_forest" else 250
 
         features = options.get("features")
@@ -213,14 +227,17 @@ class Guided(Policy):
         return skill < 1e-6  # 0, but for rounding
 
     def _last_tune_and_skill(self, history: History) -> tuple[Tuned, float]:
-        """`_tune_and_skill` when the visits with images had last grown by a tenth."""
+        """`_tune_and_skill` as of the visit at which the number of visits had last grown by a tenth.
+
+        Tuning is slow; a resumed search tunes at the same visits.
+        """
         n_visits = history.shape[1]
         last_power = int(np.log(n_visits) / np.log(1.1))
         n_visits_then = max(1, int(1.1**last_power))
         return self._cached_tune_and_skill(history[:, :n_visits_then].tobytes())
 
     def _tune_and_skill(self, history: bytes) -> tuple[Tuned, float]:
-        """What the model chose, and its cross-validated skill (1 below 30 subdomains)."""
+        """The model's tuned settings, and its cross-validated skill, which counts as 1 below 30 subdomains."""
         evidence = pooled(*_from_bytes(history))
         tuned = self.model.tune(evidence)
         if len(evidence.subdomains) < FEWEST_FOR_SKILL:
@@ -230,11 +247,13 @@ class Guided(Policy):
     def _choose(
         self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
     ) -> int:
+        # a model without skill: visit the subdomain whose pairs of values were visited least
         if self.covers(visited, correct, n_images):
             n_visits_of_cell = self.covered_cells[visited].sum(axis=0)
             novelty = self.covered_cells[open_] @ (1 / (1 + n_visits_of_cell))
             return int(open_[np.argmax(novelty.round(9))])
 
+        # else the subdomain of highest score, by the last fit
         history = _history(visited, correct, n_images)
         tuned, _ = self._last_tune_and_skill(history)
         n_visits = history.shape[1]
@@ -245,10 +264,11 @@ class Guided(Policy):
         return int(open_[np.argmax(np.where(visited_since_fit, -np.inf, scores))])
 
     def _scores(self, history: bytes, tuned: Tuned) -> PerSubdomain:
-        """Every subdomain's value of the acquisition, rounded: chance decides among equal ones.
+        """Every subdomain's value of the acquisition; rounded, so that chance decides among equal ones.
 
-        With the posterior's mean m and sd s, and q the tenth percentile of all means:
+        With the predicted mean m and standard deviation s, and q the tenth percentile of all means:
 
+        greedy:               -m
         expected_improvement: log s (z Φ(z) + φ(z)),   z = (lowest measured accuracy - m) / s
         straddle:             1.96 s - |m - q|
         worst_decile:         (q - m) / sqrt(s² + variance of a measurement)
@@ -274,7 +294,10 @@ class Guided(Policy):
 
 
 def _all_indicators(domain: Domain, strength: int) -> Float[np.ndarray, "subdomains cells"]:
-    """Which value, or which tuple of `strength` values, of any attributes each subdomain has; maybe no columns."""
+    """The indicators of all sets of `strength` attributes side by side (see `Domain.indicators`).
+
+    No columns where there are fewer attributes.
+    """
     indicators = [cells for _, cells in domain.indicators(strength)]
     return np.hstack(indicators) if indicators else np.empty((len(domain), 0))
 

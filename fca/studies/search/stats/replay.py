@@ -17,7 +17,7 @@ from fca.studies.search.stats.policies import make_policy
 from fca.studies.search.stats.visits import SearchVisits
 from fca.types import FcaError, check_choice, keyed_rng
 
-INTERCEPT = 2.2  # mean logit, where nothing else is stated
+INTERCEPT = 2.2  # mean logit of all tables but scattered ones
 HIGH_LOGIT, FAILING_LOGIT = 4.0, -1.0  # of a scattered table: most subdomains, and those that fail
 FAILING_SHARE = 0.04  # of the subdomains of a scattered table
 _STRUCTURED = (0.3, 0.8, 0.35)
@@ -106,13 +106,13 @@ def replay(
     most: int | None = None,
     **options: Any,
 ) -> Replay:
-    """A search whose images are looked up: the policy of this name and seed (see `make_policy`) on a table.
+    """A search in which images are not drawn but looked up in a table of all subdomains.
 
-    right:   of each subdomain's images in the order drawn: 1, 0, or -1 where there is none, which is skipped.
-    batches: images of a first visit, a second, ...; later visits are like the last. A visit shows at most the images
-             that remain.
+    name, seed, options: of the policy, see `make_policy`.
+    right:   for each subdomain, whether its images are right, in the order drawn: 1 or 0; -1 where there is none.
+    batches: images of a first visit of a subdomain, a second, ...; later visits are like the last. A visit has fewer
+             images where fewer remain.
     most:    visits at most; None: as many as there are subdomains.
-    options: of the policy.
     """
     policy = make_policy(name, domain, seed, **options)
     visits = SearchVisits(policy, len(domain) if most is None else most)
@@ -120,6 +120,7 @@ def replay(
     sizes_by_subdomain = [chain(batches, repeat(batches[-1])) for _ in right]
 
     def next_images(subdomain: int) -> tuple[int, int]:
+        """The next images of a subdomain: how many are right, and how many there are."""
         size = next(sizes_by_subdomain[subdomain])
         images = list(islice(images_by_subdomain[subdomain], size))
         return sum(images), len(images)
@@ -136,7 +137,9 @@ def accuracies(right: Int8[np.ndarray, "subdomains images"]) -> Float[np.ndarray
 
 
 def worst(accuracy: Float[np.ndarray, " subdomains"], share: float = 0.1) -> Bool[np.ndarray, " subdomains"]:
-    """Which subdomains are the share of lowest accuracy, of those that have one: 103 of 1,032, ties by row number.
+    """Which subdomains are the worst: this share of those that have an accuracy, such as 103 of 1,032.
+
+    Of equal accuracies the first count.
 
     Raises FcaError where no accuracy is known.
 

@@ -9,7 +9,7 @@ from fca.studies.search.stats.policies import Policy
 
 
 class SearchVisits:
-    """Asks for the images of one subdomain after the other; see `fca.stats.ask`.
+    """The questions of a search: the images of one subdomain after the other. See `fca.stats.ask` for the protocol.
 
     policy: chooses the subdomain of a visit from the visits so far.    most: visits at most; None: no limit.
     """

@@ -10,9 +10,9 @@ from scipy import stats
 from fca.studies.search.stats.counts import (
     CONFIRMING,
     CORRELATIONS,
-    alike_tables,
     effective_images,
     image_correlation,
+    null_tables,
     p_lower,
     p_of_rules,
     share_with_interval,
@@ -225,14 +225,14 @@ def test_with_equal_numbers_a_rule_is_tested_by_permuting_subdomains():
 
 def test_null_tables_with_equal_numbers_are_permutations():
     correct, n_images = np.array([0, 3, 3, 17, 20, 20, 11]), np.full(7, 20)
-    for table in alike_tables(correct, n_images, 0.05, 50, np.random.default_rng(7)):
+    for table in null_tables(correct, n_images, 0.05, 50, np.random.default_rng(7)):
         assert sorted(table) == sorted(correct)
 
 
 def test_null_tables_with_unequal_numbers_have_the_accuracy_and_the_spread_of_the_table():
     rng, n_images = np.random.default_rng(8), np.array([1, 5, 20, 50] * 50)
     correct = beta_binomial(n_images, np.full(200, 0.8), 0.1, rng)
-    tables = alike_tables(correct, n_images, 0.1, 400, rng)
+    tables = null_tables(correct, n_images, 0.1, 400, rng)
     mean = effective_images(n_images, 0.1) @ (correct / n_images) / effective_images(n_images, 0.1).sum()
     for n in (1, 5, 20, 50):
         share = tables[:, n_images == n] / n

@@ -7,7 +7,7 @@ from scipy import stats
 from fca.stats.intervals import mean_with_interval
 from fca.studies.search.stats import Domain
 from fca.studies.search.stats.counts import p_of_rules
-from fca.studies.search.stats.explain import _lowest, agreement, find_rules, members, pair_means, value_means
+from fca.studies.search.stats.explain import _lowest_rule, agreement, find_rules, members, pair_means, value_means
 
 DOMAIN = Domain(
     {"weather": ["sun", "rain", "snow"], "time": ["day", "night"], "place": list("abcd"), "color": list("rgbw")},
@@ -125,7 +125,7 @@ def test_of_the_significant_rules_the_worst_by_its_images_is_taken():
     lack = [((correct / n_images)[one].mean() - (correct / n_images).mean()) * one.sum() ** 0.5 for one in has]
     significant = np.flatnonzero(p <= 0.05)
     assert len(significant) > 1
-    best = _lowest(has, np.ones(20, int), (correct, n_images), free, 999, np.random.default_rng(0))
+    best = _lowest_rule(has, np.ones(20, int), (correct, n_images), free, 999, np.random.default_rng(0))
     assert best == min(significant, key=lambda at: lack[at])
 
 
