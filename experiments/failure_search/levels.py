@@ -32,7 +32,7 @@ from fca.stats.intervals import FRACTION, RESAMPLES, cluster_draws
 from fca.studies.search.stats import Domain
 from fca.studies.search.stats import counts as counts_of_search
 from fca.studies.search.stats.counts import CONFIRMING, NULL_TABLES, null_tables, p_lower, share_with_interval
-from fca.studies.search.stats.explain import SUPPORT, _rules, find_rules, members
+from fca.studies.search.stats.explain import MIN_SUPPORT, _rules, find_rules, members
 from fca.studies.search.stats.replay import replay
 
 DOMAIN = Domain(
@@ -108,7 +108,7 @@ def counts(accuracy: Any, correlation: float, images: np.ndarray, rng: np.random
 def rank_sum_rule(visited: np.ndarray, correct: np.ndarray, shown: np.ndarray) -> dict[str, Any] | None:
     """The first rule as it was found before: rank sums of accuracies, Bonferroni over the candidates."""
     rules, cells = zip(*_rules(DOMAIN, 1), *_rules(DOMAIN, 2), strict=True)
-    needed, has = np.minimum(np.sum(cells, axis=1), SUPPORT), np.array(cells)[:, visited]
+    needed, has = np.minimum(np.sum(cells, axis=1), MIN_SUPPORT), np.array(cells)[:, visited]
     accuracy, everywhere = correct / shown, np.ones(len(visited), dtype=bool)
     best = _lowest_ranks(has, needed, accuracy, everywhere)
     if best is None:

@@ -30,7 +30,7 @@ from fca.tables.table import DATASET, MODEL, RHO, SEEDS, TableSpec, filled
 from fca.types import Column, Table
 from fca.validation import Allowed
 
-POINTS = 60  # of a curve
+N_POINTS = 60  # of a curve
 BINS = np.linspace(0, 1, 11)  # of accuracy, for the histogram
 VISITS_PER_PROCESS = 5_000  # replayed before another process is worth its start
 SHARES = (0.1, 0.2, 0.4)  # explored, at which the coverage is reported
@@ -172,7 +172,10 @@ class SearchBenchmark:
     at: Annotated[int, Allowed(1), "visits whose accuracies are counted in the histogram: the paper's"] = 61
 
     def __call__(self, store: Store) -> list[Table]:
-        """Its tables. Raises FcaError where neither a stored search visited all subdomains nor tables are simulated."""
+        """Curves, coverage, histograms and predictors of every policy, as means over searches.
+
+        Raises FcaError where neither a stored search visited all subdomains nor tables are simulated.
+        """
         if self.simulated is None:
             run_ids, tables = self._stored_tables(store)
         else:
@@ -208,6 +211,7 @@ class SearchBenchmark:
         needed_rows = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
         require_rows(rows, needed_rows, len(store.rows()), "fca run task=search model=MODEL, without a limit")
 
+        # several searches of one model on one data set get the beginning of their run ids as part of their names
         shares_name = rows.duplicated([DATASET, MODEL], keep=False)
         model_and_run = rows[MODEL] + ", " + rows["run_id"].str[:6]
         rows = rows.assign(model=rows[MODEL].where(~shares_name, model_and_run))
@@ -227,6 +231,7 @@ class SearchBenchmark:
         return labels
 
     def _mean_curves(self, curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        """The curve of every policy: mean and standard deviation over searches of each point that all of them have."""
         groups = _grouped(curves, EXPLORED, SHARE)
         means = groups[[*CURVED]].mean()
         sds = groups[[*CURVED]].std().set_axis(SDS, axis=1)
@@ -237,6 +242,7 @@ class SearchBenchmark:
         return frame
 
     def _mean_coverage(self, coverages: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        """When every policy had visited the worst tenth: medians, extremes and means over searches."""
         groups = _grouped(coverages)
         medians = groups[[ALL, NEARLY]].median(skipna=False)  # missing where half of the searches never come so far
         extremes = {LEAST: groups[ALL].min(), MOST: groups[ALL].max()}
@@ -244,10 +250,12 @@ class SearchBenchmark:
         return medians.assign(**extremes).join(means).assign(seeds=self.seeds).reset_index()
 
     def _mean_histogram(self, histograms: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        """How many of the first subdomains had which accuracy, the mean over searches."""
         groups = _grouped(histograms, FROM)
         return groups.agg({EXPLORED: "max", COUNT: "mean"}).assign(seeds=self.seeds).reset_index()
 
     def _mean_rank_correlations(self, rank_correlations: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        """How well each model predicts, over draws; a model that predicts a constant has no rank correlation."""
         groups = _grouped(rank_correlations, SIZE)
         means = groups[[PREDICTED_RHO]].mean()
         n_constant = groups.size() - groups[PREDICTED_RHO].count()
@@ -256,12 +264,15 @@ class SearchBenchmark:
 
 
 def _grouped(frames: Sequence[pd.DataFrame], *columns: str) -> Any:
-    """Lines of all searches by data set, model, policy and these columns."""
+    """The lines of all searches, grouped by data set, model, policy and these columns."""
     return pd.concat(frames).groupby([DATASET, MODEL, POLICY, *columns], sort=False, dropna=False)
 
 
 def _stored(store: Store, row: dict[str, Any]) -> tuple[Domain, Right]:
-    """The domain of a search of all subdomains, and the accepted images of each in the order drawn."""
+    """The domain of a search of all subdomains, and whether each accepted image is right.
+
+    Images of a subdomain are in the order drawn: 1 or 0, -1 where it has no more.
+    """
     arrays = {name: store.array(row["run_id"], f"image_{name}") for name in ("visit", "accepted", "correct")}
     images = pd.DataFrame(arrays).sort_values("visit", kind="stable")
     accepted = images[images["accepted"]]
@@ -302,7 +313,7 @@ def _replay_record(images: int, histogram_visits: int, table: SearchTable, label
     policy = make_policy(name, table.domain, table.seed, **options)
     n_subdomains = len(table.domain)
     n_planned = min(policy.planned or n_subdomains, n_subdomains)  # visits of the policy; those after it are random
-    points = np.unique(np.linspace(max(1, n_subdomains / POINTS), n_subdomains, POINTS).round().astype(int))
+    points = np.unique(np.linspace(max(1, n_subdomains / N_POINTS), n_subdomains, N_POINTS).round().astype(int))
     true_accuracy = replays.accuracies(table.right)
     covered = replays.coverage(search.visited, replays.worst(true_accuracy))
 
@@ -325,7 +336,10 @@ def _replay_record(images: int, histogram_visits: int, table: SearchTable, label
 def _curve(
     search: replays.Replay, covered: Float[np.ndarray, " visits"], points: Int[np.ndarray, " points"]
 ) -> pd.DataFrame:
-    """Accuracy and coverage at some numbers of visits."""
+    """Accuracy and coverage of a search at some numbers of visits, one line each.
+
+    covered: share of the worst tenth that was visited, after each visit.    points: the numbers of visits.
+    """
     n_subdomains = len(covered)
     accuracy = pd.Series(search.accuracy)
     point_of_visit = np.searchsorted(points, np.arange(1, n_subdomains + 1))  # the next one
@@ -343,7 +357,12 @@ def _curve(
 def _coverage_line(
     covered: Float[np.ndarray, " visits"], n_planned: int, skill: float, covering: float
 ) -> pd.DataFrame:
-    """When the worst tenth was visited, and what the policy's model is worth."""
+    """One line on when a search had visited the worst tenth, and on the skill of the policy's model.
+
+    covered: share of the worst tenth that was visited, after each visit.
+    n_planned: visits that the policy planned; what comes after them is random and does not count.
+    covering: share of choices that covered the domain because the model had no skill.
+    """
     n_subdomains = len(covered)
     covered_by_share = {}
     for column, share in zip(COVERED_AT, SHARES, strict=True):
@@ -361,7 +380,7 @@ def _coverage_line(
 
 
 def _histogram(accuracy: Float[np.ndarray, " visits"]) -> pd.DataFrame:
-    """How many of the first visits have which accuracy."""
+    """How many of these visits have an accuracy in each tenth, one line each."""
     counts, _ = np.histogram(accuracy[np.isfinite(accuracy)], BINS)
     return pd.DataFrame({EXPLORED: len(accuracy), FROM: BINS[:-1], COUNT: counts})
 
@@ -375,7 +394,11 @@ def _covering_share(policy: Guided, search: replays.Replay, points: Int[np.ndarr
 def _rank_correlations(
     policy: Guided, table: SearchTable, true_accuracy: Float[np.ndarray, " subdomains"]
 ) -> list[tuple[int, Any]]:
-    """Size of a random training set, and Spearman's correlation of predicted and true accuracy of all others."""
+    """How well a policy's model predicts subdomains that it was not fitted to, for several training sizes.
+
+    Returned are the size of a random training set, and Spearman's correlation of predicted and true accuracy of all
+    other subdomains.
+    """
     n_subdomains = len(table.domain)
     correct = np.sum(table.right == 1, axis=1)
     shown = np.sum(table.right >= 0, axis=1)
@@ -386,7 +409,8 @@ def _rank_correlations(
             continue
 
         order = np.random.default_rng([table.seed, size]).permutation(n_subdomains)
-        trained, untrained = order[:size], order[size:]
+        trained = order[:size]
+        untrained = order[size:]
         predicted = policy.predict(trained, correct[trained], shown[trained]).mean
         accuracies = pd.DataFrame({"predicted": predicted, "true": true_accuracy}).iloc[untrained].dropna()
         rho = accuracies.rank().corr().loc["predicted", "true"]  # NaN where one is constant

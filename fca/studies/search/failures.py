@@ -64,6 +64,7 @@ ARRAYS = {  # the first array of each group says what the others are about, and 
     "gallery_image": ("gallery",),
 }
 PARTIAL_POLICIES = ("bo", "gp_pairwise")
+OUTSIDE_ALL_RULES = -1  # the number of the rule of fresh images that no rule holds for
 FROM_VISITED = "visited"  # the estimate from the visited subdomains themselves
 _ESTIMATES = {
     FROM_VISITED: "visited subdomains",
@@ -76,7 +77,7 @@ _CAUSES = {
     "classifier": "only this classifier fails",
     "undecided": "undecided",
 }
-_KINDS = {"failure": "not recognised", "success": "recognised", "rejected": "rejected by the filter"}
+_PICTURE_KINDS = {"failure": "not recognised", "success": "recognised", "rejected": "rejected by the filter"}
 _VERDICTS = ("confirmed", "not confirmed", "undecided", "not tested")
 
 SEARCH = Column("search", str, "", "search", filters=True)
@@ -99,7 +100,7 @@ CONFIRMED = Column("confirmed", str, "", "by fresh images", dict(zip(_VERDICTS, 
 FRESH_IMAGES = Column("fresh_images", int, ",.0f", "fresh images")
 SECOND_ACCURACY = Column("second_accuracy", float, ".1%", "accuracy of the second classifier on the same images")
 CAUSE = Column("cause", str, "", "whose failure", _CAUSES)
-KIND = PICTURE_KIND.with_choices(_KINDS)
+KIND = PICTURE_KIND.with_choices(_PICTURE_KINDS)
 COMPARED = Column("compared", str, "", "compared with")
 AGREEMENT_RHO = RHO.with_format("+.2f", "rank correlation of the accuracies of subdomains")
 OVERLAP = Column("overlap", float, ".0%", "share of one's worst tenth that is in the other's")
@@ -240,9 +241,12 @@ log = logging.getLogger(__name__)
 
 
 class Search(NamedTuple):
-    """A search that ran.
+    """A stored search.
 
-    visits:  visited, correct and shown, of each visit.
+    name:    by which tables distinguish it from other searches.
+    row:     the record of its run.
+    rules:   the conditions of low accuracy that it found: attribute -> value.
+    visits:  for each visit its subdomain, the number of right images and the number of images.
     results: the classifier's results by subdomain, see `by_subdomain`.
     second_results: those of the second classifier, on accepted images; empty without one.
     images:  one line for each image that was drawn.
@@ -280,7 +284,10 @@ class FailureSearch:
     shown: Annotated[int, Allowed(1), "pictures of each kind"] = 16
 
     def __call__(self, store: Store) -> list[Table]:
-        """Its tables. Raises FcaError without searches, and for a pair that is none of a domain's attributes."""
+        """The tables of all searches that can be read.
+
+        Raises FcaError without searches, and for a pair that is none of a domain's attributes.
+        """
         searches = _searches(store, self.query)
         lines_by_table: list[list[Any]] = [[] for _ in self.tables]
         for position, search in enumerate(searches):
@@ -302,9 +309,10 @@ class FailureSearch:
         return filled(self.tables, lines_by_table, asdict(self) | METHOD, [search.row[RUN_ID] for search in searches])
 
     def _mean_lines(self, search: Search) -> tuple[list[Any], list[Any]]:
-        """Mean accuracy by value and by pair of values, from the visited subdomains.
+        """Lines of tables search_values and search_pairs: mean accuracy by value and by pair of values.
 
-        For a complete search also from a part of its subdomains, and by the model of the policy that chose this part.
+        They are estimated from the visited subdomains. A complete search has further estimates, to be compared with
+        these: from the part of its subdomains that a policy would visit first, and by that policy's model.
         """
         value_frame = value_means(search.domain, *search.visits)
         pair_frame = pair_means(search.domain, *search.visits)
@@ -320,7 +328,10 @@ class FailureSearch:
         return value_lines, pair_lines
 
     def _pair(self, domain: Domain, pair_frame: pd.DataFrame) -> Sequence[str]:
-        """Names of the two attributes that are shown together. Raises FcaError for others than the domain's."""
+        """The two attributes whose pairs of values are reported: those requested, else those of the strongest effect.
+
+        Raises FcaError for a name that is no attribute of the domain.
+        """
         pair = self.pair
         if not pair:
             strongest = pair_frame.sort_values("effect", ascending=False).head(1)
@@ -332,9 +343,12 @@ class FailureSearch:
     def _partial_estimates(
         self, search: Search, value_frame: pd.DataFrame, pair_frame: pd.DataFrame
     ) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
-        """Name of an estimate from a part of a complete search, and its means by value and by pair of values.
+        """For each estimate from a part of a complete search its name, its means by value and by pair of values.
 
-        value_frame, pair_frame: the means of all subdomains.
+        The search is replayed: its images are looked up where the policy visits `partial` subdomains. Nothing for a
+        search that did not visit all subdomains.
+
+        value_frame, pair_frame: the means of all subdomains, in the form that is returned.
         """
         domain = search.domain
         is_complete = len(np.unique(search.visits[0])) == len(domain)
@@ -353,7 +367,11 @@ class FailureSearch:
             yield f"{name} model", values, pairs
 
     def _agreement_lines(self, search: Search, later_searches: Sequence[Search]) -> Iterator[Any]:
-        """With the second classifier, and with the searches after it of another model on the same domain."""
+        """Lines of table search_agreement: with the second classifier, and with searches of another model.
+
+        later_searches: those after this one in the list, so that each pair is compared once; only searches of the same
+        domain are.
+        """
         results_by_name = {f"{search.row.get('second')}, on the same images": search.second_results}
         for later in later_searches:
             is_same_domain = later.row["fingerprint"] == search.row["fingerprint"]
@@ -375,10 +393,10 @@ class FailureSearch:
             }
 
     def _gallery_lines(self, search: Search) -> Iterator[Any]:
-        """Pictures of each kind, spread evenly over those that the run stored."""
+        """Lines of table search_gallery: pictures of each kind, spread evenly over those that the run stored."""
         images = search.images.iloc[search.arrays["gallery_image"]].reset_index(drop=True)
         kinds = np.where(~images["accepted"], "rejected", np.where(images["correct"], "success", "failure"))
-        for kind in _KINDS:
+        for kind in _PICTURE_KINDS:
             positions = np.flatnonzero(kinds == kind)
             n_shown = min(self.shown, len(positions))
             shown_positions = positions[np.linspace(0, len(positions) - 1, n_shown).astype(int)]
@@ -404,17 +422,19 @@ def _share(correct: Any, n: Any) -> Estimated:
 
 
 def _interval_cells(column: Column, estimated: Estimated) -> dict[Column, float]:
+    """An estimate as the cells of a column and of the two ends of its interval."""
     return dict(zip(interval_columns(column), estimated, strict=True))
 
 
 def _words(values: Mapping[str, Any]) -> str:
+    """Attribute values in words."""
     return ", ".join(f"{name}: {value}" for name, value in values.items())
 
 
 def _right_table(search: Search) -> np.ndarray:
     """Subdomains x images: whether each accepted image is right (1, 0), in the order drawn; -1 where there is none."""
     accepted = search.images[search.images["accepted"]]
-    position = accepted.groupby("subdomain").cumcount()
+    position = accepted.groupby("subdomain").cumcount()  # of an image among those of its subdomain
     right = np.full((len(search.domain), position.max() + 1), -1, np.int8)
     right[accepted["subdomain"], position] = accepted["correct"]
     return right
@@ -457,11 +477,14 @@ def _run_line(search: Search) -> dict[Any, Any]:
 
 
 def _rule_lines(search: Search) -> Iterator[Any]:
-    """Accuracy inside each rule and outside all of them, in the search and on fresh images."""
+    """Lines of table search_rules: accuracy inside each rule and outside all of them.
+
+    Both are of the search's own images, which selected the rule, and of fresh images, which did not.
+    """
     accuracy = search.results["accuracy"]
     members_by_rule = np.array([members(search.domain, rule) for rule in search.rules])
     is_outside: Any = ~members_by_rule.any(axis=0)
-    fresh_outside = _fresh_results(search, -1)
+    fresh_outside = _fresh_results(search, OUTSIDE_ALL_RULES)
     outside_share = share_with_interval(*_counts(fresh_outside))
 
     for number, (rule, is_member) in enumerate(zip(search.rules, members_by_rule, strict=True)):
@@ -482,36 +505,42 @@ def _rule_lines(search: Search) -> Iterator[Any]:
 
 
 def _fresh_results(search: Search, rule_number: int) -> pd.DataFrame:
-    """Results on the fresh images of a rule by subdomain; rule -1: on those outside all rules."""
+    """Results by subdomain on the images that were drawn to confirm a rule, or for comparison outside all rules."""
     is_of_rule = search.arrays["fresh_rule"] == rule_number
     counts = (search.arrays[f"fresh_{name}"][is_of_rule] for name in ("subdomain", "correct", "shown"))
     return by_subdomain(*counts)
 
 
 def _counts(results: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Right images and images of each subdomain."""
     return results["correct"].to_numpy(), results["shown"].to_numpy()
 
 
 def _verdict(inside: pd.DataFrame, outside: pd.DataFrame) -> str:
-    """Whether fresh images of a rule are recognised less often than those outside all rules."""
-    correct, shown = _counts(pd.concat([inside, outside]))
-    p = p_lower(correct, shown, np.arange(len(shown)) < len(inside))
+    """Whether fresh images of a rule are recognised less often than those outside all rules, in a word."""
     if inside.empty:
         return "not tested"
+    correct, shown = _counts(pd.concat([inside, outside]))
+    is_inside = np.arange(len(shown)) < len(inside)
+    p = p_lower(correct, shown, is_inside)
     if np.isnan(p):
         return "undecided"
     return "confirmed" if p <= CONFIRMING else "not confirmed"
 
 
 def _cause_lines(search: Search) -> Iterator[Any]:
-    """Whose failure each of the lowest tenth of visited subdomains is, see METHOD."""
+    """Lines of table search_causes: whose failure each of the lowest tenth of visited subdomains is.
+
+    METHOD has the rules in words.
+    """
     images = search.images.groupby("subdomain").agg(
         n_accepted=("accepted", "sum"),
         n_drawn=("accepted", "size"),
         score=("score", "mean"),
     )
     low_score = images["score"].quantile(0.25)
-    mean, second_mean = search.results["accuracy"].mean(), search.second_results["accuracy"].mean()
+    mean = search.results["accuracy"].mean()
+    second_mean = search.second_results["accuracy"].mean()
 
     is_worst = worst(search.results["accuracy"].to_numpy())
     joined = search.results[is_worst].join(search.second_results.add_suffix("_2")).join(images)
@@ -520,12 +549,14 @@ def _cause_lines(search: Search) -> Iterator[Any]:
         second_share = _share(line["correct_2"], line["shown_2"])
         score = line["score"]
 
+        # comparisons with NaN are false: without a second classifier or a score the cause stays undecided
+        fails = share.high < mean
+        second_fails = second_share.high < second_mean
         cause = "undecided"
-        if share.high < mean:
-            if second_share.high < second_mean and not np.isnan(score):
-                cause = "generator" if score < low_score else "condition"
-            elif second_share.high >= second_mean and second_share.low > share.high:
-                cause = "classifier"
+        if fails and second_fails and not np.isnan(score):
+            cause = "generator" if score < low_score else "condition"
+        elif fails and second_share.high >= second_mean and second_share.low > share.high:
+            cause = "classifier"
 
         yield {
             CONDITIONS: _words(search.domain.values(line["subdomain"])),
@@ -538,15 +569,18 @@ def _cause_lines(search: Search) -> Iterator[Any]:
 
 
 def _bin_lines(search: Search) -> Iterator[Any]:
-    """Visited subdomains in each tenth of accuracy; the last includes 100 %."""
-    tenth = search.results["correct"] * 10 // search.results["shown"]
+    """Lines of table search_accuracies: visited subdomains in each tenth of accuracy; the last includes 100 %."""
+    tenth = search.results["correct"] * 10 // search.results["shown"]  # in integers, so that 3 of 10 is in the fourth
     counts = np.bincount(np.minimum(tenth, 9), minlength=10)
     for i, count in enumerate(counts):
         yield {AT_LEAST: i / 10, BELOW: (i + 1) / 10, N_VISITED: count}
 
 
 def _searches(store: Store, query: str | None) -> list[Search]:
-    """Those that can be read, by name; the others are left out with a warning."""
+    """The stored searches that a query selects, by name; those that cannot be read are left out with a warning.
+
+    Raises FcaError where none is left.
+    """
     rows = readable_rows(store, query)
     search_rows = apply_query(rows[rows["task"] == "search"], query).sort_values("run_id")
 
@@ -576,7 +610,10 @@ def _search_names(rows: pd.DataFrame) -> Sequence[str]:
 
 
 def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
-    """A stored search. Raises FcaError where its arrays are missing, or are not those of a search."""
+    """A stored search. Raises FcaError where its arrays are missing, or are not those of a search.
+
+    Everything is checked, as a store may come from elsewhere: lengths, and that each index exists.
+    """
 
     def read(array: str, n_lines: int | None = None) -> np.ndarray:
         return np.asarray(store.array(row["run_id"], array, n_lines))

@@ -62,7 +62,8 @@ class Work(NamedTuple):
     """The work of a search.
 
     data:   its subdomains, for the store.
-    reader: the encoder as a classifier over prompts; None where none is needed.
+    model:  the classifier that is tested.
+    reader: the encoder as a classifier over prompts; None where neither the filter nor the policy needs it.
     clean:  the run that predicts test images.
     """
 
@@ -100,8 +101,13 @@ class Draw(NamedTuple):
 class Visit:
     """A visit of a subdomain, over when `n_wanted` images are accepted or `max_draws` are drawn.
 
-    name: of its folder.    first_number: of its images among those of the subdomain.    kind: of its seeds.
-    rule: number of the rule that it confirms; -1: none.
+    name:         of its folder.
+    first_number: of its first image among those of all visits of the subdomain; it decides the seeds.
+    kind:         part of the key of its seeds: search, or fresh for images that confirm a rule.
+    rule:         number of the rule that it confirms; -1: none.
+    seconds:      of drawing and judging.
+    draws:        the verdicts so far.
+    pending_passes: images that are being drawn.
     """
 
     name: str
@@ -117,19 +123,22 @@ class Visit:
 
     @property
     def n_accepted(self) -> int:
+        """Number of images that the filter accepted."""
         return sum(draw.accepted for draw in self.draws)
 
     @property
     def n_right(self) -> int:
+        """Number of accepted images that the classifier recognised."""
         return sum(draw.correct for draw in self.draws if draw.accepted)
 
     @property
     def n_paid(self) -> int:
+        """Number of images that were drawn; refusals cost nothing."""
         return sum(draw.refused is None for draw in self.draws)
 
     @property
     def draws_left(self) -> int:
-        """Images to draw before it can be over; 0 when it is."""
+        """Images to draw before the visit can be over; 0 when it is."""
         return min(self.n_wanted - self.n_accepted, self.max_draws - len(self.draws))
 
     def add(self, line: Line) -> None:
@@ -146,9 +155,10 @@ def history_of(visits: Sequence[Visit]) -> tuple[Visits, Visits, Visits]:
 
 
 class Studio:
-    """Has visits drawn and judged, several at once; what was judged is in the journal of the run's folder.
+    """Draws and judges the images of visits, several visits at once; verdicts are in the journal of the run's folder.
 
     Images are drawn ahead by processes (by one thread, where the generator is not parallel) while others are judged.
+    Verdicts that an interrupted search left in the journal are used again.
     Raises FcaError where the model, or the second one, does not know the target.
     """
 
@@ -158,7 +168,7 @@ class Studio:
         self.folder = context.store.folder(run.run_id)
         self.seed = context.seed
         self.accelerator = context.machine.accelerator
-        self.reader = work.reader and work.reader.build()
+        self.reader = None if work.reader is None else work.reader.build()
         networks = [build_model(model) for model in (work.model, search.second) if model]
         self.networks = [(network, search.domain.columns(network.classes)) for network in networks]
 
@@ -185,17 +195,22 @@ class Studio:
         """The prompts as the encoder embeds them, of unit length; None without encoder."""
         if self.reader is None:
             return None
-        texts = self.reader.head.weight.detach().cpu().numpy().astype(np.float64)
-        return texts / np.linalg.norm(texts, axis=1, keepdims=True)
+        embeddings = self.reader.head.weight.detach().cpu().numpy().astype(np.float64)  # the head of a zero-shot model
+        return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
 
     def finish(self, asker: Asker[Visit, tuple[int, int]], doing: str, total: int | None) -> None:
-        """Finish all visits that are asked for, in the order asked, whichever images are drawn first."""
+        """Finish all visits that are asked for, in the order asked, whichever images are drawn first.
+
+        doing, total: what progress is called, and the number of visits, if it is known.
+        """
         n_finished = count(1)
         progress_lines = ProgressLines(doing, total)
         with Progress(transient=True, disable=not on_terminal()) as bar:
             task = bar.add_task(doing, total=total)
 
             def counts_of_oldest(*pending: Visit) -> tuple[int, int]:
+                """Finish the first of the visits in hand; returns its right and accepted images."""
+                # verdicts of an interrupted search
                 for visit in pending:
                     for line in self.lines_of_visit.pop(visit.name, []):
                         visit.add(line)
@@ -211,7 +226,10 @@ class Studio:
             ask_until_done(asker, counts_of_oldest, in_hand=self.search.parallel)
 
     def _advance(self, pending: Sequence[Visit]) -> None:
-        """Have images drawn for all visits, and judge those of the first one whose images are all drawn."""
+        """Have images drawn for all visits, and judge those of the first visit whose images are all drawn.
+
+        Where none is, wait until some images are drawn.
+        """
         for visit in pending:
             if visit.draws_left and not visit.pending_passes:
                 visit.pending_passes = list(self._submit_passes(visit))
@@ -228,7 +246,7 @@ class Studio:
         wait(unfinished, return_when=FIRST_COMPLETED)
 
     def _submit_passes(self, visit: Visit) -> Iterator[Future[list[DrawOutcome]]]:
-        """Have the images drawn that a visit lacks: as many in a pass as the generator takes."""
+        """Have the images drawn that a visit lacks, as many in a pass as the generator takes; yields each pass."""
         search = self.search
         images_per_pass = pass_size(search.generator)
         first = len(visit.draws)
@@ -240,6 +258,7 @@ class Studio:
             yield self.pool.submit(draw, search.generator, requests, files, search.stored_px)
 
     def _seed(self, visit: Visit, number: int) -> int:
+        """The seed of an image: the same in a resumed search, another one for every image of a subdomain."""
         rng = keyed_rng(visit.kind, self.seed, visit.subdomain, visit.first_number + number)
         return int(rng.integers(2**32))
 
@@ -266,7 +285,10 @@ class Studio:
         self.elapsed_until = judged_at
 
     def _verdicts(self, visit: Visit, positions: list[int]) -> list[Draw]:
-        """Verdicts on new images of a visit.    positions: after the images that were judged before."""
+        """The verdicts on new images of a visit.
+
+        positions: of these images, counted from the first that was not judged before.
+        """
         from fca.training.infer import logits_of
 
         if not positions:
@@ -275,6 +297,7 @@ class Studio:
         images = [decode(file.read_bytes(), str(file)) for file in files]
 
         def logits(network: Classifier) -> Float[np.ndarray, "images logits"]:
+            """A network's logits of all images, each resized and cut as this network needs it."""
             pixels = np.stack([network.geometry(image)[0] for image in images])
             return logits_of(network, pixels, np.arange(len(images)), accelerator=self.accelerator)
 
@@ -324,7 +347,8 @@ class Studio:
         try:
             yield
         except Unavailable as error:
-            service, step = f"{self.search.generator.label()}: {error}", "try again later: the same command goes on"
+            service = f"{self.search.generator.label()}: {error}"
+            step = "try again later: the same command goes on"
             raise FcaError("generator", service, "a service that answers", step) from error
 
     def file(self, visit: Visit, number: int) -> Path:
@@ -335,8 +359,9 @@ class Studio:
 def draw(
     generator: Generator, requests: Sequence[Wanted], files: Sequence[Path], side: int | None
 ) -> list[DrawOutcome]:
-    """Draw images of one pass into files, which hold their seconds too; files that exist are not drawn again.
+    """Draw the images of one pass into files; whole files of an interrupted search are not drawn again.
 
+    An image's file also holds the seconds that drawing it took, its share of those of the pass.
     side: pixels to which the shorter side of a larger image is reduced; None: as drawn.
     """
     outcomes: dict[Path, DrawOutcome] = {}
@@ -387,12 +412,13 @@ def _save(drawn: Drawn, request: Wanted, file: Path, side: int | None, seconds: 
 
 
 def is_whole(line: Line) -> bool:
-    """Whether a line of the journal has verdicts on some draws of a visit."""
+    """Whether a line of the journal has verdicts on some draws of a visit, with values of the right types."""
     type_by_name = {"visit": str, "draws": list[list[Any]], "seconds": float, "elapsed": float}
     if not all(has_type(line.get(name), kind) for name, kind in type_by_name.items()):
         return False
 
     verdict_types = (bool, bool, float | None, float | None, int, str | None)  # of the fields of `Draw`
-    return all(
-        len(verdict) == len(verdict_types) and all(map(has_type, verdict, verdict_types)) for verdict in line["draws"]
-    )
+    for verdict in line["draws"]:
+        if len(verdict) != len(verdict_types) or not all(map(has_type, verdict, verdict_types)):
+            return False
+    return True

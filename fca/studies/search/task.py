@@ -69,7 +69,7 @@ from fca.types import (
 )
 from fca.validation import Allowed, Workers
 
-# options of policies, and the values that need no word in a row and no entry in an identity
+# options of policies, and the default values, which are left out of rows and of a run's identity
 OPTIONS = {"strength": None, "acquisition": None, "reserve": None, "starts": 10, "features": "one_hot", "visits": 1}
 BUDGETS = ("max_subdomains", "max_images", "max_hours", "max_money")
 IDENTITY_FIELDS = (*BUDGETS, "images", "visits", "max_draws", "parallel", "stored_px", "confirm")
@@ -84,7 +84,7 @@ IMAGE_ARRAYS = {
     "score": np.float32,
     "second": np.int8,
 }
-BARREN_VISITS = 5  # in a row, without an accepted image, that end a search
+MAX_BARREN_VISITS = 5  # in a row, without an accepted image, after which a search stops with an error
 GALLERY_PX = 64  # side of a picture
 
 
@@ -150,7 +150,7 @@ class Search:
     confirm: Annotated[int, Allowed(0)]
 
     def check(self) -> None:
-        """Refuse an invalid domain, one that the generator cannot draw, and fewer draws than images of a visit."""
+        """Raise FcaError for an invalid domain, one that the generator cannot draw, and too few draws for a visit."""
         self.domain.check()
         if isinstance(self.generator, Conditional):
             label, conditions = self.generator.label(), self.generator.conditions
@@ -164,19 +164,25 @@ class Search:
             raise FcaError("task.max_draws", self.max_draws, f"at least {max(self.images)}, as task.images", step)
 
     def plan(self, context: RunContext) -> list[Run]:
-        """One run; before it the predictions of test images, where their accuracy matters. Raises FcaError."""
+        """The run of the search, after a run that predicts test images if their accuracy matters.
+
+        Raises FcaError for a shift, and for models, options and prices that cannot be used.
+        """
         context.check_clean("search")
-        domain, drawing = self.domain, self.generator
+        domain = self.domain
+        generator = self.generator
         clean = runs_of_split(context, "test")[0]
-        data = subdomain_data(domain, drawing)
+        data = subdomain_data(domain, generator)
         self._check_models(clean.work)
-        self._policy(context.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
+        no_features = np.zeros((len(domain.space), 1))
+        self._policy(context.seed, no_features)  # raises for options that this policy does not have
         price = self._price()
         needs_reader = self.filter.texts(domain) or self.features == "words"
         reader = zero_shot_classifier(context.encoder, domain.prompts) if needs_reader else None
         clean_runs = [] if self.clean_accuracy is None else [clean]
         parent = clean.run_id if clean_runs else None
 
+        # what decides the results, and so the run's id
         options = self._options()
         meaning = {
             "data": data.fingerprint,
@@ -184,7 +190,7 @@ class Search:
             "filter": self.filter.label(),
             "encoder": context.encoder.identity() if reader else None,
             "second": self.second.identity() if self.second else None,
-            "generator": [drawing.label(), drawing.version()],
+            "generator": [generator.label(), generator.version()],
             "policy": [self.policy, options],
             "revised_rules": REVISED_RULES,
             "revised_policy": REVISED_POLICIES.get(self.policy),
@@ -195,6 +201,7 @@ class Search:
         }
         identity = {key: value for key, value in meaning.items() if value is not None}
 
+        # what tables show of the run before it has results
         encoder_words = f", {name_of(context.encoder)}" if reader else ""
         option_words = [f"{name}={value}" for name, value in options.items()]
         description = {
@@ -205,7 +212,7 @@ class Search:
             "domain": domain.name,
             "subject": domain.subject,
             "target": domain.target,
-            "generator": drawing.label(),
+            "generator": generator.label(),
             "filter": self.filter.label() + encoder_words,
             "policy": " ".join([self.policy, *option_words]),
             "images": ",".join(map(str, self.images)),
@@ -216,16 +223,16 @@ class Search:
         return [*clean_runs, Run("search", identity, description, parent, work=work)]
 
     def _check_models(self, clean: ForwardWork) -> None:
-        """Raise FcaError for a model that cannot predict, and for a target that a stored one does not know."""
+        """Raise FcaError for a model that cannot predict, and for a target that a model is known to lack."""
         check_forward(clean)
         models = [clean.model, self.second] if self.second else [clean.model]
         for model in models:
             class_keys = known_keys(model)
-            if class_keys is not None:
+            if class_keys is not None:  # else the classes are known when the model is loaded
                 self.domain.columns(class_keys)
 
     def _price(self) -> float | None:
-        """Of an image; None where money is no limit. Raises FcaError where there is not enough for one."""
+        """The price of an image; None where money is no limit. Raises FcaError where there is not enough for one."""
         if self.max_money is None:
             return None
         price = self.generator.price()
@@ -241,7 +248,7 @@ class Search:
                 yield self._search(run, context)
 
     def _options(self) -> dict[str, Any]:
-        """Those of the policy that are not the default."""
+        """The policy's options that differ from their default."""
         values = {name: getattr(self, name) for name in OPTIONS}
         return {name: value for name, value in values.items() if value != OPTIONS[name]}
 
@@ -253,6 +260,7 @@ class Search:
         return make_policy(self.policy, self.domain.space, seed, **options)
 
     def _search(self, run: Run[Work], context: RunContext) -> Finished:
+        """Search, find rules for low accuracy, and draw fresh images that confirm them or not."""
         from fca.training.devices import device_name
 
         clean_columns = self._clean_columns(run.work, context)
@@ -272,7 +280,8 @@ class Search:
             studio.pool.shutdown(cancel_futures=True)
 
         arrays = self._arrays(studio, visits) | _confirming_arrays(rules, fresh_visits)
-        counts = pd.DataFrame({"subdomain": visited, "correct": correct, "shown": shown}).groupby("subdomain").sum()
+        visit_counts = pd.DataFrame({"subdomain": visited, "correct": correct, "shown": shown})
+        counts = visit_counts.groupby("subdomain").sum()
         n_drawn = int(arrays["drawn"].sum())
         n_accepted = int(counts["shown"].sum())
         skill = policy.skill(visited, correct, shown)
@@ -297,7 +306,10 @@ class Search:
         return Finished(run, columns, arrays)
 
     def _clean_columns(self, work: Work, context: RunContext) -> dict[str, Any]:
-        """Accuracy on test images as columns. Raises FcaError where it is too low for a search."""
+        """Accuracy on test images, target or not, as columns; none where it was not requested.
+
+        Raises FcaError where it is too low for a search: failures would say little about conditions.
+        """
         if self.clean_accuracy is None:
             return {}
 
@@ -316,7 +328,10 @@ class Search:
         return dict(zip(interval_columns(CLEAN_ACCURACY), (n_right / n, *wilson(n_right, n)), strict=True))
 
     def _fresh_visits(self, rules: list[dict[str, Any]], seed: int) -> list[Visit]:
-        """Visits with new images of subdomains of each rule, and of some outside all (-1), all drawn at random."""
+        """Visits whose new images confirm the rules or not: of random subdomains of each rule, and outside all rules.
+
+        The number of the rule of the latter is -1.
+        """
         if not rules:
             return []
 
@@ -326,7 +341,8 @@ class Search:
         for rule, is_member in [*enumerate(members_by_rule), (-1, is_outside)]:
             candidates = keyed_rng("confirm", seed, rule).permutation(np.flatnonzero(is_member))
             for subdomain in candidates[: self.confirm].tolist():
-                n_earlier = sum(visit.subdomain == subdomain for visit in visits)  # rules may overlap
+                # rules may overlap: a subdomain's second visit has images of its own
+                n_earlier = sum(visit.subdomain == subdomain for visit in visits)
                 visit = Visit(
                     name=f"fresh-{len(visits):04d}-{subdomain}",
                     subdomain=subdomain,
@@ -340,7 +356,7 @@ class Search:
         return visits
 
     def _arrays(self, studio: Studio, visits: list[Visit]) -> Arrays:
-        """As analyses of searches read them; images are in order of visits and draws."""
+        """The arrays of the search, as analyses read them; images are in order of visits and draws."""
         draws = [
             (position, number, *draw)
             for position, visit in enumerate(visits)
@@ -365,8 +381,9 @@ class Search:
 def _gallery_arrays(
     studio: Studio, visits: list[Visit], images: pd.DataFrame, accuracy_of_visit: Float[np.ndarray, " visits"]
 ) -> Arrays:
-    """Small pictures of the visits of lowest accuracy: wrong ones, right ones, and those that the filter left out.
+    """Small pictures of the visits of lowest accuracy, up to 8 of a visit and of a kind.
 
+    Kinds are wrong, right, and left out by the filter.
     images: a line for each draw, in order of visits.
     """
     lowest_first = images.iloc[np.argsort(accuracy_of_visit[images["visit"]], kind="stable")]
@@ -385,7 +402,7 @@ def _gallery_arrays(
     chosen = pd.concat(chosen_of_kind)
 
     chosen_draws = [(visits[i], number) for i, number in zip(chosen["visit"], chosen["number"], strict=True)]
-    studio.draw_again(chosen_draws)
+    studio.draw_again(chosen_draws)  # those whose files are lost
     pictures = []
     for visit, number in chosen_draws:
         picture = Image.open(studio.file(visit, number)).convert("RGB")
@@ -398,9 +415,9 @@ def _gallery_arrays(
 
 @dataclass
 class Chooser:
-    """Asks for the visits of a search until a budget is spent; see `fca.stats.ask`.
+    """The questions of a search: its visits, until a budget is spent. See `fca.stats.ask` for the protocol.
 
-    visits:     chooses their subdomains.
+    visits:     chooses their subdomains by the policy.
     finished:   visits that are over.    pending: visits in hand.
     ended:      the budget that ended the search.
     n_covering: choices that covered the domain.
@@ -414,9 +431,12 @@ class Chooser:
     n_covering: int = 0
 
     def ask(self) -> Visit | None:
-        """The next visit; None where a budget is spent, be it on pending ones. Raises FcaError after barren visits."""
-        if len(self.finished) >= BARREN_VISITS:
-            check_any_accepted(self.finished[-BARREN_VISITS:])
+        """The next visit; None where a budget is spent, also if pending visits may still spend less than they may.
+
+        Raises FcaError after MAX_BARREN_VISITS visits without an accepted image.
+        """
+        if len(self.finished) >= MAX_BARREN_VISITS:
+            check_any_accepted(self.finished[-MAX_BARREN_VISITS:])
 
         remaining = self._remaining()
         spent_budgets = [name for name, amount in remaining.items() if amount <= 0]
@@ -424,10 +444,11 @@ class Chooser:
         if spent_budgets:
             return None
 
-        self.n_covering += self.visits.policy.covers(*self.visits.history)
+        self.n_covering += self.visits.policy.covers(*self.visits.history)  # before `ask` adds to the history
         subdomain = self.visits.ask()
         assert subdomain is not None  # the policy itself has no limit
 
+        # images of this visit: fewer if the budget ends before
         search = self.search
         earlier_visits = [visit for visit in self.finished if visit.subdomain == subdomain]
         n_wanted = search.images[min(len(earlier_visits), len(search.images) - 1)]
@@ -450,12 +471,18 @@ class Chooser:
         self.visits.tell(visit.subdomain, counts)
 
     def _remaining(self) -> dict[str, Any]:
-        """What is left: subdomains that may be visited, and of each budget (of money: draws that it pays)."""
-        search, finished, pending = self.search, self.finished, self.pending
+        """What is left of each budget, by name; first, as "all visited", the subdomains that may be visited.
+
+        Of money it is the number of draws that it pays. Budgets without a limit are left out.
+        """
+        search = self.search
+        finished = self.finished
+        pending = self.pending
         n_visits = Counter(visit.subdomain for visit in finished)
-        closed = {
-            visit.subdomain for visit in finished if not visit.n_accepted or n_visits[visit.subdomain] >= search.visits
-        }
+        closed = set()
+        for visit in finished:
+            if not visit.n_accepted or n_visits[visit.subdomain] >= search.visits:
+                closed.add(visit.subdomain)
         in_hand = {visit.subdomain for visit in pending}
 
         spent = {  # pending visits count as if they took all that they may
@@ -474,7 +501,7 @@ class Chooser:
 
 
 def _confirming_arrays(rules: Sequence[dict[str, Any]], fresh_visits: Sequence[Visit]) -> dict[str, Any]:
-    """Arrays: the rules, and the visits with new images that confirm them or do not."""
+    """The arrays of a search about its rules: the rules, and the visits whose new images confirm them or do not."""
     subdomain, correct, shown = history_of(fresh_visits)
     return {
         "rules": np.array([json.dumps(rules)]),
@@ -486,7 +513,10 @@ def _confirming_arrays(rules: Sequence[dict[str, Any]], fresh_visits: Sequence[V
 
 
 def _warning(visits: Sequence[Visit], skill: float | None) -> str | None:
-    """What a reader of a search should know.    skill: of the policy's model; None where it has none."""
+    """What limits a search, in words; None where nothing does.
+
+    skill: of the policy's model, its share of explained variance; None for a policy without a model.
+    """
     warnings = []
     if skill is not None and skill <= 0:
         warnings.append("the policy's model predicts no better than the mean")
@@ -514,7 +544,10 @@ def check_any_accepted(visits: Sequence[Visit]) -> None:
 
 
 def subdomain_data(domain: EvaluationDomain, generator: Generator) -> ImageData:
-    """The subdomains as a data set of one image each; the fingerprint covers all that decides a verdict."""
+    """The subdomains of a domain as a data set of one image each, for the store.
+
+    The fingerprint covers all that decides a verdict on an image.
+    """
     group_of_class: Mapping[str, str] = {}
     if domain.groups is not None:
         group_of_class = read_groups(domain.groups, domain.group_columns).of
