@@ -22,6 +22,7 @@ CLASSES = "classes"
 IMAGES = "images"
 OVER = (CLASSES, IMAGES)
 RELEASED = "released"
+ROUNDING = 1e-9  # by which a mean of accuracies may leave [0, 1]
 Share = Num[np.ndarray, "*values"] | float | int
 Values = Num[np.ndarray, "conditions images"]
 Labels = Integer[np.ndarray, " images"]
@@ -45,12 +46,8 @@ def relative_foreground_sensitivity(acc_foreground: Share, acc_background: Share
     (0.3333333333333333, 0.0)
     """
     check_choice("compat", compat, (None, RELEASED))
-    foreground = np.asarray(acc_foreground, float)
-    background = np.asarray(acc_background, float)
-    for name, accuracies in (("acc_foreground", foreground), ("acc_background", background)):
-        out_of_range = accuracies[(accuracies < 0) | (accuracies > 1)].tolist()  # NaN is allowed
-        if out_of_range:
-            raise FcaError(name, out_of_range[0], "an accuracy between 0 and 1", "give fractions, not percent")
+    foreground = _accuracies("acc_foreground", acc_foreground)
+    background = _accuracies("acc_background", acc_background)
 
     # 2 min(m, 1 - m)
     largest_difference = np.minimum(foreground + background, (1 - foreground) + (1 - background))
@@ -60,6 +57,15 @@ def relative_foreground_sensitivity(acc_foreground: Share, acc_background: Share
     sensitivity = np.where(largest_difference == 0, undefined_value, ratio)
     sensitivity = np.clip(sensitivity, -1.0, 1.0)  # rounding where one of the two is 0 or 1
     return sensitivity if sensitivity.ndim else float(sensitivity)
+
+
+def _accuracies(name: str, shares: Share) -> Float[np.ndarray, "*values"]:
+    """Accuracies as an array within [0, 1], rounding cut off; NaN stays. Raises FcaError naming another value."""
+    accuracies = np.asarray(shares, float)
+    out_of_range = accuracies[(accuracies < -ROUNDING) | (accuracies > 1 + ROUNDING)].tolist()
+    if out_of_range:
+        raise FcaError(name, out_of_range[0], "an accuracy between 0 and 1", "give fractions, not percent")
+    return np.asarray(np.clip(accuracies, 0.0, 1.0))
 
 
 def class_accuracy(
@@ -80,7 +86,11 @@ def class_accuracy(
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """Means over classes, and the same with each draw left out: one array a kind of draws (see jackknife_interval)."""
+    """Means over classes of several conditions.
+
+    mean:     of each condition.
+    left_out: the same means with each draw left out in turn, one array for each kind of draws (`jackknife_interval`).
+    """
 
     mean: Float[np.ndarray, " conditions"]
     left_out: tuple[Float[np.ndarray, "conditions _"], ...]
@@ -88,7 +98,7 @@ class ClassMeans:
     def estimate(
         self, function: Callable[..., Any], *conditions: int, within: tuple[float, float] = EVERYWHERE
     ) -> Estimated:
-        """A function of the means of these conditions, with its interval.
+        """A function of the means of these conditions, with its 95 % interval; NaN where it is undefined.
 
         conditions: their positions, in the order of the function's arguments.    within: the range of the function.
         """
@@ -147,9 +157,11 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
 def grouped_right(
     logits: Float[np.ndarray, "images logits"], group: Integer[np.ndarray, " logits"], true: Labels
 ) -> PerImage:
-    """Whether the group with the largest summed probability is that of the image's class; NaN: its class has none.
+    """Whether the predicted group is that of the image's class, 1 or 0; NaN for an image whose class has no group.
 
-    As `fca.stats.protocols.grouped_top1`, image by image.    group: of every column, -1 for none.    true: columns.
+    The predicted group is the one of largest summed probability, as in `fca.stats.protocols.grouped_top1`.
+
+    group: of every column of the logits, -1 for none.    true: the column of each image's class.
 
     >>> logits = np.array([[2.5, 2.5, 3.0, 9.0], [0.0, 0.0, 3.0, 9.0]])
     >>> grouped_right(logits, np.array([0, 0, 1, -1]), np.array([0, 3]))
@@ -232,7 +244,7 @@ def _ratio(
     denominator: Num[np.ndarray, " images"],
     where: Bool[np.ndarray, " images"],
 ) -> PerImage:
-    """numerator / denominator, NaN elsewhere."""
+    """numerator / denominator where a condition holds, NaN elsewhere."""
     return np.divide(numerator, denominator, out=np.full(len(where), np.nan), where=where)
 
 

@@ -78,6 +78,17 @@ def test_percent_are_no_accuracies():
         rfs(0.5, 0.5, "paper")
 
 
+def test_a_mean_that_rounding_carries_past_one_is_an_accuracy():
+    """Of 5 classes of 6 images one image is wrong: without it the mean of class means is 1.0000000000000002."""
+    labels = np.repeat(np.arange(5), 6)
+    right = np.ones((2, 30))
+    right[1, 0] = 0
+    means = class_means(right, labels, "images")
+    assert max(left_out.max() for left_out in means.left_out) > 1
+
+    assert means.estimate(rfs, 1, 0, within=(-1.0, 1.0)).value == 1.0
+
+
 @pytest.fixture
 def answers():
     """Three conditions of 60 images in 6 classes of unequal size; the second has shares of draws."""
