@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PRETRAINED = "pretrained"
 """The value of `weights` that stands for those which the family publishes."""
 
-LOCAL = "a file that holds a state dict, as safetensors or torch.save write it"
+STATE_DICT_FILE = "a file that holds a state dict, as safetensors or torch.save write it"
 SAFETENSORS = "safetensors"
 TORCH = "torch"
 LONGEST_HEADER = 100_000_000  # bytes, by the format's own rule
@@ -80,7 +80,7 @@ class LibraryModel(Model):
     family = ""  # in identities and messages
 
     def label(self) -> str:
-        """The name without tag, and the keywords (lists joined by hyphens).
+        """The model's name in tables: its name without tag, and its keywords, in which lists are joined by hyphens.
 
         >>> LibraryModel("resnet18.v1", None, {"channels": [16, 32], "drop_rate": 0.1}, None, None, None, None).label()
         'resnet18 channels=16-32 drop_rate=0.1'
@@ -97,9 +97,10 @@ class LibraryModel(Model):
         return file_label(self.weights)
 
     def identity(self) -> dict[str, Any]:
-        """All fields, with the weights by content or by their published name. Raises FcaError for impossible settings.
+        """What enters the ids of runs: all fields, with the weights by content or by their published name.
 
-        The library is imported only for a tag or for its weights, so that planning stays quick.
+        Raises FcaError for impossible settings. The library is imported only for a tag or for its weights, so that
+        planning stays quick.
         """
         self._check()
         if self.pretrained:
@@ -139,7 +140,7 @@ def package_files(package: str, pattern: str) -> list[Path]:
     The package is not imported, which can take seconds.
     """
     spec = find_spec(package)  # does not run the package's __init__
-    folders = (spec and spec.submodule_search_locations) or []
+    folders = (spec and spec.submodule_search_locations) or []  # none if it is not installed
     files = [file for folder in folders for file in Path(folder).glob(pattern)]
     if not files:
         allowed = f"a family whose package is installed; {package} is not"
@@ -152,8 +153,8 @@ def package_files(package: str, pattern: str) -> list[Path]:
 def networks_of(package: str, first_argument: str, files: str = "models/*.py") -> frozenset[str]:
     """The names of a package's networks: its functions with this first argument, found in the text of its files.
 
-    first_argument: a regular expression.    files: glob pattern inside the package. Nothing is imported, which can take
-    seconds.
+    first_argument: a regular expression.    files: glob pattern inside the package. The package is not imported, which
+    can take seconds.
     """
     pattern = re.compile(rf"^def (\w+)\(\s*{first_argument}\b", re.M)  # functions at the beginning of a line
     names: set[str] = set()
@@ -167,7 +168,7 @@ def unknown_name(library: str, name: str, all_names: Collection[str], step: str,
 
     all_names: what the library knows.    step: what to do next.    kind: what the message calls the names.
     """
-    examples = difflib.get_close_matches(name, all_names) or sorted(all_names)[:3]
+    examples = difflib.get_close_matches(name, all_names) or sorted(all_names)[:3]  # any, if none is like it
     allowed = f"one of {library}'s {len(all_names)} {kind}, such as {', '.join(examples)}"
     return FcaError("model.name", name, allowed, step)
 
@@ -187,10 +188,12 @@ def one_line(error: Exception) -> str:
 
 
 def identity_of(family: str, model: Any, published: str | None = None, **replaced_fields: Any) -> dict[str, Any]:
-    """The identity of a model: all its fields, except that its weights enter by content (sha256), not by path.
+    """What of a model enters the ids of runs: all its fields, but its weights by content instead of by path.
 
-    family:          of the model, such as timm.    model: a dataclass with the fields `weights` and `classes`.
-    published:       name of published weights, which then stands for their content; None for a file.
+    family:          the model's family, such as timm.
+    model:           a dataclass with the fields `weights` and `classes`.
+    published:       name of published weights, which stands for their content. None = `weights` is a file, which enters
+                     by its sha256, or None.
     replaced_fields: values that enter in place of the model's own fields.
 
     `classes` say what the logits of the weights mean: without weights they are left out.
@@ -227,34 +230,38 @@ def has_newly_read_averages(file: Path) -> bool:
 
 @lru_cache(maxsize=1024)
 def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
-    """Compute `has_newly_read_averages`; size and time of change are arguments so that a changed file is read anew."""
+    """Whether a file of weights names averaged weights that earlier versions of fca did not read.
+
+    The texts in its pickle are searched, without unpickling anything. Size and time of change are part of the cache's
+    key only: a changed file is searched again.
+    """
     if file_format(file) == SAFETENSORS:  # holds a single state dict
         return False
 
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-            [first_pickle] = pickles[:1]
-            content = archive.read(first_pickle)
-    else:
+            content = archive.read(pickles[0])
+    else:  # torch's format before 1.6, one pickle after another; the first megabytes have the names of all tensors
         with file.open("rb") as legacy:
             content = legacy.read(SCANNED_BYTES)
 
-    # All short texts in the pickle, the keys of dictionaries among them.
+    # All texts of less than 256 bytes in the pickle, the keys of dictionaries among them.
     names = set()
     for match in _SHORT_TEXT.finditer(content):
         length = match[1][0]
         text = content[match.end() : match.end() + length]
         names.add(text.decode(errors="replace"))
 
-    if "n_averaged" in names:
+    if "n_averaged" in names:  # torch's AveragedModel counts its updates under this name
         return True
     read_before = {"state_dict_ema", "model_ema", "ema"}
-    return any(AVERAGED.search(name) for name in names - read_before if "." not in name)  # tensors' names have dots
+    keys = [name for name in names - read_before if "." not in name]  # names with a full stop are those of tensors
+    return any(AVERAGED.search(key) for key in keys)
 
 
 def weights_file(weights: str) -> Path:
-    """The path of a file of weights.    weights: as the user gives it; ~ is the home folder.
+    """The path of a file of weights.    weights: that path as the user gives it; ~ is the home folder.
 
     Raises FcaError if there is no such file, or if its content cannot be a state dict.
     """
@@ -262,7 +269,7 @@ def weights_file(weights: str) -> Path:
     if not path.is_file():
         if weights == PACKAGE:  # of a family whose models name no package
             raise no_package("this model")
-        raise FcaError("model.weights", weights, f"{LOCAL}; this file is not there", "correct the path")
+        raise FcaError("model.weights", weights, f"{STATE_DICT_FILE}; this file is not there", "correct the path")
     file_format(path)  # raises FcaError for another content
     return path
 
@@ -279,7 +286,7 @@ def file_format(path: Path) -> str:
         raise FcaError("model.weights", str(path), f"a file that can be read ({one_line(error)})", "mend it") from error
 
     other_format: str | None
-    header_bytes = int.from_bytes(start[:8], "little")  # of safetensors: a length, then JSON of that length
+    header_bytes = int.from_bytes(start[:8], "little")  # safetensors begin with the length of a JSON text, then this
     if start[8:9] == b"{" and header_bytes < LONGEST_HEADER:
         if 8 + header_bytes <= path.stat().st_size:
             return SAFETENSORS
@@ -287,15 +294,15 @@ def file_format(path: Path) -> str:
     elif start.startswith(b"PK\x03\x04"):
         other_format = _archive_format(path)
     elif start[:1] == b"\x80":  # a pickle
-        other_format = None
-    elif start[257:262] == b"ustar":
+        other_format = None  # torch's own
+    elif start[257:262] == b"ustar":  # the mark of a tar archive
         other_format = "a tar archive: unpack it"
     else:
         other_format = _format_by_start(start)
 
     if other_format is None:
         return TORCH
-    raise FcaError("model.weights", str(path), f"{LOCAL}; this is {other_format}", "fetch or export it again")
+    raise FcaError("model.weights", str(path), f"{STATE_DICT_FILE}; this is {other_format}", "fetch or export it again")
 
 
 def _format_by_start(start: bytes) -> str:
@@ -355,10 +362,10 @@ def no_weights() -> FcaError:
 
 
 def build_model(model: Model) -> Classifier:
-    """Build a model with its own weights.
+    """Build a model with its own weights, to predict or to embed.
 
-    Raises FcaError if it has none. An error in a user's `build` is raised as FcaError, too: a model that was never
-    trained can often be built for given classes only.
+    Raises FcaError if it has none. Any error in the `build` of a user's class is raised as FcaError, too: such a model,
+    before it is trained, often can only be built for given classes.
     """
     try:
         return model.build()
@@ -494,6 +501,7 @@ def resize_crop(
     """
     size = size or crop
     crop_share = crop_pct or min(1.0, crop / side)
+    # ResizeCrop resizes to floor(size / crop_share). Where rounding makes this a pixel too small, lower the share.
     if crop_pct is None and math.floor(size / crop_share) < size * side // crop:
-        crop_share = math.nextafter(crop_share, 0)  # the quotient was rounded up: the side would lack a pixel
+        crop_share = math.nextafter(crop_share, 0)
     return ResizeCrop(size, crop_share, interpolation, squash)

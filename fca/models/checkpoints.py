@@ -15,16 +15,16 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fca.models import AVERAGED, LOCAL, SAFETENSORS, file_format, not_fetched, one_line, weights_file
+from fca.models import AVERAGED, SAFETENSORS, STATE_DICT_FILE, file_format, not_fetched, one_line, weights_file
 from fca.types import FcaError
 
 Names = Sequence[str]  # of modules or tensors
 State = dict[str, Tensor]
 Tidy = Callable[[State], State]
-SHOWN = 3  # keys of each kind in a message
+SHOWN_NAMES = 3  # keys of each kind in a message
 MAX_DEPTH = 3  # keys of a file that lead to a state dict, at most
 MAX_PREFIXES = 8  # that are tried for the keys of one state dict
-COUNT = "num_batches_tracked"  # of a batch norm; older files lack it, and no prediction needs it
+BATCH_COUNT = "num_batches_tracked"  # of a batch norm; older files lack it, and no prediction needs it
 # Where published checkpoints keep state dicts, in this order; averaged weights come before these, as timm takes them.
 WRAPPERS = ("state_dict_ema", "model_ema", "ema", "state_dict", "model", "teacher", "model_state_dict", "net")
 NOT_OF_NETWORK = re.compile(  # tensors that a training stores beside those of its network
@@ -32,7 +32,7 @@ NOT_OF_NETWORK = re.compile(  # tensors that a training stores beside those of i
     r"|(criterion|loss(es)?|metrics?|optimi[sz]er|(train|val|valid|test)_(loss|acc|accuracy|metrics?|f1))\w*(\.|$)"
     r"|loss_(fn|fct|func|function)(\.|$)"
 )
-LOGGED = (  # classes and functions of logged values in checkpoints, none of which is called
+LOGGED_CLASSES = (  # classes and functions of logged values in checkpoints, none of which is called
     "argparse.Namespace",
     "mmengine.logging.history_buffer.HistoryBuffer",
     "builtins.getattr",  # by which such a buffer names its own methods
@@ -65,7 +65,7 @@ class NetworkTensors:
 
     def __init__(self, like: Collection[str], fresh: Names) -> None:
         self.all_names = frozenset(like)
-        self.names = frozenset(name for name in like if not (belongs(name, fresh) or name.endswith(COUNT)))
+        self.names = frozenset(name for name in like if not (belongs(name, fresh) or name.endswith(BATCH_COUNT)))
         self.shapes = {name: like[name].shape for name in self.names} if isinstance(like, Mapping) else {}
         self.fresh = fresh
 
@@ -129,14 +129,16 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
     tidy:    applied to each state dict first, to rename or drop tensors as the network's library needs it.
 
     Raises FcaError for a file without a state dict, and for one in which two different networks fit equally well.
-    Logged numbers and arguments beside the tensors are skipped: the names in LOGGED, none of which is called.
+    Logged numbers and arguments beside the tensors are skipped: the names in LOGGED_CLASSES, none of which is called.
     """
     content = _load_without_code(weights)
     network = NetworkTensors(like, fresh)
     candidates = list(_candidates(content, network, tidy))
     if not candidates:
         step = "write it with torch.save(module.state_dict(), path)"
-        raise FcaError("model.weights", weights, f"{LOCAL}; this one holds {_content_in_words(content)}", step)
+        raise FcaError(
+            "model.weights", weights, f"{STATE_DICT_FILE}; this one holds {_content_in_words(content)}", step
+        )
 
     def n_unknown(candidate: Candidate) -> int:
         return len(network.unknown_names(candidate.state))
@@ -160,10 +162,10 @@ def in_order_of(network: Mapping[str, Tensor], weights: str) -> Tidy:
     network: the network's state dict, of which only names and shapes matter.    weights: the file's name, for messages.
 
     Two libraries that build the same network list its tensors in the same order, under different names. The returned
-    function therefore pairs the tensors one by one, without counts of batches, which some files lack. It raises
-    FcaError if the order may differ: if the numbers of tensors differ; if a pair differs in shape or in the last word
-    of its names (`running_mean` is no `bias`); if the tensors of a module do not stand together; or if the numbers in
-    names do not ascend. The last two rules catch layers of the same shape that have changed places.
+    function therefore pairs the tensors one by one, without batch norms' counts of batches, which some files lack. It
+    raises FcaError if the order may differ: if the numbers of tensors differ; if a pair differs in shape or in the last
+    word of its names (`running_mean` is no `bias`); if the tensors of a module do not stand together; or if the numbers
+    in names do not ascend. The last two rules catch layers of the same shape that have changed places.
 
     >>> rename = in_order_of({"bn1.weight": torch.ones(2), "bn1.bias": torch.zeros(2)}, "lite.pth")
     >>> list(rename({"_bn0.weight": torch.ones(2), "_bn0.bias": torch.zeros(2)}))
@@ -172,8 +174,8 @@ def in_order_of(network: Mapping[str, Tensor], weights: str) -> Tidy:
 
     def rename(state: State) -> State:
         """The tensors of `state` under the names in `network`; raises FcaError if they may not correspond."""
-        our_names = [name for name in network if not name.endswith(COUNT)]
-        their_names = [name for name in state if not name.endswith(COUNT)]
+        our_names = [name for name in network if not name.endswith(BATCH_COUNT)]
+        their_names = [name for name in state if not name.endswith(BATCH_COUNT)]
         step = "choose the model that these weights belong to"
         if len(our_names) != len(their_names):
             allowed = f"the {len(our_names)} tensors of this network; these are {len(their_names)}"
@@ -274,7 +276,7 @@ def _load_without_code(weights: str) -> Any:
         if file_format(path) == SAFETENSORS:
             return load_file(path)
         # Where the pickle calls a class of logged values, torch calls `_Skipped` instead, which does nothing.
-        skipping = torch.serialization.safe_globals([(_Skipped, name) for name in LOGGED])
+        skipping = torch.serialization.safe_globals([(_Skipped, name) for name in LOGGED_CLASSES])
         with path.open("rb") as file, skipping:  # an open file: torch reads a path by its suffix
             return torch.load(file, map_location="cpu", weights_only=True)
     except FcaError:
@@ -295,7 +297,7 @@ def _content_in_words(content: Any) -> str:
         return f"{article} {kind}"
     if not content:
         return f"an empty {kind}"
-    return f"{article} {kind} of {', '.join(map(str, list(content)[:SHOWN]))}"
+    return f"{article} {kind} of {', '.join(map(str, list(content)[:SHOWN_NAMES]))}"
 
 
 def _state_dicts(content: Any, wrapper: str = "") -> Iterator[tuple[str, State]]:
@@ -312,7 +314,7 @@ def _state_dicts(content: Any, wrapper: str = "") -> Iterator[tuple[str, State]]
 
     tensors = {name: value for name, value in content.items() if isinstance(name, str) and isinstance(value, Tensor)}
     has_other_values = len(tensors) < len(content)
-    if has_other_values and wrapper.count(".") < MAX_DEPTH - 1:
+    if has_other_values and wrapper.count(".") < MAX_DEPTH - 1:  # at most MAX_DEPTH keys lead to a state dict
         other_keys = [key for key in content if isinstance(key, str) and key not in WRAPPERS]
         for key in (*WRAPPERS, *other_keys):
             inner_wrapper = f"{wrapper}.{key}".removeprefix(".")
@@ -346,6 +348,7 @@ def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]
     `head.bias`, since a head may stand beside its network in a wrapper.
     """
     words = prefix.split(".")[:-1]
+    # "", "module.", "module.net." for `module.net.`
     beginnings = ["".join(f"{word}." for word in words[:number]) for number in range(len(words) + 1)]
 
     # From the shortest beginning to the whole prefix: of two tensors with the same new name the latter stays.
@@ -384,7 +387,7 @@ def _check_unambiguous(best: Candidate, fitting: Sequence[Candidate], network: N
     """
     for rival in fitting:
         if rival.order != best.order or _have_same_tensors(rival, best, network.names):
-            continue
+            continue  # the keys of the file decide between the two, or it is the same network
 
         names = sorted(candidate.name or "its own keys" for candidate in (best, rival))
         allowed = f"one network; this file has several: {', '.join(names)}"
@@ -410,7 +413,7 @@ def _warn_once(line: str) -> None:
 def _warn_of_changes(name: str, candidate: Candidate, wrappers: set[str], left_out: Names) -> None:
     """Log a warning, once a process, if a file was not read as a plain state dict under its own names.
 
-    name: of the file.    wrappers: the keys of all state dicts in it.    left_out: names of tensors that were dropped.
+    name: the file's name.    wrappers: keys of all state dicts in it.    left_out: names of tensors that were dropped.
     """
     changes = []
     if candidate.wrapper:
@@ -421,8 +424,8 @@ def _warn_of_changes(name: str, candidate: Candidate, wrappers: set[str], left_o
     if candidate.prefix:
         changes.append(f"prefix `{candidate.prefix}` removed")
     if left_out:
-        remainder = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
-        changes.append(f"not used: {', '.join(sorted(left_out)[:SHOWN])}{remainder}")
+        remainder = f" and {len(left_out) - SHOWN_NAMES} more" if len(left_out) > SHOWN_NAMES else ""
+        changes.append(f"not used: {', '.join(sorted(left_out)[:SHOWN_NAMES])}{remainder}")
 
     if changes:
         _warn_once(f"weights {name}: {', '.join(changes)}")
@@ -434,11 +437,13 @@ def _unreadable(path: Path, weights: str, error: Exception) -> FcaError:
     If torch refused a pickle because of code in it, the message names that code and a command to convert the file.
     path, weights: the file, as it is opened and as the user named it.    error: that of the reader.
     """
-    code_names = _GLOBAL.findall(str(error))
+    code_names = _GLOBAL.findall(str(error))  # classes and functions that torch refused to call
     if not code_names:
-        return FcaError("model.weights", weights, f"{LOCAL} ({one_line(error)})", "fetch or export it again")
+        return FcaError("model.weights", weights, f"{STATE_DICT_FILE} ({one_line(error)})", "fetch or export it again")
 
-    allowed = f"{LOCAL}; this one holds code: to read it would run {', '.join(code_names)} ({type(error).__name__})"
+    allowed = (
+        f"{STATE_DICT_FILE}; this one holds code: to read it would run {', '.join(code_names)} ({type(error).__name__})"
+    )
     target = path.with_suffix(".safetensors").name
     step = (
         "ask for its state dict; or if you trust it, convert it once, in a container without network or files of "

@@ -35,7 +35,10 @@ class CifarResNet(Model):
         return replace(self, weights=None)
 
     def identity(self) -> dict[str, Any]:
-        """All fields, with the weights by content. Raises FcaError for a depth that is not 6 n + 2."""
+        """What enters the ids of runs: all fields, with the weights by content.
+
+        Raises FcaError for a depth that is not 6 n + 2.
+        """
         if self.depth < 8 or self.depth % 6 != 2:
             allowed = "6 n + 2 layers: 8, 14, 20, 32, 44, 56, 110, ..."
             raise FcaError("model.depth", self.depth, allowed, "set model.depth to one of these")
@@ -51,6 +54,7 @@ class CifarResNet(Model):
 
         module: Any
         make = partial(CifarNetwork, self.depth)
-        module, keys = with_weights(make, ("linear",), self.weights, class_keys(self.classes), classes)
+        head_names = ("linear",)
+        module, keys = with_weights(make, head_names, self.weights, class_keys(self.classes), classes)
         head = module.linear if keys else None
         return Classifier(module, keys, ResizeCrop(32), Normalise(IMAGENET_MEAN, IMAGENET_STD), module.embed, head)

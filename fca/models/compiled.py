@@ -44,6 +44,8 @@ class Description(NamedTuple):
     def columns(self, depth: str) -> slice:
         """The columns of a depth in the features of all depths side by side; `all` gives all columns.
 
+        depth: a place in the network where features are taken, one of the keys of `widths`.
+
         >>> cut = Description("net", None, "fp32", ResizeCrop(8), {"cut": 3, "whole": 5})
         >>> cut.columns("whole"), cut.columns("all")
         (slice(3, 8, None), slice(0, 8, None))
@@ -76,7 +78,7 @@ class Compiled(Model):
         Raises DamagedFile if the file is not the one that was written.
         """
         path = self._folder / PROGRAM
-        with noting():
+        with noting():  # leaves a note in the run's folder if `compare` finds that the file was changed
             compare(path)
         return path.read_bytes()
 
@@ -121,7 +123,7 @@ class Compiled(Model):
         return f"{self.run_id}/{self.depth}"
 
     def identity(self) -> dict[str, Any]:
-        """The run, which stands for its whole configuration, and the depth.
+        """What enters the ids of runs: the run of the compilation, which stands for its configuration, and the depth.
 
         Raises DamagedFile for a run whose files were damaged, and FcaError for one that does not exist or compiled
         nothing.
@@ -182,6 +184,7 @@ def in_torch(session: Any, outputs: Sequence[str]) -> Any:
         """Calls the program."""
 
         def forward(self, images: Tensor) -> Tensor:
+            """Outputs for images in [0, 1], of shape (batch, 3, size, size), by onnxruntime on the CPU."""
             levels = (images * 255).round().clamp(0, 255).to(uint8)
             pixels: UInt8[np.ndarray, "batch size size 3"] = levels.permute(0, 2, 3, 1).contiguous().cpu().numpy()
             values: Float32[np.ndarray, "batch values"] = session.run(pixels, outputs)

@@ -50,6 +50,7 @@ class EveryDepth(nn.Module):
     """
 
     def __init__(self, network: Any) -> None:
+        """Take the head off a network that has a widening layer, and note how many features each depth has."""
         super().__init__()
         network.reset_classifier(0)
         n_pools = network.global_pool.feat_mult()  # features per channel: 2 if the pooling gives mean and maximum
@@ -70,11 +71,12 @@ class EveryDepth(nn.Module):
 
 
 def columns_of_depth(classifier: Classifier, depth: str) -> slice:
-    """The columns that belong to one depth in the features of a model with depth=all.
+    """The columns that belong to one depth in the features of a model that was built with depth=all.
 
-    Use it as `features[:, columns_of_depth(classifier, "cut")]`.    classifier: the built model.
+    classifier: the built model, whose features are those of every depth side by side.
+    depth:      cut (before the widening layer of its last stage) or whole.
 
-    Raises FcaError if the model was built with another setting than depth=all, and for a depth that it does not have.
+    Raises FcaError if the model was built with another setting of depth, and for a depth that it does not have.
 
     >>> from fca import load_model
     >>> encoder = load_model("efficientnet_lite0", weights="package", depth="all").build()

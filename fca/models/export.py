@@ -46,6 +46,7 @@ class Program(nn.Module):
     def forward(
         self, images: UInt8[Tensor, "batch size size 3"]
     ) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, "batch classes"]]:
+        """Logits and probabilities for bytes of images."""
         logits = self.module(self.normalise(images.permute(0, 3, 1, 2).float() / 255)).float()
         return logits, logits.softmax(dim=1)
 
@@ -53,7 +54,8 @@ class Program(nn.Module):
 def export_content(classifier: Classifier, kind: str) -> bytes:
     """The content of the file to which a classifier is exported.
 
-    kind: onnx or torchscript (both hold a `Program`, for any number of images), or safetensors (the state dict).
+    kind: onnx or torchscript (a program from bytes of images to logits, for any number of images), or safetensors (the
+    state dict).
     Raises FcaError for a network that the format cannot hold.
     """
     module = classifier.module.eval().cpu()
@@ -75,20 +77,20 @@ def export_content(classifier: Classifier, kind: str) -> bytes:
 def logits_function(content: bytes, kind: str) -> Answers:
     """Return a function from bytes of images to logits, which runs an exported program on the CPU.
 
-    content: of the file, as `export_content` returns it.    kind: onnx (run by onnxruntime) or torchscript.
+    content: the file's content, as `export_content` returns it.    kind: onnx (run by onnxruntime) or torchscript.
     """
     if kind == "onnx":
         import onnxruntime
 
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-        return lambda images: session.run(OUTPUTS[:1], {INPUT: images})[0]
+        return lambda images: session.run(OUTPUTS[:1], {INPUT: images})[0]  # only logits, no probabilities
 
     with without_library_warnings():
         script = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
 
     def logits(images: UInt8[np.ndarray, "images size size 3"]) -> Float32[np.ndarray, "images logits"]:
         with torch.inference_mode():
-            return script(torch.from_numpy(images))[0].numpy()
+            return script(torch.from_numpy(images))[0].numpy()  # of logits and probabilities
 
     return logits
 
@@ -121,9 +123,9 @@ def compare_logits(
 
     expected: logits of the network.    actual: logits of the file for the same images.
 
-    The allowed difference is TOLERANCE times the largest absolute logit of the network (or 1 if that is less). Raises
-    FcaError where logits differ by more, and where the file predicts another class, unless the network's logits of
-    the two classes are nearer to each other than that: then rounding may exchange them.
+    The allowed difference is TOLERANCE times the largest absolute logit of the network, which counts as at least 1.
+    FcaError is raised if any logit differs by more. It is also raised if the file predicts another class than the
+    network, unless the network's logits of these two classes differ by no more: then rounding may exchange them.
 
     >>> compare_logits(np.array([[2.0, 1.0]], np.float32), np.array([[2.0, 1.0]], np.float32))
     LogitDifference(images=1, largest=0.0, allowed=0.002)

@@ -35,7 +35,10 @@ class Grouped(Model):
         return self.base.weights_label()
 
     def identity(self) -> dict[str, Any]:
-        """The base model, and which class belongs to which group. Raises FcaError for a file that holds no groups."""
+        """What enters the ids of runs: the base model's identity, and which class belongs to which group.
+
+        Raises FcaError for a file that holds no groups.
+        """
         groups = read_groups(self.groups, self.group_columns)
         return {
             "family": "grouped",

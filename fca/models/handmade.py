@@ -49,7 +49,7 @@ class Handmade(Model):
         if classes is not None:
             allowed = "a network: this one has no weights that could be trained"
             raise FcaError("model", self.label(), allowed, "use it as model@encoder, or choose another model")
-        module = torch.nn.Identity()
+        module = torch.nn.Identity()  # stands for a network: `embed` computes the features
         return Classifier(module, (), self.geometry, normalise=module, embed=self.embed, head=None)
 
     def embed(self, images: Tensor) -> Tensor:
@@ -73,7 +73,10 @@ class Hog(Handmade):
     family = "hog"
 
     def identity(self) -> dict[str, Any]:
-        """The family and all fields. Raises FcaError for images smaller than a block, which have no features."""
+        """What enters the ids of runs: the family and all fields.
+
+        Raises FcaError for images that are smaller than a block, and so have no features.
+        """
         block_side = self.cell * self.block  # in pixels
         if not 0 < block_side <= self.input_size:
             allowed = f"at most input_size={self.input_size} together"
@@ -82,7 +85,7 @@ class Hog(Handmade):
         return super().identity()
 
     def embed(self, images: Tensor) -> Tensor:
-        """The histograms of each image's blocks, one after another."""
+        """Histograms of oriented gradients of each image in grey, block by block: shape (batch, features)."""
         import torch
         from skimage.feature import hog
 

@@ -167,10 +167,12 @@ def _import_mmpretrain() -> None:
 
     declare_torchvision_ops()
     try:
-        with warnings.catch_warnings():  # optimisers that torch itself compiles as it advises against; mmcv-lite
+        with warnings.catch_warnings():
+            # Their causes: torch compiles its own optimisers by torch.jit; mmcv-lite comes without this operator;
+            # Python compiles files of these packages for the first time.
             warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
             warnings.filterwarnings("ignore", "Fail to import ``MultiScaleDeformableAttention``", UserWarning)
-            warnings.filterwarnings("ignore", "invalid escape sequence", DeprecationWarning)  # while compiling files
+            warnings.filterwarnings("ignore", "invalid escape sequence", DeprecationWarning)
             import mmpretrain.datasets
             import mmpretrain.models  # noqa: F401  (else the first look-up would import it, and warn then)
             from mmengine.logging import MMLogger
@@ -183,7 +185,7 @@ def _import_mmpretrain() -> None:
 def network(model: MmpretrainModel, config: Any, logits: int) -> nn.Module:
     """mmpretrain's network with random weights and this number of logits.
 
-    config: of `_config`. The weights are initialised as it says, except that none are downloaded.
+    config: the network's configuration (see `_config`). Weights are initialised as it says, but none are downloaded.
     """
     settings = _without_downloads(copy.deepcopy(config.model))
     settings[_logit_component(config)]["num_classes"] = logits
@@ -206,7 +208,7 @@ def _config(model: MmpretrainModel) -> Any:
     _import_mmpretrain()
     from mmengine.config import Config
 
-    # Without lazy_import mmengine guesses the style of the file, wrongly for RepLKNet.
+    # lazy_import=False: mmengine would guess the style of the file, wrongly for RepLKNet.
     config = Config.fromfile(record_of(model.name).config, lazy_import=False)
     if model.kwargs:
         config.merge_from_dict({"model": model.kwargs})
@@ -229,13 +231,13 @@ def _logit_component(config: Any) -> str:
 def _build_component(model: MmpretrainModel, settings: dict[str, Any]) -> Any:
     """Build the module that settings of mmpretrain describe: a whole network or one component of it.
 
-    model: for the error. Raises FcaError for settings that the component does not take.
+    model: the model that the error names. Raises FcaError for settings that the component does not take.
     """
     from mmengine.config import ConfigDict
     from mmengine.registry import DefaultScope
     from mmpretrain.registry import MODELS
 
-    with DefaultScope.overwrite_default_scope("mmpretrain"):
+    with DefaultScope.overwrite_default_scope("mmpretrain"):  # looks up names among mmpretrain's components
         try:
             return MODELS.build(ConfigDict(settings))
         except (AssertionError, ImportError, KeyError, RuntimeError, TypeError, ValueError) as error:
@@ -339,7 +341,7 @@ def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str
     if not any(std):  # a configuration without a std leaves values at 0 to 255
         std = (1 / 255,) * 3
 
-    reads_bgr = any(step["type"] == "LoadImageFromFile" for step in steps)  # OpenCV's order
+    reads_bgr = any(step["type"] == "LoadImageFromFile" for step in steps)  # this step reads by OpenCV: BGR
     bgr = reads_bgr and not preprocessor.get("to_rgb")
     if bgr:  # mean and std are in that order, too
         mean = mean[::-1]

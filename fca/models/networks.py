@@ -17,7 +17,7 @@ from torch.nn.functional import linear, normalize, pad, relu
 
 from fca.finite import broken_tensors
 from fca.models import check_built, check_count, no_weights
-from fca.models.checkpoints import COUNT, SHOWN, Names, Tidy, belongs, read_weights
+from fca.models.checkpoints import BATCH_COUNT, SHOWN_NAMES, Names, Tidy, belongs, read_weights
 from fca.types import Classifier, FcaError, Geometry, Model
 from fca.validation import has_type
 
@@ -57,7 +57,7 @@ def with_weights(
     if classes is None and file_keys:  # the head of the file stays
         fresh = ()
         names = module.state_dict()
-        has_all_below_head = all(name in state or belongs(name, head) or name.endswith(COUNT) for name in names)
+        has_all_below_head = all(name in state or belongs(name, head) or name.endswith(BATCH_COUNT) for name in names)
         if has_all_below_head:  # else it is another network, and `fit_weights` names what is missing
             _check_head(state, head, file_keys, weights)
 
@@ -77,7 +77,7 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, na
     """Copy a state dict into a network in place.
 
     fresh: names of modules that may keep their random weights; every other tensor of the network must be in `state`.
-    name:  of the file, for messages.
+    name:  the file's name, for messages.
 
     Raises FcaError, naming the tensors, for the first of these problems: tensors that are no plain floating-point
     numbers (such as integers of a quantised network), other shapes, missing or unexpected names, NaN or infinity.
@@ -107,15 +107,15 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, na
 
 
 def _first_names(names: Names) -> str:
-    """The first SHOWN of these names, for a message, with an ellipsis if there are more."""
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+    """The first SHOWN_NAMES of these names, for a message, with an ellipsis if there are more."""
+    return ", ".join(names[:SHOWN_NAMES]) + (", ..." if len(names) > SHOWN_NAMES else "")
 
 
 def _check_number_types(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
     """Raise FcaError for tensors that torch cannot copy into the network, or would copy as other weights.
 
     These are parameters without a fraction or with an imaginary part (the integers of a quantised network would lack
-    their scales), and tensors that are quantised, sparse or without values (device meta).    name: of the file.
+    their scales), and tensors that are quantised, sparse or without values (device meta).    name: the file's name.
     """
     parameters = dict(module.named_parameters())
     unsuitable = []
@@ -141,7 +141,7 @@ def _check_number_types(module: nn.Module, state: Mapping[str, Tensor], name: st
 
 
 def check_finite_weights(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
-    """Raise FcaError, naming the first tensors, if a state dict holds NaN or infinity.    name: of the file."""
+    """Raise FcaError, naming the first tensors, if a state dict holds NaN or infinity.    name: the file's name."""
     broken = broken_tensors(state, {parameter for parameter, _ in module.named_parameters()})
     if broken:
         allowed = f"finite numbers; NaN or infinite are {len(broken)} of {len(state)} tensors: {_first_names(broken)}"
@@ -207,7 +207,7 @@ def _names_dependent_on_classes(model: Model, built: Classifier, keys: Names) ->
 def _check_head(state: Mapping[str, Tensor], head: Names, file_keys: Names, name: str) -> None:
     """Raise FcaError unless a file's state dict has a head, with one logit for each class key.
 
-    head: names of the modules that give the logits.    name: of the file, for messages.
+    head: names of the modules that give the logits.    name: the file's name, for messages.
     """
     head_weights = [state[f"{module}.weight"] for module in head if f"{module}.weight" in state]
     if not head_weights:
@@ -227,6 +227,7 @@ class CifarBlock(nn.Module):
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        """Make a block from `inputs` to `outputs` channels, whose first convolution has this stride."""
         super().__init__()
         self.conv1 = _conv3x3(inputs, outputs, stride)
         self.bn1 = nn.BatchNorm2d(outputs)
@@ -254,6 +255,7 @@ class CifarNetwork(nn.Module):
     """
 
     def __init__(self, depth: int, logits: int) -> None:
+        """Make the network with random weights.    depth: 6 n + 2 layers.    logits: 0 = without a linear layer."""
         super().__init__()
         blocks_per_stage = (depth - 2) // 6
 
@@ -368,10 +370,11 @@ def with_optional_head(network: Make, head: Names) -> Make:
     """
 
     def make(logits: int) -> nn.Module:
+        """The network with this number of logits, or without a head for 0."""
         if logits:
             return network(logits)
 
-        module = network(1)
+        module = network(1)  # libraries build none with 0 logits
         for name in head:
             module.set_submodule(name, nn.Identity())
         return module
@@ -390,7 +393,7 @@ def classifier(
     """
     if not keys:
         return Classifier(module, (), geometry, normalise, embed=module, head=None)
-    last = module.get_submodule(head[-1])
+    last = module.get_submodule(head[-1])  # of several heads `split` finds that the last alone gives no logits
     embed, layer = split(module, input_of(last, module), last, geometry.size, refuse)
     return Classifier(module, keys, geometry, normalise, embed, layer)
 

@@ -68,7 +68,7 @@ class OnnxFile(Model):
         return Path(self.file).name
 
     def identity(self) -> dict[str, Any]:
-        """The sha256 of the file, and the classes and geometry (resize and crop) of its JSON."""
+        """What enters the ids of runs: the sha256 of the file, and the classes and geometry of its JSON."""
         description = self.description
         return {
             "onnx": hashlib.sha256(self.program).hexdigest(),

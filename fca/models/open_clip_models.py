@@ -92,7 +92,7 @@ class OpenClip(Model):
         return replace(self, weights=None)
 
     def identity(self) -> dict[str, Any]:
-        """All fields; names and templates only for a zero-shot classifier, whose logits depend on them.
+        """What enters ids of runs: all fields; names and templates only for a zero-shot classifier, which uses them.
 
         Raises FcaError for impossible settings.
         """
@@ -100,13 +100,13 @@ class OpenClip(Model):
         prompts: dict[str, Any] = {"templates": None, "names": None}
         if self.weights is not None and self.classes is not None:
             prompts = {"templates": self.templates, "names": self.names or {}}
-            if not isinstance(self.classes, str):  # for an ImageNet's name the names of its classes follow from it
+            if not isinstance(self.classes, str):  # the name of an ImageNet stands for its classes and their names
                 keys = [str(key) for key in self.classes]
                 prompts["names"] = list(display_names(keys, self.names or {}))
 
         published = self.weights if self.is_tag else None
         identity = identity_of("open_clip", self, published, **prompts)
-        del identity["choose_among"]  # the classes that were chosen by it are part of the identity
+        del identity["choose_among"]  # `classes` has the classes that it led to
         return identity
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
@@ -144,7 +144,7 @@ class OpenClip(Model):
         return self.weights is not None and not Path(self.weights).suffix and "/" not in self.weights
 
     def _check(self) -> None:
-        """Raise FcaError for an unknown name or tag, for templates without exactly one {}, and for mean or std."""
+        """Raise FcaError for an unknown name or tag, a template without exactly one {}, or impossible mean and std."""
         if self.name not in _registered():
             step = "list them: python -c 'import open_clip; print(open_clip.list_models())'"
             raise unknown_name("OpenCLIP", self.name, _registered(), step)
@@ -198,7 +198,7 @@ def display_names(keys: Sequence[str], configured: Mapping[str, str]) -> tuple[s
 
 
 def _name_of_key(key: str) -> str:
-    """WordNet's first word for a wnid (ImageNet's key of a class); of another key its words."""
+    """WordNet's first word for a wnid (ImageNet's key of a class); any other key with spaces for _ and -."""
     if _WNID.fullmatch(key) and key in _wordnet("lemma"):
         first_word, _, _ = _wordnet("lemma")[key].partition(",")
         return first_word
@@ -260,7 +260,7 @@ def _config(model: OpenClip) -> dict[str, Any]:
 def _tower_with_head(model: OpenClip, weights: str | None, logits: int) -> nn.Module:
     """The image tower with a fresh linear layer over its features; for 0 logits without one.
 
-    weights: as in `_image_and_text_model`.
+    weights: a tag or the path of a file, as in `_image_and_text_model`; None = random weights.
     """
     from torch import nn
 

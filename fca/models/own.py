@@ -55,7 +55,7 @@ def source_of(function: str) -> str:
     try:
         with _modules_of_current_folder():
             spec = find_spec(module) if module and name else None
-    except Exception:  # it imports the packages that the module is in, which may raise anything
+    except Exception:  # `find_spec` imports the packages around the module, which may raise anything
         spec = None
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         allowed = f"module.name, with the module in {Path.cwd()} or installed"
@@ -107,8 +107,8 @@ class _PluginFinder(MetaPathFinder):
 def _modules_of_current_folder() -> Iterator[None]:
     """Make the modules in the current folder importable, in the body of `with`.
 
-    Modules under `plugins` are searched for in this folder first, all others there last: these are what the listed ones
-    import. A numpy.py in the folder, which may have come with a folder of images, so takes no library's place.
+    Modules that the user lists under `plugins` are searched for in this folder first, all others there last. So a
+    numpy.py in the folder, which may have come with a folder of images, is not imported in the library's place.
     """
     folder = str(Path.cwd())
     finder = _PluginFinder(folder)
@@ -143,7 +143,10 @@ class OwnFunction(Handmade):
         return self.function
 
     def identity(self) -> dict[str, Any]:
-        """All fields, and the sha256 of the function's source file. Raises FcaError if there is none."""
+        """What enters the ids of runs: all fields, and the sha256 of the function's source file.
+
+        Raises FcaError without one.
+        """
         return {**super().identity(), "source": source_of(self.function)}
 
     @property

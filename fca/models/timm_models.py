@@ -59,9 +59,9 @@ class TimmModel(LibraryModel):
     family = "timm"
 
     def label(self) -> str:
-        """The name without tag, then stem, keywords and depth where they differ from timm's.
+        """The model's name in tables: without tag, then stem, keywords and depth where they differ from timm's.
 
-        The input size is not part of it: rows have a column for it.
+        The input size is not part of it: rows of results have a column for it.
         """
         if self.stem != "timm":  # written like the keywords, and before them
             return replace(self, stem="timm", kwargs={"stem": self.stem, **self.kwargs}).label()
@@ -74,17 +74,18 @@ class TimmModel(LibraryModel):
         return super().weights_label()
 
     def identity(self) -> dict[str, Any]:
-        """All fields, with the weights by content or by their published name. Raises FcaError for impossible settings.
+        """What enters the ids of runs: all fields, with the weights by content or by their published name.
 
-        Weights of an installed package enter by the sha256 of their file, whichever package it comes from.
+        Weights of an installed package enter by the sha256 of their file, whichever package it comes from. Raises
+        FcaError for impossible settings, and for a package that is not installed.
         """
-        without_package = replace(self, package=None)
+        without_package = replace(self, package=None)  # which only says where the weights can be found
         if not self.is_packaged:
             return super(TimmModel, without_package).identity()
 
         self._check()
         package = self._package()
-        package_file(package)  # raises FcaError if it is not installed
+        package_file(package)  # only for its errors
         return identity_of(self.family, without_package, package.sha256)
 
     def depths(self) -> tuple[str, ...]:
@@ -115,6 +116,7 @@ class TimmModel(LibraryModel):
             raise self._untrainable()
 
         file_keys = self._class_keys() if self.depth == "whole" else ()  # the weights' logits are the whole network's
+        # An encoder with `projection` gives the outputs of the weights' last layer: CLIP's joint space with texts.
         gives_projection = self.projection and classes is None and not file_keys
         module, keys = _with_weights(self, file_keys, classes, gives_projection)
         geometry, normalise = _geometry_and_normalisation(self, module)
@@ -158,7 +160,7 @@ class TimmModel(LibraryModel):
         if not record.has_weights:
             step = "train it from scratch: model.weights=null"
             raise FcaError("model.weights", self.weights, _tags_in_words(self.architecture), step)
-        return f"{record.architecture}.{record.tag}" if record.tag else str(record.architecture)
+        return f"{record.architecture}.{record.tag}" if record.tag else str(record.architecture)  # some have no tag
 
     def _check(self) -> None:
         """Raise FcaError for an unknown name or tag, and for settings that exclude each other."""
@@ -171,7 +173,7 @@ class TimmModel(LibraryModel):
             raise FcaError("model.stem", "cifar", allowed, "train from scratch")
         if self.depth != "whole":
             self._check_depth()
-        Normalise.check(self)
+        Normalise.check(self)  # mean and std
 
     def _check_depth(self) -> None:
         """Raise FcaError if the network does not have this depth, or if the other settings exclude it."""
@@ -213,9 +215,11 @@ def _no_other_depth(model: TimmModel) -> FcaError:
 
 
 def _at_depth(model: TimmModel, module: nn.Module, classes: int) -> nn.Module:
-    """Cut a whole network before its widening layer, or make it give the features of every depth; by `model.depth`.
+    """Turn a whole network into the one that `model.depth` asks for, in place.
 
-    classes: number of logits of the cut network's fresh head; 0 = none.
+    cut: it is cut before its widening layer, and gets a fresh head.    all: it gives the features of both depths.
+    classes: number of logits of the cut network's head; 0 = none.
+
     Raises FcaError for a network without a widening layer.
     """
     from fca.models.depths import EveryDepth, cut_before_widening, has_widening
@@ -230,19 +234,22 @@ def _at_depth(model: TimmModel, module: nn.Module, classes: int) -> nn.Module:
 # Names and tags
 
 # Two networks that timm can build but has no name for: narrow MobileNetV1 (arXiv:1704.04861), padded as in TensorFlow.
-NARROW = {"mobilenetv1_025": 0.25, "mobilenetv1_050": 0.5}  # share of the channels
+NARROW_MOBILENETS = {"mobilenetv1_025": 0.25, "mobilenetv1_050": 0.5}  # share of the channels
 _RECORD = {"num_classes": 1000, "input_size": (3, 224, 224), "first_conv": "conv_stem", "classifier": "classifier"}
-default_cfgs = dict.fromkeys(NARROW, _RECORD)  # timm's register_model looks for this name in the module of an entry
+default_cfgs = dict.fromkeys(
+    NARROW_MOBILENETS, _RECORD
+)  # timm's register_model looks for this name in the module of an entry
 
 
 def _entry_for_narrow_mobilenet(name: str) -> Any:
-    """The function that timm calls to build a narrow MobileNetV1 of this name (see NARROW)."""
+    """The function that timm calls to build a narrow MobileNetV1 of this name (see NARROW_MOBILENETS)."""
 
     def entry(pretrained: bool = False, **kwargs: Any) -> Any:
+        """Build the network, as timm's own functions of its networks do."""
         from timm.models.efficientnet import _gen_mobilenet_v1
 
-        kwargs = {"pretrained": pretrained, "pad_type": "same", **kwargs}
-        return _gen_mobilenet_v1(name, NARROW[name], **kwargs)  # type: ignore[no-untyped-call]
+        kwargs = {"pretrained": pretrained, "pad_type": "same", **kwargs}  # padded as in TensorFlow
+        return _gen_mobilenet_v1(name, NARROW_MOBILENETS[name], **kwargs)  # type: ignore[no-untyped-call]
 
     entry.__name__ = name  # timm registers a function under its name
     return entry
@@ -250,16 +257,16 @@ def _entry_for_narrow_mobilenet(name: str) -> Any:
 
 @cache
 def _timm() -> Any:
-    """timm, imported on first use, with the two narrow networks of NARROW registered."""
+    """timm, imported on first use, with the two narrow networks of NARROW_MOBILENETS registered."""
     timm = imported("timm")
-    for name in NARROW:
+    for name in NARROW_MOBILENETS:
         timm.models.register_model(_entry_for_narrow_mobilenet(name))
     return timm
 
 
 @cache
 def _registered() -> frozenset[str]:
-    return networks_of("timm", "pretrained").union(NARROW)
+    return networks_of("timm", "pretrained").union(NARROW_MOBILENETS)
 
 
 @cache
@@ -296,7 +303,7 @@ def _with_weights(
 ) -> tuple[Any, tuple[str, ...]]:
     """timm's network with the model's weights, and the class keys of its logits; see `networks.with_weights`.
 
-    file_keys: class keys of the weights' logits.    classes: to train a fresh head for.
+    file_keys: class keys of the weights' logits.    classes: class keys to train for, with a fresh head.
     gives_projection: whether the weights' last layer is kept although its outputs are no logits but features.
     """
     if model.pretrained:
@@ -365,7 +372,8 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
     """
     kwargs = dict(model.kwargs)
     if model.stem == "cifar" and "channels" in kwargs:
-        # timm's plain stem has 64 channels whatever follows; a deep one has 2 * stem_width.
+        # A ResNet's stem must have as many channels as its first stage. timm's plain stem always has 64; a deep one
+        # has 2 * stem_width.
         kwargs = {"stem_type": "deep", "stem_width": kwargs["channels"][0] // 2, **kwargs}
     if logits is not None:
         kwargs["num_classes"] = logits
@@ -388,7 +396,7 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
 def with_cifar_stem(module: Any, name: str) -> nn.Module:
     """Replace the stem of a ResNet, in place, by one 3x3 convolution of stride 1 without pooling; return the network.
 
-    So small images keep their resolution (arXiv:1512.03385, section 4.2).    name: of the network, for the message.
+    So small images keep their resolution (arXiv:1512.03385, section 4.2).    name: the network's name, for the message.
     Raises FcaError for a network that is not one of timm's ResNets.
     """
     from torch import nn

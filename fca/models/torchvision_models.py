@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 # transform_input: from ImageNet's mean and std to the mean and std of 0.5 that Google's weights were trained with.
-OF_GOOGLE = ("googlenet", "inception_v3")
+GOOGLE_NETWORKS = ("googlenet", "inception_v3")
 SET_BY_FCA = {"num_classes", "weights", "aux_logits"}  # keywords
-AUXILIARY = ("AuxLogits.", "aux1.", "aux2.")
+AUXILIARY_HEADS = ("AuxLogits.", "aux1.", "aux2.")
 _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")  # in files written before torch allowed no dots
 
 
@@ -62,10 +62,11 @@ class TorchvisionModel(LibraryModel):
         return f"{self.architecture}.{record_of(self.name).name}"
 
     def _check(self) -> None:
+        """Raise FcaError for an unknown name or tag."""
         if self.architecture not in _registered():
             step = "list them: https://docs.pytorch.org/vision/stable/models.html#classification"
             raise unknown_name("torchvision", self.architecture, _registered(), step)
-        if "." in self.name:
+        if "." in self.name:  # other names need no look into torchvision, which takes seconds
             record_of(self.name)  # raises FcaError for an unknown tag
 
 
@@ -86,7 +87,7 @@ def network(model: TorchvisionModel, logits: int) -> nn.Module:
         raise model.refused(ValueError(f"{', '.join(sorted(reserved))} is set by fca"))
 
     kwargs: dict[str, Any] = {"num_classes": logits, **model.kwargs}
-    if model.architecture in OF_GOOGLE:
+    if model.architecture in GOOGLE_NETWORKS:
         # init_weights=True is torchvision's default, but it warns if that is not given.
         kwargs = {"aux_logits": False, "transform_input": True, "init_weights": True, **kwargs}
     try:
@@ -117,7 +118,7 @@ def tidy(state: dict[str, Tensor]) -> dict[str, Tensor]:
     Old DenseNets have names such as `denselayer1.norm.1.weight`, which now is `denselayer1.norm1.weight`.
     """
     renamed = {_OLD_DENSENET.sub(r"\1\2", name): value for name, value in state.items()}
-    return {name: value for name, value in renamed.items() if not name.startswith(AUXILIARY)}
+    return {name: value for name, value in renamed.items() if not name.startswith(AUXILIARY_HEADS)}
 
 
 def _geometry_and_normalisation(model: TorchvisionModel, record: Any) -> tuple[ResizeCrop, Normalise]:

@@ -31,10 +31,10 @@ OPERATIONS = [
     "grayscale",
     "blur",
 ]
-NUMBERS = {name: number for number, name in enumerate(OPERATIONS)}
+OPERATION_NUMBERS = {name: number for number, name in enumerate(OPERATIONS)}
 N_CHOICES = 14  # randaugment and trivial choose among the first 14 operations
-N_SIGNED = 10  # the first 10 operations also have negative strengths
-LEVELS = 30  # largest magnitude
+N_SIGNED_OPERATIONS = 10  # the first 10 operations also have negative strengths
+LARGEST_MAGNITUDE = 30
 # Strength at that magnitude, in the units of Changes, but translations as shares of the side and bits that are lost.
 STRENGTHS = np.array([0, 0.3, 0.3, 150 / 331, 150 / 331, 30, 0.9, 0.9, 0.9, 0.9, 4, 1, 0, 0, 0])
 # The same for trivial, with translations in pixels.
@@ -81,7 +81,7 @@ class Augment:
 
     policy: Annotated[str, Allowed(choices=POLICIES)]
     ops: Annotated[int, Allowed(0)]
-    magnitude: Annotated[int, Allowed(0, LEVELS)]
+    magnitude: Annotated[int, Allowed(0, LARGEST_MAGNITUDE)]
     jitter: Annotated[float, Allowed(0, below=1)]
     erasing: Annotated[float, Allowed(0, 1)]
 
@@ -115,7 +115,7 @@ class Augment:
             rounds.append(self._draw_policy(rng, images, size))
 
         if self.jitter:
-            blends = [NUMBERS[name] for name in ("brightness", "contrast", "color")]
+            blends = [OPERATION_NUMBERS[name] for name in ("brightness", "contrast", "color")]
             order = rng.permuted(np.tile(blends, (images, 1)), axis=1)  # images x 3, each row in a random order
             rounds.append((order, rng.uniform(-self.jitter, self.jitter, order.shape)))
 
@@ -123,7 +123,10 @@ class Augment:
         if self.erasing:
             uniform = rng.random((images, 2 * TRIES + 3))  # the last decides whether the image is erased
             sides = np.full(images, size)
-            boxes, has_fit = draw_rectangles(uniform, sides, sides, (0.02, 0.33), (1 / 3.3, 1 / 0.3), margin=1)
+            # The ranges of torchvision's RandomErasing, which has height / width instead of width / height, and takes
+            # only rectangles that are smaller than the image.
+            areas, aspects = (0.02, 0.33), (1 / 3.3, 1 / 0.3)
+            boxes, has_fit = draw_rectangles(uniform, sides, sides, areas, aspects, margin=1)
             is_erased = has_fit & (uniform[:, -1] < self.erasing)
             erased = boxes * is_erased[:, None]  # all 0 where nothing is erased
 
@@ -142,24 +145,28 @@ class Augment:
         operation = rng.integers(N_CHOICES, size=(images, n_operations))
 
         # Largest strength of each operation; STRENGTHS has translations as shares of the side.
-        is_share_of_side = np.isin(np.arange(len(STRENGTHS)), (NUMBERS["translate_x"], NUMBERS["translate_y"]))
+        is_share_of_side = np.isin(
+            np.arange(len(STRENGTHS)), (OPERATION_NUMBERS["translate_x"], OPERATION_NUMBERS["translate_y"])
+        )
         largest = STRENGTHS * np.where(is_share_of_side, size, 1)
 
-        share: Any = self.magnitude / LEVELS  # of the largest strength
+        share: Any = self.magnitude / LARGEST_MAGNITUDE  # of the largest strength
         if self.policy == "trivial":
             largest = TRIVIAL_STRENGTHS
-            share = rng.integers(LEVELS + 1, size=operation.shape) / LEVELS
+            share = rng.integers(LARGEST_MAGNITUDE + 1, size=operation.shape) / LARGEST_MAGNITUDE
         elif self.policy == "autoaugment":  # the operations drawn above are not used
             operation, share = _draw_autoaugment(rng, images)
 
         strength = largest[operation] * share
-        is_reversed = (operation < N_SIGNED) & (rng.random(operation.shape) < 0.5)
+        is_reversed = (operation < N_SIGNED_OPERATIONS) & (rng.random(operation.shape) < 0.5)
 
         # To the units of Changes: whole pixels, the threshold of solarize, bits that stay.
-        is_translation = (operation == NUMBERS["translate_x"]) | (operation == NUMBERS["translate_y"])
+        is_translation = (operation == OPERATION_NUMBERS["translate_x"]) | (
+            operation == OPERATION_NUMBERS["translate_y"]
+        )
         strength = np.where(is_translation, np.trunc(strength), strength)
-        strength = np.where(operation == NUMBERS["solarize"], 1 - strength, strength)
-        strength = np.where(operation == NUMBERS["posterize"], 8 - np.rint(strength), strength)
+        strength = np.where(operation == OPERATION_NUMBERS["solarize"], 1 - strength, strength)
+        strength = np.where(operation == OPERATION_NUMBERS["posterize"], 8 - np.rint(strength), strength)
         return operation, np.where(is_reversed, -strength, strength)
 
 
@@ -168,10 +175,10 @@ def _draw_three_augment(rng: np.random.Generator, images: int) -> Rounds:
 
     That is the sigma for a blur, and a threshold of 128 / 255 for solarize; grayscale ignores it.
     """
-    choices = [NUMBERS[name] for name in ("grayscale", "solarize", "blur")]
+    choices = [OPERATION_NUMBERS[name] for name in ("grayscale", "solarize", "blur")]
     operation = rng.choice(choices, (images, 1))
     sigma = rng.uniform(0.1, 2.0, operation.shape)
-    return operation, np.where(operation == NUMBERS["solarize"], 128 / 255, sigma)
+    return operation, np.where(operation == OPERATION_NUMBERS["solarize"], 128 / 255, sigma)
 
 
 def _draw_autoaugment(rng: np.random.Generator, images: int) -> Rounds:
@@ -186,8 +193,8 @@ def _draw_autoaugment(rng: np.random.Generator, images: int) -> Rounds:
     magnitudes = words[..., 2].astype(int)
 
     happens = 10 * rng.random((images, 2)) < tenths
-    operation = np.where(happens, np.vectorize(NUMBERS.get)(names), 0)
-    return operation, magnitudes / 9
+    operation = np.where(happens, np.vectorize(OPERATION_NUMBERS.get)(names), 0)
+    return operation, magnitudes / 9  # 9 is the largest magnitude in IMAGENET
 
 
 def draw_rectangles(
@@ -204,7 +211,7 @@ def draw_rectangles(
     image's area, uniform in `areas`; log r is uniform between the logarithms of `aspects`.
 
     uniform: random numbers in [0, 1) for each image: TRIES for the area, TRIES for the aspect, two for the place.
-    height, width: of the images in pixels.
+    height, width: sizes of the images in pixels.
     margin:  pixels that must be left free along each axis.
     Returns top, left, height and width of the first try that fits, and whether one does; if not, those of the first
     try.

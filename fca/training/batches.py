@@ -24,8 +24,8 @@ from fca.types import FcaError, Originals, Packed, Pixels
 PRELOAD_BYTES = 2 * 2**30  # image sets up to this size are put on the device once; larger ones are read batch by batch
 READ_TOGETHER = 1024  # images that are read at a time to be preloaded
 SIZE_SAMPLE = 16  # images whose size decides whether all are preloaded
-DRAWS = 7  # random numbers an image: flip, shift x, shift y, area, aspect, place x, place y
-ASPECT = math.log(4 / 3)  # crops are at most 4:3 or 3:4, as in torchvision's RandomResizedCrop
+DRAWS_PER_IMAGE = 7  # random numbers of `warp`: flip, shift x, shift y, area, aspect, place x, place y
+MAX_LOG_ASPECT = math.log(4 / 3)  # crops are at most 4:3 or 3:4, as in torchvision's RandomResizedCrop
 
 Chunk = TypeVar("Chunk")
 Content = TypeVar("Content")
@@ -84,7 +84,7 @@ class Batch(NamedTuple):
 class DeviceImages(NamedTuple):
     """Images of any shape on the device, one after another in `pixels`.
 
-    start: position in `pixels` at which each image begins.    height, width: of each image in pixels.
+    start: position in `pixels` at which each image begins.    height, width: size of each image in pixels.
     """
 
     pixels: UInt8[Tensor, "pixels 3"]
@@ -108,7 +108,7 @@ def count_batches(images: int, batch_size: int, min_images: int = 1) -> int:
     n_batches = -(-images // batch_size)  # rounded up
     if images // n_batches >= min_images:
         return n_batches
-    return max(1, images // min_images)
+    return max(1, images // min_images)  # of fewer images than that one batch
 
 
 def epoch_rng(*key: int) -> np.random.Generator:
@@ -125,16 +125,10 @@ def epoch_rng(*key: int) -> np.random.Generator:
 class Batches:
     """Batches of an epoch, which Lightning reads instead of a DataLoader and its worker processes.
 
-    All processes draw the same epoch. Each takes every `world`th image of a batch, beginning with its own rank, so that
-    repeats of an image go to different processes.
+    All processes of a training draw the same epoch. Each takes every `world`th image of a batch, beginning with its own
+    rank, so that repeats of an image go to different processes.
 
-    examples:    images and labels.    batch_size: images of a batch over all processes, at most.
-    seed:        all that is drawn in an epoch follows from (seed, epoch); None = in the order of the examples.
-    recipe:      of a training, for passes, repeats and changes of images; None = images as they are stored.
-    progress:    show a bar while images are read into memory.
-    rank, world: number of this process, from 0, and of all.
-    min_images:  fewest images of a batch, over all processes.
-    Raises FcaError if the recipe crops originals and the examples have none.
+    epoch: the number of the epoch to iterate over, from 0, which the caller sets.
     """
 
     def __init__(
@@ -149,19 +143,30 @@ class Batches:
         world: int = 1,
         min_images: int = 1,
     ) -> None:
+        """Count the batches, and put all images on the device if they are expected to fit PRELOAD_BYTES.
+
+        examples:    images and labels.
+        batch_size:  largest number of images of a batch, over all processes.
+        seed:        all that is drawn in an epoch follows from (seed, epoch); None = in the order of the examples.
+        recipe:      decides about passes, repeats and changes of images; None = each image once, as it is stored.
+        progress:    show a bar while images are read into memory.
+        rank, world: number of this process, from 0, and of all.
+        min_images:  fewest images of a batch, over all processes.
+        Raises FcaError if the recipe crops originals and the examples have none.
+        """
         self.examples = examples
         self.device = device
         self.seed = seed
         self.recipe = recipe
         self.world = world
-        self.epoch = 0  # counted from 0; the caller sets it
+        self.epoch = 0
         self._rank_slice = slice(rank, None, world)  # images of a batch that this process takes
 
         self.passes = recipe.passes if recipe else 1
         self.repeats = recipe.repeats if recipe else 1
         self.n_batches = count_batches(len(examples), batch_size, min_images) * self.passes
         self.labels = torch.from_numpy(examples.labels.astype(np.int64)).to(device)
-        self.size = examples.pixels[examples.rows[:1]].shape[1]
+        self.size = examples.pixels[examples.rows[:1]].shape[1]  # side in pixels, of the first image as of all
 
         self.crops = recipe is not None and recipe.crops
         if self.crops and examples.originals is None:
@@ -202,7 +207,7 @@ class Batches:
         for index, (images, batch_positions, batch_draws) in enumerate(steps):
             positions = batch_positions[self._rank_slice]
             warp_draws = batch_draws[self._rank_slice]
-            rng = epoch_rng(self.seed or 0, epoch, index, 2)  # for the draws that are made batch by batch
+            rng = epoch_rng(self.seed or 0, epoch, index, 2)  # of this batch; without a seed nothing is drawn
             batch_size = len(batches[index])
             pixels = self._batch_pixels(images, positions, rng, batch_size)
             changes = self._draw_changes(rng, batch_size)
@@ -211,13 +216,13 @@ class Batches:
                 self.labels[positions],
                 warp_draws if warp_draws.shape[1] else None,
                 changes,
-                share=len(positions) * self.world / batch_size,
+                share=len(positions) * self.world / batch_size,  # 1 if all processes have as many images
             )
 
     def _draw_order(self, epoch: int) -> tuple[Int64[Tensor, " shown"], Float32[Tensor, "shown draws"]]:
         """The positions of an epoch's images in the examples, in the order in which they are shown, and their draws.
 
-        The draws are uniform random numbers for `warp`: DRAWS for each image, or 0 if the recipe does not warp.
+        The draws are uniform random numbers for `warp`, DRAWS_PER_IMAGE of them, or none if the recipe does not warp.
         """
         n_examples = len(self.examples)
         if self.seed is None:
@@ -229,7 +234,7 @@ class Batches:
         order = np.concatenate([rng.permutation(n_examples)[repeated] for _ in range(self.passes)])
 
         is_warped = self.recipe is not None and self.recipe.warps and not self.crops  # crops have draws of their own
-        n_draws = DRAWS if is_warped else 0
+        n_draws = DRAWS_PER_IMAGE if is_warped else 0
         draws = rng.random((len(order), n_draws), dtype=np.float32)
         if self.passes == self.repeats == 1:
             # Draw i belongs to image i, as it did before there were passes and repeats: results stay the same.
@@ -241,15 +246,15 @@ class Batches:
     ) -> UInt8[Tensor, "batch size size 3"]:
         """The pixels of this process's images in a batch, cropped at random if the recipe crops originals.
 
-        images:     as they were read or selected.    positions: theirs in the examples.
-        rng:        of the batch.                     batch_size: number of its images over all processes.
+        images:     originals or images at input size.    positions:  their positions in the examples.
+        rng:        the batch's random numbers.           batch_size: images of the batch over all processes.
         """
         recipe = self.recipe
         if recipe is None or self.seed is None or not self.crops:
             pixels = images.pixels.view((-1, self.size, self.size, 3))
             return pixels if self.preloaded is None else pixels[positions]  # preloaded: those of all examples
 
-        uniform = rng.random((batch_size, 2 * TRIES + 3))[self._rank_slice]
+        uniform = rng.random((batch_size, 2 * TRIES + 3))[self._rank_slice]  # the last number is for mirroring
         boxes = draw_crops(uniform, images.height, images.width, recipe.scale_min)
         is_mirrored = recipe.flip & (uniform[:, -1] < 0.5)
         # For each image: start in the pixels, width; top, left, height and width of its crop; whether it is mirrored.
@@ -259,9 +264,9 @@ class Batches:
     def _draw_changes(self, rng: np.random.Generator, batch_size: int) -> Changes | None:
         """The random changes of this process's images in a batch; None if the recipe has none.
 
-        rng: of the batch.    batch_size: number of its images over all processes.
+        rng: the batch's random numbers.    batch_size: number of its images over all processes.
         """
-        if self.recipe is None or self.recipe.augment.label() is None:
+        if self.recipe is None or self.recipe.augment.label() is None:  # without a label it changes nothing
             return None
         changes = self.recipe.augment.draw_changes(rng, batch_size, self.size)
         return Changes(*(values[self._rank_slice] for values in changes))
@@ -287,7 +292,7 @@ class Batches:
         return _with_starts(pixels, height, width)
 
     def _read(self, rows: Int[np.ndarray, " batch"]) -> Packed:
-        """Read images by their rows: originals for a recipe that crops them, else images at input size."""
+        """Read images by their rows, packed one after another: originals if the recipe crops, else at input size."""
         if self.crops and self.examples.originals is not None:
             return self.examples.originals[rows]
         pixels = self.examples.pixels[rows]
@@ -322,7 +327,7 @@ def read_ahead(read: Callable[[Chunk], Content], chunks: Iterable[Chunk], ahead:
         while pending:
             yield pending.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(cancel_futures=True)  # the caller may stop before the last chunk
 
 
 def warp(
@@ -338,7 +343,7 @@ def warp(
 
     a is the window's share of the side (negative along x if mirrored), t its centre plus the shift.
 
-    draws:     uniform in [0, 1), DRAWS of them for each image.
+    draws:     uniform in [0, 1), DRAWS_PER_IMAGE of them for each image.
     flip:      mirror the images whose first number is below one half.
     shift:     up to this share of the side, in whole pixels, equally likely; outside the image is 0.
     scale_min: the window's area is uniform in [scale_min, 1], its log aspect in ±log(4/3); what sticks out is cut off
@@ -359,7 +364,8 @@ def warp(
     share = torch.ones_like(shift_draws)  # images x 2
     if scale_min < 1:
         side = (scale_min + (1 - scale_min) * area_draw).sqrt()
-        stretch = ((aspect_draw - 0.5) * ASPECT).exp()  # the square root of the aspect: log aspect is in ±ASPECT
+        # The square root of the aspect, whose logarithm is in ±MAX_LOG_ASPECT.
+        stretch = ((aspect_draw - 0.5) * MAX_LOG_ASPECT).exp()
         share = torch.cat([side * stretch, side / stretch], 1).clamp(max=1)
         centre = centre + (2 * place_draws - 1) * (1 - share)
     if flip:

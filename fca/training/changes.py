@@ -27,7 +27,7 @@ def crop_and_resize(
 ) -> UInt8[Tensor, "batch size size 3"]:
     """Crop, resize and mirror images of different shapes by one gather: bilinear, without antialiasing.
 
-    pixels:  of all images, one after another, row by row.
+    pixels:  the pixels of all images, one image after another, row by row.
     windows: for each image where it begins in `pixels` and its width; of its crop the top, left, height and width; and
              whether it is mirrored (1 or 0).
     size:    side of the results.
@@ -43,7 +43,10 @@ def _slices_for_cache(images: int, size: int, device: torch.device) -> list[slic
 
 
 def _crop_and_resize_chunk(pixels: Tensor, windows: Tensor, size: int) -> Tensor:
-    """`crop_and_resize` for a few images: an output pixel is a mean of 2 x 2 source pixels, weighted by position."""
+    """`crop_and_resize` for a few images: an output pixel is a mean of 2 x 2 source pixels, weighted by position.
+
+    pixels: those of all images, one after another: (pixels, 3).    windows: (images, 7), whose columns are named below.
+    """
     # Each is images x 1.
     start, image_width, top, left, height, width, is_mirrored = windows[:, :, None].unbind(1)
     steps = torch.arange(size, device=pixels.device)
@@ -54,8 +57,9 @@ def _crop_and_resize_chunk(pixels: Tensor, windows: Tensor, size: int) -> Tensor
     # Positions of the four source pixels: 2 rows x 2 columns x images x size x size.
     row_starts = (start + (top + rows) * image_width + left)[:, None, :, :, None]
     index = row_starts + columns[None, :, :, None, :]
-    corners = pixels.index_select(0, index.flatten()).view(2, 2, -1, size, 3 * size).float()
 
+    # 2 rows x 2 columns x images x size x (size * 3 channels); then the mean of the two columns, then of the two rows.
+    corners = pixels.index_select(0, index.flatten()).view(2, 2, -1, size, 3 * size).float()
     weight_right = weight_right.repeat_interleave(3, 1)[:, None, :]  # for each of 3 channels
     above, below = torch.lerp(corners[:, 0], corners[:, 1], weight_right)
     resized = torch.lerp(above, below, weight_below[:, :, None])
@@ -69,7 +73,8 @@ def _neighbours_and_weight(extent: Tensor, steps: Tensor, size: int) -> tuple[Te
 
     extent: pixels of each image's crop along the axis (images x 1), which are resized to `size`.
     steps:  the output pixels 0, 1, ..., size - 1; in reverse for a mirrored image.
-    Returns the pixels as 2 x images x size, and the weights as images x size. At the edges the pixel itself is taken.
+    Returns the pixels as 2 x images x size, and the weights as images x size. Beyond the crop's first or last pixel,
+    this pixel is taken.
     """
     position = ((steps + 0.5) * (extent / size) - 0.5).clamp(min=0)
     first = position.long()
@@ -98,7 +103,7 @@ def apply_changes(
 def _change_chunk(images: Tensor, changes: Changes) -> Tensor:
     """`apply_changes` for a few images: round by round, each operation to the images that have it in this round."""
     levels = (images * 255).round_().to(torch.uint8).contiguous()
-    for operation, strength in zip(changes.operation.T, changes.strength.T, strict=True):
+    for operation, strength in zip(changes.operation.T, changes.strength.T, strict=True):  # each of one round
         for number in set(operation.tolist()) - {0}:  # 0: identity
             rows = np.flatnonzero(operation == number)
             device_rows = torch.from_numpy(rows).to(levels.device)
@@ -132,7 +137,7 @@ def apply(name: str, images: Bytes, strength: Strength) -> Bytes:
     name: one of OPERATIONS but identity.    strength: in the units of `Changes`.
     """
     if name in AFFINE:
-        return _mapped_linearly(name, images, strength)
+        return _affine_transformed(name, images, strength)
 
     strengths = torch.from_numpy(strength.astype(np.float32)).to(images.device)[:, None, None, None]
     match name:  # those without a strength first
@@ -153,12 +158,12 @@ def apply(name: str, images: Bytes, strength: Strength) -> Bytes:
     return blended.clamp_(0, 255).to(torch.uint8)
 
 
-def _mapped_linearly(name: str, images: Bytes, strength: Strength) -> Bytes:
-    """Shear, translate or rotate images by a linear map: the nearest pixel is taken, and outside of the image is black.
+def _affine_transformed(name: str, images: Bytes, strength: Strength) -> Bytes:
+    """Shear, translate or rotate images by an affine map: the nearest pixel is taken, outside of the image is black.
 
         x_in = a x + b y + c,   y_in = d x + e y + f
 
-    maps output to input, in pixels from the centre.    name: one of AFFINE.    strength: of each image, see `Changes`.
+    maps output to input, in pixels from the centre.    name: one of AFFINE.    strength: one for each image.
     A shear leaves the upper left corner in its place, hence its c and f.
     """
     size = images.shape[-1]

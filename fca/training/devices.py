@@ -119,7 +119,7 @@ def device_name(accelerator: str) -> str:
     if device.type == "mps":
         return f"{platform.processor()} GPU"
 
-    cpuinfo = Path("/proc/cpuinfo")
+    cpuinfo = Path("/proc/cpuinfo")  # on Linux, where platform.processor() gives no model
     model_name = re.search(r"model name\s*: (.+)", cpuinfo.read_text()) if cpuinfo.is_file() else None
     processor = model_name[1] if model_name else platform.processor()
     threads = torch.get_num_threads()
@@ -143,8 +143,9 @@ def check_devices(devices: object) -> None:
     fca.types.FcaError: machine.devices = 0; allowed: a number from 1, auto, or a list of GPUs: [0,2]; next: correct it
     """
     if isinstance(devices, list):
-        are_indices = all(type(index) is int and index >= 0 for index in devices)  # type: True is no index
-        is_valid = are_indices and 0 < len(set(devices)) == len(devices)
+        # Not isinstance, for which True would be an index.
+        are_indices = all(type(index) is int and index >= 0 for index in devices)
+        is_valid = are_indices and 0 < len(set(devices)) == len(devices)  # at least one GPU, none twice
     else:
         is_number = type(devices) is int and devices >= 1
         is_valid = is_number or devices == "auto"
@@ -156,7 +157,7 @@ def check_devices(devices: object) -> None:
 def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[torch.device]:
     """The devices of a training, one for each of its processes.
 
-    accelerator: as in `device_of`.
+    accelerator: auto, cpu or gpu, see `device_of`.
     devices:     a number of devices, a list of GPUs' numbers, or auto: all GPUs, or one process on a CPU, which uses
                  all of its cores. On a CPU a number is one of processes.
     strategy:    auto, ddp or fsdp.
@@ -204,8 +205,8 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
     logger:  a Lightning logger that gets the figures of the first process, or False. Its log records come here, too.
 
     The first error in any process ends all of them and is raised here. For a process that died, for example for want of
-    memory, RuntimeError is raised. The processes end with this one, however it ends. If fca.training.stop requests a
-    stop, they are told.
+    memory, RuntimeError is raised. The processes end with this one, however it ends. A stop that fca.training.stop
+    requests here is requested in all of them.
     """
     import torch
 
@@ -217,15 +218,15 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
         "NODE_RANK": "0",
         "OMP_NUM_THREADS": str(threads),
         PLUGINS: ",".join(plugins()),
-        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),  # the same modules in all processes
     }
 
     processes: list[Popen[bytes]] = []
-    running: dict[Any, Popen[bytes]] = {}  # by this end of its pipe
+    running: dict[Any, Popen[bytes]] = {}  # this end of a pipe -> the process at the other end, by rank
     try:
         for rank in range(len(devices)):
             connection, remote_connection = Pipe()
-            with remote_connection:  # closed here once the process has it: then a read shows whether that one lives
+            with remote_connection:  # closed here once the process has it: else its death would not end our reads
                 handle = remote_connection.fileno()
                 process = Popen(  # noqa: S603
                     [sys.executable, "-P", "-c", _PROCESS, str(handle)],
@@ -241,7 +242,7 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
                 connection.send((devices, rank, store.port))
                 connection.send_bytes(payload)
 
-        while running:
+        while running:  # `_handle_message` takes out processes that have returned
             for ready_connection in wait(list(running), POLL_S):
                 _handle_message(ready_connection, running, logger)
             if stop.requested.is_set():
@@ -260,10 +261,10 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
 def _handle_message(connection: Any, running: dict[Any, Popen[bytes]], logger: Any) -> None:
     """Read one message of a process, and act on it.
 
-    None: the process has returned, and is taken out of `running`. An exception is raised here. A tuple is figures for
-    the logger. Anything else is a log record. RuntimeError is raised for a process that died.
+    None means that the process has returned: it is taken out of `running`. An exception is raised here. A tuple has
+    figures for the logger. Anything else is a log record. RuntimeError is raised if the process has died.
 
-    running: process by this end of its pipe.
+    running: this end of a pipe -> the process at the other end.
     """
     try:
         message = connection.recv()

@@ -128,12 +128,6 @@ class Keeper(pl.Callback):
 
     A checkpoint is written at the end of an epoch if checkpoint_s seconds have passed since the last one (or since the
     training began), and when a stop is requested. It has the best weights too, unless those are of the same epoch.
-
-    folder:       of the run, where all files go.
-    snapshots:    number of steps done -> the fractions of the training whose weights are saved then.
-    network:      whose weights the training begins with.
-    checkpoint_s: seconds between two checkpoints; 0 = one after each epoch.
-    start_rank:   [accuracy, -loss] on validation images before training; NO_RANK = worse than any epoch.
     """
 
     def __init__(
@@ -144,6 +138,13 @@ class Keeper(pl.Callback):
         checkpoint_s: float = 0.0,
         start_rank: Sequence[float] = NO_RANK,
     ) -> None:
+        """Begin with the network's weights as the best ones, those of epoch 0.
+
+        folder:       the run's folder, where all files go.
+        snapshots:    number of steps done -> the fractions of the training whose weights are saved then.
+        checkpoint_s: seconds between two checkpoints; 0 = one after each epoch.
+        start_rank:   [accuracy, -loss] on validation images before training. NO_RANK: any epoch is better.
+        """
         self.folder = folder
         self.run_id = folder.name
         self.snapshots = snapshots
@@ -211,10 +212,10 @@ class Keeper(pl.Callback):
     def _progress(self, trainer: pl.Trainer, device: torch.device, index: int, current_time: float) -> dict[str, Any]:
         """What the progress file shows after a batch, with an estimate of the seconds left.
 
-        index: of the batch in its epoch, from 0.    current_time: as by time.perf_counter().
+        index: position of the batch in its epoch, from 0.    current_time: now, by time.perf_counter().
         """
         epoch = trainer.current_epoch
-        epochs = trainer.max_epochs or 1
+        epochs = trainer.max_epochs or 1  # `_lightning_trainer` always sets it, but its type allows None
         share_done = (epoch + (index + 1) / trainer.num_training_batches) / epochs
         seconds_so_far = self.seconds + current_time - self.epoch_start
         return {
@@ -253,7 +254,7 @@ class Keeper(pl.Callback):
         self.history.append(figures)
         log.info("epoch %d: %s", epoch, ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
 
-        rank = [figures["val_top1"], -figures["val_loss"]]
+        rank = [figures["val_top1"], -figures["val_loss"]]  # compared by accuracy, and then by the lower loss
         if rank > self.best["rank"]:
             weights = gathered_weights(trainer, pl_module)
             check_finite(trainer, pl_module, weights)
@@ -292,7 +293,7 @@ def _machine_wide_name(device: torch.device) -> str:
 class TrainingPlace:
     """Folder, devices and display of a training; none of them changes the result.
 
-    folder:       of the run; its weights and checkpoints go there.    accelerator: auto, cpu or gpu.
+    folder:       the run's; weights and checkpoints go there.         accelerator: auto, cpu or gpu.
     devices:      a number, auto or a list of GPUs.                    strategy:    of several: auto, ddp or fsdp.
     compile:      auto, true or false: auto compiles long trainings on CUDA and none on a CPU (see COMPILED_FROM).
     checkpoint_s: seconds between two checkpoints, which are written at the ends of epochs; 0 = at each.
@@ -350,7 +351,8 @@ def fit(
 ) -> Fitted:
     """Train `classifier.module` in place, and leave it with the weights of the best epoch on `val`.
 
-    recipe:       how to train. A learning rate for another batch size (lr_batch) is scaled as from scratch.
+    recipe:       how to train. A learning rate for another batch size (lr_batch) is scaled as from scratch; one that is
+                  scaled already stays.
     seed:         batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU the same call gives the
                   same bits, whether it was interrupted or not.
     place:        folder, devices and display. The folder then has best.safetensors, the snapshots that the recipe asks
@@ -369,7 +371,7 @@ def fit(
     recipe.check()
     recipe = recipe.scaled(finetune=False).sized(len(train), len(val))
     devices = devices_of(place.accelerator, place.devices, place.strategy)
-    forward_size = _images_that_must_stay_together(classifier, len(train), len(val), recipe, devices)
+    forward_size = _fewest_images_per_forward(classifier, len(train), len(val), recipe, devices)
     _check_recipe_on_devices(classifier, recipe, place, devices)
 
     finished = _load_fitted(place.folder, classifier.module)
@@ -403,12 +405,13 @@ def _check_recipe_on_devices(
         raise FcaError("recipe.layer_decay", recipe.layer_decay, allowed, "set recipe.layer_decay=1")
 
 
-def _images_that_must_stay_together(
+def _fewest_images_per_forward(
     classifier: Classifier, n_train: int, n_val: int, recipe: Recipe, devices: Sequence[torch.device]
 ) -> int:
     """Fewest images that may go through the network together in training: 1, or 2 where a batch norm needs two.
 
-    Raises FcaError for too few images, and for more devices than images in a batch.
+    n_train, n_val: numbers of training and validation images. Raises FcaError if they are too few, and for more devices
+    than images in a batch.
     """
     for split, images, fewest in (("train", n_train, 2), ("val", n_val, 1)):
         if images < fewest:
@@ -426,7 +429,8 @@ def _images_that_must_stay_together(
 
     most_devices = batch_images // recipe.accumulate
     if forward_size > 1:
-        most_devices = min(n_train, recipe.batch_size) // forward_size  # batches may be larger, and have fewer chunks
+        # `Batches` then joins small batches, and `training_step` makes fewer chunks: a whole batch must be enough.
+        most_devices = min(n_train, recipe.batch_size) // forward_size
         log.info("no image goes through batch norm alone: it joins others of its batch, or those of the batch before")
 
     for split, images in (("train", most_devices), ("val", val_batch_images)):
@@ -448,9 +452,10 @@ def _train_in_process(
 ) -> Fitted:
     """Train as one process of a training, or as the only one; the first process writes the files of the result.
 
-    recipe:       scaled and sized, see `fit`; so are the other arguments.
+    recipe:       with its learning rate scaled and its epochs counted.
     forward_size: fewest images that may go through the network together.
-    process:      the devices of all processes, and which one this is.
+    process:      the devices of all processes, and which process this is.
+    The other arguments are those of `fit`.
     """
     n_processes = len(process.devices)
     device = process.devices[process.rank]
@@ -463,7 +468,8 @@ def _train_in_process(
     # Data: this process takes its share of every batch.
     share = (place.progress, process.rank, n_processes)
     batches = Batches(train, recipe.batch_size, device, seed, recipe, *share, min_images=forward_size * n_processes)
-    val_batches = Batches(val, batch_size_of(classifier.input_size), device, None, None, *share)
+    val_batch_size = batch_size_of(classifier.input_size)
+    val_batches = Batches(val, val_batch_size, device, None, None, *share)  # no seed, no recipe: in order, unchanged
     steps = len(batches) * recipe.epochs
 
     start_rank = _rank_before_training(classifier, val, place.accelerator) if start_counts else NO_RANK
@@ -577,7 +583,7 @@ def _lightning_trainer(
 ) -> pl.Trainer:
     """Lightning's Trainer for one process, with the user's further options (place.trainer).
 
-    steps: of an epoch. Steps are logged at least so often that each epoch has one.
+    steps: number of steps in an epoch. Figures of steps are logged at least once in each epoch.
     """
     options: dict[str, Any] = {
         "enable_model_summary": False,
@@ -602,7 +608,7 @@ def _lightning_trainer(
         # The other precisions are set elsewhere: bf16-true by `Training`, tf32 by `_tf32_if_asked`.
         precision=recipe.precision if recipe.precision.endswith("mixed") else "32-true",  # type: ignore[arg-type]
         max_epochs=recipe.epochs,
-        gradient_clip_val=recipe.grad_clip or None,
+        gradient_clip_val=recipe.grad_clip or None,  # None: no clipping
         logger=loggers or False,
         callbacks=callbacks,
         # No processes are started here, whatever the cluster: submitit or `launch` has already placed this one.
@@ -610,7 +616,7 @@ def _lightning_trainer(
         default_root_dir=place.folder,
         enable_checkpointing=False,  # `keeper` writes them
         enable_progress_bar=place.progress,
-        num_sanity_val_steps=0,
+        num_sanity_val_steps=0,  # no trial validation before the first epoch
         **options,
     )
 
@@ -619,7 +625,7 @@ def _should_compile(setting: str, device: torch.device, pixels: int) -> bool:
     """Whether to compile the network with torch.compile.
 
     setting: true, false or auto. auto compiles on CUDA if a training shows so many pixels that faster steps make up for
-    the minutes of compiling.    pixels: of all images of all steps.
+    the minutes of compiling.    pixels: number of them in the images of all steps.
     """
     if setting == "auto":
         return device.type == "cuda" and pixels >= COMPILED_FROM

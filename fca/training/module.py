@@ -27,7 +27,7 @@ import pytorch_lightning as pl  # noqa: E402
 import timm.optim  # noqa: E402
 from torchvision.transforms.v2 import CutMix, MixUp, RandomChoice  # noqa: E402
 
-LOGGED = {  # figures of an epoch -> what loggers call them
+NAMES_IN_LOGGERS = {  # figures of an epoch -> what loggers call them
     "train_loss": "train/loss",
     "train_top1": "train/top1",
     "val_loss": "val/loss",
@@ -45,13 +45,7 @@ class Diverged(Exception):
 class Training(pl.LightningModule):
     """Trains a classifier's network in place, as Lightning's module.
 
-    classifier:   its module is trained; its head must have one logit for each class.
-    recipe:       scaled and sized, see `fca.training.loop.fit`.
-    steps:        of the whole training, for the schedule of the learning rate.
-    seed:         everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
-    is_compiled:  whether training steps go through torch.compile; the names of the weights stay as they are.
-    forward_size: fewest images that may go through the network together; see `smallest_forward`.
-    figures:      after an epoch, its losses, accuracies and learning rate by the keys of LOGGED.
+    figures: after an epoch, its losses, accuracies and learning rate, by the keys of NAMES_IN_LOGGERS.
     """
 
     def __init__(
@@ -63,6 +57,15 @@ class Training(pl.LightningModule):
         is_compiled: bool = False,
         forward_size: int = 1,
     ) -> None:
+        """Prepare what the recipe asks for: mixup and cutmix, a running average of the weights, precision, compiling.
+
+        classifier:   its module is trained; it must give one logit for each class.
+        recipe:       with its learning rate scaled and its epochs counted, see `fca.training.loop.fit`.
+        steps:        their number in the whole training, for the schedule of the learning rate.
+        seed:         everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
+        is_compiled:  whether training steps go through torch.compile.
+        forward_size: fewest images that may go through the network together; see `smallest_forward`.
+        """
         super().__init__()
         self.network = classifier.module
         self.normalise = classifier.normalise
@@ -86,6 +89,7 @@ class Training(pl.LightningModule):
 
         if recipe.precision == "bf16-true":
             self.network.to(torch.bfloat16)
+        # Only the forward pass is compiled: a compiled module would have other names for its weights.
         self.compiled_forward = torch.compile(self.network.forward) if is_compiled else None
         self.figures: dict[str, float] = {}
 
@@ -130,7 +134,8 @@ class Training(pl.LightningModule):
 
         The loss of a chunk is its mean cross-entropy x weight, where
 
-            weight = batch.share * images of the chunk / images of the batch in this process.
+            weight = batch.share * images of the chunk / images of this process,
+            batch.share = images of this process / mean of all processes.
 
         Summed over chunks and averaged over processes, this is the mean loss of the whole batch. The chunks before the
         last leave their gradients in the network; Lightning goes backward from the returned loss.
@@ -139,7 +144,8 @@ class Training(pl.LightningModule):
 
         # All processes use the number of chunks that the one with the fewest images can, so that they stay in step.
         n_processes = self.trainer.world_size
-        smallest_share = round(len(images) * n_processes / batch.share) // n_processes
+        whole_batch = round(len(images) * n_processes / batch.share)  # number of images
+        smallest_share = whole_batch // n_processes
         n_chunks = max(1, min(self.recipe.accumulate, smallest_share // self.forward_size))
         if self.recipe.accumulate > 1:
             self.optimizers().zero_grad()  # type: ignore[union-attr]  # see `optimizer_zero_grad`
@@ -151,7 +157,7 @@ class Training(pl.LightningModule):
             logits = checked_logits(forward(chunk), len(chunk), self.n_classes).float()
             loss = cross_entropy(logits, chunk_targets, label_smoothing=self.recipe.label_smoothing)
             weight = batch.share * len(chunk) / len(images)
-            if weight != 1:
+            if weight != 1:  # without chunks or other processes it is 1
                 loss = loss * weight
             sums += torch.stack([loss.detach(), weight * accuracy(logits.detach(), chunk_targets)])
             if number < n_chunks:  # Lightning goes backward from the loss of the last chunk
@@ -255,7 +261,7 @@ class Training(pl.LightningModule):
         self.val_sums = torch.zeros(3, dtype=torch.float32, device=self.device)  # loss, correct predictions, images
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        """Add up the loss, the correct predictions and the images of a batch, without waiting for the device."""
+        """Add loss, correct predictions and images of a batch to `val_sums`, without waiting for the device."""
         images = self.in_network_format(self.normalise(as_input(batch.images)))
         logits = self.evaluated(images).float()
         loss = cross_entropy(logits, batch.labels, reduction="sum")
@@ -266,18 +272,18 @@ class Training(pl.LightningModule):
         """Compute the epoch's figures over all processes, for the loggers and for the choice of the best epoch."""
         strategy = self.trainer.strategy
         val_loss, n_correct, n_images = strategy.reduce(self.val_sums, reduce_op="sum").tolist()
-        train_loss, train_accuracy = strategy.reduce(self.train_sums).tolist()
+        train_loss, train_accuracy = strategy.reduce(self.train_sums).tolist()  # the mean over processes
         n_batches = self.trainer.num_training_batches
         self.figures = {
             "train_loss": train_loss / n_batches,
             "train_top1": train_accuracy / n_batches,
             "val_loss": val_loss / n_images,
             "val_top1": n_correct / n_images,
-            "lr": self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps),
+            "lr": self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps),  # of the last step
         }
         if self.logger is not None:
             # `pace` logs the learning rate.
-            without_lr = {LOGGED[name]: value for name, value in self.figures.items() if name != "lr"}
+            without_lr = {NAMES_IN_LOGGERS[name]: value for name, value in self.figures.items() if name != "lr"}
             self.log_dict(without_lr)
 
 

@@ -121,11 +121,12 @@ class Recipe:
         """Raise FcaError for the first value outside its range, naming its key as the user types it: recipe.KEY."""
 
         def at_least_0(value: float) -> tuple[bool, str]:
+            """Whether a number is in this range, and the range in words."""
             return 0 <= value < math.inf, "a finite number of at least 0"
 
         shift_below = 0 if self.crops else 1  # crops of originals already move the image: only 0 is allowed then
         has_distinct_snapshots = len(set(self.snapshots)) == len(self.snapshots)
-        # key -> whether its value is allowed, and the allowed values
+        # key -> whether its value is allowed, and the allowed values in words
         ranges = {
             "epochs": (self.epochs >= 1, "at least 1"),
             "steps": (self.steps >= 0, "at least 0"),
@@ -138,7 +139,7 @@ class Recipe:
             "patience": (self.patience >= 0, "at least 0"),
             "batch_size": (self.batch_size >= 2, "at least 2"),
             "accumulate": (1 <= self.accumulate <= self.batch_size, f"from 1 to batch_size={self.batch_size}"),
-            "optimiser": _whether_timm_has(self.optimiser),
+            "optimiser": _is_optimiser_of_timm(self.optimiser),
             "lr": (0 < self.lr < math.inf, "a finite number above 0"),
             "lr_batch": (self.lr_batch >= 0, "at least 0"),
             "finetune_lr": (0 < self.finetune_lr <= 1, "above 0 and at most 1, a share of lr"),
@@ -159,7 +160,7 @@ class Recipe:
             "cutmix": at_least_0(self.cutmix),
             "ema": (0 <= self.ema < 1, "at least 0 and below 1"),
             "shift": (
-                self.shift == 0 or 0 <= self.shift < shift_below,  # with crops no shift is below 0, so only 0 passes
+                self.shift == 0 or 0 <= self.shift < shift_below,
                 "a share of the side below 1; 0 with crops",
             ),
             "scale_min": (0 < self.scale_min <= 1, "above 0 and at most 1, a share of the area"),
@@ -182,7 +183,7 @@ class Recipe:
             _check_optimiser_options(self)
 
     def essential(self, images: int, val_images: int) -> Recipe:
-        """This recipe as it enters a run's identity, in which two recipes for the same training are equal.
+        """This recipe as it enters the id of a run, in which recipes for the same training must be equal.
 
         It is `sized`, and every key that has no effect beside the others gets its neutral value.
 
@@ -225,7 +226,7 @@ class Recipe:
         arXiv:1404.5997, by the rule of timm's train.py), and by finetune_lr if training begins with given weights; so
         is lr_min.    finetune: whether it does.
         """
-        batch_ratio = self.batch_size / self.lr_batch if self.lr_batch else 1.0
+        batch_ratio = self.batch_size / self.lr_batch if self.lr_batch else 1.0  # 0: lr is for any batch size
         is_adaptive = any(name_part in self.optimiser for name_part in ADAPTIVE)
         batch_factor = batch_ratio**0.5 if is_adaptive else batch_ratio
         factor = batch_factor * (self.finetune_lr if finetune else 1.0)
@@ -266,7 +267,9 @@ class Recipe:
         )
 
     def lr_share(self, step: int, steps: int) -> float:
-        """The learning rate at a step as a share of `lr`.    step: from 0.    steps: of the whole training.
+        """The learning rate at a step as a share of `lr`.    step: its number, from 0.
+
+        steps: how many the training has.
 
         Warm-up, over the first w = warmup_epochs / epochs * steps steps: (step + 1) / w. After it, by the schedule:
 
@@ -299,7 +302,7 @@ class Recipe:
     def snapshot_steps(self, steps: int) -> dict[int, list[float]]:
         """Number of steps done, ceil(fraction * steps) -> the fractions of `snapshots` whose weights are saved then.
 
-        steps: of the whole training.
+        steps: how many the whole training has.
         """
         fractions_by_step = defaultdict(list)
         for fraction in self.snapshots:
@@ -319,7 +322,7 @@ def snapshot_file(fraction: float) -> str:
     return f"snapshot-{two_decimals if is_exact else fraction}.safetensors"
 
 
-def _whether_timm_has(name: str) -> tuple[bool, str]:
+def _is_optimiser_of_timm(name: str) -> tuple[bool, str]:
     """Whether timm has an optimiser of this name, and, if it has not, the names that it has, for a message."""
     if name in COMMON_OPTIMISERS:
         return True, ""

@@ -90,6 +90,10 @@ class _Timer:
     """Times a network on a batch of noise, in rounds of many calls.    seconds: of one call, the mean of each round."""
 
     def __init__(self, network: Classifier | Program, size: int, accelerator: str) -> None:
+        """Put network and noise on the device, and find how many calls make a round of ROUND_S seconds.
+
+        size: number of images in the batch.    accelerator: auto, cpu or gpu; a Program runs on the CPU.
+        """
         used_accelerator = "cpu" if isinstance(network, Program) else accelerator_for(network.module, accelerator)
         self.device = device_of(used_accelerator)
         side = network.input_size
@@ -125,6 +129,7 @@ class _Timer:
             return time.perf_counter() - start
 
     def _synchronise(self) -> None:
+        """Wait until the device has done all its work; a CPU always has."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
@@ -173,7 +178,10 @@ class _ResultBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.live_storages: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Do one operation of torch, and count the storages that it has created."""
+        """Called by torch for each operation: do it, and count the memory of its results.
+
+        Results that share memory with the operation's inputs, such as views, need no memory of their own.
+        """
         input_storages = {_storage_id(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
@@ -185,7 +193,7 @@ class _ResultBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _add(self, storage_id: int, storage: Any) -> None:
-        """Count a storage from now until it is freed."""
+        """Count a storage (the memory behind tensors) from now until it is freed."""
         size = storage.nbytes()
         self.live_storages.add(storage_id)
         self.current += size

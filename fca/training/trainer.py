@@ -28,7 +28,7 @@ LOGGERS: KeywordsByClass = {
 }
 """Loggers of Lightning, which write into the folder `curves` of a run -> their keywords."""
 PROFILERS = {"simple": "SimpleProfiler", "advanced": "AdvancedProfiler", "pytorch": "PyTorchProfiler"}
-PASSED_ON = ("log_every_n_steps", "detect_anomaly", "deterministic", "benchmark", "enable_model_summary")
+PASSED_TO_LIGHTNING = ("log_every_n_steps", "detect_anomaly", "deterministic", "benchmark", "enable_model_summary")
 STEP = "correct the name; for a dataclass of your own, list its module: plugins=[my_module]"
 
 
@@ -52,10 +52,10 @@ class TrainerKeys:
     loggers: list[Any]
 
     def check(self) -> None:
-        """Raise FcaError if an entry names no class, a class that may not be used, or a keyword that it lacks.
+        """Raise FcaError if a callback or logger names no class, a class that is not allowed, or an unknown keyword.
 
-        Allowed are the classes of OBSERVERS or LOGGERS, and those of modules under `plugins`, whose keywords are not
-        checked.
+        Allowed are the classes of OBSERVERS or LOGGERS, and those of modules that the user lists under `plugins`, whose
+        keywords are not checked here.
         """
         for key, entry, keywords_by_class in self._entries():
             target = entry.get("_target_") if isinstance(entry, Mapping) else None
@@ -84,16 +84,16 @@ class TrainerKeys:
     def arguments(self, folder: Path) -> dict[str, Any]:
         """Arguments of Lightning's Trainer, with all callbacks and loggers made.
 
-        folder: of the run, where loggers and the profiler write. Raises FcaError for keywords that a class refuses, and
-        for a class of the user's that is no callback, or no logger.
+        folder: the run's folder, where loggers and the profiler write. Raises FcaError for keywords that a class
+        refuses, and for a class of the user's that is no callback, or no logger.
         """
         callbacks: list[Any] = []
         loggers: list[Any] = []
         for key, entry, keywords_by_class in self._entries():
-            instances = callbacks if keywords_by_class is OBSERVERS else loggers
+            instances = callbacks if keywords_by_class is OBSERVERS else loggers  # which `_entries` yields in turn
             instances.append(_made_from_entry(key, entry, keywords_by_class, folder))
 
-        arguments: dict[str, Any] = {name: getattr(self, name) for name in PASSED_ON}
+        arguments: dict[str, Any] = {name: getattr(self, name) for name in PASSED_TO_LIGHTNING}
         arguments["callbacks"] = callbacks
         arguments["logger"] = loggers
         if self.profiler:
@@ -114,10 +114,10 @@ class TrainerKeys:
 def _made_from_entry(key: str, entry: Mapping[str, Any], keywords_by_class: KeywordsByClass, folder: Path) -> Any:
     """Make the callback or logger that an entry of the configuration describes.
 
-    key:               of the entry, for messages.
+    key:               the entry's key in the configuration, for messages.
     entry:             {_target_: CLASS, KEYWORD: VALUE}.
     keywords_by_class: OBSERVERS for a callback, LOGGERS for a logger.
-    folder:            of the run, where Lightning's loggers write.
+    folder:            the run's folder, where Lightning's loggers write.
 
     Raises FcaError if the class refuses its keywords, or is of another kind.
     """
