@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PRETRAINED = "pretrained"
 """The value of `weights` that stands for those which the family publishes."""
 
-LOCAL = "a file that holds a state dict, as safetensors or torch.save write it"
+STATE_DICT_FILE = "a file that holds a state dict, as safetensors or torch.save write it"
 SAFETENSORS = "safetensors"
 TORCH = "torch"
 LONGEST_HEADER = 100_000_000  # bytes, by the format's own rule
@@ -59,12 +59,13 @@ IMAGENETS = tuple(f"imagenet-{name}" for name in ("1k", "12k", "21k-goog", "21k-
 
 @dataclass(frozen=True)
 class LibraryModel(Model):
-    """A network by its name in a library. Null leaves a value of its input to the library's record of the weights.
+    """A network by its name in a library.
 
     name:    any name that the library has for a classifier, with or without the tag of its weights.
     weights: null = from scratch; pretrained = the library's, fetched on first use; or the path of a state dict.
     kwargs:  any keyword that the library takes for this network.
-    input_size, crop_pct, interpolation: see fca.geometry.ResizeCrop.
+    input_size, crop_pct, interpolation: of its images, see fca.geometry.ResizeCrop. Null: as in the library's record of
+             the weights.
     classes: class keys of the weights' logits in their order, or the name of an ImageNet (imagenet-1k).
     """
 
@@ -79,7 +80,7 @@ class LibraryModel(Model):
     family = ""  # in identities and messages
 
     def label(self) -> str:
-        """The name without tag, and the keywords.
+        """The model's name in tables: its name without tag, and its keywords, in which lists are joined by hyphens.
 
         >>> LibraryModel("resnet18.v1", None, {"channels": [16, 32], "drop_rate": 0.1}, None, None, None, None).label()
         'resnet18 channels=16-32 drop_rate=0.1'
@@ -96,7 +97,11 @@ class LibraryModel(Model):
         return file_label(self.weights)
 
     def identity(self) -> dict[str, Any]:
-        """The library is imported only for a tag or for its weights, so that planning stays quick."""
+        """What enters the ids of runs: all fields, with the weights by content or by their published name.
+
+        Raises FcaError for impossible settings. The library is imported only for a tag or for its weights, so that
+        planning stays quick.
+        """
         self._check()
         if self.pretrained:
             return identity_of(self.family, self, self._published(), name=self.architecture)
@@ -130,9 +135,12 @@ class LibraryModel(Model):
 
 
 def package_files(package: str, pattern: str) -> list[Path]:
-    """Files of an installed package, found without importing it, which can take seconds. FcaError if there are none."""
+    """The files of an installed package that match a glob pattern inside it. Raises FcaError if there are none.
+
+    The package is not imported, which can take seconds.
+    """
     spec = find_spec(package)  # does not run the package's __init__
-    folders = (spec and spec.submodule_search_locations) or []
+    folders = (spec and spec.submodule_search_locations) or []  # none if it is not installed
     files = [file for folder in folders for file in Path(folder).glob(pattern)]
     if not files:
         allowed = f"a family whose package is installed; {package} is not"
@@ -143,8 +151,12 @@ def package_files(package: str, pattern: str) -> list[Path]:
 
 @cache
 def networks_of(package: str, first_argument: str, files: str = "models/*.py") -> frozenset[str]:
-    """Names of a package's networks by the text of its files: functions with this first argument (a pattern)."""
-    pattern = re.compile(rf"^def (\w+)\(\s*{first_argument}\b", re.M)
+    """The names of a package's networks: its functions with this first argument, found in the text of its files.
+
+    first_argument: a regular expression.    files: glob pattern inside the package. The package is not imported, which
+    can take seconds.
+    """
+    pattern = re.compile(rf"^def (\w+)\(\s*{first_argument}\b", re.M)  # functions at the beginning of a line
     names: set[str] = set()
     for file in package_files(package, files):
         names.update(pattern.findall(file.read_text()))
@@ -152,14 +164,17 @@ def networks_of(package: str, first_argument: str, files: str = "models/*.py") -
 
 
 def unknown_name(library: str, name: str, all_names: Collection[str], step: str, kind: str = "names") -> FcaError:
-    """The error for a network that a library has no name for, with the names most like it."""
-    examples = difflib.get_close_matches(name, all_names) or sorted(all_names)[:3]
+    """The error for a name that a library does not know, with the names most like it.
+
+    all_names: what the library knows.    step: what to do next.    kind: what the message calls the names.
+    """
+    examples = difflib.get_close_matches(name, all_names) or sorted(all_names)[:3]  # any, if none is like it
     allowed = f"one of {library}'s {len(all_names)} {kind}, such as {', '.join(examples)}"
     return FcaError("model.name", name, allowed, step)
 
 
 def one_line(error: Exception) -> str:
-    """Kind and first line of another library's error.
+    """The class of another library's error and the first line of its text, for a message.
 
     >>> one_line(ValueError("too short\\nsee above")), one_line(EOFError())
     ('ValueError: too short', 'EOFError')
@@ -173,12 +188,16 @@ def one_line(error: Exception) -> str:
 
 
 def identity_of(family: str, model: Any, published: str | None = None, **replaced_fields: Any) -> dict[str, Any]:
-    """All fields of a model (a dataclass); its weights enter by content (sha256), not by path.
+    """What of a model enters the ids of runs: all its fields, but its weights by content instead of by path.
 
-    published: name of published weights, which then stands for them.    replaced_fields: values in place of fields.
+    family:          the model's family, such as timm.
+    model:           a dataclass with the fields `weights` and `classes`.
+    published:       name of published weights, which stands for their content. None = `weights` is a file, which enters
+                     by its sha256, or None.
+    replaced_fields: values that enter in place of the model's own fields.
 
-    `classes` are the meaning of the weights' logits: without weights they stay out.
-    Raises FcaError for a file that is missing or no weights, and for classes that are no keys.
+    `classes` say what the logits of the weights mean: without weights they are left out.
+    Raises FcaError for a file that is missing or holds no weights, and for classes that are no class keys.
     """
     weights = None
     classes = None
@@ -194,63 +213,71 @@ def identity_of(family: str, model: Any, published: str | None = None, **replace
 
     values = {**asdict(model), **replaced_fields, "weights": weights, "classes": classes}
     identity = {"family": family, **canonical("model", values)}
-    if reads_new_averages:
+    if reads_new_averages:  # earlier versions read other weights from such a file: their runs need another id
         identity["weights_read"] = "averaged first"
     return identity
 
 
 def has_newly_read_averages(file: Path) -> bool:
-    """Whether a file may hold averaged weights that earlier versions passed over: they read others under the same id.
+    """Whether a file may hold averaged weights that earlier versions of fca did not read.
 
-    These are averages under other names than state_dict_ema, model_ema and ema, and all that count their updates.
+    Those versions read other weights from the same file, so their runs must not have the same id. It concerns averages
+    under other names than state_dict_ema, model_ema and ema, and averages that count their updates (n_averaged).
     """
     stat = file.stat()
-    return _names_averages(file.resolve(), stat.st_size, stat.st_mtime_ns)
+    return _names_new_averages(file.resolve(), stat.st_size, stat.st_mtime_ns)
 
 
 @lru_cache(maxsize=1024)
-def _names_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
-    """`has_newly_read_averages` for one state of a file."""
-    if file_format(file) == SAFETENSORS:
+def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
+    """Whether a file of weights names averaged weights that earlier versions of fca did not read.
+
+    The texts in its pickle are searched, without unpickling anything. Size and time of change are part of the cache's
+    key only: a changed file is searched again.
+    """
+    if file_format(file) == SAFETENSORS:  # holds a single state dict
         return False
 
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-            [first_pickle] = pickles[:1]
-            content = archive.read(first_pickle)
-    else:
+            content = archive.read(pickles[0])
+    else:  # torch's format before 1.6, one pickle after another; the first megabytes have the names of all tensors
         with file.open("rb") as legacy:
             content = legacy.read(SCANNED_BYTES)
 
-    # All short texts in the pickle, the names of tensors among them.
+    # All texts of less than 256 bytes in the pickle, the keys of dictionaries among them.
     names = set()
     for match in _SHORT_TEXT.finditer(content):
         length = match[1][0]
         text = content[match.end() : match.end() + length]
         names.add(text.decode(errors="replace"))
 
-    if "n_averaged" in names:
+    if "n_averaged" in names:  # torch's AveragedModel counts its updates under this name
         return True
     read_before = {"state_dict_ema", "model_ema", "ema"}
-    return any(AVERAGED.search(name) for name in names - read_before if "." not in name)
+    keys = [name for name in names - read_before if "." not in name]  # names with a full stop are those of tensors
+    return any(AVERAGED.search(key) for key in keys)
 
 
 def weights_file(weights: str) -> Path:
-    """The file of these weights; raises FcaError if it is missing or cannot be a state dict by its content."""
+    """The path of a file of weights.    weights: that path as the user gives it; ~ is the home folder.
+
+    Raises FcaError if there is no such file, or if its content cannot be a state dict.
+    """
     path = Path(weights).expanduser()
     if not path.is_file():
-        if weights == PACKAGE:
+        if weights == PACKAGE:  # of a family whose models name no package
             raise no_package("this model")
-        raise FcaError("model.weights", weights, f"{LOCAL}; this file is not there", "correct the path")
+        raise FcaError("model.weights", weights, f"{STATE_DICT_FILE}; this file is not there", "correct the path")
     file_format(path)  # raises FcaError for another content
     return path
 
 
 def file_format(path: Path) -> str:
-    """SAFETENSORS or TORCH by the file's content, whatever its name; FcaError names what else it looks like.
+    """SAFETENSORS or TORCH, by the first bytes of a file, whatever its name.
 
-    torch's own reader decides about anything that begins like a pickle.
+    Raises FcaError for any other format, naming it. All pickles count as TORCH: torch's own reader refuses other ones.
     """
     try:
         with path.open("rb") as file:
@@ -259,7 +286,7 @@ def file_format(path: Path) -> str:
         raise FcaError("model.weights", str(path), f"a file that can be read ({one_line(error)})", "mend it") from error
 
     other_format: str | None
-    header_bytes = int.from_bytes(start[:8], "little")  # of safetensors: a length, then JSON of that length
+    header_bytes = int.from_bytes(start[:8], "little")  # safetensors begin with the length of a JSON text, then this
     if start[8:9] == b"{" and header_bytes < LONGEST_HEADER:
         if 8 + header_bytes <= path.stat().st_size:
             return SAFETENSORS
@@ -267,22 +294,22 @@ def file_format(path: Path) -> str:
     elif start.startswith(b"PK\x03\x04"):
         other_format = _archive_format(path)
     elif start[:1] == b"\x80":  # a pickle
-        other_format = None
-    elif start[257:262] == b"ustar":
+        other_format = None  # torch's own
+    elif start[257:262] == b"ustar":  # the mark of a tar archive
         other_format = "a tar archive: unpack it"
     else:
         other_format = _format_by_start(start)
 
     if other_format is None:
         return TORCH
-    raise FcaError("model.weights", str(path), f"{LOCAL}; this is {other_format}", "fetch or export it again")
+    raise FcaError("model.weights", str(path), f"{STATE_DICT_FILE}; this is {other_format}", "fetch or export it again")
 
 
 def _format_by_start(start: bytes) -> str:
-    """The format of a file that begins with these bytes, in words."""
+    """The format of a file that begins with these bytes, in words for a message."""
     if not start:
         return "an empty file"
-    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")  # without a byte order mark, spaces and empty lines
     for beginning, name in FORMAT_BY_START:
         if text.startswith(beginning):
             return name
@@ -290,7 +317,7 @@ def _format_by_start(start: bytes) -> str:
 
 
 def _archive_format(path: Path) -> str | None:
-    """The format of a zip file, in words; None for one of torch.save."""
+    """The format of a zip file, in words for a message; None for one that torch.save wrote."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [info.filename for info in archive.infolist()]
@@ -306,7 +333,7 @@ def _archive_format(path: Path) -> str | None:
 
 
 def file_label(weights: str | None) -> str | None:
-    """The weights' name in tables: that of their file; None from scratch."""
+    """The name of weights in tables: the name of their file; None for a model from scratch."""
     return None if weights is None else Path(weights).name
 
 
@@ -324,7 +351,7 @@ def check_count(keys: Sequence[str], logits: int, what: str = "the logits") -> N
 
 
 def starts_from_scratch(model: Model) -> bool:
-    """Whether a model has random weights until it is trained; models that learn nothing (hog, own) have none."""
+    """Whether a model has random weights until it is trained; not so models that learn nothing (hog, own)."""
     return model.learns and model.weights_label() is None
 
 
@@ -335,9 +362,10 @@ def no_weights() -> FcaError:
 
 
 def build_model(model: Model) -> Classifier:
-    """The network with its own weights.
+    """Build a model with its own weights, to predict or to embed.
 
-    Raises FcaError for a model of the user's that can only be built for given classes: it was never trained.
+    Raises FcaError if it has none. Any error in the `build` of a user's class is raised as FcaError, too: such a model,
+    before it is trained, often can only be built for given classes.
     """
     try:
         return model.build()
@@ -345,7 +373,7 @@ def build_model(model: Model) -> Classifier:
         raise
     except Exception as error:
         kind = type(model)
-        if kind.__module__.startswith("fca."):
+        if kind.__module__.startswith("fca."):  # an error of ours, not of a user's class
             raise
         allowed = f"a model with weights; `build()` of {kind.__qualname__} gave {one_line(error)}"
         step = "train it (task=train), then model=run model.run_id=...; or correct `build`"
@@ -353,9 +381,9 @@ def build_model(model: Model) -> Classifier:
 
 
 def check_built(model: Model, built: Any, classes: Sequence[str]) -> None:
-    """Raise FcaError for what is no network, or not one for these classes: models that users write may err.
+    """Raise FcaError unless `build` of a model returned a Classifier for these classes whose weights can be stored.
 
-    Its state must be tensors that exist: they are what is stored of a training.
+    Models that users write may return anything.    built: what `build(classes)` returned.
     """
     kind = type(model).__qualname__
     if not isinstance(built, Classifier):
@@ -385,9 +413,10 @@ def check_built(model: Model, built: Any, classes: Sequence[str]) -> None:
 
 
 def class_keys(classes: Any) -> tuple[str, ...]:
-    """The class key of every logit: a list of them, or the name of an ImageNet (wnids in timm's order); none for null.
+    """The class keys of a model's logits, in their order; none for null.
 
-    Raises FcaError for an unknown name, a list of other things than keys, and keys that occur twice.
+    classes: a list of keys, or the name of an ImageNet, whose keys are wnids in timm's order.
+    Raises FcaError for an unknown name, for a list with other things than keys, and for keys that occur twice.
 
     >>> class_keys(["cat", 7]), class_keys(None)
     (('cat', '7'), ())
@@ -399,7 +428,9 @@ def class_keys(classes: Any) -> tuple[str, ...]:
 
 
 def classes_meaning(classes: Any) -> str | list[str] | None:
-    """Class keys as they enter an identity: an ImageNet stays a name. Raises as `class_keys` does, and needs no timm.
+    """Class keys as they enter an identity: the name of an ImageNet stays a name, so that timm is not needed.
+
+    Raises FcaError as `class_keys` does.
 
     >>> classes_meaning("imagenet-1k"), classes_meaning(["cat", 7])
     ('imagenet-1k', ['cat', '7'])
@@ -411,6 +442,7 @@ def classes_meaning(classes: Any) -> str | list[str] | None:
         raise FcaError("model.classes", classes, allowed, "correct model.classes")
 
     keys = [str(key) for key in classes]
+    # YAML reads an unquoted no as false: refused, since its text would be "False".
     invalid_keys = [key for key in classes if isinstance(key, bool) or not isinstance(key, str | int)]
     repeated_keys = [key for key, count in Counter(keys).items() if count > 1]
     if invalid_keys or repeated_keys or not keys:
@@ -439,7 +471,7 @@ class Normalise:
     bgr: bool = False
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Normalise images on their device and in their precision."""
+        """Normalise images on their device and in their precision; bgr swaps the channels last."""
         mean = images.new_tensor(self.mean)[:, None, None]
         std = images.new_tensor(self.std)[:, None, None]
         normalised = (images - mean) / std
@@ -447,7 +479,7 @@ class Normalise:
 
     @staticmethod
     def check(model: Any) -> None:
-        """Raise FcaError for a model whose mean or std is given and not one of three channels."""
+        """Raise FcaError if a model's `mean` or `std` is given and does not have three channels."""
         for key in ("mean", "std"):
             value = getattr(model, key)
             if value is not None and len(value) != 3:
@@ -457,13 +489,19 @@ class Normalise:
 def resize_crop(
     crop: int, side: int, size: int | None, crop_pct: float | None, interpolation: str, squash: bool = False
 ) -> ResizeCrop:
-    """The geometry on record (resize the shorter side to `side`, crop to `crop`) with the user's values over it.
+    """The geometry of a model: its library's values, each replaced by the user's where that is given.
+
+    crop, side:     the library's: sides in pixels of the crop, and of the resized image before it (its shorter side).
+    size, crop_pct: the user's: side of the crop in pixels, and its share of the resized side; None = not given.
+    interpolation:  filter of the resizing, whether the library's or the user's.
+    squash:         whether both sides are resized to the same length.
 
     >>> resize_crop(224, 232, None, None, "bilinear").key, resize_crop(224, 256, 112, None, "bicubic").key
     ('224-232-bilinear', '112-128-bicubic')
     """
     size = size or crop
     crop_share = crop_pct or min(1.0, crop / side)
+    # ResizeCrop resizes to floor(size / crop_share). Where rounding makes this a pixel too small, lower the share.
     if crop_pct is None and math.floor(size / crop_share) < size * side // crop:
-        crop_share = math.nextafter(crop_share, 0)  # the quotient was rounded up
+        crop_share = math.nextafter(crop_share, 0)
     return ResizeCrop(size, crop_share, interpolation, squash)

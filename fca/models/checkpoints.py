@@ -15,16 +15,16 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fca.models import AVERAGED, LOCAL, SAFETENSORS, file_format, not_fetched, one_line, weights_file
+from fca.models import AVERAGED, SAFETENSORS, STATE_DICT_FILE, file_format, not_fetched, one_line, weights_file
 from fca.types import FcaError
 
 Names = Sequence[str]  # of modules or tensors
 State = dict[str, Tensor]
 Tidy = Callable[[State], State]
-SHOWN = 3  # keys of each kind in a message
+SHOWN_NAMES = 3  # keys of each kind in a message
 MAX_DEPTH = 3  # keys of a file that lead to a state dict, at most
 MAX_PREFIXES = 8  # that are tried for the keys of one state dict
-COUNT = "num_batches_tracked"  # of a batch norm; older files lack it, and no prediction needs it
+BATCH_COUNT = "num_batches_tracked"  # of a batch norm; older files lack it, and no prediction needs it
 # Where published checkpoints keep state dicts, in this order; averaged weights come before these, as timm takes them.
 WRAPPERS = ("state_dict_ema", "model_ema", "ema", "state_dict", "model", "teacher", "model_state_dict", "net")
 NOT_OF_NETWORK = re.compile(  # tensors that a training stores beside those of its network
@@ -32,7 +32,7 @@ NOT_OF_NETWORK = re.compile(  # tensors that a training stores beside those of i
     r"|(criterion|loss(es)?|metrics?|optimi[sz]er|(train|val|valid|test)_(loss|acc|accuracy|metrics?|f1))\w*(\.|$)"
     r"|loss_(fn|fct|func|function)(\.|$)"
 )
-LOGGED = (  # classes and functions of logged values in checkpoints, none of which is called
+LOGGED_CLASSES = (  # classes and functions of logged values in checkpoints, none of which is called
     "argparse.Namespace",
     "mmengine.logging.history_buffer.HistoryBuffer",
     "builtins.getattr",  # by which such a buffer names its own methods
@@ -57,33 +57,39 @@ class _Skipped:
 
 
 class NetworkTensors:
-    """The tensors that a network must get: names and, where they are known, shapes.
+    """The names, and where known the shapes, of the tensors that a file must hold for a network.
 
-    like:  its state dict, or the names in it.    fresh: modules whose tensors a file need not have.
+    like:  the network's state dict, or only its tensor names, in which case no shapes are compared.
+    fresh: names of modules whose tensors a file need not have, such as a head that is replaced anyway.
     """
 
     def __init__(self, like: Collection[str], fresh: Names) -> None:
         self.all_names = frozenset(like)
-        self.names = frozenset(name for name in like if not (belongs(name, fresh) or name.endswith(COUNT)))
+        self.names = frozenset(name for name in like if not (belongs(name, fresh) or name.endswith(BATCH_COUNT)))
         self.shapes = {name: like[name].shape for name in self.names} if isinstance(like, Mapping) else {}
         self.fresh = fresh
 
     def n_missing(self, state: State) -> int:
+        """Number of tensors that the network needs and this state dict lacks."""
         return len(self.names - state.keys())
 
     def n_misshaped(self, state: State) -> int:
+        """Number of tensors whose shape differs from that of the network's tensor of the same name."""
         return sum(name in state and state[name].shape != shape for name, shape in self.shapes.items())
 
     def unknown_names(self, state: State) -> list[str]:
-        """Names in a state dict that are no tensor of the network."""
+        """Names in a state dict that are neither tensors of the network nor inside a module of `fresh`."""
         return [name for name in state if name not in self.all_names and not belongs(name, self.fresh)]
 
 
-class Reading(NamedTuple):
-    """A candidate for the state dict of a network, as read from a file.
+class Candidate(NamedTuple):
+    """One way to read a file: one of its state dicts, after removal of one prefix from the names of its tensors.
 
-    wrapper: the keys that lead to the state dict.    prefix: removed from its names.    outside: names without it.
-    state:   the tensors, under the names that a network may have.    is_averaged: whether they are called averages.
+    wrapper:     the keys of the file that lead to the state dict, joined by full stops; "" if it is the whole file.
+    prefix:      the prefix that was removed, such as `module.`; "" for none.
+    outside:     names of tensors that did not begin with the whole prefix.
+    state:       the tensors under their shortened names.
+    is_averaged: whether wrapper or prefix names them as a running average of the weights, such as `ema`.
     """
 
     wrapper: str
@@ -93,64 +99,73 @@ class Reading(NamedTuple):
     is_averaged: bool
 
     def fits(self, network: NetworkTensors) -> bool:
+        """Whether the state dict has every tensor that the network needs, in the network's shape."""
         return network.n_missing(self.state) == 0 and network.n_misshaped(self.state) == 0
 
     @property
     def order(self) -> tuple[bool, int]:
-        """Sort key of readings that fit, of which the lowest is taken: averages first, then by WRAPPERS."""
+        """Sort key among candidates that fit; the lowest is taken: averages first, then in the order of WRAPPERS."""
         first_key = self.wrapper.partition(".")[0]
         position = WRAPPERS.index(first_key) if first_key in WRAPPERS else len(WRAPPERS)
         return not self.is_averaged, position
 
     @property
     def name(self) -> str:
+        """Wrapper and prefix joined by full stops, for messages; "" if the file is a plain state dict."""
         return ".".join(name for name in (self.wrapper, self.prefix.removesuffix(".")) if name)
 
 
 def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), tidy: Tidy = dict) -> State:
-    """The state dict in a file, by name; never runs code from it. Raises FcaError for a file that is something else.
+    """Read a file of weights and return its state dict (tensor name -> tensor). Code in the file is never run.
 
-    like:  the state dict of the network, or its names. Of a checkpoint with several state dicts, whose names may all
-           begin alike (as wrappers of a network add it), the reading is taken that has every tensor of the network; of
-           several such the averaged weights, as timm takes them. A warning names what was read and what was not.
-    fresh: modules whose tensors do not matter.    tidy: renames and drops names as a library needs it.
+    A checkpoint may hold several state dicts (under keys such as `model` and `ema`), and the tensor names in one may
+    all begin with a prefix such as `module.`. Among these candidates, one that has every tensor of the network is
+    taken; if several have, the averaged weights, as timm does. If none fits, the candidate that differs least is
+    returned, so that the caller can name the differences. A warning says what was read and what was not.
 
-    Raises FcaError also where two networks in the file fit equally well.
+    weights: path of the file.
+    like:    the network's state dict, or only its tensor names; empty if the network is unknown.
+    fresh:   names of modules whose tensors the file need not have, such as a head that is replaced.
+    tidy:    applied to each state dict first, to rename or drop tensors as the network's library needs it.
 
-    Logged numbers, their buffers and arguments are skipped (the names in LOGGED, none of which is called).
+    Raises FcaError for a file without a state dict, and for one in which two different networks fit equally well.
+    Logged numbers and arguments beside the tensors are skipped: the names in LOGGED_CLASSES, none of which is called.
     """
-    content = _loaded(weights)
+    content = _load_without_code(weights)
     network = NetworkTensors(like, fresh)
-    readings = list(_readings(content, network, tidy))
-    if not readings:
+    candidates = list(_candidates(content, network, tidy))
+    if not candidates:
         step = "write it with torch.save(module.state_dict(), path)"
-        raise FcaError("model.weights", weights, f"{LOCAL}; this one holds {_kind_of(content)}", step)
+        raise FcaError(
+            "model.weights", weights, f"{STATE_DICT_FILE}; this one holds {_content_in_words(content)}", step
+        )
 
-    def n_unknown(reading: Reading) -> int:
-        return len(network.unknown_names(reading.state))
+    def n_unknown(candidate: Candidate) -> int:
+        return len(network.unknown_names(candidate.state))
 
-    fitting = [reading for reading in readings if reading.fits(network)] if network.names else []
+    fitting = [candidate for candidate in candidates if candidate.fits(network)] if network.names else []
     if fitting:
-        best = min(fitting, key=lambda reading: (*reading.order, n_unknown(reading), reading.prefix))
+        best = min(fitting, key=lambda candidate: (*candidate.order, n_unknown(candidate), candidate.prefix))
         _check_unambiguous(best, fitting, network, weights)
-    else:
-        best = min(readings, key=lambda reading: network.n_missing(reading.state) + n_unknown(reading))
+    else:  # the one with the fewest missing and unknown names
+        best = min(candidates, key=lambda candidate: network.n_missing(candidate.state) + n_unknown(candidate))
 
-    unused = _unused(best, network) if network.names else []
-    wrappers = {reading.wrapper for reading in readings}
-    _warn_of_changes(Path(weights).name, best, wrappers, unused)
-    return {name: value for name, value in best.state.items() if name not in unused}
+    left_out = _names_to_leave_out(best, network) if network.names else []
+    wrappers = {candidate.wrapper for candidate in candidates}
+    _warn_of_changes(Path(weights).name, best, wrappers, left_out)
+    return {name: value for name, value in best.state.items() if name not in left_out}
 
 
 def in_order_of(network: Mapping[str, Tensor], weights: str) -> Tidy:
-    """Renames the tensors of another library's file to those of a network, first to first and last to last.
+    """Return a function that renames a state dict of another library to a network's names, by position.
 
-    network: its state dict, of which names and shapes matter.    weights: the file's name, for messages.
+    network: the network's state dict, of which only names and shapes matter.    weights: the file's name, for messages.
 
-    Two libraries that build one network list its tensors in one order, under different names. An order that differs is
-    refused, by an FcaError that names the first pair which cannot be the same tensor: it has another shape, or plays
-    another part (`running_mean` is no `bias`). So are layers of one shape that have changed places: the tensors of a
-    module must stand together, and the numbers in names must ascend. Counts of batches are left out on both sides.
+    Two libraries that build the same network list its tensors in the same order, under different names. The returned
+    function therefore pairs the tensors one by one, without batch norms' counts of batches, which some files lack. It
+    raises FcaError if the order may differ: if the numbers of tensors differ; if a pair differs in shape or in the last
+    word of its names (`running_mean` is no `bias`); if the tensors of a module do not stand together; or if the numbers
+    in names do not ascend. The last two rules catch layers of the same shape that have changed places.
 
     >>> rename = in_order_of({"bn1.weight": torch.ones(2), "bn1.bias": torch.zeros(2)}, "lite.pth")
     >>> list(rename({"_bn0.weight": torch.ones(2), "_bn0.bias": torch.zeros(2)}))
@@ -158,8 +173,9 @@ def in_order_of(network: Mapping[str, Tensor], weights: str) -> Tidy:
     """
 
     def rename(state: State) -> State:
-        our_names = [name for name in network if not name.endswith(COUNT)]
-        their_names = [name for name in state if not name.endswith(COUNT)]
+        """The tensors of `state` under the names in `network`; raises FcaError if they may not correspond."""
+        our_names = [name for name in network if not name.endswith(BATCH_COUNT)]
+        their_names = [name for name in state if not name.endswith(BATCH_COUNT)]
         step = "choose the model that these weights belong to"
         if len(our_names) != len(their_names):
             allowed = f"the {len(our_names)} tensors of this network; these are {len(their_names)}"
@@ -169,7 +185,7 @@ def in_order_of(network: Mapping[str, Tensor], weights: str) -> Tidy:
         for our_name, their_name in zip(our_names, their_names, strict=True):
             our_shape = network[our_name].shape
             their_shape = state[their_name].shape
-            have_same_role = our_name.rpartition(".")[2] == their_name.rpartition(".")[2]
+            have_same_role = our_name.rpartition(".")[2] == their_name.rpartition(".")[2]  # weight, bias, ...
             if not have_same_role or our_shape != their_shape:
                 expected = f"{our_name} {tuple(our_shape)}"
                 actual = f"{their_name} {tuple(their_shape)}"
@@ -187,19 +203,19 @@ def in_order_of(network: Mapping[str, Tensor], weights: str) -> Tidy:
 
 
 def _first_out_of_place(names: Names) -> str | None:
-    """The first name whose module or number is out of order; None if all are in order.
+    """The first tensor name that breaks the order of layers; None if all are in order.
 
-    The tensors of a module must stand together: none may follow a tensor of another module. Numbers at the same place
-    of names must ascend.
+    Two rules hold. The tensors of a module stand together: none follows a tensor of another module. Numbers at the
+    same place of the names ascend: `blocks.2` may not come before `blocks.1`.
 
     >>> _first_out_of_place(["a.1.bn1", "a.1.bn2", "a.2.bn1"]), _first_out_of_place(["a.bn2", "a.bn1"])
     (None, 'a.bn1')
     >>> _first_out_of_place(["bn0.weight", "a.bn1.weight", "bn0.bias"])
     'bn0.bias'
     """
-    open_modules: set[tuple[str, ...]] = set()  # those of the previous name
+    open_modules: set[tuple[str, ...]] = set()  # the modules around the previous tensor: ("a",), ("a", "1")
     finished_modules: set[tuple[str, ...]] = set()
-    highest_number: dict[tuple[str, ...], int] = {}
+    highest_number: dict[tuple[str, ...], int] = {}  # by place: the words before the number, such as ("a", "bn")
     for name in names:
         words = tuple(name.split("."))
         modules = {words[:depth] for depth in range(1, len(words))}
@@ -222,38 +238,45 @@ def _first_out_of_place(names: Names) -> str | None:
 
 
 def belongs(name: str, modules: Names) -> bool:
-    """Whether a tensor is one of these, or is in one of these modules."""
+    """Whether a tensor's name is one of these names, or lies inside one of these modules: `head.bias` is in `head`."""
     return any(name == module or name.startswith(f"{module}.") for module in modules)
 
 
-def _readings(content: Any, network: NetworkTensors, tidy: Tidy) -> Iterator[Reading]:
-    """All readings of a file's content; of state dicts under keys that are not in WRAPPERS those that fit."""
+def _candidates(content: Any, network: NetworkTensors, tidy: Tidy) -> Iterator[Candidate]:
+    """Yield every candidate for a network's state dict in the content of a file.
+
+    A state dict under keys that are not in WRAPPERS counts only if it fits the network: anything may stand there.
+    """
     is_of_mmengine = _is_of_mmengine(content)
     for wrapper, tensors in _state_dicts(content):
         has_known_keys = set(wrapper.split(".")) <= {"", *WRAPPERS}
-        has_averages_elsewhere = is_of_mmengine and wrapper == "ema_state_dict"
+        is_unaveraged_ema = is_of_mmengine and wrapper == "ema_state_dict"  # MMEngine swaps the two names
         for prefix in _prefixes(tensors, network):
             state, outside = _without_prefix(prefix, tensors)
             is_called_averaged = bool(AVERAGED.search(wrapper) or AVERAGED.search(prefix))
-            is_averaged = is_called_averaged and not has_averages_elsewhere
-            reading = Reading(wrapper, prefix, outside, tidy(state), is_averaged)
-            if has_known_keys or (network.names and reading.fits(network)):
-                yield reading
+            is_averaged = is_called_averaged and not is_unaveraged_ema
+            candidate = Candidate(wrapper, prefix, outside, tidy(state), is_averaged)
+            if has_known_keys or (network.names and candidate.fits(network)):
+                yield candidate
 
 
 def _is_of_mmengine(content: Any) -> bool:
-    """Whether MMEngine wrote a file, which stores averaged weights as `state_dict` and the others beside them."""
+    """Whether MMEngine wrote a file: it stores averaged weights as `state_dict`, and the others as `ema_state_dict`."""
     metadata = content.get("meta") if isinstance(content, Mapping) else None
     return isinstance(metadata, Mapping) and "mmengine_version" in metadata
 
 
-def _loaded(weights: str) -> Any:
-    """The content of a file, by torch's reader that calls nothing but what rebuilds tensors."""
+def _load_without_code(weights: str) -> Any:
+    """The content of a file of weights, whatever it is; torch's reader calls nothing but what rebuilds tensors.
+
+    Raises FcaError for a file that cannot be read so; the error names the code that a pickle would have run.
+    """
     path = weights_file(weights)
     try:
         if file_format(path) == SAFETENSORS:
             return load_file(path)
-        skipping = torch.serialization.safe_globals([(_Skipped, name) for name in LOGGED])
+        # Where the pickle calls a class of logged values, torch calls `_Skipped` instead, which does nothing.
+        skipping = torch.serialization.safe_globals([(_Skipped, name) for name in LOGGED_CLASSES])
         with path.open("rb") as file, skipping:  # an open file: torch reads a path by its suffix
             return torch.load(file, map_location="cpu", weights_only=True)
     except FcaError:
@@ -262,10 +285,10 @@ def _loaded(weights: str) -> Any:
         raise _unreadable(path, weights, error) from error
 
 
-def _kind_of(content: Any) -> str:
-    """The content of a file, in words.
+def _content_in_words(content: Any) -> str:
+    """What the content of a file is, in words for a message.
 
-    >>> _kind_of({"epoch": 3}), _kind_of({}), _kind_of([1]), _kind_of(3)
+    >>> _content_in_words({"epoch": 3}), _content_in_words({}), _content_in_words([1]), _content_in_words(3)
     ('a dict of epoch', 'an empty dict', 'a list', 'an int')
     """
     kind = type(content).__name__
@@ -274,11 +297,14 @@ def _kind_of(content: Any) -> str:
         return f"{article} {kind}"
     if not content:
         return f"an empty {kind}"
-    return f"{article} {kind} of {', '.join(map(str, list(content)[:SHOWN]))}"
+    return f"{article} {kind} of {', '.join(map(str, list(content)[:SHOWN_NAMES]))}"
 
 
 def _state_dicts(content: Any, wrapper: str = "") -> Iterator[tuple[str, State]]:
-    """Every state dict in a file's content, with the keys that lead to it; those of WRAPPERS first.
+    """Yield every state dict in a file's content after the keys that lead to it, joined by full stops.
+
+    Keys of WRAPPERS are searched first, in their order. A dictionary counts as a state dict if any of its values is a
+    tensor; its other values are dropped.    wrapper: the keys that led to `content`; "" for the whole file.
 
     >>> [name for name, _ in _state_dicts({"model": {"a": torch.ones(1)}, "ema": {"state_dict": {"a": torch.ones(1)}}})]
     ['ema.state_dict', 'model']
@@ -288,39 +314,44 @@ def _state_dicts(content: Any, wrapper: str = "") -> Iterator[tuple[str, State]]
 
     tensors = {name: value for name, value in content.items() if isinstance(name, str) and isinstance(value, Tensor)}
     has_other_values = len(tensors) < len(content)
-    if has_other_values and wrapper.count(".") < MAX_DEPTH - 1:
+    if has_other_values and wrapper.count(".") < MAX_DEPTH - 1:  # at most MAX_DEPTH keys lead to a state dict
         other_keys = [key for key in content if isinstance(key, str) and key not in WRAPPERS]
         for key in (*WRAPPERS, *other_keys):
-            yield from _state_dicts(content.get(key), f"{wrapper}.{key}".removeprefix("."))
+            inner_wrapper = f"{wrapper}.{key}".removeprefix(".")
+            yield from _state_dicts(content.get(key), inner_wrapper)
     if tensors:
         yield wrapper, tensors
 
 
 def _prefixes(tensors: State, network: NetworkTensors) -> list[str]:
-    """Beginnings of the names of a state dict that a name of the network follows; "" is always one of them.
+    """Prefixes of a state dict's names after which a name of the network follows: first "", then the most frequent.
+
+    At most MAX_PREFIXES are returned beside "", so that a file with many prefixes is still read in time.
 
     >>> _prefixes({"net.fc.bias": torch.ones(1), "fc.bias": torch.ones(1)}, NetworkTensors(["fc.bias"], ()))
     ['', 'net.']
     """
     counts: Counter[str] = Counter()
     for name in tensors:
-        end = name.find(".") + 1
+        end = name.find(".") + 1  # behind the first full stop; 0 if there is none
         while end:
             if name[end:] in network.names:
                 counts[name[:end]] += 1
-            end = name.find(".", end) + 1
+            end = name.find(".", end) + 1  # behind the next one
     return ["", *(prefix for prefix, _ in counts.most_common(MAX_PREFIXES))]
 
 
 def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]:
-    """A state dict whose names lost a prefix, and which of them did not begin with all of it.
+    """A state dict after removal of a prefix from its names, and the new names that did not begin with all of it.
 
-    Of `module.net.` names that begin with `module.` alone lose that: a head may be beside its network.
+    A name that begins with a part of the prefix loses that part: without `module.net.`, `module.head.bias` becomes
+    `head.bias`, since a head may stand beside its network in a wrapper.
     """
     words = prefix.split(".")[:-1]
+    # "", "module.", "module.net." for `module.net.`
     beginnings = ["".join(f"{word}." for word in words[:number]) for number in range(len(words) + 1)]
 
-    # From the shortest beginning to the whole prefix: of two tensors with one name the latter stays.
+    # From the shortest beginning to the whole prefix: of two tensors with the same new name the latter stays.
     state: State = {}
     outside: set[str] = set()
     for beginning, longer_beginning in zip(beginnings, [*beginnings[1:], None], strict=True):
@@ -339,25 +370,33 @@ def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]
     return state, frozenset(outside)
 
 
-def _unused(reading: Reading, network: NetworkTensors) -> list[str]:
-    """Names that may be left out: their place or their name shows that they are no part of the network."""
-    unknown_names = network.unknown_names(reading.state)
-    return [name for name in unknown_names if name in reading.outside or NOT_OF_NETWORK.match(name)]
+def _names_to_leave_out(candidate: Candidate, network: NetworkTensors) -> list[str]:
+    """Names of a candidate's tensors that are no part of the network and can be dropped.
+
+    They stand outside the prefix, or their name shows that a training stored them (NOT_OF_NETWORK, such as a loss).
+    Other unknown names stay, for the caller to refuse.
+    """
+    unknown_names = network.unknown_names(candidate.state)
+    return [name for name in unknown_names if name in candidate.outside or NOT_OF_NETWORK.match(name)]
 
 
-def _check_unambiguous(best: Reading, fitting: Sequence[Reading], network: NetworkTensors, weights: str) -> None:
-    """Raise FcaError where another network in the file would fit as well, and nothing shows which one is meant."""
-    for reading in fitting:
-        if reading.order != best.order or _have_same_tensors(reading, best, network.names):
-            continue
+def _check_unambiguous(best: Candidate, fitting: Sequence[Candidate], network: NetworkTensors, weights: str) -> None:
+    """Raise FcaError if another candidate fits as well as the best one and holds other tensors.
 
-        names = sorted(candidate.name or "its own keys" for candidate in (best, reading))
+    Nothing in the file shows then which of the two networks is meant.    weights: the file's path, for the message.
+    """
+    for rival in fitting:
+        if rival.order != best.order or _have_same_tensors(rival, best, network.names):
+            continue  # the keys of the file decide between the two, or it is the same network
+
+        names = sorted(candidate.name or "its own keys" for candidate in (best, rival))
         allowed = f"one network; this file has several: {', '.join(names)}"
         step = f"save the one you mean, e.g. the tensors of `{names[0]}`, with torch.save(state_dict, path)"
         raise FcaError("model.weights", weights, allowed, step)
 
 
-def _have_same_tensors(first: Reading, second: Reading, names: Collection[str]) -> bool:
+def _have_same_tensors(first: Candidate, second: Candidate, names: Collection[str]) -> bool:
+    """Whether these tensors are equal in both candidates."""
     for name in names:
         tensor = first.state[name]
         other_tensor = second.state[name]
@@ -371,31 +410,40 @@ def _warn_once(line: str) -> None:
     log.warning(line)
 
 
-def _warn_of_changes(name: str, reading: Reading, wrappers: set[str], unused: Names) -> None:
-    """Warn, once a process, where a file was not read name by name as it is."""
+def _warn_of_changes(name: str, candidate: Candidate, wrappers: set[str], left_out: Names) -> None:
+    """Log a warning, once a process, if a file was not read as a plain state dict under its own names.
+
+    name: the file's name.    wrappers: keys of all state dicts in it.    left_out: names of tensors that were dropped.
+    """
     changes = []
-    if reading.wrapper:
-        changes.append(f"read from `{reading.wrapper}`")
-    other_wrappers = sorted(wrappers - {reading.wrapper, ""})
+    if candidate.wrapper:
+        changes.append(f"read from `{candidate.wrapper}`")
+    other_wrappers = sorted(wrappers - {candidate.wrapper, ""})
     if other_wrappers:
         changes.append(f"not from {', '.join(f'`{wrapper}`' for wrapper in other_wrappers)}")
-    if reading.prefix:
-        changes.append(f"prefix `{reading.prefix}` removed")
-    if unused:
-        remainder = f" and {len(unused) - SHOWN} more" if len(unused) > SHOWN else ""
-        changes.append(f"not used: {', '.join(sorted(unused)[:SHOWN])}{remainder}")
+    if candidate.prefix:
+        changes.append(f"prefix `{candidate.prefix}` removed")
+    if left_out:
+        remainder = f" and {len(left_out) - SHOWN_NAMES} more" if len(left_out) > SHOWN_NAMES else ""
+        changes.append(f"not used: {', '.join(sorted(left_out)[:SHOWN_NAMES])}{remainder}")
 
     if changes:
         _warn_once(f"weights {name}: {', '.join(changes)}")
 
 
 def _unreadable(path: Path, weights: str, error: Exception) -> FcaError:
-    """The error for a file that is no state dict; of a pickle it names the code in it, and how to convert the file."""
-    code_names = _GLOBAL.findall(str(error))
-    if not code_names:
-        return FcaError("model.weights", weights, f"{LOCAL} ({one_line(error)})", "fetch or export it again")
+    """The error for a file that torch refused to read.
 
-    allowed = f"{LOCAL}; this one holds code: to read it would run {', '.join(code_names)} ({type(error).__name__})"
+    If torch refused a pickle because of code in it, the message names that code and a command to convert the file.
+    path, weights: the file, as it is opened and as the user named it.    error: that of the reader.
+    """
+    code_names = _GLOBAL.findall(str(error))  # classes and functions that torch refused to call
+    if not code_names:
+        return FcaError("model.weights", weights, f"{STATE_DICT_FILE} ({one_line(error)})", "fetch or export it again")
+
+    allowed = (
+        f"{STATE_DICT_FILE}; this one holds code: to read it would run {', '.join(code_names)} ({type(error).__name__})"
+    )
     target = path.with_suffix(".safetensors").name
     step = (
         "ask for its state dict; or if you trust it, convert it once, in a container without network or files of "
@@ -407,10 +455,10 @@ def _unreadable(path: Path, weights: str, error: Exception) -> FcaError:
 
 
 def fetched(url: str) -> Path:
-    """The local copy of a weights file, downloaded on first use into torch.hub's folder (TORCH_HOME moves it).
+    """The local copy of a published weights file, downloaded on first use into torch.hub's folder of checkpoints.
 
-    Names that end in -0123abcd.pth carry the first digits of their sha256, which is checked.
-    Raises FcaError naming the file to bring when it is missing and cannot be downloaded.
+    The environment variable TORCH_HOME moves that folder. Raises FcaError, with the address to copy the file from, if
+    it cannot be downloaded or its content is not what its name promises.
     """
     name = Path(urlsplit(url).path).name
     file = Path(torch.hub.get_dir(), "checkpoints", name)
@@ -418,6 +466,7 @@ def fetched(url: str) -> Path:
         return file
 
     file.parent.mkdir(parents=True, exist_ok=True)
+    # Many names end in the first digits of the file's sha256, as in resnet50-0676ba61.pth: torch checks them.
     sha256_start = re.search(r"[-_]([0-9a-f]{8,})\.\w+$", name)
     hash_prefix = sha256_start[1] if sha256_start else None
     try:

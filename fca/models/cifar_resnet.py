@@ -35,16 +35,26 @@ class CifarResNet(Model):
         return replace(self, weights=None)
 
     def identity(self) -> dict[str, Any]:
+        """What enters the ids of runs: all fields, with the weights by content.
+
+        Raises FcaError for a depth that is not 6 n + 2.
+        """
         if self.depth < 8 or self.depth % 6 != 2:
             allowed = "6 n + 2 layers: 8, 14, 20, 32, 44, 56, 110, ..."
             raise FcaError("model.depth", self.depth, allowed, "set model.depth to one of these")
         return identity_of("cifar_resnet", self)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
+        """The network with its weights, or with a fresh head for `classes`, to be trained.
+
+        Without `classes` it is a classifier if the class keys of its weights are known, else an encoder.
+        Raises FcaError if it has neither weights nor classes, and for weights that do not fit.
+        """
         from fca.models.networks import CifarNetwork, with_weights
 
         module: Any
         make = partial(CifarNetwork, self.depth)
-        module, keys = with_weights(make, ("linear",), self.weights, class_keys(self.classes), classes)
+        head_names = ("linear",)
+        module, keys = with_weights(make, head_names, self.weights, class_keys(self.classes), classes)
         head = module.linear if keys else None
         return Classifier(module, keys, ResizeCrop(32), Normalise(IMAGENET_MEAN, IMAGENET_STD), module.embed, head)

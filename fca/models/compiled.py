@@ -27,9 +27,12 @@ EVERY_DEPTH = "all"
 
 
 class Description(NamedTuple):
-    """A compiled network: content of program.json.
-    label, weights: of the network, for tables.    precision: fp32 or int8.
-    widths: number of features of every depth, in the order of the program's outputs.
+    """Content of program.json, which describes a compiled network.
+
+    label, weights: name of the network and of its weights, for tables.
+    precision:      fp32 or int8.
+    geometry:       how images are resized and cropped for it.
+    widths:         depth -> number of its features, in the order of the program's outputs.
     """
 
     label: str
@@ -39,7 +42,10 @@ class Description(NamedTuple):
     widths: Mapping[str, int]
 
     def columns(self, depth: str) -> slice:
-        """The columns of a depth among the features of all depths.
+        """The columns of a depth in the features of all depths side by side; `all` gives all columns.
+
+        depth: a place in the network where features are taken, one of the keys of `widths`.
+
         >>> cut = Description("net", None, "fp32", ResizeCrop(8), {"cut": 3, "whole": 5})
         >>> cut.columns("whole"), cut.columns("all")
         (slice(3, 8, None), slice(0, 8, None))
@@ -53,10 +59,12 @@ class Description(NamedTuple):
 
 @dataclass(frozen=True)
 class Compiled(Model):
-    """An encoder that runs in onnxruntime on the CPU, whatever the accelerator.
+    """A network that `task=compile` wrote as an ONNX program: an encoder that onnxruntime runs on the CPU.
 
-    outputs: where runs are kept.    run_id: of the run of task=compile.
-    depth:   whole, or cut where the network has such a depth; all = the features of every depth side by side.
+    outputs: the store, the folder in which runs are kept.
+    run_id:  the run of task=compile.
+    depth:   whole; cut, where the network has such a depth (see `fca.models.depths`); or all: the features of every
+             depth side by side.
     """
 
     outputs: str
@@ -65,9 +73,12 @@ class Compiled(Model):
 
     @property
     def program(self) -> bytes:
-        """The content of the ONNX file, whose output `depth` has the features. Raises DamagedFile for a changed one."""
+        """The content of the ONNX file, with one output of features for each depth.
+
+        Raises DamagedFile if the file is not the one that was written.
+        """
         path = self._folder / PROGRAM
-        with noting():
+        with noting():  # leaves a note in the run's folder if `compare` finds that the file was changed
             compare(path)
         return path.read_bytes()
 
@@ -75,7 +86,8 @@ class Compiled(Model):
     def description(self) -> Description:
         """The content of program.json.
 
-        Raises FcaError for a run that is missing or no compilation, and for a depth that the network does not have.
+        Raises FcaError if there is no such run, if it compiled nothing, and for a depth that the network does not have;
+        DamagedFile for a file with impossible values.
         """
         path = self._folder / DESCRIPTION
         if not is_run_id(self.run_id) or not path.is_file():
@@ -95,7 +107,10 @@ class Compiled(Model):
         return Description(values["label"], values.get("weights"), values["precision"], geometry, widths)
 
     def label(self) -> str:
-        """The network's name and input size; its depth and precision where they are not whole and fp32."""
+        """The network's name and input size, then the depth and the precision.
+
+        The depth is left out if it is the whole network or the only depth, the precision if it is fp32.
+        """
         description = self.description
         words = [description.label, f"{description.geometry.size} px"]
         if self.depth in ("cut", EVERY_DEPTH) and len(description.widths) > 1:
@@ -108,7 +123,11 @@ class Compiled(Model):
         return f"{self.run_id}/{self.depth}"
 
     def identity(self) -> dict[str, Any]:
-        """The run, which stands for its whole configuration, and the depth."""
+        """What enters the ids of runs: the run of the compilation, which stands for its configuration, and the depth.
+
+        Raises DamagedFile for a run whose files were damaged, and FcaError for one that does not exist or compiled
+        nothing.
+        """
         damage = Store(Path(self.outputs)).problem(self.run_id)
         if damage:
             raise damage
@@ -116,21 +135,21 @@ class Compiled(Model):
         return {"run": self.run_id, "depth": self.depth}
 
     def every_depth(self) -> Compiled:
-        """The encoder whose one pass gives the features of all depths."""
+        """The same program as an encoder whose single pass gives the features of all depths side by side."""
         return replace(self, depth=EVERY_DEPTH)
 
     def features(self, of_every_depth: Float[np.ndarray, "images all"]) -> Float[np.ndarray, "images features"]:
-        """The features of this depth among those of all depths."""
+        """The features of this depth, selected from those of all depths.    of_every_depth: output of `every_depth`."""
         return of_every_depth[:, self.description.columns(self.depth)]
 
     def with_head(self, weight: Float[np.ndarray, "classes features"], bias: Float[np.ndarray, " classes"]) -> bytes:
-        """The program of a classifier: this depth and a linear layer on its features."""
+        """The program of a classifier: this depth's features, and a linear layer on them."""
         from fca.models.programs import with_head
 
         return with_head(self.program, self.depth, weight, bias)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """The program as an encoder. Raises FcaError for classes: a program is not trained."""
+        """The program as an encoder. Raises FcaError for `classes`, since a program is not trained."""
         from fca.models.programs import Session, check_packages
 
         if classes is not None:
@@ -141,7 +160,11 @@ class Compiled(Model):
         description = self.description
         depths = list(description.widths) if self.depth == EVERY_DEPTH else [self.depth]
         module = in_torch(Session(self.program), depths)
-        return Classifier(module, (), description.geometry, lambda images: images, embed=module, head=None)
+
+        def normalise(images: Tensor) -> Tensor:
+            return images  # the program normalises
+
+        return Classifier(module, (), description.geometry, normalise, embed=module, head=None)
 
     @property
     def _folder(self) -> Path:
@@ -149,9 +172,11 @@ class Compiled(Model):
 
 
 def in_torch(session: Any, outputs: Sequence[str]) -> Any:
-    """A program as a module of PyTorch: images in [0, 1] as torch has them -> these outputs side by side.
+    """Wrap an ONNX program as a PyTorch module: float images in [0, 1], as torch has them -> outputs side by side.
 
-    The program takes bytes, so shifted images are rounded to them.
+    session: a `fca.models.programs.Session`.    outputs: names of the program's outputs.
+
+    The program takes bytes, so pixels are rounded to the 256 levels, which matters only for images that were changed.
     """
     from torch import from_numpy, nn, uint8
 
@@ -159,6 +184,7 @@ def in_torch(session: Any, outputs: Sequence[str]) -> Any:
         """Calls the program."""
 
         def forward(self, images: Tensor) -> Tensor:
+            """Outputs for images in [0, 1], of shape (batch, 3, size, size), by onnxruntime on the CPU."""
             levels = (images * 255).round().clamp(0, 255).to(uint8)
             pixels: UInt8[np.ndarray, "batch size size 3"] = levels.permute(0, 2, 3, 1).contiguous().cpu().numpy()
             values: Float32[np.ndarray, "batch values"] = session.run(pixels, outputs)
@@ -168,6 +194,6 @@ def in_torch(session: Any, outputs: Sequence[str]) -> Any:
 
 
 def keep_program(folder: Path, program: bytes, description: Description) -> None:
-    """Write a program into a run's folder, as `Compiled` reads it."""
+    """Write a program and its description into a run's folder, where `Compiled` reads them."""
     write_whole(folder / PROGRAM, lambda file: file.write(program))
     write_json(folder / DESCRIPTION, {**description._asdict(), "geometry": asdict(description.geometry)})

@@ -17,11 +17,12 @@ from fca.types import Classifier, FcaError
 
 
 def has_widening(module: nn.Module) -> bool:
-    """Whether a network ends in such a layer before its pooling.
+    """Whether a network is of timm's EfficientNet class and has a widening layer: a 1x1 convolution before its pooling.
 
     >>> has_widening(nn.Sequential(nn.Linear(2, 3)))
     False
     """
+    # The attributes by which timm's EfficientNet class is recognised, without importing it.
     names = ("conv_stem", "bn1", "blocks", "bn2", "global_pool", "classifier", "reset_classifier", "num_features")
     if not all(hasattr(module, name) for name in names):
         return False
@@ -29,9 +30,10 @@ def has_widening(module: nn.Module) -> bool:
 
 
 def cut_before_widening(module: Any, classes: int) -> nn.Module:
-    """The same network without its widening layer, and with a fresh head; changed in place.
+    """Remove the widening layer of a network and give it a fresh head, in place; return the same network.
 
-    classes: of the head; 0 = none, so that the network gives the pooled features.
+    module:  a network for which `has_widening` holds.
+    classes: number of logits of the head; 0 = none, so that the network gives the pooled features.
     """
     module.num_features = module.conv_head.in_channels
     module.set_submodule("conv_head", nn.Identity())
@@ -41,15 +43,17 @@ def cut_before_widening(module: Any, classes: int) -> nn.Module:
 
 
 class EveryDepth(nn.Module):
-    """Features of every depth side by side, from one pass: first those of the cut network, then those of the whole.
+    """Gives the features of every depth side by side, from one pass: first of the cut network, then of the whole.
 
-    widths: number of features of each depth, in the order of the columns.
+    network: one for which `has_widening` holds; it loses its head.
+    widths:  depth -> number of its features, in the order of the columns.
     """
 
     def __init__(self, network: Any) -> None:
+        """Take the head off a network that has a widening layer, and note how many features each depth has."""
         super().__init__()
         network.reset_classifier(0)
-        n_pools = network.global_pool.feat_mult()  # two where it joins a mean and a maximum
+        n_pools = network.global_pool.feat_mult()  # features per channel: 2 if the pooling gives mean and maximum
         self.widths = {
             "cut": network.conv_head.in_channels * n_pools,
             "whole": network.num_features * n_pools,
@@ -57,7 +61,7 @@ class EveryDepth(nn.Module):
         self.network = network
 
     def forward(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
-        """Pooled features, without the head."""
+        """The pooled features of both depths, as the network's head would get them."""
         network = self.network
         cut_maps = network.blocks(network.bn1(network.conv_stem(images)))
         whole_maps = network.bn2(network.conv_head(cut_maps))
@@ -67,9 +71,12 @@ class EveryDepth(nn.Module):
 
 
 def columns_of_depth(classifier: Classifier, depth: str) -> slice:
-    """Which columns of a built network's features belong to a depth: `features[:, columns_of_depth(built, "cut")]`.
+    """The columns that belong to one depth in the features of a model that was built with depth=all.
 
-    classifier: of a model with depth=all. Raises FcaError for another one, and for a depth that it does not have.
+    classifier: the built model, whose features are those of every depth side by side.
+    depth:      cut (before the widening layer of its last stage) or whole.
+
+    Raises FcaError if the model was built with another setting of depth, and for a depth that it does not have.
 
     >>> from fca import load_model
     >>> encoder = load_model("efficientnet_lite0", weights="package", depth="all").build()
@@ -83,5 +90,5 @@ def columns_of_depth(classifier: Classifier, depth: str) -> slice:
     if depth not in widths:
         raise FcaError("depth", depth, ", ".join(widths), "take one of these")
     names = list(widths)
-    start = sum(widths[name] for name in names[: names.index(depth)])
+    start = sum(widths[name] for name in names[: names.index(depth)])  # the features of the depths before this one
     return slice(start, start + widths[depth])

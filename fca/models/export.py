@@ -31,9 +31,11 @@ Answers = Callable[[UInt8[np.ndarray, "images size size 3"]], Float32[np.ndarray
 
 
 class Program(nn.Module):
-    """Bytes of images at input size -> logits and probabilities; everything in between is part of the program.
+    """The network as it is exported: bytes of images at input size in, logits and probabilities out.
 
-    probabilities = softmax(logits), logits = module(normalise(images / 255)).
+    probabilities = softmax(logits),   logits = module(normalise(images / 255))
+
+    Everything in between, such as the normalisation, is part of the file.
     """
 
     def __init__(self, classifier: Classifier) -> None:
@@ -44,22 +46,24 @@ class Program(nn.Module):
     def forward(
         self, images: UInt8[Tensor, "batch size size 3"]
     ) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, "batch classes"]]:
+        """Logits and probabilities for bytes of images."""
         logits = self.module(self.normalise(images.permute(0, 3, 1, 2).float() / 255)).float()
         return logits, logits.softmax(dim=1)
 
 
 def export_content(classifier: Classifier, kind: str) -> bytes:
-    """The content of a file.    kind: onnx, torchscript (both of `Program`) or safetensors (the state dict).
+    """The content of the file to which a classifier is exported.
 
-    The number of images is free. Raises FcaError for a network that cannot be written so, or that is none.
+    kind: onnx or torchscript (a program from bytes of images to logits, for any number of images), or safetensors (the
+    state dict).
+    Raises FcaError for a network that the format cannot hold.
     """
     module = classifier.module.eval().cpu()
     if kind == "safetensors":
-        return save(
-            {name: value.clone().contiguous() for name, value in module.state_dict().items()}
-        )  # none are shared
+        # Cloned, since safetensors refuses tensors that share memory.
+        return save({name: value.clone().contiguous() for name, value in module.state_dict().items()})
 
-    write = _onnx if kind == "onnx" else _torchscript
+    write = _written_as_onnx if kind == "onnx" else _written_as_torchscript
     example = torch.zeros(2, classifier.input_size, classifier.input_size, 3, dtype=torch.uint8)
     try:
         with torch.no_grad(), without_library_warnings():
@@ -71,25 +75,28 @@ def export_content(classifier: Classifier, kind: str) -> bytes:
 
 
 def logits_function(content: bytes, kind: str) -> Answers:
-    """The function from images to logits of an exported program, on the CPU: onnxruntime or TorchScript runs it."""
+    """Return a function from bytes of images to logits, which runs an exported program on the CPU.
+
+    content: the file's content, as `export_content` returns it.    kind: onnx (run by onnxruntime) or torchscript.
+    """
     if kind == "onnx":
         import onnxruntime
 
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-        return lambda images: session.run(OUTPUTS[:1], {INPUT: images})[0]
+        return lambda images: session.run(OUTPUTS[:1], {INPUT: images})[0]  # only logits, no probabilities
 
     with without_library_warnings():
         script = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
 
     def logits(images: UInt8[np.ndarray, "images size size 3"]) -> Float32[np.ndarray, "images logits"]:
         with torch.inference_mode():
-            return script(torch.from_numpy(images))[0].numpy()
+            return script(torch.from_numpy(images))[0].numpy()  # of logits and probabilities
 
     return logits
 
 
 def check_export_packages(kind: str) -> None:
-    """Raise FcaError for a format whose packages are not installed."""
+    """Raise FcaError if packages that a format needs are not installed.    kind: the format, as in `export_content`."""
     missing = [name for name in PACKAGES.get(kind, ()) if find_spec(name) is None]
     if missing:
         allowed = f"a format whose packages are installed; {', '.join(missing)} is not"
@@ -97,9 +104,11 @@ def check_export_packages(kind: str) -> None:
 
 
 class LogitDifference(NamedTuple):
-    """The distance of a file's logits from those of the network.
+    """How much the logits of an exported file differ from those of the network.
 
-    images: compared.    largest: the largest difference of a logit.    allowed: its upper limit.
+    images:  number of images that were compared.
+    largest: largest absolute difference of any logit.
+    allowed: upper limit of that difference.
     """
 
     images: int
@@ -110,11 +119,13 @@ class LogitDifference(NamedTuple):
 def compare_logits(
     expected: Float[np.ndarray, "images logits"], actual: Float[np.ndarray, "images logits"]
 ) -> LogitDifference:
-    """The largest difference between the logits of a network and those of its file.
+    """Check the logits of an exported file against those of the network, and return the largest difference.
 
-    Raises FcaError where logits differ by more than TOLERANCE times the largest, or where a class does.
+    expected: logits of the network.    actual: logits of the file for the same images.
 
-    Classes may differ only where the network's two largest logits are nearer to each other than the tolerance.
+    The allowed difference is TOLERANCE times the largest absolute logit of the network, which counts as at least 1.
+    FcaError is raised if any logit differs by more. It is also raised if the file predicts another class than the
+    network, unless the network's logits of these two classes differ by no more: then rounding may exchange them.
 
     >>> compare_logits(np.array([[2.0, 1.0]], np.float32), np.array([[2.0, 1.0]], np.float32))
     LogitDifference(images=1, largest=0.0, allowed=0.002)
@@ -122,7 +133,7 @@ def compare_logits(
     allowed = TOLERANCE * max(1.0, float(np.abs(expected).max()))
     largest = float(np.abs(expected - actual).max()) if np.isfinite(actual).all() else float("inf")
 
-    # By how much the network prefers its class to that of the file: 0 where they agree.
+    # By how much the network prefers its class to that of the file, for each image: 0 where they agree.
     expected_of_actual_class = expected[np.arange(len(expected)), actual.argmax(axis=1)]
     shortfall = expected.max(axis=1) - expected_of_actual_class
 
@@ -135,17 +146,20 @@ def compare_logits(
 
 
 def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
-    """The steps from an upright RGB image to the network, as JSON.
+    """The steps from an upright RGB image to the network's input, as the JSON that is written beside an exported file.
 
-    geometry: outside of a program. normalise: inside of it.
+    kind: the format, as in `export_content`.
 
-    kind: as in `export_content`. A program may have any function of the user's inside of it; normalise is then null.
+    `geometry` has the steps that the user of the file must do:
+      resize:        target of the shorter side in pixels; the longer side keeps the ratio and is rounded down.
+      squash:        whether both sides are resized to `resize` instead.
+      interpolation: Pillow's filter.
+      crop:          side of the central square that is kept.
+    `normalise` has mean, std (of values in [0, 1]) and bgr (red and blue are swapped afterwards). A program of onnx or
+    torchscript does this step itself; it is null for a program with another function of the user's in its place.
 
-    resize: of the shorter side, or with squash of both, in pixels, by Pillow's filter `interpolation`; the longer side
-    is rounded down. crop: side of the centre that is kept. mean, std: of values in [0, 1]; bgr: red and blue are
-    swapped afterwards.
-
-    Raises FcaError for a classifier whose input is no resized, cropped and normalised image.
+    Raises FcaError for a classifier whose input is no resized and cropped image, and, for safetensors, one whose
+    normalisation is no `Normalise`.
     """
     geometry = classifier.geometry
     if not isinstance(geometry, ResizeCrop):
@@ -171,8 +185,9 @@ def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
     }
 
 
-def _onnx(program: Program, example: Tensor) -> bytes:
-    batch = torch.export.Dim("batch")
+def _written_as_onnx(program: Program, example: Tensor) -> bytes:
+    """The content of an ONNX file.    example: images that show the exporter the shapes; their number stays free."""
+    batch = torch.export.Dim("batch")  # the symbol for an axis of any length
     written: Any = torch.onnx.export(
         program,
         (example,),
@@ -186,16 +201,21 @@ def _onnx(program: Program, example: Tensor) -> bytes:
     return written.model_proto.SerializeToString()
 
 
-def _torchscript(program: Program, example: Tensor) -> bytes:
+def _written_as_torchscript(program: Program, example: Tensor) -> bytes:
+    """The content of a TorchScript file, traced on these example images."""
     content = io.BytesIO()
-    script = torch.jit.trace(program, example, check_trace=False)  # type: ignore[no-untyped-call]  # compared later
+    # Unchecked here: `compare_logits` checks the file on real images.
+    script = torch.jit.trace(program, example, check_trace=False)  # type: ignore[no-untyped-call]
     torch.jit.save(script, content)
     return content.getvalue()
 
 
 @contextmanager
 def without_library_warnings() -> Iterator[None]:
-    """Mute the warnings that PyTorch gives about itself; `compare_logits` checks whether a trace is right."""
+    """Mute, in the body of `with`, warnings of PyTorch about its own exporters.
+
+    Some of them doubt that a trace is right: `compare_logits` checks that.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)

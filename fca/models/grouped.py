@@ -35,7 +35,10 @@ class Grouped(Model):
         return self.base.weights_label()
 
     def identity(self) -> dict[str, Any]:
-        """The base, and which class is in which group. Raises FcaError for a file that holds no groups."""
+        """What enters the ids of runs: the base model's identity, and which class belongs to which group.
+
+        Raises FcaError for a file that holds no groups.
+        """
         groups = read_groups(self.groups, self.group_columns)
         return {
             "family": "grouped",
@@ -44,7 +47,10 @@ class Grouped(Model):
         }
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """The base with a head of groups. Raises FcaError for `classes`, and where fewer than two groups are known."""
+        """The base network with one logit for each group that has classes among its own.
+
+        Raises FcaError for `classes`, since groups are not trained, and if fewer than two groups have classes.
+        """
         import torch
         from torch import Tensor, nn
 
@@ -57,8 +63,9 @@ class Grouped(Model):
         base = self.base.build()
         groups = read_groups(self.groups, self.group_columns)
         group_names = sorted(set(groups.of.values()))
-        group_of_logit = groups.codes(base.classes)  # position in the names; below 0 for a class without a group
-        logits_by_group = {}
+        # For each logit of the base the position of its group in group_names; negative for a class without a group.
+        group_of_logit = groups.codes(base.classes)
+        logits_by_group = {}  # name of a group -> positions of its logits
         for group in np.unique(group_of_logit[group_of_logit >= 0]):
             logits_by_group[group_names[group]] = np.flatnonzero(group_of_logit == group)
         if len(logits_by_group) < 2:
@@ -66,7 +73,7 @@ class Grouped(Model):
             raise FcaError("model.groups", self.groups, allowed, "give groups of its class keys, or model.base.classes")
 
         class GroupLogits(nn.Module):
-            """log of the summed class probabilities of each group."""
+            """log Σ softmax(logits)[class] over the classes of each group."""
 
             def forward(self, logits: Tensor) -> Tensor:
                 log_probabilities = logits.float().log_softmax(dim=1)

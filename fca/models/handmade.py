@@ -43,17 +43,17 @@ class Handmade(Model):
         return ResizeCrop(self.input_size)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """An encoder, without logits; raises FcaError if it is to be trained for classes."""
+        """The encoder, which has no logits. Raises FcaError for `classes`: it has no weights that could be trained."""
         import torch
 
         if classes is not None:
             allowed = "a network: this one has no weights that could be trained"
             raise FcaError("model", self.label(), allowed, "use it as model@encoder, or choose another model")
-        module = torch.nn.Identity()
+        module = torch.nn.Identity()  # stands for a network: `embed` computes the features
         return Classifier(module, (), self.geometry, normalise=module, embed=self.embed, head=None)
 
     def embed(self, images: Tensor) -> Tensor:
-        """Images in [0, 1], of shape (batch, 3, size, size) -> (batch, features)."""
+        """Features of images in [0, 1]: shape (batch, 3, size, size) -> (batch, features)."""
         raise NotImplementedError
 
 
@@ -73,7 +73,10 @@ class Hog(Handmade):
     family = "hog"
 
     def identity(self) -> dict[str, Any]:
-        """All fields. Raises FcaError for an image that is smaller than a block."""
+        """What enters the ids of runs: the family and all fields.
+
+        Raises FcaError for images that are smaller than a block, and so have no features.
+        """
         block_side = self.cell * self.block  # in pixels
         if not 0 < block_side <= self.input_size:
             allowed = f"at most input_size={self.input_size} together"
@@ -82,6 +85,7 @@ class Hog(Handmade):
         return super().identity()
 
     def embed(self, images: Tensor) -> Tensor:
+        """Histograms of oriented gradients of each image in grey, block by block: shape (batch, features)."""
         import torch
         from skimage.feature import hog
 
@@ -101,6 +105,7 @@ class PixelFeatures(Handmade):
     family = "pixels"
 
     def embed(self, images: Tensor) -> Tensor:
+        """The images' values, flattened: (batch, channels * size * size)."""
         import torch
 
         pixels = torch.from_numpy(grey(images.cpu().numpy())) if self.grey else images
@@ -108,7 +113,7 @@ class PixelFeatures(Handmade):
 
 
 def grey(images: Float[np.ndarray, "images 3 size size"]) -> Float32[np.ndarray, "images size size"]:
-    """The luma of RGB images.
+    """The luma of RGB images: 0.299 red + 0.587 green + 0.114 blue.
 
     >>> grey(np.ones((1, 3, 1, 1), np.float32)).round(3).tolist()
     [[[1.0]]]

@@ -48,6 +48,11 @@ class MmpretrainModel(LibraryModel):
     family = "mmpretrain"
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
+        """The network with its weights: a classifier if class keys are known, else an encoder.
+
+        classes: if given, it gets a fresh head for them, to be trained.
+        Raises FcaError for impossible settings, and for weights that cannot be fetched or do not fit.
+        """
         from fca.models.checkpoints import fetched
         from fca.models.networks import classifier, logit_layers, with_optional_head, with_weights
 
@@ -57,16 +62,17 @@ class MmpretrainModel(LibraryModel):
         file_keys = class_keys(self.classes)
         if self.pretrained:
             weights = str(fetched(weights_of(self.name)))
-            file_keys = file_keys or _classes(config)
+            file_keys = file_keys or _class_keys_of_test_data(config)
 
+        # To find the layers that give logits, only the component that has them is built.
         component = _logit_component(config)
         settings = config.model[component]
-        layers = logit_layers(lambda logits: _module_of(self, {**settings, "num_classes": logits}))
+        layers = logit_layers(lambda logits: _build_component(self, {**settings, "num_classes": logits}))
         head = tuple(f"{component}.{layer}" for layer in layers)
         make = with_optional_head(partial(network, self, config), head)
         module, keys = with_weights(make, head, weights, file_keys, classes, tidy)
 
-        geometry, normalise = _input(self, config)
+        geometry, normalise = _geometry_and_normalisation(self, config)
         return classifier(module, keys, head, geometry, normalise, self.refused)
 
     @property
@@ -79,7 +85,8 @@ class MmpretrainModel(LibraryModel):
         return Path(urlsplit(weights_of(self.name)).path).name
 
     def _check(self) -> None:
-        record_of(self.name)
+        """Raise FcaError for an unknown name, for settings that would run foreign code, and for mean or std."""
+        record_of(self.name)  # raises FcaError for an unknown name
         imported_type = _importable_type(self.kwargs)
         if imported_type:
             allowed = "names of mmpretrain's own registry: one with a full stop would be imported, whatever it is"
@@ -91,14 +98,18 @@ class MmpretrainModel(LibraryModel):
 
 
 class Record(NamedTuple):
-    """A model of mmpretrain.    config: the file that describes it.    weights: address of its checkpoint."""
+    """mmpretrain's entry for a model.
+
+    config:  the file that describes it.
+    weights: address of its checkpoint; None if there is none.
+    """
 
     config: Path
     weights: str | None
 
 
 def record_of(name: str) -> Record:
-    """mmpretrain's record of a classifier; raises FcaError for an unknown name."""
+    """mmpretrain's record of a classifier, by its name in any case. Raises FcaError for an unknown name."""
     records = _records()
     if name.lower() not in records:
         step = f"list them: python -c \"from mmpretrain import list_models; print(list_models(task='{TASK}'))\""
@@ -117,7 +128,10 @@ def weights_of(name: str) -> str:
 
 @cache
 def _records() -> dict[str, Record]:
-    """Records by lower-case name, as mmpretrain looks them up."""
+    """mmpretrain's records of all classifiers, by their names in lower case, as mmpretrain itself looks them up.
+
+    They are read from mmpretrain's index of YAML files, without importing it, which would import torch.
+    """
     import yaml
 
     [index] = package_files("mmpretrain", ".mim/model-index.yml")
@@ -125,13 +139,14 @@ def _records() -> dict[str, Record]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, where libyaml is there
 
     def read(file: str) -> Any:
+        """The content of a YAML file, whose path is relative to the index."""
         return yaml.load((folder / file).read_text(), loader)  # noqa: S506  (both loaders are the safe ones)
 
     records = {}
     for file in read(index.name)["Import"]:
         for model in read(file).get("Models", []):
             results = model.get("Results") or []
-            if not isinstance(results, list):
+            if not isinstance(results, list):  # some files have a single result without a list
                 results = [results]
             is_classifier = any(result.get("Task") == TASK for result in results)
             if is_classifier:
@@ -143,16 +158,21 @@ def _records() -> dict[str, Record]:
 
 
 @cache
-def _import() -> None:
-    """Import mmpretrain, which registers its networks. Raises FcaError where the machine lacks a library for it."""
+def _import_mmpretrain() -> None:
+    """Import mmpretrain, which registers its networks, without its warnings.
+
+    Raises FcaError if a library that it needs is missing on this machine.
+    """
     from fca.torchvision_ops import declare_torchvision_ops
 
     declare_torchvision_ops()
     try:
-        with warnings.catch_warnings():  # optimisers that torch itself compiles as it advises against; mmcv-lite
+        with warnings.catch_warnings():
+            # Their causes: torch compiles its own optimisers by torch.jit; mmcv-lite comes without this operator;
+            # Python compiles files of these packages for the first time.
             warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
             warnings.filterwarnings("ignore", "Fail to import ``MultiScaleDeformableAttention``", UserWarning)
-            warnings.filterwarnings("ignore", "invalid escape sequence", DeprecationWarning)  # while compiling files
+            warnings.filterwarnings("ignore", "invalid escape sequence", DeprecationWarning)
             import mmpretrain.datasets
             import mmpretrain.models  # noqa: F401  (else the first look-up would import it, and warn then)
             from mmengine.logging import MMLogger
@@ -163,26 +183,33 @@ def _import() -> None:
 
 
 def network(model: MmpretrainModel, config: Any, logits: int) -> nn.Module:
-    """mmpretrain's network with random weights, initialised as configured but without downloading any."""
+    """mmpretrain's network with random weights and this number of logits.
+
+    config: the network's configuration (see `_config`). Weights are initialised as it says, but none are downloaded.
+    """
     settings = _without_downloads(copy.deepcopy(config.model))
     settings[_logit_component(config)]["num_classes"] = logits
-    settings.update(data_preprocessor=None, train_cfg=None)
-    module = _module_of(model, settings)
+    settings.update(data_preprocessor=None, train_cfg=None)  # fca normalises, and mixes images, itself
+    module = _build_component(model, settings)
     module.init_weights()
     return module
 
 
 def tidy(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A state dict without mmpretrain's normalisation, which `Normalise` does here."""
+    """A state dict without the mean and std that mmpretrain stores in it: `Normalise` does that step here."""
     return {name: value for name, value in state.items() if not name.startswith("data_preprocessor.")}
 
 
 def _config(model: MmpretrainModel) -> Any:
-    """mmpretrain's configuration of a network, with the model's changes."""
-    _import()
+    """mmpretrain's configuration of a network, with the changes of `model.kwargs`.
+
+    Raises FcaError for a network that is no image classifier with a head, such as a model of images and texts.
+    """
+    _import_mmpretrain()
     from mmengine.config import Config
 
-    config = Config.fromfile(record_of(model.name).config, lazy_import=False)  # its guess is wrong for RepLKNet
+    # lazy_import=False: mmengine would guess the style of the file, wrongly for RepLKNet.
+    config = Config.fromfile(record_of(model.name).config, lazy_import=False)
     if model.kwargs:
         config.merge_from_dict({"model": model.kwargs})
 
@@ -194,17 +221,23 @@ def _config(model: MmpretrainModel) -> Any:
 
 
 def _logit_component(config: Any) -> str:
-    """The component that gives the logits: the head, or the backbone of VGG and Inception (their heads add a loss)."""
+    """The component of a network that gives the logits: usually the head.
+
+    It is the backbone in VGG and Inception, whose heads only compute a loss.
+    """
     return "backbone" if "num_classes" in config.model.backbone else "head"
 
 
-def _module_of(model: MmpretrainModel, settings: dict[str, Any]) -> Any:
-    """The module that a component of a configuration describes."""
+def _build_component(model: MmpretrainModel, settings: dict[str, Any]) -> Any:
+    """Build the module that settings of mmpretrain describe: a whole network or one component of it.
+
+    model: the model that the error names. Raises FcaError for settings that the component does not take.
+    """
     from mmengine.config import ConfigDict
     from mmengine.registry import DefaultScope
     from mmpretrain.registry import MODELS
 
-    with DefaultScope.overwrite_default_scope("mmpretrain"):
+    with DefaultScope.overwrite_default_scope("mmpretrain"):  # looks up names among mmpretrain's components
         try:
             return MODELS.build(ConfigDict(settings))
         except (AssertionError, ImportError, KeyError, RuntimeError, TypeError, ValueError) as error:
@@ -212,7 +245,10 @@ def _module_of(model: MmpretrainModel, settings: dict[str, Any]) -> Any:
 
 
 def _importable_type(value: Any) -> str | None:
-    """The first `type` in a configuration that mmengine would import by its path, as any class or function."""
+    """The first `type` in settings that is no plain name, and so would be imported by mmengine; None if there is none.
+
+    mmengine imports a `type` with a full stop by its path: it may be any class or function.
+    """
     if isinstance(value, dict):
         kind = value.get("type")
         is_registered_name = isinstance(kind, str) and kind.isidentifier()
@@ -232,7 +268,10 @@ def _importable_type(value: Any) -> str | None:
 
 
 def _without_downloads(settings: Any) -> Any:
-    """Settings without the weights that configurations for fine-tuning would download: scratch means scratch."""
+    """A copy of settings without the entries that would download weights: a model from scratch has none.
+
+    Such entries, for fine-tuning, are `pretrained` and an `init_cfg` of type Pretrained, at any depth.
+    """
     if isinstance(settings, list):
         return [_without_downloads(value) for value in settings]
     if not isinstance(settings, dict):
@@ -241,11 +280,11 @@ def _without_downloads(settings: Any) -> Any:
     values = {key: _without_downloads(value) for key, value in settings.items() if key != "pretrained"}
     if values.get("init_cfg") and "Pretrained" in str(values["init_cfg"]):
         del values["init_cfg"]
-    return type(settings)(values)
+    return type(settings)(values)  # a ConfigDict, whose keys are also attributes, stays one
 
 
-def _classes(config: Any) -> tuple[str, ...]:
-    """Class keys of the data that the configuration tests on; none where mmpretrain does not list them all."""
+def _class_keys_of_test_data(config: Any) -> tuple[str, ...]:
+    """The class keys of the data set that a configuration tests on; none if mmpretrain does not list all of them."""
     from mmpretrain.registry import DATASETS
 
     dataset = config.test_dataloader.dataset.type
@@ -259,14 +298,18 @@ def _classes(config: Any) -> tuple[str, ...]:
     return tuple(map(str, keys))
 
 
-def _input(model: MmpretrainModel, config: Any) -> tuple[ResizeCrop, Normalise]:
-    """The geometry and normalisation of the test pipeline, with the model's own values over it."""
+def _geometry_and_normalisation(model: MmpretrainModel, config: Any) -> tuple[ResizeCrop, Normalise]:
+    """Resize, crop and normalisation of a configuration's test pipeline, with the model's own values over them."""
     steps = config.test_dataloader.dataset.pipeline
     return _geometry(model, steps), _normalisation(model, config, steps)
 
 
 def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> ResizeCrop:
-    """The geometry of a test pipeline.    steps: of the pipeline; a later one replaces values of those before it."""
+    """Resize and crop of a test pipeline, with the model's own values over them.
+
+    steps: settings of the pipeline's steps; a later step replaces values of those before it.
+    Raises FcaError if neither the pipeline nor the model gives a size.
+    """
     settings: dict[str, Any] = {}
     for step in steps:
         settings.update(_geometry_of_step(step))
@@ -283,34 +326,43 @@ def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> Resize
 
 
 def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str, Any]]) -> Normalise:
-    """The normalisation of a configuration, for RGB in [0, 1]."""
+    """The normalisation that a configuration describes, for RGB images in [0, 1], with the model's own values over it.
+
+    steps: settings of the steps of its test pipeline.
+    """
     preprocessor = config.model.get("data_preprocessor") or config.get("data_preprocessor") or {}
 
     def in_unit_range(key: str) -> tuple[float, ...]:
+        """The mean or std of each channel, for values in [0, 1] instead of 0 to 255."""
         return tuple(round(value / 255, 9) for value in preprocessor.get(key) or (0, 0, 0))
 
     mean = in_unit_range("mean")
     std = in_unit_range("std")
-    if not any(std):
+    if not any(std):  # a configuration without a std leaves values at 0 to 255
         std = (1 / 255,) * 3
 
-    reads_bgr = any(step["type"] == "LoadImageFromFile" for step in steps)
+    reads_bgr = any(step["type"] == "LoadImageFromFile" for step in steps)  # this step reads by OpenCV: BGR
     bgr = reads_bgr and not preprocessor.get("to_rgb")
-    if bgr:  # its record is in that order, too
+    if bgr:  # mean and std are in that order, too
         mean = mean[::-1]
         std = std[::-1]
     return Normalise(tuple(model.mean or mean), tuple(model.std or std), bgr)
 
 
 def _geometry_of_step(step: dict[str, Any]) -> dict[str, Any]:
-    """The geometry (side, crop, interpolation, squash) that a step of mmpretrain's test pipeline sets."""
+    """The part of the geometry that one step of mmpretrain's test pipeline sets; empty for steps that change no size.
+
+    Keys are `side` (shorter side of the resized image in pixels), `crop` (side in pixels), `interpolation` and `squash`
+    (whether both sides are resized to `side`).
+    """
 
     def pixels(value: Any) -> int:
+        """A size given as one number, or as height and width."""
         return int(value if isinstance(value, int) else max(value))
 
     kind = step["type"]
     interpolation = step.get("interpolation")
-    if interpolation == "area":
+    if interpolation == "area":  # OpenCV's name for Pillow's box filter
         interpolation = "box"
 
     if kind == "ResizeEdge":

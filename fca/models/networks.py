@@ -17,7 +17,7 @@ from torch.nn.functional import linear, normalize, pad, relu
 
 from fca.finite import broken_tensors
 from fca.models import check_built, check_count, no_weights
-from fca.models.checkpoints import COUNT, SHOWN, Names, Tidy, belongs, read_weights
+from fca.models.checkpoints import BATCH_COUNT, SHOWN_NAMES, Names, Tidy, belongs, read_weights
 from fca.types import Classifier, FcaError, Geometry, Model
 from fca.validation import has_type
 
@@ -32,16 +32,18 @@ MARKER_WIDTH = 7919  # logits of a network that is built only to find its head: 
 def with_weights(
     make: Make, head: Names, weights: str | None, file_keys: Names, classes: Names | None, tidy: Tidy = dict
 ) -> tuple[nn.Module, tuple[str, ...]]:
-    """A network with its weights, and the class keys of its logits.
+    """Build a network with its weights; return it and the class keys of its logits.
 
     make:      number of logits -> network with random weights; 0 = without a head.
     head:      names of the modules that give the logits.
-    file_keys: class keys of the logits in the file; empty when it has none or they are unknown.
-    classes:   to train anew: the file's head, if any, is replaced by a fresh one of these classes.
-    tidy:      for files whose keys are not yet those of the network; see `read_weights`.
+    weights:   path of a file; None = random weights, for which `classes` are needed.
+    file_keys: class keys of the logits in the file; empty when it has no logits or their classes are unknown.
+    classes:   class keys to train for: a fresh head for them takes the place of the file's. None = nothing is trained:
+               the file's own head is kept if `file_keys` are given, else the network has no head.
+    tidy:      renames and drops tensors of files whose names are not yet those of the network; see `read_weights`.
 
-    Without `classes` the file's own head is kept, or none if `file_keys` is empty. Raises FcaError for weights that do
-    not fit (which keys), another number of logits than class keys, and neither weights nor classes.
+    Raises FcaError for weights that do not fit (naming the tensors), for another number of logits than class keys, and
+    if neither weights nor classes are given.
     """
     if weights is None:
         keys = tuple(trainable(classes))
@@ -55,8 +57,8 @@ def with_weights(
     if classes is None and file_keys:  # the head of the file stays
         fresh = ()
         names = module.state_dict()
-        has_all_below_head = all(name in state or belongs(name, head) or name.endswith(COUNT) for name in names)
-        if has_all_below_head:  # else it is another network, of which `fit_weights` names what is missing
+        has_all_below_head = all(name in state or belongs(name, head) or name.endswith(BATCH_COUNT) for name in names)
+        if has_all_below_head:  # else it is another network, and `fit_weights` names what is missing
             _check_head(state, head, file_keys, weights)
 
     state = {name: value for name, value in state.items() if not belongs(name, fresh)}
@@ -72,19 +74,23 @@ def trainable(classes: Names | None) -> Names:
 
 
 def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, name: str) -> None:
-    """Put a state dict into a network, key by key; only modules named in `fresh` may keep their random weights.
+    """Copy a state dict into a network in place.
 
-    Layers rename the keys of older files, as their libraries wrote them to: no file records which version it has.
-    Raises FcaError naming those that are no plain numbers with a fraction (integers of a quantised network, ...),
-    misshaped keys, or else missing and unexpected ones, or those that hold NaN or infinity.
+    fresh: names of modules that may keep their random weights; every other tensor of the network must be in `state`.
+    name:  the file's name, for messages.
+
+    Raises FcaError, naming the tensors, for the first of these problems: tensors that are no plain floating-point
+    numbers (such as integers of a quantised network), other shapes, missing or unexpected names, NaN or infinity.
     """
     _check_number_types(module, state, name)
 
+    # Only the root module gets a version, for which MNASNet asks. Layers get none: they then rename the tensors of
+    # older files, as their libraries wrote them to.
     versioned = OrderedDict(state)
-    versioned._metadata = {"": {"version": module._version}}  # type: ignore[attr-defined]  # MNASNet asks for its own
+    versioned._metadata = {"": {"version": module._version}}  # type: ignore[attr-defined]
     try:
         differences = module.load_state_dict(versioned, strict=False)
-    except RuntimeError as error:
+    except RuntimeError as error:  # even without strict, torch raises this for other shapes, one line for each tensor
         error_lines = str(error).splitlines()[1:]
         keys_by_problem = {"misshaped": [line.strip().removeprefix("size mismatch for ") for line in error_lines]}
     else:
@@ -101,21 +107,23 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, na
 
 
 def _first_names(names: Names) -> str:
-    """The first names of a list, for a message."""
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+    """The first SHOWN_NAMES of these names, for a message, with an ellipsis if there are more."""
+    return ", ".join(names[:SHOWN_NAMES]) + (", ..." if len(names) > SHOWN_NAMES else "")
 
 
 def _check_number_types(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
-    """Raise FcaError for tensors that torch would convert to other weights, or cannot copy.
+    """Raise FcaError for tensors that torch cannot copy into the network, or would copy as other weights.
 
-    Integers of a quantised network lack their scales here, complex numbers would lose a part.
+    These are parameters without a fraction or with an imaginary part (the integers of a quantised network would lack
+    their scales), and tensors that are quantised, sparse or without values (device meta).    name: the file's name.
     """
     parameters = dict(module.named_parameters())
     unsuitable = []
     for key, value in state.items():
-        has_values = value.layout == torch.strided and not value.is_meta
-        has_fraction = key not in parameters or value.dtype == parameters[key].dtype or value.is_floating_point()
-        if has_values and has_fraction and not value.is_quantized:
+        has_values = value.layout == torch.strided and not value.is_meta  # neither sparse nor without memory
+        is_buffer = key not in parameters  # which may be integers, such as counts
+        has_suitable_type = is_buffer or value.dtype == parameters[key].dtype or value.is_floating_point()
+        if has_values and has_suitable_type and not value.is_quantized:
             continue
 
         kind: object = value.dtype
@@ -133,7 +141,7 @@ def _check_number_types(module: nn.Module, state: Mapping[str, Tensor], name: st
 
 
 def check_finite_weights(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
-    """Raise FcaError for weights that hold NaN or infinity, with the first tensors that do."""
+    """Raise FcaError, naming the first tensors, if a state dict holds NaN or infinity.    name: the file's name."""
     broken = broken_tensors(state, {parameter for parameter, _ in module.named_parameters()})
     if broken:
         allowed = f"finite numbers; NaN or infinite are {len(broken)} of {len(state)} tensors: {_first_names(broken)}"
@@ -144,13 +152,15 @@ def check_finite_weights(module: nn.Module, state: Mapping[str, Tensor], name: s
 
 
 def restored(model: Model, path: Path, trained_keys: Names, classes: Names | None) -> Classifier:
-    """The network that a model builds, with the weights that its training stored in a file: every tensor of both.
+    """The network that a model builds, with the weights that its training stored in a file.
 
-    trained_keys: class keys of the stored logits.    classes: None = those; others: a fresh head for them, which is all
-    that depends on how many there are, over the other stored tensors.
+    path:         the file, which must have exactly the tensors of the network.
+    trained_keys: class keys of the stored logits.
+    classes:      None = build the network for the same classes. Otherwise it gets a fresh head for these classes, and
+                  every tensor whose shape does not depend on the number of classes comes from the file.
 
-    The model is built from scratch, whatever weights it names itself: so any model can be restored.
-    Raises FcaError for a network that the stored tensors do not fit, naming them.
+    The model is built without the weights that its own configuration names, so any model can be restored.
+    Raises FcaError, naming the tensors, for a network that the stored ones do not fit.
     """
     scratch = _from_scratch(model)
     keys = list(trained_keys if classes is None else classes)
@@ -162,6 +172,7 @@ def restored(model: Model, path: Path, trained_keys: Names, classes: Names | Non
     try:
         fit_weights(built.module, state, fresh, str(path))
     except FcaError as error:
+        # The step of that error, to choose another model, does not help here: `build` has changed since the training.
         _, _, allowed, _ = error.args
         kind = type(model).__qualname__
         step = f"let `build` of {kind} give the network that was trained, or train it again"
@@ -170,7 +181,10 @@ def restored(model: Model, path: Path, trained_keys: Names, classes: Names | Non
 
 
 def _from_scratch(model: Any) -> Model:
-    """The model without the weights that its training began with, which may be gone by now."""
+    """The model without the weights that its training began with: their file may be gone by now.
+
+    A user's model whose field `weights` may not be None stays as it is.
+    """
     has_weights_field = any(field.name == "weights" for field in fields(model))
     if not has_weights_field or model.weights is None:
         return model
@@ -179,18 +193,22 @@ def _from_scratch(model: Any) -> Model:
 
 
 def _names_dependent_on_classes(model: Model, built: Classifier, keys: Names) -> list[str]:
-    """Names of the tensors whose shape depends on how many classes there are, as those of a head.
+    """Names of the tensors whose shape depends on the number of classes, as those of a head.
 
-    The random numbers of networks that are built later do not change.
+    They are found by building the network once more for one class more.    keys: the classes that `built` was built
+    for.
     """
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):  # networks that are built later draw the same weights as without this one
         larger = model.build([*keys, "one more class"])
     larger_shapes = {name: value.shape for name, value in larger.module.state_dict().items()}
     return [name for name, value in built.module.state_dict().items() if larger_shapes.get(name) != value.shape]
 
 
 def _check_head(state: Mapping[str, Tensor], head: Names, file_keys: Names, name: str) -> None:
-    """Raise FcaError unless a file has a head, with one logit for each class key."""
+    """Raise FcaError unless a file's state dict has a head, with one logit for each class key.
+
+    head: names of the modules that give the logits.    name: the file's name, for messages.
+    """
     head_weights = [state[f"{module}.weight"] for module in head if f"{module}.weight" in state]
     if not head_weights:
         step = "train a head for them (task=train), or use them as an encoder (model.classes=null)"
@@ -202,9 +220,14 @@ def _check_head(state: Mapping[str, Tensor], head: Names, file_keys: Names, name
 
 
 class CifarBlock(nn.Module):
-    """y = relu(F(x) + shortcut(x)) with two 3x3 layers in F; the shortcut has no weights (option A)."""
+    """Residual block of two 3x3 layers F: y = relu(F(x) + shortcut(x)).
+
+    The shortcut has no weights (option A of arXiv:1512.03385): the identity, or, where the number of channels grows,
+    every `stride`-th pixel with channels of zeros added.
+    """
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        """Make a block from `inputs` to `outputs` channels, whose first convolution has this stride."""
         super().__init__()
         self.conv1 = _conv3x3(inputs, outputs, stride)
         self.bn1 = nn.BatchNorm2d(outputs)
@@ -214,9 +237,10 @@ class CifarBlock(nn.Module):
         self.added_channels = outputs - inputs
 
     def forward(self, x: Float[Tensor, "batch inputs h w"]) -> Float[Tensor, "batch outputs h2 w2"]:
+        """y = relu(F(x) + shortcut(x)); h2 and w2 are h and w over the stride."""
         residual = self.bn2(self.conv2(relu(self.bn1(self.conv1(x)))))
         if self.added_channels:
-            # Option A: every second pixel, and half of the added zero channels on either side.
+            # Option A: take every `stride`-th pixel, and add half of the zero channels on either side.
             n_below = self.added_channels // 2
             n_above = self.added_channels - n_below
             x = pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, n_below, n_above))
@@ -224,13 +248,19 @@ class CifarBlock(nn.Module):
 
 
 class CifarNetwork(nn.Module):
-    """depth = 6 n + 2: a 3x3 stem, three stages of n blocks, mean over the image, one linear layer (or none)."""
+    """The residual network for small images of arXiv:1512.03385, section 4.2, of depth = 6 n + 2 layers.
+
+    A 3x3 convolution, three stages of n blocks with 16, 32 and 64 channels, the mean over the image, one linear layer.
+    logits: number of outputs of the linear layer; 0 = there is none, and the network gives its features.
+    """
 
     def __init__(self, depth: int, logits: int) -> None:
+        """Make the network with random weights.    depth: 6 n + 2 layers.    logits: 0 = without a linear layer."""
         super().__init__()
         blocks_per_stage = (depth - 2) // 6
 
         def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+            """Blocks of which the first changes the number of channels and has the stride."""
             first_block = CifarBlock(inputs, outputs, stride)
             other_blocks = (CifarBlock(outputs, outputs, 1) for _ in range(blocks_per_stage - 1))
             return nn.Sequential(first_block, *other_blocks)
@@ -259,7 +289,7 @@ def _conv3x3(inputs: int, outputs: int, stride: int) -> nn.Conv2d:
 
 
 class Tower(nn.Module):
-    """OpenCLIP's image tower and a layer over its projected features (or none)."""
+    """OpenCLIP's image tower, which ends in a projection to its features, and a layer over them (or the identity)."""
 
     def __init__(self, visual: nn.Module, head: nn.Module) -> None:
         super().__init__()
@@ -267,16 +297,16 @@ class Tower(nn.Module):
         self.head = head
 
     def embed(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
-        """Behind the projection, not of unit length."""
+        """The projected features, not scaled to unit length."""
         features: Any = self.visual(images)
-        return features[0] if isinstance(features, tuple) else features  # CoCa's tower also gives tokens
+        return features[0] if isinstance(features, tuple) else features  # CoCa's tower returns tokens, too
 
     def forward(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch logits"]:
         return self.head(self.embed(images))
 
 
 class ZeroShot(nn.Module):
-    """A layer: exp(scale) cos(features, texts) + bias; `texts` are unit vectors, one a class."""
+    """Zero-shot logits of CLIP: exp(scale) cos(features, texts) + bias.    texts: one unit vector for each class."""
 
     def __init__(self, texts: Float[Tensor, "classes features"], scale: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -304,18 +334,19 @@ class Joined(nn.Module):
 
 
 def logit_layers(make: Make) -> tuple[str, ...]:
-    """Names of the layers that give the logits, in the networks that `make` makes from a number of logits.
+    """Names of the layers that give the logits in a library's networks, found by building one with a marked width.
 
-    The random numbers of a later network stay as they are; no memory is filled where the network allows it.
+    make: number of logits -> network. It is called with MARKER_WIDTH; a linear layer or convolution with so many
+    outputs gives logits. The state of torch's random numbers does not change.
 
     >>> logit_layers(lambda logits: nn.Sequential(nn.Linear(2, 3), nn.Linear(3, logits)))
     ('1',)
     """
     with torch.random.fork_rng(devices=[]):
         try:
-            with torch.device("meta"):
+            with torch.device("meta"):  # only shapes are needed: no memory is filled
                 module = make(MARKER_WIDTH)
-        except NotImplementedError:  # it reads its own first weights (regnet)
+        except NotImplementedError:  # a network that reads its own first weights while it is built (regnet)
             module = make(MARKER_WIDTH)
 
     names = []
@@ -332,13 +363,18 @@ def logit_layers(make: Make) -> tuple[str, ...]:
 
 
 def with_optional_head(network: Make, head: Names) -> Make:
-    """Number of logits -> network; for 0 its layers of logits are the identity, so that it gives its features."""
+    """Extend a function that makes networks of 1 or more logits, so that 0 logits give a network without a head.
+
+    head: names of the layers that give the logits; without a head they are the identity, so that the network gives
+    its features.
+    """
 
     def make(logits: int) -> nn.Module:
+        """The network with this number of logits, or without a head for 0."""
         if logits:
             return network(logits)
 
-        module = network(1)
+        module = network(1)  # libraries build none with 0 logits
         for name in head:
             module.set_submodule(name, nn.Identity())
         return module
@@ -349,19 +385,29 @@ def with_optional_head(network: Make, head: Names) -> Make:
 def classifier(
     module: nn.Module, keys: tuple[str, ...], head: Names, geometry: Geometry, normalise: Layer, refuse: Refuse
 ) -> Classifier:
-    """The network with its features and the layer over them (see `split`); without class keys an encoder."""
+    """The Classifier of a network: its features, and the layer that turns them into logits, are found by `split`.
+
+    keys:   class keys of the logits; empty for a network without a head, which becomes an encoder.
+    head:   names of the layers that give the logits.
+    refuse: turns an error of the network into the FcaError to raise.
+    """
     if not keys:
         return Classifier(module, (), geometry, normalise, embed=module, head=None)
-    last = module.get_submodule(head[-1])
+    last = module.get_submodule(head[-1])  # of several heads `split` finds that the last alone gives no logits
     embed, layer = split(module, input_of(last, module), last, geometry.size, refuse)
     return Classifier(module, keys, geometry, normalise, embed, layer)
 
 
 def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse) -> tuple[Layer, Layer]:
-    """Features and the layer over them, if that gives the logits; or else logits and the identity.
+    """Split a network into features and the layer over them: logits = layer(features(images)).
 
-    The latter are networks that take the mean over several heads (deit_*_distilled, levit, crossvit, volo, ...) or pool
-    behind their last layer (squeezenet).    refuse: the error for a network that cannot take an image of this size.
+    embed, head: images -> features, and features -> logits, if this network is so simple. They are returned if they
+    reproduce the network's logits on a test image. Otherwise the whole network and the identity are returned: its
+    features are then its logits. So it is with networks that take the mean over several heads (deit_*_distilled,
+    levit, crossvit, volo, ...) or pool behind their last layer (squeezenet).
+
+    size:   side of the test image in pixels.
+    refuse: turns an error of the network, such as one for this size, into the FcaError to raise.
     """
     was_training = module.training
     module.eval()
@@ -386,7 +432,10 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
 
 @contextmanager
 def _ramp_weights(head: Any) -> Iterator[None]:
-    """Ramps as weights in the body: heads that begin with zeros would agree with anything."""
+    """Fill the parameters of a head with ramps from -1 to 1 in the body of `with`, and restore them afterwards.
+
+    `split` compares two ways to compute logits: with a head whose weights begin as zeros, both would always agree.
+    """
     weights = list(head.parameters()) if isinstance(head, nn.Module) else []
     original_weights = [weight.clone() for weight in weights]
     for weight in weights:
@@ -399,9 +448,10 @@ def _ramp_weights(head: Any) -> Iterator[None]:
 
 
 def input_of(layer: nn.Module, module: nn.Module) -> Layer:
-    """Images -> the input of one of the network's layers."""
+    """Return a function from images to the input that one layer of the network gets for them."""
 
     def embed(images: Tensor) -> Tensor:
+        """Run the whole network on the images, and return what the layer received."""
         layer_inputs: list[Tensor] = []
         handle = layer.register_forward_pre_hook(lambda _, inputs: layer_inputs.append(inputs[0]))
         try:

@@ -24,10 +24,15 @@ EXPORT_AGAIN = "export it again: fca export run=ID"
 
 
 class Description(NamedTuple):
-    """Content of the JSON beside a file.
-    label: of the network.    run, snapshot: of its training.    fingerprint: of the images it was trained on.
-    white: which value of a 16-bit file is shown as white.
-    test:  accuracy on test images of the training with its interval: the file's own where it differs from the network.
+    """Content of the JSON that `fca export` writes beside an ONNX file.
+
+    label:         the network's name.
+    run, snapshot: the training, and the snapshot of its weights, that was exported.
+    fingerprint:   identifies the images that the network was trained on.
+    white:         which value of a 16-bit image is shown as white.
+    precision:     fp32 or int8; None in files that do not record it.
+    test:          accuracy on the test images of the training, with its interval: that of the file itself if it was
+                   measured (in int8 it may differ from the network's).
     """
 
     label: str
@@ -51,7 +56,7 @@ class OnnxFile(Model):
     file: str
 
     def label(self) -> str:
-        """The network's name and the precision of the file, where it is int8."""
+        """The network's name, followed by the precision of the file if that is not fp32 and not yet in the name."""
         description = self.description
         precision = description.precision
         has_precision_in_label = str(precision) in description.label.split()
@@ -63,7 +68,7 @@ class OnnxFile(Model):
         return Path(self.file).name
 
     def identity(self) -> dict[str, Any]:
-        """The content of the file, and the classes and geometry of its JSON."""
+        """What enters the ids of runs: the sha256 of the file, and the classes and geometry of its JSON."""
         description = self.description
         return {
             "onnx": hashlib.sha256(self.program).hexdigest(),
@@ -77,7 +82,7 @@ class OnnxFile(Model):
 
     @cached_property
     def program(self) -> bytes:
-        """The content of the file. Raises FcaError where there is none, or one that reads further files."""
+        """The content of the file. Raises FcaError if there is no such file, or if its weights are in further files."""
         path = Path(self.file).expanduser()
         if not path.is_file():
             raise FcaError("model.file", self.file, "an ONNX file that is there", "correct the path")
@@ -98,23 +103,26 @@ class OnnxFile(Model):
 
         try:
             content = read_object(path, classes=list, model=str, run=str, snapshot=str, fingerprint=str, geometry=dict)
-            description = _parsed(content)
+            description = _description_from_json(content)
         except DamagedFile as damage:
-            self._refuse(damage.problem)
+            self._refuse_json(damage.problem)
         except (KeyError, TypeError, ValueError, FcaError) as error:
-            self._refuse(f"has impossible values for its images or classes: {error}")
+            self._refuse_json(f"has impossible values for its images or classes: {error}")
 
-        if content.get(SHA256) not in (None, hashlib.sha256(program).hexdigest()):
-            self._refuse("describes another file, or the file was changed")
+        program_sha256 = hashlib.sha256(program).hexdigest()
+        if content.get(SHA256) not in (None, program_sha256):  # None: a JSON that was written without it
+            self._refuse_json("describes another file, or the file was changed")
         return description
 
-    def _refuse(self, problem: str) -> NoReturn:
+    def _refuse_json(self, problem: str) -> NoReturn:
+        """Raise FcaError for the JSON beside the file.    problem: continues the sentence "this JSON ..."."""
         raise FcaError("model.file", self.file, f"{EXPORTED_FILE}; this JSON {problem}", EXPORT_AGAIN)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """The program as a classifier.
+        """The program as a classifier whose features cannot be read: its `embed` always raises FcaError.
 
-        Raises FcaError for classes (a program is not trained), and for a program with other inputs or outputs.
+        Raises FcaError for `classes`, since a program is not trained, and for a program with other inputs or outputs
+        than its JSON describes.
         """
         if classes is not None:
             allowed = "a network to predict with: an ONNX file is not trained"
@@ -126,19 +134,20 @@ class OnnxFile(Model):
         self._check_signature(session, description)
         module = in_torch(session, [LOGITS])
 
+        def normalise(images: Any) -> Any:
+            return images  # the program normalises
+
         def embed(images: Any) -> NoReturn:
             allowed = "a network whose features can be read; an ONNX file gives logits"
             step = f"take the training: model=run model.run_id={description.run}"
             raise FcaError("model", self.label(), allowed, step)
 
-        return Classifier(
-            module, description.classes, description.geometry, lambda images: images, embed=embed, head=None
-        )
+        return Classifier(module, description.classes, description.geometry, normalise, embed=embed, head=None)
 
     def _check_signature(self, session: Session, description: Description) -> None:
-        """Raise FcaError unless the program takes bytes of images of the described size and gives a logit a class."""
+        """Raise FcaError unless the program takes bytes of images of the described size and gives a logit per class."""
         size = description.geometry.size
-        expected_signatures = {
+        expected_signatures = {  # type, then shape without the number of images
             IMAGES: ["tensor(uint8)", size, size, 3],
             LOGITS: ["tensor(float)", len(description.classes)],
         }
@@ -151,8 +160,11 @@ class OnnxFile(Model):
                 raise FcaError("model.file", self.file, allowed, EXPORT_AGAIN)
 
 
-def _parsed(content: Mapping[str, Any]) -> Description:
-    """The JSON of a file. Raises KeyError, TypeError, ValueError or FcaError for impossible values."""
+def _description_from_json(content: Mapping[str, Any]) -> Description:
+    """The description in the content of a JSON file.
+
+    Raises KeyError for a missing key, and TypeError, ValueError or FcaError for an impossible value.
+    """
     geometry = content["geometry"]
     resize = int(geometry["resize"])
     crop = int(geometry["crop"])
@@ -162,8 +174,10 @@ def _parsed(content: Mapping[str, Any]) -> Description:
     if not 0 < crop <= resize:
         raise ValueError(f"crop={crop} and resize={resize} pixels")
 
-    crop_pct = 1.0 if crop == resize else crop / (resize + 0.5)  # ResizeCrop rounds the resized side down
-    test = content.get(FILE_TEST) or content.get("test")
+    # The JSON has the resized side in pixels, ResizeCrop the ratio crop / side, from which it rounds the side down:
+    # with half a pixel more it comes back to the same side.
+    crop_pct = 1.0 if crop == resize else crop / (resize + 0.5)
+    test = content.get(FILE_TEST) or content.get("test")  # FILE_TEST: of the file itself, where it was measured
     return Description(
         label=content["model"],
         classes=tuple(classes),
@@ -178,28 +192,33 @@ def _parsed(content: Mapping[str, Any]) -> Description:
 
 
 def _check_program(file: str, content: bytes) -> None:
-    """Raise FcaError for what is no ONNX file, and for one whose weights are in further files, which are not read."""
+    """Raise FcaError for content that is no ONNX file, and for a program whose weights are in further files.
+
+    Such files are not read: a file from elsewhere could name any path.    file: its path, for messages.
+    """
     check_packages("model", "onnx")
     import onnx
 
     try:
         model = onnx.load_from_string(content)
-    except Exception as error:  # the parser's own kind of error
+    except Exception as error:  # the parser raises errors of a class of its own
         raise FcaError("model.file", file, "an ONNX file; this one cannot be read as one", EXPORT_AGAIN) from error
 
-    has_external_weights = any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in _constants(model.graph))
+    has_external_weights = any(
+        tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in _all_constants(model.graph)
+    )
     if has_external_weights:
         allowed = "an ONNX file that is whole; the weights of this one are in further files"
         raise FcaError("model.file", file, allowed, "save it as one file")
 
 
-def _constants(graph: Any) -> Iterator[Any]:
-    """All constants of a program, also in the subgraphs that depend on a condition."""
+def _all_constants(graph: Any) -> Iterator[Any]:
+    """Yield all constants of an ONNX graph: its weights, the tensors in attributes, and likewise those of subgraphs."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:
-            yield attribute.t
+            yield attribute.t  # an attribute that is no tensor has an empty one
             yield from attribute.tensors
             for subgraph in (attribute.g, *attribute.graphs):
-                if subgraph.node or subgraph.initializer:
-                    yield from _constants(subgraph)
+                if subgraph.node or subgraph.initializer:  # likewise, most have an empty graph
+                    yield from _all_constants(subgraph)

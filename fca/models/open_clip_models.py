@@ -41,7 +41,7 @@ _WNID = re.compile(r"n\d{8}")
 
 @dataclass(frozen=True)
 class OpenClip(Model):
-    """A CLIP (arXiv:2103.00020) or a relative of it. Without class keys an encoder, with them a zero-shot classifier:
+    """A CLIP (arXiv:2103.00020) or a relative of it: an encoder without class keys, with them a zero-shot classifier:
 
     logits = exp(s) f(image)·t / |f(image)| + b,   t = mean over templates of the texts' unit features, made unit again
 
@@ -74,13 +74,17 @@ class OpenClip(Model):
         return self.weights if self.is_tag else file_label(self.weights)
 
     def naming(self, classes: Sequence[str]) -> OpenClip:
-        """The same model with these class keys to choose among; one that has class keys keeps its own."""
+        """A copy of this model that chooses among these class keys; the model itself if it already has class keys."""
         if self.classes is not None:
             return self
         return replace(self, classes=list(classes))
 
     def reading(self, texts: Sequence[str]) -> OpenClip:
-        """This model over these texts as they are, in this order."""
+        """A copy of this model as a zero-shot classifier whose classes are these texts, which are used as they are.
+
+        Logits are in the order of the texts.
+        """
+        # A text is not fit to be a class key: each gets a number as its key, and is the name of that key.
         names = {f"{number:05d}": text for number, text in enumerate(texts)}
         return replace(self, classes=list(names), names=names, templates=["{}"])
 
@@ -88,22 +92,30 @@ class OpenClip(Model):
         return replace(self, weights=None)
 
     def identity(self) -> dict[str, Any]:
-        """All fields; of a zero-shot classifier also names and templates. Raises FcaError for impossible settings."""
+        """What enters ids of runs: all fields; names and templates only for a zero-shot classifier, which uses them.
+
+        Raises FcaError for impossible settings.
+        """
         self._check()
         prompts: dict[str, Any] = {"templates": None, "names": None}
         if self.weights is not None and self.classes is not None:
             prompts = {"templates": self.templates, "names": self.names or {}}
-            if not isinstance(self.classes, str):
+            if not isinstance(self.classes, str):  # the name of an ImageNet stands for its classes and their names
                 keys = [str(key) for key in self.classes]
                 prompts["names"] = list(display_names(keys, self.names or {}))
 
         published = self.weights if self.is_tag else None
         identity = identity_of("open_clip", self, published, **prompts)
-        del identity["choose_among"]  # the classes that it led to are part of it
+        del identity["choose_among"]  # `classes` has the classes that it led to
         return identity
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """A tower to train, a trained one, a zero-shot classifier or an encoder."""
+        """The network for one of four uses: a tower to train, a trained one, a zero-shot classifier, or an encoder.
+
+        classes: class keys to train for; None = to predict or to embed.
+        Raises FcaError for impossible settings, for weights that do not fit, and if there are neither weights nor
+        classes.
+        """
         from fca.models.checkpoints import read_weights
         from fca.models.networks import trainable, with_weights
 
@@ -112,18 +124,18 @@ class OpenClip(Model):
         module: Any
         if self.weights is None:  # a tower to train from scratch
             keys = tuple(trainable(classes))
-            module = _headed(self, None, len(keys))
+            module = _tower_with_head(self, None, len(keys))
         elif not self.is_tag and f"{HEAD}.weight" in read_weights(self.weights):  # a trained tower with its head
-            make = partial(_headed, self, None)
+            make = partial(_tower_with_head, self, None)
             module, keys = with_weights(make, (HEAD,), self.weights, class_keys(self.classes), classes)
         elif keys and classes is None:
             module = _zero_shot(self, keys)
         else:  # a tower to finetune, or an encoder
-            module = _headed(self, self.weights, len(keys))
+            module = _tower_with_head(self, self.weights, len(keys))
             if classes is not None:
                 _check_same_input(self)
 
-        geometry, normalise = _input(self)
+        geometry, normalise = _geometry_and_normalisation(self)
         return Classifier(module, keys, geometry, normalise, module.embed, module.head if keys else None)
 
     @property
@@ -132,6 +144,7 @@ class OpenClip(Model):
         return self.weights is not None and not Path(self.weights).suffix and "/" not in self.weights
 
     def _check(self) -> None:
+        """Raise FcaError for an unknown name or tag, a template without exactly one {}, or impossible mean and std."""
         if self.name not in _registered():
             step = "list them: python -c 'import open_clip; print(open_clip.list_models())'"
             raise unknown_name("OpenCLIP", self.name, _registered(), step)
@@ -148,7 +161,7 @@ class OpenClip(Model):
 
 @cache
 def _registered() -> frozenset[str]:
-    """OpenCLIP's names: those of the files that describe its models. Importing it imports torch."""
+    """OpenCLIP's names, found by the files that describe its models, without importing it, which would import torch."""
     return frozenset(file.stem for file in package_files("open_clip", "model_configs/*.json"))
 
 
@@ -156,15 +169,18 @@ def _registered() -> frozenset[str]:
 
 
 def display_names(keys: Sequence[str], configured: Mapping[str, str]) -> tuple[str, ...]:
-    """The name of every class key: the configured one; WordNet's for a wnid; or the key with spaces for _ and -.
+    """The name of every class key, for prompts.
 
-    WordNet's first word is taken, and its definition behind it where two of the classes share that word (ImageNet has
-    two cranes). Source: timm's ImageNetInfo. Raises FcaError where two classes would still have the same name.
+    keys: class keys.    configured: class key -> name; other keys are named as follows.
+
+    A wnid gets the first word that WordNet has for it (by timm's ImageNetInfo), and WordNet's definition behind it if
+    another class has the same word: ImageNet has two cranes. Any other key is its own name, with spaces for _ and -.
+    Raises FcaError if two classes would still have the same name.
 
     >>> display_names(["n02012849", "n01440764", "polar_bear"], {"polar_bear": "ice bear"})
     ('crane', 'tench', 'ice bear')
     """
-    first_names = [configured.get(key) or _words(key) for key in keys]
+    first_names = [configured.get(key) or _name_of_key(key) for key in keys]
     shared_names = _repeated(first_names)
 
     names = []
@@ -181,8 +197,8 @@ def display_names(keys: Sequence[str], configured: Mapping[str, str]) -> tuple[s
     return tuple(names)
 
 
-def _words(key: str) -> str:
-    """WordNet's first word for a wnid, or the words of the key."""
+def _name_of_key(key: str) -> str:
+    """WordNet's first word for a wnid (ImageNet's key of a class); any other key with spaces for _ and -."""
     if _WNID.fullmatch(key) and key in _wordnet("lemma"):
         first_word, _, _ = _wordnet("lemma")[key].partition(",")
         return first_word
@@ -190,14 +206,14 @@ def _words(key: str) -> str:
 
 
 def _repeated(names: Sequence[str]) -> set[str]:
-    """Names that occur more than once, in lower case."""
+    """The names that occur more than once, whatever their case; in lower case."""
     counts = Counter(name.lower() for name in names)
     return {name for name, count in counts.items() if count > 1}
 
 
 @cache
 def _wordnet(kind: str) -> dict[str, str]:
-    """Words or definitions by wnid, from timm's files and without importing timm."""
+    """wnid -> WordNet's words (kind lemma) or definition (kind definition), from the text of timm's files."""
     [file] = package_files("timm", f"data/_info/imagenet_synset_to_{kind}.txt")
     text_by_wnid = {}
     for line in file.read_text().splitlines():
@@ -213,9 +229,10 @@ _open_clip = partial(imported, "open_clip")
 
 
 def record_of(model: OpenClip) -> dict[str, Any]:
-    """OpenCLIP's record of the weights of a tag, or else of the first ones of that name.
+    """OpenCLIP's record of a model's weights, which has their preprocessing and address.
 
-    Raises FcaError for an unknown tag, and for one whose networks had another activation than the name's.
+    For a model without a tag it is the record of the first tag of its name; empty if there is none. Raises FcaError for
+    an unknown tag, and for one whose weights were trained with another activation than the network of this name has.
     """
     pretrained = _open_clip().pretrained
     tags = pretrained.list_pretrained_tags_by_model(model.name)
@@ -227,6 +244,7 @@ def record_of(model: OpenClip) -> dict[str, Any]:
         allowed = ", ".join(tags) or f"no tag: OpenCLIP has no weights for {model.name}"
         raise FcaError("model.weights", model.weights, f"{allowed}; or a path", "set model.weights to one of these")
 
+    # Two networks that differ only in their activation have separate names, with and without -quickgelu.
     has_quick_gelu = bool(_config(model).get("quick_gelu"))
     if has_quick_gelu != bool(record.get("quick_gelu")):
         other_name = model.name.removesuffix("-quickgelu") if has_quick_gelu else f"{model.name}-quickgelu"
@@ -239,13 +257,17 @@ def _config(model: OpenClip) -> dict[str, Any]:
     return _open_clip().get_model_config(model.name) or {}
 
 
-def _headed(model: OpenClip, weights: str | None, logits: int) -> nn.Module:
-    """The image tower with a fresh linear layer over its features, or none for 0 logits."""
+def _tower_with_head(model: OpenClip, weights: str | None, logits: int) -> nn.Module:
+    """The image tower with a fresh linear layer over its features; for 0 logits without one.
+
+    weights: a tag or the path of a file, as in `_image_and_text_model`; None = random weights.
+    """
     from torch import nn
 
     from fca.models.networks import Tower
 
-    visual = _clip(model, weights).visual  # before the head, so that a seed gives the same first weights as ever
+    # The tower is built before the head: stored runs drew their random weights in this order.
+    visual = _image_and_text_model(model, weights).visual
     if logits == 0:
         return Tower(visual, nn.Identity())
     features = int(_config(model)["embed_dim"])
@@ -253,10 +275,10 @@ def _headed(model: OpenClip, weights: str | None, logits: int) -> nn.Module:
 
 
 def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
-    """The image tower with the texts of the class keys."""
+    """The image tower with a layer that compares its features with the texts of these class keys."""
     from fca.models.networks import Tower, ZeroShot
 
-    clip = _clip(model, model.weights)
+    clip = _image_and_text_model(model, model.weights)
     with _text_tower_errors(model, "whose tokenizer is here (CLIP's own always is)", ImportError, OSError):
         tokenizer = _open_clip().get_tokenizer(model.name)
 
@@ -266,8 +288,12 @@ def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
     return Tower(clip.visual, ZeroShot(texts, clip.logit_scale.detach(), bias))
 
 
-def _clip(model: OpenClip, weights: str | None) -> Any:
-    """OpenCLIP's model of images and texts; its weights are read without running code."""
+def _image_and_text_model(model: OpenClip, weights: str | None) -> Any:
+    """OpenCLIP's whole model of images and texts. Its weights are read without running code.
+
+    weights: a tag if `model.is_tag`, else the path of a file; None = random weights.
+    Raises FcaError for a missing library, weights that cannot be downloaded, and a file that does not fit.
+    """
     tag = weights if model.is_tag else None
     try:
         with _text_tower_errors(model, "without Hugging Face's text towers", ImportError):
@@ -287,14 +313,15 @@ def _clip(model: OpenClip, weights: str | None) -> Any:
         raise not_fetched(tag, file, type(error).__name__) from error  # its text is that of ten retries
 
     if weights is not None and tag is None:
-        _load(model, clip, weights)
+        _load_file(model, clip, weights)
     return clip
 
 
-def _load(model: OpenClip, clip: Any, weights: str) -> None:
-    """Put the weights of a file into OpenCLIP's model. Raises FcaError for those of another one.
+def _load_file(model: OpenClip, clip: Any, weights: str) -> None:
+    """Load a file of weights into OpenCLIP's model, in place. Raises FcaError for weights of another model.
 
-    OpenCLIP adapts keys and sizes, but it reads files by their suffix: so it is given a copy, as it wants it.
+    OpenCLIP's own loader adapts names and sizes of tensors. But it reads a file by its suffix, so it gets a copy with
+    the suffix that it expects, of the tensors that were read safely.
     """
     import torch
 
@@ -315,7 +342,10 @@ def _load(model: OpenClip, clip: Any, weights: str) -> None:
 
 @contextmanager
 def _text_tower_errors(model: OpenClip, models: str, *errors: type[Exception]) -> Iterator[None]:
-    """Quiet OpenCLIP; the errors of a missing library for its text tower become ours."""
+    """Mute OpenCLIP in the body of `with`; raise these errors, of a missing library for its text tower, as FcaError.
+
+    models: what the message calls the models that are allowed.    errors: the classes of error to convert.
+    """
     try:
         with _quiet():
             yield
@@ -325,7 +355,10 @@ def _text_tower_errors(model: OpenClip, models: str, *errors: type[Exception]) -
 
 
 def _preprocessing(model: OpenClip) -> dict[str, Any]:
-    """Each value of PREPROCESSING_KEYS: the model's own, that on record, or OpenCLIP's default."""
+    """The mean, std, interpolation and resize mode of images (PREPROCESSING_KEYS) by key.
+
+    Each is the model's own value, else that in OpenCLIP's record of the weights, else OpenCLIP's default.
+    """
     record = record_of(model)
     defaults = vars(_open_clip().transform.PreprocessCfg())
     values = {key: getattr(model, key, None) or record.get(key) or defaults[key] for key in PREPROCESSING_KEYS}
@@ -333,7 +366,10 @@ def _preprocessing(model: OpenClip) -> dict[str, Any]:
 
 
 def _check_same_input(model: OpenClip) -> None:
-    """Raise FcaError where the trained network, later found by its name without the tag, would see other pixels."""
+    """Raise FcaError if finetuning from a tag would train on other pixels than the trained network will get.
+
+    A trained network is stored without the tag: its preprocessing is then that of the name alone.
+    """
     with_tag = _preprocessing(model)
     without_tag = _preprocessing(replace(model, weights=None))
     if with_tag != without_tag:
@@ -341,10 +377,11 @@ def _check_same_input(model: OpenClip) -> None:
         raise FcaError("model.weights", model.weights, allowed, "set model.mean and model.std, or choose another tag")
 
 
-def _input(model: OpenClip) -> tuple[ResizeCrop, Normalise]:
+def _geometry_and_normalisation(model: OpenClip) -> tuple[ResizeCrop, Normalise]:
+    """Resize, crop and normalisation by OpenCLIP's record, with the model's own values over it."""
     values = _preprocessing(model)
     image_size = _config(model)["vision_cfg"].get("image_size", 224)
-    side = image_size if isinstance(image_size, int) else max(image_size)
+    side = image_size if isinstance(image_size, int) else max(image_size)  # some records have height and width
     squash = values["resize_mode"] == "squash"
     geometry = resize_crop(side, side, model.input_size, model.crop_pct, values["interpolation"], squash)
     return geometry, Normalise(values["mean"], values["std"])
@@ -352,7 +389,7 @@ def _input(model: OpenClip) -> tuple[ResizeCrop, Normalise]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Mute the root logger, to which OpenCLIP logs each step; its errors are raised as ours."""
+    """Mute the root logger in the body of `with`: OpenCLIP logs each of its steps to it, also those that fail."""
     root = logging.getLogger()
     previous_handlers = root.handlers
     root.handlers = [logging.NullHandler()]

@@ -37,9 +37,11 @@ SHIPPED = {
 
 
 def source_of(function: str) -> str:
-    """sha256 of the file that defines `function` (module.name), found without importing the module itself.
+    """The sha256 of the file that defines a function, found without importing the function's module.
 
-    Raises FcaError for a module that does not exist, or that the user did not list under `plugins`.
+    function: module.name. For our own examples the stored hash in SHIPPED is returned.
+
+    Raises FcaError for a module that does not exist, and for one that the user did not list under `plugins`.
     """
     if function in SHIPPED:
         return SHIPPED[function]
@@ -51,9 +53,9 @@ def source_of(function: str) -> str:
         raise FcaError(FUNCTION_KEY, function, allowed, step)
 
     try:
-        with _current_folder():
+        with _modules_of_current_folder():
             spec = find_spec(module) if module and name else None
-    except Exception:  # it imports the packages that the module is in, which may raise anything
+    except Exception:  # `find_spec` imports the packages around the module, which may raise anything
         spec = None
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         allowed = f"module.name, with the module in {Path.cwd()} or installed"
@@ -63,11 +65,14 @@ def source_of(function: str) -> str:
 
 
 def function_of(function: str) -> Callable[..., Any]:
-    """The function itself; raises FcaError if its module cannot be imported or has no such function."""
-    source_of(function)
+    """Import a function of the user's.    function: module.name.
+
+    Raises FcaError for a module that is not listed under `plugins` or fails to import, and one without such a function.
+    """
+    source_of(function)  # raises FcaError for a module that is missing or not listed
     module, _, name = function.rpartition(".")
     try:
-        with _import_path(function):
+        with _importable_modules(function):
             value = getattr(import_module(module), name, None)
     except Exception as error:  # whatever a user's module does when it is imported
         allowed = f"a module that imports ({one_line(error)})"
@@ -79,13 +84,13 @@ def function_of(function: str) -> Callable[..., Any]:
     return value
 
 
-def _import_path(function: str) -> AbstractContextManager[None]:
-    """Make modules of the current folder importable in the body, unless the function is one of ours."""
-    return nullcontext() if function in SHIPPED else _current_folder()
+def _importable_modules(function: str) -> AbstractContextManager[None]:
+    """Make the user's modules in the current folder importable, in the body of `with`; not for a function of ours."""
+    return nullcontext() if function in SHIPPED else _modules_of_current_folder()
 
 
 class _PluginFinder(MetaPathFinder):
-    """Finds the modules that the user lists, and no others, in a folder."""
+    """Finds the modules that the user lists under `plugins`, and no others, in one folder."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -99,11 +104,11 @@ class _PluginFinder(MetaPathFinder):
 
 
 @contextmanager
-def _current_folder() -> Iterator[None]:
-    """Find the user's modules in the current folder, in the body.
+def _modules_of_current_folder() -> Iterator[None]:
+    """Make the modules in the current folder importable, in the body of `with`.
 
-    Listed modules are searched for there first, and what they import in turn there last: a numpy.py beside them, which
-    may have come with a folder of images, takes no library's place.
+    Modules that the user lists under `plugins` are searched for in this folder first, all others there last. So a
+    numpy.py in the folder, which may have come with a folder of images, is not imported in the library's place.
     """
     folder = str(Path.cwd())
     finder = _PluginFinder(folder)
@@ -121,7 +126,7 @@ def _current_folder() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class OwnFunction(Handmade):
-    """Base of encoders that call a function of yours.
+    """Base of encoders that call a function of the user's.
 
     function: module.name; the module may be in the current folder.
     input_size, crop_pct, interpolation: of the images that it gets, see fca.geometry.ResizeCrop.
@@ -138,7 +143,10 @@ class OwnFunction(Handmade):
         return self.function
 
     def identity(self) -> dict[str, Any]:
-        """All fields, and the sha256 of the function's source file. Raises FcaError if there is none."""
+        """What enters the ids of runs: all fields, and the sha256 of the function's source file.
+
+        Raises FcaError without one.
+        """
         return {**super().identity(), "source": source_of(self.function)}
 
     @property
@@ -146,10 +154,10 @@ class OwnFunction(Handmade):
         return ResizeCrop(self.input_size, self.crop_pct, self.interpolation)
 
     def call(self, *pixels: UInt8[np.ndarray, "..."]) -> Any:
-        """Result of the function for these pixels; its errors as FcaError."""
+        """The function's result for these images. An error inside the function is raised as FcaError."""
         function = self._function
         try:
-            with _import_path(self.function):
+            with _importable_modules(self.function):
                 return function(*pixels)
         except Exception as error:  # whatever a user's function may raise
             shapes = ", ".join(f"uint8 {image.shape}" for image in pixels)
@@ -163,7 +171,7 @@ class OwnFunction(Handmade):
 
 @dataclass(frozen=True)
 class OwnEmbedding(OwnFunction):
-    """A function of yours as an encoder: uint8 (images, size, size, 3) -> numbers (images, features)."""
+    """A function of the user's as an encoder: uint8 (images, size, size, 3) -> numbers (images, features)."""
 
     family = "own"
 
@@ -173,6 +181,10 @@ class OwnEmbedding(OwnFunction):
         return super().build(classes)
 
     def embed(self, images: Tensor) -> Tensor:
+        """The function's features of images in [0, 1], of shape (batch, 3, size, size).
+
+        Raises FcaError if the function raises, or returns other values than finite numbers of shape (batch, features).
+        """
         import torch
 
         levels = (images * 255).round().to(torch.uint8)
@@ -185,12 +197,13 @@ class OwnEmbedding(OwnFunction):
 
     @cached_property
     def _function(self) -> Callable[..., Any]:
+        """The user's function with its result as an array, so that it may also return lists or other numbers."""
         function = function_of(self.function)
         return lambda pixels: np.array(function(pixels), np.float32)
 
 
 def mean_colour(pixels: UInt8[np.ndarray, "images size size 3"]) -> Float64[np.ndarray, "images 6"]:
-    """Mean and standard deviation of red, green and blue, in [0, 1]: an example to copy.
+    """Mean and standard deviation of red, green and blue, in [0, 1]: an example of an encoder, to copy.
 
     >>> mean_colour(np.full((1, 2, 2, 3), 255, np.uint8)).tolist()
     [[1.0, 1.0, 1.0, 0.0, 0.0, 0.0]]

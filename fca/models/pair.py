@@ -18,11 +18,12 @@ Image = UInt8[np.ndarray, "size size 3"]
 
 @dataclass(frozen=True)
 class PairFunction(OwnFunction):
-    """A function of yours: sim(image, image) -> a number in [0, 1], of uint8 images of one size (arXiv:2411.01099).
+    """A similarity of the user's: a function of two uint8 images of one size -> a number in [0, 1] (arXiv:2411.01099).
 
-    images_per_class: how many images of each class are drawn, since all pairs are too many.    seed: of that draw.
+    images_per_class: how many images of each class are drawn, since all pairs are too many.
+    seed:             decides which ones are drawn.
 
-    It has neither features nor logits, only `similarity`: the embed task compares the drawn images.
+    It has neither features nor logits, only `similarity`: the embed task compares the drawn images pair by pair.
     """
 
     images_per_class: Annotated[int, Allowed(2)]
@@ -31,7 +32,10 @@ class PairFunction(OwnFunction):
     family = "pair"
 
     def identity(self) -> dict[str, Any]:
-        """All fields, and the sha256 of the function's source file. Raises FcaError for impossible settings."""
+        """What enters the ids of runs: all fields, and the sha256 of the function's source file.
+
+        Raises FcaError for impossible settings, and if there is no such file.
+        """
         if self.images_per_class < 2:
             allowed = "at least 2: similarity within a class needs pairs"
             raise FcaError("model.images_per_class", self.images_per_class, allowed, "raise model.images_per_class")
@@ -52,7 +56,7 @@ class PairFunction(OwnFunction):
         value = self.call(first, second)
         try:
             similarity = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError):  # no number: refused below, as NaN is
             similarity = float("nan")
         if not 0 <= similarity <= 1:
             raise FcaError(FUNCTION_KEY, f"{self.function} -> {value}", "a number in [0, 1]", "scale what it gives")
@@ -60,9 +64,10 @@ class PairFunction(OwnFunction):
 
 
 def structural_similarity(first: Image, second: Image) -> float:
-    """(1 + SSIM) / 2 by scikit-image, windows of 7 pixels, mean over colours: an example to copy.
+    """(1 + SSIM) / 2 of two images: an example of a similarity, to copy.
 
-    SSIM (Wang et al., IEEE TIP 13(4), 2004) is in [-1, 1]; the scale is that of (1 + cos) / 2 elsewhere.
+    SSIM (Wang et al., IEEE TIP 13(4), 2004) is in [-1, 1], so this is in [0, 1], as (1 + cos) / 2 is elsewhere. It is
+    computed by scikit-image in windows of 7 pixels, and averaged over windows and colours.
 
     >>> grey = np.full((8, 8, 3), 128, np.uint8)
     >>> structural_similarity(grey, grey)

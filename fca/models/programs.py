@@ -47,7 +47,7 @@ def missing_packages() -> list[str]:
 
 
 def check_packages(key: str, value: str) -> None:
-    """Raise FcaError where programs can be neither written nor run here.    key, value: the setting that needs it."""
+    """Raise FcaError if packages that write and run programs are missing.    key, value: the setting that needs it."""
     missing = missing_packages()
     if missing:
         allowed = f"what the installed packages can do; {', '.join(missing)} is not installed"
@@ -58,10 +58,14 @@ def check_packages(key: str, value: str) -> None:
 
 
 def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
-    """The program of a network's features in fp32, with an output for every depth.
+    """Write an encoder as an ONNX program in fp32: bytes of images in, one output of features for each depth.
 
-    encoder: built for these depths, fresh: its paddings are replaced. Its features are those of `depths` side by side.
-    Raises FcaError for a network that cannot be written so.
+    encoder: gives the features of all depths side by side, in the order of `depths`. It is changed here: its paddings
+             are replaced (see `fix_padding`).
+    depths:  names of the places in the network where features are taken, such as `whole`, or `cut` before its last
+             widening layer. They become the names of the outputs.
+
+    Raises FcaError for a network that cannot be written as ONNX.
     """
     import onnx
     import torch
@@ -69,7 +73,7 @@ def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
     from fca.models.export import without_library_warnings
 
     class Encoder(torch.nn.Module):
-        """Bytes of images -> features."""
+        """Bytes of images, of shape (images, size, size, 3) -> features."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -94,19 +98,22 @@ def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
                 opset_version=OPSET,
                 input_names=[IMAGES],
                 output_names=["features"],
-                dynamic_axes={IMAGES: {0: "images"}, "features": {0: "images"}},
+                dynamic_axes={IMAGES: {0: "images"}, "features": {0: "images"}},  # any number of images
             )
     except Exception as error:  # the exporter refuses networks with errors of every kind
         from fca.models import one_line
 
         allowed = f"a network that ONNX can hold ({one_line(error)})"
         raise FcaError("model", type(encoder.module).__name__, allowed, "choose another network") from error
-    model = _with_outputs(onnx.load_from_string(content.getvalue()), depths)
+    model = _with_an_output_for_each_depth(onnx.load_from_string(content.getvalue()), depths)
     return simplified(model.SerializeToString())
 
 
 def simplified(program: bytes) -> bytes:
-    """The program with constants folded, and batch normalisation and padding made part of the convolutions."""
+    """The program in a form that runs faster and can be quantised, with the same results.
+
+    Constants are folded; batch normalisation and padding become part of the convolutions.
+    """
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     with tempfile.TemporaryDirectory() as folder, _quiet_quantiser():
@@ -117,8 +124,12 @@ def simplified(program: bytes) -> bytes:
         return target.read_bytes()
 
 
-def _with_outputs(model: Any, depths: Sequence[str]) -> Any:
-    """The model with one output for each depth, in place of the last layer that joined them."""
+def _with_an_output_for_each_depth(model: Any, depths: Sequence[str]) -> Any:
+    """Replace the output of an exported encoder, the features of all depths side by side, by one output for each depth.
+
+    With several depths, the network ends in a layer that joins their features: it is removed, and its inputs become the
+    outputs. Raises RuntimeError if the network does not end in such a layer. The changed ONNX model is returned.
+    """
     import onnx
     from onnx import helper
 
@@ -135,6 +146,7 @@ def _with_outputs(model: Any, depths: Sequence[str]) -> Any:
 
     del graph.output[:]
     for depth, source in zip(depths, sources, strict=True):
+        # An output must have the name of a layer's result: the identity renames it.
         graph.node.append(helper.make_node("Identity", [source], [depth], name=f"output_{depth}"))
         shape = ["images", None]
         graph.output.append(helper.make_tensor_value_info(depth, onnx.TensorProto.FLOAT, shape))
@@ -142,10 +154,12 @@ def _with_outputs(model: Any, depths: Sequence[str]) -> Any:
 
 
 def fix_padding(classifier: Classifier) -> None:
-    """Replace TensorFlow's padding, which timm computes from each image's size, by the one for this input size.
+    """Give convolutions that pad like TensorFlow a fixed padding, in place, for the classifier's input size.
 
-    The numbers stay the same. A fixed padding becomes part of the convolution; a computed one is 20 operators a layer
-    (mobilenetv1 and efficientnet_lite then take 1.3 times as long in fp32, and twice as long in int8).
+    timm's Conv2dSame computes its padding from the size of each image. Each is replaced by a fixed padding and a plain
+    convolution with the same weights, which give the same numbers at this input size. A fixed padding becomes part of
+    the convolution in ONNX; a computed one is 20 operators a layer (mobilenetv1 and efficientnet_lite then take 1.3
+    times as long in fp32, and twice as long in int8).
     """
     import torch
 
@@ -154,7 +168,7 @@ def fix_padding(classifier: Classifier) -> None:
     size = classifier.input_size
     layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, timm_layers.Conv2dSame)}
 
-    # The height and width of each layer's input.
+    # The height and width of each layer's input, recorded while one image passes the network.
     input_sides: dict[Any, tuple[int, int]] = {}
 
     def record_sides(layer: Any, inputs: tuple[torch.Tensor, ...]) -> None:
@@ -168,11 +182,11 @@ def fix_padding(classifier: Classifier) -> None:
         hook.remove()
 
     for name, layer in layers.items():
-        if layer not in input_sides:  # a layer that no image passes
+        if layer not in input_sides:  # no image passes this layer, so its size is unknown and does not matter
             continue
 
-        margins: list[int] = []
-        for axis in (1, 0):  # torch pads the last axis first
+        margins: list[int] = []  # left, right, top, bottom
+        for axis in (1, 0):  # torch pads the last axis, the width, first
             total = timm_layers.get_same_padding(
                 input_sides[layer][axis], layer.kernel_size[axis], layer.stride[axis], layer.dilation[axis]
             )
@@ -195,12 +209,15 @@ def fix_padding(classifier: Classifier) -> None:
 
 
 def quantised(program: bytes, images: Bytes) -> bytes:
-    """A simplified program in int8: weights per channel, activations in the ranges that they take on these images.
+    """The int8 version of a simplified fp32 program, by static quantisation (Jacob et al. 2018, arXiv:1712.05877).
 
-    Static quantisation (Jacob et al. 2018, arXiv:1712.05877), written as QuantizeLinear and DequantizeLinear around
-    each layer, which onnxruntime fuses.    images: at input size; 32 are enough for ranges.
+    Weights are quantised channel by channel; activations by the ranges that they take on the calibration images. Around
+    each layer the program has QuantizeLinear and DequantizeLinear, which onnxruntime fuses with it.
 
-    Raises FcaError for a program that has no layer to quantise, or one that the quantiser refuses.
+    program: content of an ONNX file, as `simplified` returns it.
+    images:  calibration images at input size; 32 are enough for ranges.
+
+    Raises FcaError for a program that has no layer to quantise, or that the quantiser refuses.
     """
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
@@ -232,7 +249,7 @@ def quantised(program: bytes, images: Bytes) -> bytes:
                 ImageReader(),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(QUANTISED_LAYERS),
-                nodes_to_exclude=_head_layers(model),
+                nodes_to_exclude=_layers_to_keep_in_fp32(model),
                 per_channel=True,
                 activation_type=QuantType.QUInt8,
                 weight_type=QuantType.QInt8,
@@ -245,18 +262,21 @@ def quantised(program: bytes, images: Bytes) -> bytes:
         return target.read_bytes()
 
 
-def _head_layers(model: Any) -> list[str]:
-    """Names of the layers that give logits, which stay in fp32; none in an encoder's program."""
+def _layers_to_keep_in_fp32(model: Any) -> list[str]:
+    """Names of the nodes that give logits, which stay in fp32 in int8 programs; none in the program of an encoder.
+
+    A node is one operation of an ONNX graph. The search begins at the logits and goes back to the last node with
+    weights.
+    """
     graph = model.graph
     if LOGITS not in {output.name for output in graph.output}:
         return []
 
-    # Back from the logits to the last layer with weights.
     node_by_output = {name: node for node in graph.node for name in node.output}
     node = node_by_output[LOGITS]
     while node.op_type not in ("Gemm", "MatMul", "Conv"):
         source_nodes = [node_by_output[name] for name in node.input if name in node_by_output]
-        if len(source_nodes) != 1:
+        if len(source_nodes) != 1:  # several layers meet here: none of them is the only one that gives logits
             return [node.name]
         node = source_nodes[0]
     return [node.name]
@@ -264,7 +284,7 @@ def _head_layers(model: Any) -> list[str]:
 
 @contextmanager
 def _quiet_quantiser() -> Iterator[None]:
-    """Mute the advice that the quantiser logs about its own options."""
+    """Mute the advice that the quantiser logs about its own options, in the body of `with`."""
     previous_level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -276,9 +296,11 @@ def _quiet_quantiser() -> Iterator[None]:
 def with_head(
     program: bytes, depth: str, weight: Float[np.ndarray, "classes features"], bias: Float[np.ndarray, " classes"]
 ) -> bytes:
-    """A classifier's program: logits = features @ weight.T + bias of one depth, and probabilities, their softmax.
+    """Add a linear classifier to the features of one depth of an encoder's program; return the classifier's program.
 
-    Layers that only other depths need are left out.
+    logits = features @ weight.T + bias,   probabilities = softmax(logits)
+
+    Both are outputs of the new program. Layers that only other depths need are left out.
     """
     import onnx
     from onnx import helper, numpy_helper
@@ -292,10 +314,10 @@ def with_head(
     graph.initializer.append(numpy_helper.from_array(head_bias, "head_bias"))
 
     head_inputs = [depth, "head_weight", "head_bias"]
-    graph.node.append(helper.make_node("Gemm", head_inputs, [LOGITS], name="head", transB=1))
+    graph.node.append(helper.make_node("Gemm", head_inputs, [LOGITS], name="head", transB=1))  # transB: weight.T
     graph.node.append(helper.make_node("Softmax", [LOGITS], [PROBABILITIES], name="softmax", axis=1))
 
-    del graph.output[:]
+    del graph.output[:]  # the features are no output any more
     for name in (LOGITS, PROBABILITIES):
         shape: list[Any] = ["images", len(weight)]
         graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
@@ -303,7 +325,7 @@ def with_head(
 
 
 def only_output(model: Any, name: str) -> Any:
-    """The part of an ONNX model that one of its outputs needs."""
+    """The part of an ONNX model that one of its outputs needs.    name: that output's name."""
     from onnx.utils import Extractor
 
     return Extractor(model).extract_model([IMAGES], [name])
@@ -314,18 +336,19 @@ def only_output(model: Any, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Session:
-    """A program in onnxruntime on the CPU, or some of its outputs.    threads: None = all cores."""
+    """A program in onnxruntime on the CPU.    program: content of an ONNX file.    threads: None = all cores."""
 
     program: bytes
     threads: int | None = None
 
     @cached_property
     def _session(self) -> Any:
+        """The session of onnxruntime, which is started on first use."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self.threads or 0
-        options.log_severity_level = 3  # errors
+        options.intra_op_num_threads = self.threads or 0  # 0: onnxruntime takes all cores
+        options.log_severity_level = 3  # only errors
         return onnxruntime.InferenceSession(self.program, options, providers=["CPUExecutionProvider"])
 
     @property
@@ -334,12 +357,12 @@ class Session:
 
     @property
     def signature(self) -> dict[str, list[str | int]]:
-        """Name of each input and output -> its type and its shape but for the number of images."""
+        """Name of each input and output -> its type and its shape without the first axis (the number of images)."""
         values = (*self._session.get_inputs(), *self._session.get_outputs())
         return {value.name: [value.type, *value.shape[1:]] for value in values}
 
     def run(self, images: Bytes, outputs: Sequence[str]) -> Float32[np.ndarray, "images values"]:
-        """These outputs side by side."""
+        """These outputs of the program for a batch of images, side by side."""
         return np.concatenate(self._session.run(list(outputs), {IMAGES: images}), axis=1)
 
 
@@ -348,9 +371,11 @@ class Session:
 
 @dataclass(frozen=True)
 class ProgramCost:
-    """The cost of a program for one image: multiply-adds count as two operations.
+    """The cost of a program for one image.
 
-    memory: bytes of the file and of the largest layer's input and output together: what must be there at once.
+    flops:  operations; a multiply-add counts as two.
+    memory: bytes of the file, and of the input and output of the largest layer: what must be in memory at once.
+    params: number of weights.
     """
 
     flops: int
@@ -359,12 +384,16 @@ class ProgramCost:
 
 
 def cost_of(program: bytes) -> ProgramCost:
-    """The cost of a program, counted from the layers' shapes, so it is the same on every machine."""
+    """The cost of running a program on one image, counted from the shapes of its layers.
+
+    Nothing is run, so the cost is the same on every machine.    program: content of an ONNX file, in fp32 or int8.
+    """
     import onnx
 
+    # Shapes of all values between layers, for one image.
     model = onnx.load_from_string(program)
     graph = model.graph
-    del graph.value_info[:]  # these shapes are for any number of images
+    del graph.value_info[:]  # the shapes on record are for any number of images
     for value in (*graph.input, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_value = 1
     graph = onnx.shape_inference.infer_shapes(model).graph
@@ -374,8 +403,9 @@ def cost_of(program: bytes) -> ProgramCost:
     types = {value.name: value.type.tensor_type.elem_type for value in values}
     constants = {constant.name: list(constant.dims) for constant in graph.initializer}
 
-    # Layers know quantised weights by the output of a DequantizeLinear; values around these nodes are stored in int8.
-    weights = dict(constants)
+    # Layers of an int8 program read their weights from a DequantizeLinear: its output has the shape of the constant
+    # behind it. Values around DequantizeLinear and QuantizeLinear are kept in int8, whatever their type on record.
+    weights = dict(constants)  # shapes by the names under which layers read them
     int8_names = set()
     for node in graph.node:
         if node.op_type == "DequantizeLinear":
@@ -387,7 +417,7 @@ def cost_of(program: bytes) -> ProgramCost:
             int8_names.add(node.input[0])
 
     flops = 0
-    largest_layer = 0
+    largest_layer = 0  # bytes of inputs and outputs
     for node in graph.node:
         flops += _flops(node, shapes, weights)
 
@@ -398,24 +428,30 @@ def cost_of(program: bytes) -> ProgramCost:
                 layer_bytes += math.prod(shapes[name]) * item_bytes
         largest_layer = max(largest_layer, layer_bytes)
 
-    params = sum(math.prod(shape) for shape in constants.values() if shape)
+    params = sum(math.prod(shape) for shape in constants.values() if shape)  # scalars, such as 255, are no weights
     return ProgramCost(flops, len(program) + largest_layer, params)
 
 
 def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, list[int]]) -> int:
-    """Operations of one layer; other layers than convolutions and matrix products count as none."""
+    """Operations of one layer: 2 x number of outputs x weights per output, for convolutions and matrix products.
+
+    Other layers count as 0.    shapes: name of a value between layers -> its shape.    weights: name of a weight -> its
+    shape.
+    """
     if node.op_type not in ("Conv", "Gemm", "MatMul") or node.output[0] not in shapes:
         return 0
 
     n_outputs = math.prod(shapes[node.output[0]])
     if node.op_type == "Conv":
-        weights_per_output = math.prod(weights.get(node.input[1], [0])[1:])
+        kernel_shape = weights.get(node.input[1], [0])  # output channels, input channels of a group, height, width
+        weights_per_output = math.prod(kernel_shape[1:])
     else:
-        weights_per_output = shapes.get(node.input[0], [0])[-1]
+        weights_per_output = shapes.get(node.input[0], [0])[-1]  # the length of the first matrix's rows
     return 2 * n_outputs * weights_per_output
 
 
 def _itemsize(onnx_type: int) -> int:
+    """Bytes of one number of an ONNX type."""
     import onnx
 
     return int(onnx.helper.tensor_dtype_to_np_dtype(onnx_type).itemsize)

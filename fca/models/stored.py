@@ -24,10 +24,12 @@ BEST = "best"
 
 @dataclass(frozen=True)
 class StoredRun(Model):
-    """The weights that a `train` run left in its folder.
+    """The network that a `train` run trained, with the weights that the run left in its folder.
 
-    outputs:  where runs are kept.    run_id: of the train run.
-    snapshot: best (the best epoch on val), or a fraction of all steps, as in recipe.snapshots: 0.5.
+    outputs:  the store, the folder in which runs are kept.
+    run_id:   the id of the train run.
+    snapshot: best (the epoch with the best validation accuracy), or a fraction of all steps as in recipe.snapshots:
+    0.5.
     """
 
     outputs: str
@@ -35,36 +37,39 @@ class StoredRun(Model):
     snapshot: str
 
     def label(self) -> str:
-        model, _ = self._trained()
+        model, _ = self._trained_model_and_classes()
         return model.label()
 
     def weights_label(self) -> str | None:
         return f"{self.run_id}/{self._snapshot_name}"
 
     def identity(self) -> dict[str, Any]:
-        """The run, which stands for its whole configuration, and the snapshot.
+        """What enters the ids of runs: the run of the training, which stands for its configuration, and the snapshot.
 
-        Raises FcaError if they do not exist, and for a training that diverged; DamagedFile for damaged files.
+        Raises FcaError if either does not exist, or if the training diverged; DamagedFile for damaged files of the run.
         """
         damage = Store(Path(self.outputs)).problem(self.run_id) if is_run_id(self.run_id) else None
         if damage:
             raise damage
-        self._weights()
+        self._weights_file()  # raises FcaError if they are not there
         return {"run": self.run_id, "snapshot": self._snapshot_name}
 
     def keys(self) -> list[str]:
-        """The class keys of its logits. Raises FcaError for a run that is not there."""
-        _, classes = self._trained()
+        """The class keys of the network's logits, in their order. Raises FcaError for a run that does not exist."""
+        _, classes = self._trained_model_and_classes()
         return classes
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """The network as it was trained, or with a fresh head for `classes`."""
-        model, trained_classes = self._trained()
-        weights = self._weights()
-        with noting():
+        """The network with its trained weights.
+
+        classes: if given, the network gets a fresh head for them, to be trained further.
+        """
+        model, trained_classes = self._trained_model_and_classes()
+        weights = self._weights_file()
+        with noting():  # leaves a note in the run's folder if `compare` finds that the file was changed
             compare(weights)
 
-        if isinstance(model, Probed):
+        if isinstance(model, Probed):  # of a linear classifier on frozen features only the classifier is stored
             return replace(model, weights=str(weights), classes=trained_classes).build(classes)
 
         from fca.models.networks import restored
@@ -72,33 +77,37 @@ class StoredRun(Model):
         return restored(model, weights, trained_classes, classes)
 
     def compiled(self) -> Compiled | None:
-        """The compiled network under a probe; None for other runs."""
-        model, _ = self._trained()
+        """The compiled network under a probe, if this run trained one (adaptation=probe); None for other runs."""
+        model, _ = self._trained_model_and_classes()
         if not isinstance(model, Probed):
             return None
         base = model.base_model()
         return base if isinstance(base, Compiled) else None
 
     def program(self) -> bytes | None:
-        """The ONNX file of a probe on a compiled network, its program with the probe on it; None for other runs."""
+        """The ONNX program of a compiled network with this run's probe as its last layer; None for other runs."""
         from fca.models.checkpoints import read_weights
 
         base = self.compiled()
         if base is None:
             return None
-        layer = read_weights(str(self._weights()))
+        layer = read_weights(str(self._weights_file()))
         return base.with_head(layer["weight"].numpy(), layer["bias"].numpy())
 
     @property
     def _snapshot_name(self) -> str:
         return snapshot_name(self.snapshot)
 
-    def _trained(self) -> tuple[Any, list[str]]:
-        """The network that was trained, and its class keys in logit order."""
+    def _trained_model_and_classes(self) -> tuple[Any, list[str]]:
+        """The model that was trained, as configured, and its class keys in logit order: the content of model.json.
+
+        Raises FcaError for a run that does not exist or trained nothing, and DamagedFile if it is described by another
+        run.
+        """
         folder = Path(self.outputs) / "runs"
         path = folder / self.run_id / DESCRIPTION
         try:
-            if not is_run_id(self.run_id):
+            if not is_run_id(self.run_id):  # such as `../elsewhere`, which would leave the store
                 raise FileNotFoundError(self.run_id)
             description = read_object(path, target=str, fields=dict, classes=list)
             model, classes = model_from_description(description, str(path))
@@ -116,9 +125,13 @@ class StoredRun(Model):
             model = model.in_store(self.outputs)
         return model, classes
 
-    def _weights(self) -> Path:
-        """The file of the snapshot's weights. Raises FcaError where there is none, and for a training that diverged."""
-        self._trained()
+    def _weights_file(self) -> Path:
+        """The file of the snapshot's weights in the run's folder.
+
+        Raises FcaError for a training that diverged, whose weights mean nothing; if the file was removed on purpose,
+        with the command that makes it again; and for a snapshot that the run never kept.
+        """
+        self._trained_model_and_classes()  # raises FcaError for a run that is not there
         store = Store(Path(self.outputs))
         if store.has_diverged(self.run_id):
             allowed = (
@@ -128,13 +141,14 @@ class StoredRun(Model):
             raise FcaError("model.run_id", self.run_id, allowed, step)
 
         folder = Path(self.outputs, "runs", self.run_id)
-        file_by_snapshot = {_snapshot_of(path): path for path in folder.glob(f"*{SUFFIX}")}
+        file_by_snapshot = {_snapshot_in_file(path): path for path in folder.glob(f"*{SUFFIX}")}
         if self._snapshot_name in file_by_snapshot:
             return file_by_snapshot[self._snapshot_name]
 
-        reason_by_snapshot = {_snapshot_of(Path(name)): reason for name, reason in removed(folder).items()}
+        reason_by_snapshot = {_snapshot_in_file(Path(name)): reason for name, reason in removed(folder).items()}
         reason = reason_by_snapshot.get(self._snapshot_name)
         if reason:
+            # The run's own command, but such that it keeps the weights this time.
             words = str(store.row(self.run_id).get("command")).split(" ")
             command = " ".join(word for word in words if not word.startswith("machine.keep_weights="))
             step = f"train it again: rm -r {folder}; {command} machine.keep_weights=snapshots"
@@ -148,10 +162,12 @@ class StoredRun(Model):
 
 @dataclass(frozen=True)
 class Probed(Model):
-    """A frozen network with a linear classifier on its features: the model that adaptation=probe trains.
+    """A frozen network with a linear classifier (a probe) on its features: the model that adaptation=probe trains.
 
-    base:    the network whose features are read, as its class and fields; its weights file must still exist.
-    weights: file with the classifier's weight (classes, features) and bias.    classes: class keys of its logits.
+    base:    description of the network whose features are read: its class (`target`) and `fields`. If it names a file
+             of weights, that file must still exist.
+    weights: file with the probe's weight (classes, features) and bias (classes); None while the probe is not trained.
+    classes: class keys of its logits.
     """
 
     base: Mapping[str, Any]
@@ -160,14 +176,18 @@ class Probed(Model):
 
     @classmethod
     def of(cls, model: Model) -> Probed:
-        """A probe on the features of this model, which may itself be a stored run."""
-        return cls(_target_and_fields(model))
+        """An untrained probe on the features of this model, which may itself be a stored run."""
+        return cls(_class_and_fields(model))
 
     def in_store(self, outputs: str) -> Probed:
-        """This probe with its base read from this store, where it has that run: the store may have been moved."""
+        """The same probe, but with a base that is read from this store, if the base is a stored run that the store has.
+
+        The description of a probe names the folder in which the store was. It may have been moved or copied since then.
+        outputs: folder of the store.
+        """
         base_fields = self.base.get("fields")
         if not isinstance(base_fields, dict) or not {"outputs", "run_id"} <= base_fields.keys():
-            return self
+            return self  # the base is no stored run
 
         run_id = str(base_fields["run_id"])
         if not is_run_id(run_id) or not Path(outputs, "runs", run_id).is_dir():
@@ -203,11 +223,15 @@ class Probed(Model):
         return Classifier(module, tuple(self.classes), encoder.geometry, encoder.normalise, encoder.embed, head)
 
     def base_model(self) -> Model:
-        """The network under it, also under a stored probe. Raises FcaError for probes that name each other."""
+        """The model whose features the probe reads.
+
+        If the base is a run that is itself a probe, the base of that one is taken, and so on. Raises FcaError for
+        probes that name each other in a circle, which only a changed file can do.
+        """
         model, _ = model_from_description({**self.base, "classes": []})
         visited: list[Model] = []
         while isinstance(model, StoredRun) and model not in visited:
-            stored_model, _ = model._trained()
+            stored_model, _ = model._trained_model_and_classes()
             if not isinstance(stored_model, Probed):
                 return model
             visited.append(model)
@@ -219,17 +243,21 @@ class Probed(Model):
 
 
 def describe_model(model: Model, classes: Sequence[str]) -> dict[str, Any]:
-    """Content of model.json: the network that is trained and the class keys of its logits.
+    """The content of model.json: class and fields of the model that is trained, and the class keys of its logits.
 
-    A model that is itself a stored run is described by the network that was trained there.
+    A stored run that is trained further is described by the model that was trained there, so that no two runs can name
+    each other.
     """
     if isinstance(model, StoredRun):
-        model, _ = model._trained()
-    return {**_target_and_fields(model), "classes": list(classes)}
+        model, _ = model._trained_model_and_classes()
+    return {**_class_and_fields(model), "classes": list(classes)}
 
 
-def _target_and_fields(model: Any) -> dict[str, Any]:
-    """The class of a model, and the values that it is made from."""
+def _class_and_fields(model: Any) -> dict[str, Any]:
+    """A model as JSON: `target`, the path of its class, and `fields`, the values from which an equal one is made.
+
+    Raises FcaError for fields that JSON cannot hold.
+    """
     kind = type(model)
     names = {field.name for field in fields(model) if field.init}
     values = {name: value for name, value in asdict(model).items() if name in names}
@@ -242,10 +270,13 @@ def _target_and_fields(model: Any) -> dict[str, Any]:
 
 
 def model_from_description(description: object, path: str = DESCRIPTION) -> tuple[Any, list[str]]:
-    """The model that `describe_model` described, as it was before training, and its class keys in logit order.
+    """The inverse of `describe_model`: the model as it was before training, and its class keys in logit order.
 
-    path: of the file, for messages. The file may come from elsewhere: only a model family of ours, or of a module that
-    the user lists under `plugins`, is made from it. Raises FcaError for another class, and for fields that it has not.
+    description: content of model.json.    path: that file's path, for messages.
+
+    The file may come from elsewhere, so only certain classes are made from it: those of fca.models, or of a module that
+    the user lists under `plugins`. Raises FcaError for another class, and for fields that are missing, unknown or of
+    another type.
     """
     step = "train this run again"
     content = description if isinstance(description, dict) else {}
@@ -256,7 +287,7 @@ def model_from_description(description: object, path: str = DESCRIPTION) -> tupl
     kind: Any = class_of(f"target in {path}", content["target"], "fca.models")
     values = content["fields"]
     field_by_name = {field.name: field for field in fields(kind) if field.init}
-    required = set()
+    required = set()  # fields without a default
     for name, field in field_by_name.items():
         if field.default is MISSING and field.default_factory is MISSING:
             required.add(name)
@@ -272,12 +303,13 @@ def model_from_description(description: object, path: str = DESCRIPTION) -> tupl
     return kind(**values), content["classes"]
 
 
-def _snapshot_of(path: Path) -> str:
+def _snapshot_in_file(path: Path) -> str:
+    """The snapshot whose weights a file holds, by its name: best.safetensors or snapshot-0.50.safetensors."""
     return snapshot_name(path.stem.removeprefix("snapshot-"))
 
 
 def snapshot_name(name: str | float) -> str:
-    """One spelling of a snapshot: 0.5 for 0.50.
+    """The single spelling of a snapshot: the shortest decimal of a fraction, or its name.
 
     >>> snapshot_name("0.50"), snapshot_name("best")
     ('0.5', 'best')

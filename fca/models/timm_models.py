@@ -59,11 +59,11 @@ class TimmModel(LibraryModel):
     family = "timm"
 
     def label(self) -> str:
-        """Name without tag, and stem, keywords and depth where they differ from timm's.
+        """The model's name in tables: without tag, then stem, keywords and depth where they differ from timm's.
 
-        The input size is not part of it: rows have a column for it.
+        The input size is not part of it: rows of results have a column for it.
         """
-        if self.stem != "timm":
+        if self.stem != "timm":  # written like the keywords, and before them
             return replace(self, stem="timm", kwargs={"stem": self.stem, **self.kwargs}).label()
         label = super().label()
         return label if self.depth == "whole" else f"{label} depth={self.depth}"
@@ -74,19 +74,23 @@ class TimmModel(LibraryModel):
         return super().weights_label()
 
     def identity(self) -> dict[str, Any]:
-        """Weights of a package enter by the sha256 of their file, which may be in any package."""
-        without_package = replace(self, package=None)
+        """What enters the ids of runs: all fields, with the weights by content or by their published name.
+
+        Weights of an installed package enter by the sha256 of their file, whichever package it comes from. Raises
+        FcaError for impossible settings, and for a package that is not installed.
+        """
+        without_package = replace(self, package=None)  # which only says where the weights can be found
         if not self.is_packaged:
             return super(TimmModel, without_package).identity()
 
         self._check()
         package = self._package()
-        package_file(package)
+        package_file(package)  # only for its errors
         return identity_of(self.family, without_package, package.sha256)
 
     def depths(self) -> tuple[str, ...]:
         """The depths that this network has, in the order of the features of depth=all; known without building it."""
-        return ("cut", "whole") if self.architecture in _with_widening() else ("whole",)
+        return ("cut", "whole") if self.architecture in _networks_with_widening() else ("whole",)
 
     def at_depth(self, depth: str) -> TimmModel:
         return replace(self, depth=depth)
@@ -97,9 +101,11 @@ class TimmModel(LibraryModel):
         return self.weights == PACKAGE
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """Pretrained weights without class keys, or with classes unknown to timm, give an encoder.
+        """The network with its weights: a classifier if it has class keys, else an encoder.
 
-        Raises FcaError for classes to train depth=all for.
+        classes: if given, it gets a fresh head for them, to be trained. Without them the class keys are those of the
+        weights' logits, if they are known (`_class_keys`).
+        Raises FcaError for impossible settings, such as training with depth=all, and for weights that do not fit.
         """
         from torch import nn
 
@@ -109,28 +115,33 @@ class TimmModel(LibraryModel):
         if self.depth == "all" and classes is not None:
             raise self._untrainable()
 
-        file_keys = self._class_keys() if self.depth == "whole" else ()
+        file_keys = self._class_keys() if self.depth == "whole" else ()  # the weights' logits are the whole network's
+        # An encoder with `projection` gives the outputs of the weights' last layer: CLIP's joint space with texts.
         gives_projection = self.projection and classes is None and not file_keys
         module, keys = _with_weights(self, file_keys, classes, gives_projection)
-        geometry, normalise = _input(self, module)
+        geometry, normalise = _geometry_and_normalisation(self, module)
         if self.depth != "whole":
             module = _at_depth(self, module, len(keys))
 
         def pooled(images: Tensor) -> Tensor:
             return module.forward_head(module.forward_features(images), pre_logits=True)
 
-        if not keys:
+        if not keys:  # a network without logits, whose output already is the features in two cases
             embed: Any = module if gives_projection or self.depth == "all" else pooled
             return Classifier(module, keys, geometry, normalise, embed, None)
 
         head = module.get_classifier()
-        if isinstance(head, nn.Conv2d):
+        if isinstance(head, nn.Conv2d):  # it takes maps: give it the pooled features as maps of one pixel
             head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
         embed, layer = split(module, pooled, head, geometry.size, self.refused)
         return Classifier(module, keys, geometry, normalise, embed, layer)
 
     def _class_keys(self) -> tuple[str, ...]:
-        """The class keys of the weights' logits, as given or as timm knows them; none for an encoder."""
+        """The class keys of the weights' logits: as configured, or, for timm's own weights, those of an ImageNet.
+
+        None for other weights, whose logits have no known meaning, and where timm knows no ImageNet with as many
+        classes.
+        """
         configured_keys = class_keys(self.classes)
         if configured_keys or not self.pretrained:
             return configured_keys
@@ -138,21 +149,23 @@ class TimmModel(LibraryModel):
         return class_keys(_timm().data.infer_imagenet_subset({"num_classes": logits}))
 
     def _package(self) -> WeightsPackage:
-        """The package that holds the weights; raises FcaError for a model that names none."""
+        """The package that holds the weights. Raises FcaError for a model whose YAML names none."""
         if self.package is None:
             raise no_package(self.name)
         return WeightsPackage.of(self.package)
 
     def _published(self) -> str:
+        """The name of timm's weights: architecture.tag. Raises FcaError if timm has no weights for this network."""
         record = record_of(self.name)
         if not record.has_weights:
             step = "train it from scratch: model.weights=null"
-            raise FcaError("model.weights", self.weights, _tags(self.architecture), step)
-        return f"{record.architecture}.{record.tag}" if record.tag else str(record.architecture)
+            raise FcaError("model.weights", self.weights, _tags_in_words(self.architecture), step)
+        return f"{record.architecture}.{record.tag}" if record.tag else str(record.architecture)  # some have no tag
 
     def _check(self) -> None:
+        """Raise FcaError for an unknown name or tag, and for settings that exclude each other."""
         has_tag = "." in self.name
-        if has_tag or self.name not in _registered():
+        if has_tag or self.name not in _registered():  # other names need no look into timm, which takes seconds
             record_of(self.name)  # raises FcaError for an unknown name or tag
         check_choice("model.stem", self.stem, STEMS, "set model.stem to one of these")
         if self.stem == "cifar" and (self.pretrained or self.is_packaged):
@@ -160,10 +173,10 @@ class TimmModel(LibraryModel):
             raise FcaError("model.stem", "cifar", allowed, "train from scratch")
         if self.depth != "whole":
             self._check_depth()
-        Normalise.check(self)
+        Normalise.check(self)  # mean and std
 
     def _check_depth(self) -> None:
-        """Raise FcaError for a depth that this network does not have, and for one that cannot be used so."""
+        """Raise FcaError if the network does not have this depth, or if the other settings exclude it."""
         check_choice("model.depth", self.depth, DEPTHS, "set model.depth to one of these")
         if "cut" not in self.depths():
             raise _no_other_depth(self)
@@ -174,6 +187,7 @@ class TimmModel(LibraryModel):
             raise self._untrainable()
 
     def _untrainable(self) -> FcaError:
+        """The error for training with depth=all, or for depth=all without weights, which could only be trained."""
         allowed = "whole or cut to train, each with its own head; all is an encoder of a network with weights"
         step = "set model.depth=whole or model.depth=cut, or give model.weights"
         return FcaError("model.depth", "all", allowed, step)
@@ -186,12 +200,13 @@ NOT_WIDENED = frozenset({"mobilenetv1_100", "mobilenetv1_125", "mobilenetv1_025"
 
 
 @cache
-def _with_widening() -> frozenset[str]:
-    """Names of the networks that can be cut, found in the text of timm's file."""
+def _networks_with_widening() -> frozenset[str]:
+    """Names of the networks that can be cut before their widening layer, found in the text of timm's file."""
     return networks_of("timm", "pretrained", "models/efficientnet.py") - NOT_WIDENED
 
 
 def _no_other_depth(model: TimmModel) -> FcaError:
+    """The error for a network without a widening layer, which has no depth but the whole."""
     allowed = (
         f"whole for {model.name}: no 1x1 layer widens its last stage before the pooling, as it does in timm's "
         "EfficientNet class (efficientnet*, mobilenetv2*, mnasnet*, mixnet*, tinynet*, ...)"
@@ -200,13 +215,16 @@ def _no_other_depth(model: TimmModel) -> FcaError:
 
 
 def _at_depth(model: TimmModel, module: nn.Module, classes: int) -> nn.Module:
-    """A whole network with its weights, cut or made to give the features of every depth.
+    """Turn a whole network into the one that `model.depth` asks for, in place.
 
-    classes: of the cut network's fresh head; 0 = none. Raises FcaError for a network without a widening layer.
+    cut: it is cut before its widening layer, and gets a fresh head.    all: it gives the features of both depths.
+    classes: number of logits of the cut network's head; 0 = none.
+
+    Raises FcaError for a network without a widening layer.
     """
     from fca.models.depths import EveryDepth, cut_before_widening, has_widening
 
-    if not has_widening(module):  # its name promised one, as this version of timm writes its file
+    if not has_widening(module):  # found by name before; but this version of timm may build it in another way
         raise _no_other_depth(model)
     if model.depth == "all":
         return EveryDepth(module)
@@ -216,41 +234,47 @@ def _at_depth(model: TimmModel, module: nn.Module, classes: int) -> nn.Module:
 # Names and tags
 
 # Two networks that timm can build but has no name for: narrow MobileNetV1 (arXiv:1704.04861), padded as in TensorFlow.
-NARROW = {"mobilenetv1_025": 0.25, "mobilenetv1_050": 0.5}  # share of the channels
+NARROW_MOBILENETS = {"mobilenetv1_025": 0.25, "mobilenetv1_050": 0.5}  # share of the channels
 _RECORD = {"num_classes": 1000, "input_size": (3, 224, 224), "first_conv": "conv_stem", "classifier": "classifier"}
-default_cfgs = dict.fromkeys(NARROW, _RECORD)  # timm's register_model looks for this name in the module of an entry
+default_cfgs = dict.fromkeys(
+    NARROW_MOBILENETS, _RECORD
+)  # timm's register_model looks for this name in the module of an entry
 
 
-def _entry(name: str) -> Any:
-    """The function that timm is to call for one of these names."""
+def _entry_for_narrow_mobilenet(name: str) -> Any:
+    """The function that timm calls to build a narrow MobileNetV1 of this name (see NARROW_MOBILENETS)."""
 
     def entry(pretrained: bool = False, **kwargs: Any) -> Any:
+        """Build the network, as timm's own functions of its networks do."""
         from timm.models.efficientnet import _gen_mobilenet_v1
 
-        kwargs = {"pretrained": pretrained, "pad_type": "same", **kwargs}
-        return _gen_mobilenet_v1(name, NARROW[name], **kwargs)  # type: ignore[no-untyped-call]
+        kwargs = {"pretrained": pretrained, "pad_type": "same", **kwargs}  # padded as in TensorFlow
+        return _gen_mobilenet_v1(name, NARROW_MOBILENETS[name], **kwargs)  # type: ignore[no-untyped-call]
 
-    entry.__name__ = name
+    entry.__name__ = name  # timm registers a function under its name
     return entry
 
 
 @cache
 def _timm() -> Any:
-    """timm with our two networks registered."""
+    """timm, imported on first use, with the two narrow networks of NARROW_MOBILENETS registered."""
     timm = imported("timm")
-    for name in NARROW:
-        timm.models.register_model(_entry(name))
+    for name in NARROW_MOBILENETS:
+        timm.models.register_model(_entry_for_narrow_mobilenet(name))
     return timm
 
 
 @cache
 def _registered() -> frozenset[str]:
-    return networks_of("timm", "pretrained").union(NARROW)
+    return networks_of("timm", "pretrained").union(NARROW_MOBILENETS)
 
 
 @cache
 def record_of(name: str) -> Any:
-    """timm's record of a name's weights and their input; raises FcaError for an unknown name or tag."""
+    """timm's record of weights: their tag, number of classes and input.
+
+    name: architecture.tag, or only an architecture for its default weights. Raises FcaError for an unknown name or tag.
+    """
     models = _timm().models
     architecture, _, tag = name.partition(".")
     if not models.is_model(architecture):
@@ -258,14 +282,15 @@ def record_of(name: str) -> Any:
         raise unknown_name("timm", architecture, models.list_models(), step)
     try:
         record = models.get_pretrained_cfg(name)
-    except RuntimeError:
+    except RuntimeError:  # timm's error for an unknown tag
         record = None
     if record is None:
-        raise FcaError("model.name", name, _tags(architecture), f"correct the tag {tag!r}, or leave it out")
+        raise FcaError("model.name", name, _tags_in_words(architecture), f"correct the tag {tag!r}, or leave it out")
     return record
 
 
-def _tags(architecture: str) -> str:
+def _tags_in_words(architecture: str) -> str:
+    """The published weights of a network, for a message."""
     tags = ", ".join(_timm().models.list_pretrained(f"{architecture}.*"))
     return tags or f"no pretrained weights: timm has none for {architecture}"
 
@@ -276,13 +301,17 @@ def _tags(architecture: str) -> str:
 def _with_weights(
     model: TimmModel, file_keys: Sequence[str], classes: Sequence[str] | None, gives_projection: bool
 ) -> tuple[Any, tuple[str, ...]]:
-    """timm's network with the model's weights and the class keys of its logits, as `networks.with_weights`."""
+    """timm's network with the model's weights, and the class keys of its logits; see `networks.with_weights`.
+
+    file_keys: class keys of the weights' logits.    classes: class keys to train for, with a fresh head.
+    gives_projection: whether the weights' last layer is kept although its outputs are no logits but features.
+    """
     if model.pretrained:
         return _with_pretrained_weights(model, file_keys, classes)
 
     from fca.models.networks import with_weights
 
-    # A projection belongs to what the weights hold, so it is loaded like any other layer.
+    # A projection belongs to what the weights hold, so it is loaded like any other layer: there is no head then.
     classifier_names = record_of(model.name).classifier or ()
     if isinstance(classifier_names, str):
         classifier_names = (classifier_names,)
@@ -299,12 +328,15 @@ def _with_weights(
 def _with_pretrained_weights(
     model: TimmModel, file_keys: Sequence[str], classes: Sequence[str] | None
 ) -> tuple[Any, tuple[str, ...]]:
-    """As `networks.with_weights`, with weights that timm itself fetches."""
+    """The network with weights that timm itself fetches, and the class keys of its logits; see `_with_weights`.
+
+    Raises FcaError for another number of class keys than logits.
+    """
     logits = record_of(model._published()).num_classes
     if classes is not None:
         module: Any = network(model, len(classes), pretrained=True)
         if len(classes) == logits:
-            module.reset_classifier(logits)  # timm kept the pretrained head
+            module.reset_classifier(logits)  # for as many classes timm keeps the pretrained head: make it fresh
         return module, tuple(classes)
 
     if file_keys:
@@ -316,7 +348,10 @@ def _with_pretrained_weights(
 def _with_packaged_weights(
     model: TimmModel, make: Make, head: Names, file_keys: Names, classes: Names | None
 ) -> tuple[Any, tuple[str, ...]]:
-    """As `networks.with_weights`, of the file in a package, whose names are another library's."""
+    """The network with weights from an installed package, and the class keys of its logits; see `_with_weights`.
+
+    The file's tensors have the names of another library, so they are renamed by their order.
+    """
     import torch
 
     from fca.models.checkpoints import in_order_of
@@ -330,19 +365,22 @@ def _with_packaged_weights(
 
 
 def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> nn.Module:
-    """timm's network with random or pretrained weights; logits None = as many as the pretrained ones have.
+    """timm's network with random or pretrained weights.
 
+    logits: their number; 0 = none, so that it gives features; None = as many as the published weights have.
     Raises FcaError for keywords that it does not take, and for pretrained weights that cannot be downloaded.
     """
     kwargs = dict(model.kwargs)
     if model.stem == "cifar" and "channels" in kwargs:
-        # timm's plain stem has 64 channels whatever follows; a deep one has 2 * stem_width.
+        # A ResNet's stem must have as many channels as its first stage. timm's plain stem always has 64; a deep one
+        # has 2 * stem_width.
         kwargs = {"stem_type": "deep", "stem_width": kwargs["channels"][0] // 2, **kwargs}
     if logits is not None:
         kwargs["num_classes"] = logits
 
     size = model.input_size
-    overlay = {} if size is None else {"input_size": (3, size, size)}  # also reaches networks made for one size
+    # An input size in the record reaches all networks, also those that timm builds for a single size.
+    overlay = {} if size is None else {"input_size": (3, size, size)}
     try:
         module: nn.Module = _timm().create_model(model.name, pretrained, pretrained_cfg_overlay=overlay, **kwargs)
     except Exception as error:  # timm's networks refuse keywords with errors of every kind
@@ -356,8 +394,9 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
 
 
 def with_cifar_stem(module: Any, name: str) -> nn.Module:
-    """One 3x3 convolution of stride 1 for the stem, no pooling: small images keep their pixels (arXiv:1512.03385, 4.2).
+    """Replace the stem of a ResNet, in place, by one 3x3 convolution of stride 1 without pooling; return the network.
 
+    So small images keep their resolution (arXiv:1512.03385, section 4.2).    name: the network's name, for the message.
     Raises FcaError for a network that is not one of timm's ResNets.
     """
     from torch import nn
@@ -367,6 +406,7 @@ def with_cifar_stem(module: Any, name: str) -> nn.Module:
         raise FcaError("model.stem", "cifar", allowed, "set model.stem=timm, or choose such a network")
 
     convolutions = [layer for layer in module.conv1.modules() if isinstance(layer, nn.Conv2d)]
+    # As wide as the last convolution of the old stem, which may have several.
     stem = nn.Conv2d(3, convolutions[-1].out_channels, 3, padding=1, bias=False)
     nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")  # as timm does
     module.set_submodule("conv1", stem)
@@ -374,8 +414,11 @@ def with_cifar_stem(module: Any, name: str) -> nn.Module:
     return module
 
 
-def _input(model: TimmModel, module: nn.Module) -> tuple[ResizeCrop, Normalise]:
-    """The geometry and normalisation of timm's record, with the model's own values over it."""
+def _geometry_and_normalisation(model: TimmModel, module: nn.Module) -> tuple[ResizeCrop, Normalise]:
+    """Resize, crop and normalisation by timm's record of the network, with the model's own values over it.
+
+    Raises FcaError for a network whose input is no square, or is padded by a border.
+    """
     names = ("crop_pct", "interpolation", "mean", "std")
     configured = {name: getattr(model, name) for name in names if getattr(model, name) is not None}
     config = _timm().data.resolve_data_config(configured, model=module)

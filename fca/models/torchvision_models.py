@@ -17,24 +17,29 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 # transform_input: from ImageNet's mean and std to the mean and std of 0.5 that Google's weights were trained with.
-OF_GOOGLE = ("googlenet", "inception_v3")
+GOOGLE_NETWORKS = ("googlenet", "inception_v3")
 SET_BY_FCA = {"num_classes", "weights", "aux_logits"}  # keywords
-AUXILIARY = ("AuxLogits.", "aux1.", "aux2.")
+AUXILIARY_HEADS = ("AuxLogits.", "aux1.", "aux2.")
 _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")  # in files written before torch allowed no dots
 
 
 @dataclass(frozen=True)
 class TorchvisionModel(LibraryModel):
-    """A classification network that torchvision has a name for: resnet50, resnet50.IMAGENET1K_V1.
+    """A classification network that torchvision has a name for: resnet50, or with a tag resnet50.IMAGENET1K_V1.
 
-    Networks with auxiliary heads are built without them. GoogLeNet and Inception rescale their normalised input as
-    their published weights need it (transform_input), whether trained here or there. Where a network pools behind its
-    last layer (SqueezeNet), a classifier's features ARE its logits; as an encoder it gives the mean of its last map.
+    Auxiliary heads, which only help training, are not built. GoogLeNet and Inception rescale their normalised input as
+    their published weights need it (transform_input), whether trained here or there. A network that pools behind its
+    last layer (SqueezeNet) has its logits as features if it is a classifier; as an encoder it gives the mean of its
+    last map.
     """
 
     family = "torchvision"
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
+        """The network with its weights: a classifier if class keys are known, else an encoder.
+
+        classes: if given, it gets a fresh head for them, to be trained. Raises FcaError for weights that do not fit.
+        """
         from fca.models.checkpoints import fetched
         from fca.models.networks import classifier, logit_layers, with_optional_head, with_weights
 
@@ -50,18 +55,19 @@ class TorchvisionModel(LibraryModel):
         head = logit_layers(make)
         module, keys = with_weights(with_optional_head(make, head), head, weights, file_keys, classes, tidy)
 
-        geometry, normalise = _input(self, record)
+        geometry, normalise = _geometry_and_normalisation(self, record)
         return classifier(module, keys, head, geometry, normalise, self.refused)
 
     def _published(self) -> str:
         return f"{self.architecture}.{record_of(self.name).name}"
 
     def _check(self) -> None:
+        """Raise FcaError for an unknown name or tag."""
         if self.architecture not in _registered():
             step = "list them: https://docs.pytorch.org/vision/stable/models.html#classification"
             raise unknown_name("torchvision", self.architecture, _registered(), step)
-        if "." in self.name:
-            record_of(self.name)
+        if "." in self.name:  # other names need no look into torchvision, which takes seconds
+            record_of(self.name)  # raises FcaError for an unknown tag
 
 
 def _registered() -> frozenset[str]:
@@ -72,13 +78,17 @@ _models = partial(imported, "torchvision.models")
 
 
 def network(model: TorchvisionModel, logits: int) -> nn.Module:
-    """torchvision's network with random weights; raises FcaError for keywords that it does not take."""
+    """torchvision's network with random weights and this number of logits.
+
+    Raises FcaError for keywords (model.kwargs) that it does not take, or that fca sets itself.
+    """
     reserved = SET_BY_FCA & set(model.kwargs)
     if reserved:
         raise model.refused(ValueError(f"{', '.join(sorted(reserved))} is set by fca"))
 
     kwargs: dict[str, Any] = {"num_classes": logits, **model.kwargs}
-    if model.architecture in OF_GOOGLE:
+    if model.architecture in GOOGLE_NETWORKS:
+        # init_weights=True is torchvision's default, but it warns if that is not given.
         kwargs = {"aux_logits": False, "transform_input": True, "init_weights": True, **kwargs}
     try:
         module: nn.Module = _models().get_model(model.architecture, **kwargs)
@@ -88,7 +98,10 @@ def network(model: TorchvisionModel, logits: int) -> nn.Module:
 
 
 def record_of(name: str) -> Any:
-    """torchvision's record of a name's weights, the tagged or the default ones; raises FcaError for an unknown tag."""
+    """torchvision's record of weights, which has their address, their tag and their preprocessing.
+
+    name: architecture.tag, or only an architecture for its default weights. Raises FcaError for an unknown tag.
+    """
     architecture, _, tag = name.partition(".")
     records = _models().get_model_weights(architecture)
     if not tag:
@@ -100,12 +113,16 @@ def record_of(name: str) -> Any:
 
 
 def tidy(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A state dict under the keys of today's networks, without auxiliary heads."""
+    """A published state dict under the names of today's networks, without the tensors of auxiliary heads.
+
+    Old DenseNets have names such as `denselayer1.norm.1.weight`, which now is `denselayer1.norm1.weight`.
+    """
     renamed = {_OLD_DENSENET.sub(r"\1\2", name): value for name, value in state.items()}
-    return {name: value for name, value in renamed.items() if not name.startswith(AUXILIARY)}
+    return {name: value for name, value in renamed.items() if not name.startswith(AUXILIARY_HEADS)}
 
 
-def _input(model: TorchvisionModel, record: Any) -> tuple[ResizeCrop, Normalise]:
+def _geometry_and_normalisation(model: TorchvisionModel, record: Any) -> tuple[ResizeCrop, Normalise]:
+    """Resize, crop and normalisation of torchvision's record of weights, with the model's own values over them."""
     preset = record.transforms()
     crop = preset.crop_size[0]
     side = preset.resize_size[0]

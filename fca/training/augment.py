@@ -31,10 +31,10 @@ OPERATIONS = [
     "grayscale",
     "blur",
 ]
-NUMBERS = {name: number for number, name in enumerate(OPERATIONS)}
+OPERATION_NUMBERS = {name: number for number, name in enumerate(OPERATIONS)}
 N_CHOICES = 14  # randaugment and trivial choose among the first 14 operations
-N_SIGNED = 10  # the first 10 operations also have negative strengths
-LEVELS = 30  # largest magnitude
+N_SIGNED_OPERATIONS = 10  # the first 10 operations also have negative strengths
+LARGEST_MAGNITUDE = 30
 # Strength at that magnitude, in the units of Changes, but translations as shares of the side and bits that are lost.
 STRENGTHS = np.array([0, 0.3, 0.3, 150 / 331, 150 / 331, 30, 0.9, 0.9, 0.9, 0.9, 4, 1, 0, 0, 0])
 # The same for trivial, with translations in pixels.
@@ -81,7 +81,7 @@ class Augment:
 
     policy: Annotated[str, Allowed(choices=POLICIES)]
     ops: Annotated[int, Allowed(0)]
-    magnitude: Annotated[int, Allowed(0, LEVELS)]
+    magnitude: Annotated[int, Allowed(0, LARGEST_MAGNITUDE)]
     jitter: Annotated[float, Allowed(0, below=1)]
     erasing: Annotated[float, Allowed(0, 1)]
 
@@ -103,7 +103,11 @@ class Augment:
         return ", ".join(words) or None
 
     def draw_changes(self, rng: np.random.Generator, images: int, size: int) -> Changes:
-        """Draw the changes of this number of square images, `size` pixels a side."""
+        """Draw the changes of a number of square images.    images: how many.    size: their side in pixels.
+
+        The policy's operations come first, then three of the colour jitter; a round is one operation for each image.
+        """
+        # The empty first element lets the concatenation below work without policy and jitter.
         rounds: list[Rounds] = [(np.zeros((images, 0), int), np.zeros((images, 0)))]
         if self.policy == "three_augment":
             rounds.append(_draw_three_augment(rng, images))
@@ -111,17 +115,20 @@ class Augment:
             rounds.append(self._draw_policy(rng, images, size))
 
         if self.jitter:
-            blends = [NUMBERS[name] for name in ("brightness", "contrast", "color")]
-            order = rng.permuted(np.tile(blends, (images, 1)), axis=1)
+            blends = [OPERATION_NUMBERS[name] for name in ("brightness", "contrast", "color")]
+            order = rng.permuted(np.tile(blends, (images, 1)), axis=1)  # images x 3, each row in a random order
             rounds.append((order, rng.uniform(-self.jitter, self.jitter, order.shape)))
 
         erased = np.zeros((images, 4), int)
         if self.erasing:
-            uniform = rng.random((images, 2 * TRIES + 3))
+            uniform = rng.random((images, 2 * TRIES + 3))  # the last decides whether the image is erased
             sides = np.full(images, size)
-            boxes, has_fit = draw_rectangles(uniform, sides, sides, (0.02, 0.33), (1 / 3.3, 1 / 0.3), margin=1)
+            # The ranges of torchvision's RandomErasing, which has height / width instead of width / height, and takes
+            # only rectangles that are smaller than the image.
+            areas, aspects = (0.02, 0.33), (1 / 3.3, 1 / 0.3)
+            boxes, has_fit = draw_rectangles(uniform, sides, sides, areas, aspects, margin=1)
             is_erased = has_fit & (uniform[:, -1] < self.erasing)
-            erased = boxes * is_erased[:, None]
+            erased = boxes * is_erased[:, None]  # all 0 where nothing is erased
 
         return Changes(
             operation=np.concatenate([operation for operation, _ in rounds], 1),
@@ -130,49 +137,64 @@ class Augment:
         )
 
     def _draw_policy(self, rng: np.random.Generator, images: int, size: int) -> Rounds:
-        """Operations and strengths by randaugment, trivial or autoaugment."""
+        """Draw operations and their strengths by randaugment, trivial or autoaugment.
+
+        images: how many.    size: their side in pixels. The strengths are in the units of `Changes`.
+        """
         n_operations = self.ops if self.policy == "randaugment" else 1
         operation = rng.integers(N_CHOICES, size=(images, n_operations))
-        is_share_of_side = np.isin(np.arange(len(STRENGTHS)), (NUMBERS["translate_x"], NUMBERS["translate_y"]))
+
+        # Largest strength of each operation; STRENGTHS has translations as shares of the side.
+        is_share_of_side = np.isin(
+            np.arange(len(STRENGTHS)), (OPERATION_NUMBERS["translate_x"], OPERATION_NUMBERS["translate_y"])
+        )
         largest = STRENGTHS * np.where(is_share_of_side, size, 1)
 
-        share: Any = self.magnitude / LEVELS  # of the largest strength
+        share: Any = self.magnitude / LARGEST_MAGNITUDE  # of the largest strength
         if self.policy == "trivial":
             largest = TRIVIAL_STRENGTHS
-            share = rng.integers(LEVELS + 1, size=operation.shape) / LEVELS
+            share = rng.integers(LARGEST_MAGNITUDE + 1, size=operation.shape) / LARGEST_MAGNITUDE
         elif self.policy == "autoaugment":  # the operations drawn above are not used
             operation, share = _draw_autoaugment(rng, images)
 
         strength = largest[operation] * share
-        is_reversed = (operation < N_SIGNED) & (rng.random(operation.shape) < 0.5)
+        is_reversed = (operation < N_SIGNED_OPERATIONS) & (rng.random(operation.shape) < 0.5)
 
-        # To the units of Changes: whole pixels, bits that stay, a threshold.
-        is_translation = (operation == NUMBERS["translate_x"]) | (operation == NUMBERS["translate_y"])
+        # To the units of Changes: whole pixels, the threshold of solarize, bits that stay.
+        is_translation = (operation == OPERATION_NUMBERS["translate_x"]) | (
+            operation == OPERATION_NUMBERS["translate_y"]
+        )
         strength = np.where(is_translation, np.trunc(strength), strength)
-        strength = np.where(operation == NUMBERS["solarize"], 1 - strength, strength)
-        strength = np.where(operation == NUMBERS["posterize"], 8 - np.rint(strength), strength)
+        strength = np.where(operation == OPERATION_NUMBERS["solarize"], 1 - strength, strength)
+        strength = np.where(operation == OPERATION_NUMBERS["posterize"], 8 - np.rint(strength), strength)
         return operation, np.where(is_reversed, -strength, strength)
 
 
 def _draw_three_augment(rng: np.random.Generator, images: int) -> Rounds:
-    """One of three operations for each image; the strength is the sigma of a blur."""
-    choices = [NUMBERS[name] for name in ("grayscale", "solarize", "blur")]
+    """Draw one operation for each image, grayscale, solarize or blur, and its strength.
+
+    That is the sigma for a blur, and a threshold of 128 / 255 for solarize; grayscale ignores it.
+    """
+    choices = [OPERATION_NUMBERS[name] for name in ("grayscale", "solarize", "blur")]
     operation = rng.choice(choices, (images, 1))
     sigma = rng.uniform(0.1, 2.0, operation.shape)
-    return operation, np.where(operation == NUMBERS["solarize"], 128 / 255, sigma)
+    return operation, np.where(operation == OPERATION_NUMBERS["solarize"], 128 / 255, sigma)
 
 
 def _draw_autoaugment(rng: np.random.Generator, images: int) -> Rounds:
-    """A pair of IMAGENET for each image: operations, 0 where one does not happen, and their magnitudes from 0 to 1."""
+    """Draw one pair of operations of IMAGENET for each image.
+
+    Returns the operations (images x 2), 0 for one that does not happen, and their magnitudes as shares of the largest.
+    """
     pairs = np.array([pair.split() for pair in IMAGENET.split(",")])  # pairs x 6 words
-    words = pairs[rng.integers(len(pairs), size=images)].reshape(images, 2, 3)
+    words = pairs[rng.integers(len(pairs), size=images)].reshape(images, 2, 3)  # name, tenths, magnitude
     names = words[..., 0]
     tenths = words[..., 1].astype(int)
     magnitudes = words[..., 2].astype(int)
 
     happens = 10 * rng.random((images, 2)) < tenths
-    operation = np.where(happens, np.vectorize(NUMBERS.get)(names), 0)
-    return operation, magnitudes / 9
+    operation = np.where(happens, np.vectorize(OPERATION_NUMBERS.get)(names), 0)
+    return operation, magnitudes / 9  # 9 is the largest magnitude in IMAGENET
 
 
 def draw_rectangles(
@@ -183,14 +205,18 @@ def draw_rectangles(
     aspects: tuple[float, float],
     margin: int = 0,
 ) -> tuple[Int[np.ndarray, "images 4"], Bool[np.ndarray, " images"]]:
-    """Random rectangles by torchvision's rule: top, left, height, width of each, and whether one of TRIES fits.
+    """Draw a random rectangle for each image by torchvision's rule: up to TRIES times, until it fits.
 
-    Its share of the image's area is uniform in `areas`, the logarithm of its width / height in those of `aspects`:
-    a rectangle of area A and aspect r is sqrt(A / r) high and sqrt(A r) wide. The first one that fits is taken.
+    A rectangle of area A and aspect r (width / height) is sqrt(A / r) high and sqrt(A r) wide. A is a share of the
+    image's area, uniform in `areas`; log r is uniform between the logarithms of `aspects`.
 
-    uniform: in [0, 1): 2 TRIES for area and aspect, then 2 for the place.    margin: pixels left free along each axis.
+    uniform: random numbers in [0, 1) for each image: TRIES for the area, TRIES for the aspect, two for the place.
+    height, width: sizes of the images in pixels.
+    margin:  pixels that must be left free along each axis.
+    Returns top, left, height and width of the first try that fits, and whether one does; if not, those of the first
+    try.
     """
-    # images x tries
+    # All tries at once: images x tries.
     log_low, log_high = np.log(aspects)
     area = (areas[0] + (areas[1] - areas[0]) * uniform[:, :TRIES]) * (height * width)[:, None]
     aspect = np.exp(log_low + (log_high - log_low) * uniform[:, TRIES : 2 * TRIES])
@@ -200,8 +226,8 @@ def draw_rectangles(
     fits_width = (widths > 0) & (widths <= width[:, None] - margin)
     fits = fits_height & fits_width
 
-    # images
-    first_fit = fits.argmax(1)[:, None]
+    # The first try that fits: one value for each image.
+    first_fit = fits.argmax(1)[:, None]  # argmax gives the first True
     box_height = np.take_along_axis(heights, first_fit, 1)[:, 0]
     box_width = np.take_along_axis(widths, first_fit, 1)[:, 0]
     top = np.floor(uniform[:, 2 * TRIES] * (height - box_height + 1)).astype(int)
@@ -215,9 +241,10 @@ def draw_crops(
     width: Int[np.ndarray, " images"],
     scale_min: float,
 ) -> Int[np.ndarray, "images 4"]:
-    """torchvision's RandomResizedCrop, scale=(scale_min, 1): top, left, height and width of a crop of each image.
+    """Draw a crop of each image like torchvision's RandomResizedCrop, with scale=(scale_min, 1) and aspects 3:4 to 4:3.
 
-    Where no try fits, it is the largest central one with an aspect from 3:4 to 4:3.    uniform: see `draw_rectangles`.
+    Returns top, left, height and width. Where no try fits, it is the largest central crop with such an aspect.
+    uniform, height, width: see `draw_rectangles`.
     """
     boxes, has_fit = draw_rectangles(uniform, height, width, (scale_min, 1.0), (3 / 4, 4 / 3))
     central_height = np.minimum(height, np.rint(width * 4 / 3).astype(int))

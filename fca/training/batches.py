@@ -24,15 +24,15 @@ from fca.types import FcaError, Originals, Packed, Pixels
 PRELOAD_BYTES = 2 * 2**30  # image sets up to this size are put on the device once; larger ones are read batch by batch
 READ_TOGETHER = 1024  # images that are read at a time to be preloaded
 SIZE_SAMPLE = 16  # images whose size decides whether all are preloaded
-DRAWS = 7  # random numbers an image: flip, shift x, shift y, area, aspect, place x, place y
-ASPECT = math.log(4 / 3)  # crops are at most 4:3 or 3:4, as in torchvision's RandomResizedCrop
+DRAWS_PER_IMAGE = 7  # random numbers of `warp`: flip, shift x, shift y, area, aspect, place x, place y
+MAX_LOG_ASPECT = math.log(4 / 3)  # crops are at most 4:3 or 3:4, as in torchvision's RandomResizedCrop
 
 Chunk = TypeVar("Chunk")
 Content = TypeVar("Content")
 
 
 def to_device(array: Shaped[np.ndarray, "*shape"], device: torch.device) -> Shaped[Tensor, "*shape"]:
-    """A copy on the device; to CUDA through pinned memory, so that the copy does not block."""
+    """A copy of an array on the device; to CUDA through pinned memory, so that the copy does not block."""
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     if device.type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)
@@ -40,15 +40,20 @@ def to_device(array: Shaped[np.ndarray, "*shape"], device: torch.device) -> Shap
 
 
 def as_input(images: UInt8[Tensor, "batch size size 3"]) -> Float32[Tensor, "batch 3 size size"]:
-    """Bytes as stored -> [0, 1]. The strides stay: that is `channels_last`, in which convolutions are fastest."""
+    """Images as stored (bytes) -> float images in [0, 1], whose channels come second.
+
+    The strides stay as they were, which is `channels_last`, in which convolutions are fastest.
+    """
     return images.permute(0, 3, 1, 2).float().div_(255)
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Images and their labels in logit order: `pixels[rows[i]]` shows class `labels[i]`, one of 0..ncl-1.
+    """Images and their labels: `pixels[rows[i]]` shows the class with the number `labels[i]`, one of 0..ncl-1.
 
-    originals: the same images with their margins, for a recipe that crops them.
+    pixels:    images at input size, read when they are indexed.
+    rows:      which of them are examples.
+    originals: the same images with their margins, for a recipe that crops them at random; None if there are none.
     """
 
     pixels: Pixels
@@ -63,9 +68,10 @@ class Examples:
 class Batch(NamedTuple):
     """The share of a batch that one process trains on.
 
-    images:  pixels as stored or cropped.    draws: uniform numbers for `warp`, if it is to change the images.
-    changes: further changes of the images, if there are any.
-    share:   number of images in this process, as a multiple of the mean over all processes.
+    images:  pixels as stored, or cropped at random.
+    draws:   uniform random numbers for `warp`; None if it is not to change the images.
+    changes: random operations and erased rectangles; None if there are none.
+    share:   number of images in this process over the mean number in all processes.
     """
 
     images: UInt8[Tensor, "batch size size 3"]
@@ -76,7 +82,10 @@ class Batch(NamedTuple):
 
 
 class DeviceImages(NamedTuple):
-    """Packed images on the device; an image begins at pixel `start`."""
+    """Images of any shape on the device, one after another in `pixels`.
+
+    start: position in `pixels` at which each image begins.    height, width: size of each image in pixels.
+    """
 
     pixels: UInt8[Tensor, "pixels 3"]
     start: Int[np.ndarray, " images"]
@@ -84,24 +93,28 @@ class DeviceImages(NamedTuple):
     width: Int[np.ndarray, " images"]
 
     def select(self, positions: Int[np.ndarray, " chosen"]) -> DeviceImages:
-        """These images among the same pixels."""
+        """The images at these positions; they share the pixels with all others."""
         return DeviceImages(self.pixels, self.start[positions], self.height[positions], self.width[positions])
 
 
 def count_batches(images: int, batch_size: int, min_images: int = 1) -> int:
-    """Number of batches of nearly equal size that show all images once; fewer where one had less than `min_images`.
+    """Number of batches of nearly equal size that show all images once, each with at most `batch_size` images.
+
+    Where a batch would have fewer than `min_images`, there are fewer batches, which then may be larger.
 
     >>> count_batches(7, 2), count_batches(7, 2, min_images=2), count_batches(8, 2, min_images=2)
     (4, 3, 4)
     """
-    n_batches = -(-images // batch_size)
+    n_batches = -(-images // batch_size)  # rounded up
     if images // n_batches >= min_images:
         return n_batches
-    return max(1, images // min_images)
+    return max(1, images // min_images)  # of fewer images than that one batch
 
 
 def epoch_rng(*key: int) -> np.random.Generator:
-    """A counter-based generator that starts from its key alone: nothing has to be stored to draw the same again.
+    """Random numbers that depend on a key alone, so that nothing has to be stored to draw the same again.
+
+    key: such as seed and epoch.
 
     >>> epoch_rng(0, 3).permutation(4).tolist() == epoch_rng(0, 3).permutation(4).tolist()
     True
@@ -112,15 +125,10 @@ def epoch_rng(*key: int) -> np.random.Generator:
 class Batches:
     """Batches of an epoch, which Lightning reads instead of a DataLoader and its worker processes.
 
-    All processes draw the same epoch; each takes every `world`th image of a batch, beginning with its own rank, so that
-    repeats of an image go to different processes.
+    All processes of a training draw the same epoch. Each takes every `world`th image of a batch, beginning with its own
+    rank, so that repeats of an image go to different processes.
 
-    seed:        all that is drawn in an epoch follows from (seed, epoch); None = in the order of the examples.
-    recipe:      of a training, for passes, repeats and changes of images; None = images as they are stored.
-    progress:    show a bar while images are read into memory.
-    rank, world: number of this process, from 0, and of all.
-    min_images:  fewest images of a batch, over all processes.
-    Raises FcaError if the recipe crops originals and the examples have none.
+    epoch: the number of the epoch to iterate over, from 0, which the caller sets.
     """
 
     def __init__(
@@ -135,41 +143,58 @@ class Batches:
         world: int = 1,
         min_images: int = 1,
     ) -> None:
+        """Count the batches, and put all images on the device if they are expected to fit PRELOAD_BYTES.
+
+        examples:    images and labels.
+        batch_size:  largest number of images of a batch, over all processes.
+        seed:        all that is drawn in an epoch follows from (seed, epoch); None = in the order of the examples.
+        recipe:      decides about passes, repeats and changes of images; None = each image once, as it is stored.
+        progress:    show a bar while images are read into memory.
+        rank, world: number of this process, from 0, and of all.
+        min_images:  fewest images of a batch, over all processes.
+        Raises FcaError if the recipe crops originals and the examples have none.
+        """
         self.examples = examples
         self.device = device
         self.seed = seed
         self.recipe = recipe
         self.world = world
-        self.epoch = 0  # counted from 0; the caller sets it
+        self.epoch = 0
         self._rank_slice = slice(rank, None, world)  # images of a batch that this process takes
 
         self.passes = recipe.passes if recipe else 1
         self.repeats = recipe.repeats if recipe else 1
         self.n_batches = count_batches(len(examples), batch_size, min_images) * self.passes
         self.labels = torch.from_numpy(examples.labels.astype(np.int64)).to(device)
-        self.size = examples.pixels[examples.rows[:1]].shape[1]
+        self.size = examples.pixels[examples.rows[:1]].shape[1]  # side in pixels, of the first image as of all
 
         self.crops = recipe is not None and recipe.crops
         if self.crops and examples.originals is None:
             raise FcaError("recipe.crop_from", "original", "input: there are no originals here", "set it to input")
 
+        # Originals differ in size: estimate the bytes of all images by some that are spread over the examples.
         sample_step = -(-len(examples) // SIZE_SAMPLE)
         sample = self._read(examples.rows[::sample_step])
         expected_bytes = sample.pixels.nbytes / len(sample.height) * len(examples)
-        self.preloaded = self._preload(progress) if expected_bytes <= PRELOAD_BYTES else None
+        self.preloaded = self._put_all_on_device(progress) if expected_bytes <= PRELOAD_BYTES else None
 
     def __len__(self) -> int:
         return self.n_batches
 
     def __iter__(self) -> Iterator[Batch]:
-        epoch = self.epoch
-        order, draws = self._draw_epoch(epoch)
+        """Yield this process's share of each batch of the epoch whose number is in `self.epoch`.
 
-        # Images of this process, by batch.
+        Everything is drawn for the whole batch, and each process takes its own part of it: so the draws do not depend
+        on the number of processes.
+        """
+        epoch = self.epoch
+        order, draws = self._draw_order(epoch)
+
+        # This process's images, batch by batch: read ahead from their store, or selected on the device.
         batches = order.tensor_split(self.n_batches)
         chunks = [batch[self._rank_slice].numpy() for batch in batches]
         if self.preloaded is None:
-            images_by_batch = read_ahead(self._stream, (self.examples.rows[chunk] for chunk in chunks))
+            images_by_batch = read_ahead(self._read_to_device, (self.examples.rows[chunk] for chunk in chunks))
         else:
             preloaded = self.preloaded
             images_by_batch = (preloaded.select(chunk) for chunk in chunks)
@@ -182,60 +207,72 @@ class Batches:
         for index, (images, batch_positions, batch_draws) in enumerate(steps):
             positions = batch_positions[self._rank_slice]
             warp_draws = batch_draws[self._rank_slice]
-            rng = epoch_rng(self.seed or 0, epoch, index, 2)  # for the draws that are made batch by batch
+            rng = epoch_rng(self.seed or 0, epoch, index, 2)  # of this batch; without a seed nothing is drawn
             batch_size = len(batches[index])
-            pixels = self._pixels(images, positions, rng, batch_size)
+            pixels = self._batch_pixels(images, positions, rng, batch_size)
             changes = self._draw_changes(rng, batch_size)
             yield Batch(
                 pixels,
                 self.labels[positions],
                 warp_draws if warp_draws.shape[1] else None,
                 changes,
-                share=len(positions) * self.world / batch_size,
+                share=len(positions) * self.world / batch_size,  # 1 if all processes have as many images
             )
 
-    def _draw_epoch(self, epoch: int) -> tuple[Int64[Tensor, " shown"], Float32[Tensor, "shown draws"]]:
-        """The images of an epoch in order, and their numbers for `warp`."""
+    def _draw_order(self, epoch: int) -> tuple[Int64[Tensor, " shown"], Float32[Tensor, "shown draws"]]:
+        """The positions of an epoch's images in the examples, in the order in which they are shown, and their draws.
+
+        The draws are uniform random numbers for `warp`, DRAWS_PER_IMAGE of them, or none if the recipe does not warp.
+        """
         n_examples = len(self.examples)
         if self.seed is None:
             return torch.arange(n_examples), torch.empty(n_examples, 0)
 
         # With repeats, a pass shows the first 1 / repeats of a random order, each image several times in a row.
         rng = epoch_rng(self.seed, epoch)
-        repeated = np.arange(n_examples) // self.repeats
+        repeated = np.arange(n_examples) // self.repeats  # 0, 0, 1, 1, ... for two repeats
         order = np.concatenate([rng.permutation(n_examples)[repeated] for _ in range(self.passes)])
 
-        is_warped = self.recipe is not None and self.recipe.warps and not self.crops
-        n_draws = DRAWS if is_warped else 0
+        is_warped = self.recipe is not None and self.recipe.warps and not self.crops  # crops have draws of their own
+        n_draws = DRAWS_PER_IMAGE if is_warped else 0
         draws = rng.random((len(order), n_draws), dtype=np.float32)
         if self.passes == self.repeats == 1:
-            draws = draws[order]  # numbers belong to the image, as they did when each was shown once
+            # Draw i belongs to image i, as it did before there were passes and repeats: results stay the same.
+            draws = draws[order]
         return torch.from_numpy(order), torch.from_numpy(draws)
 
-    def _pixels(
+    def _batch_pixels(
         self, images: DeviceImages, positions: Int64[Tensor, " batch"], rng: np.random.Generator, batch_size: int
     ) -> UInt8[Tensor, "batch size size 3"]:
-        """The pixels of a batch, cropped at random if the recipe crops.    batch_size: over all processes."""
+        """The pixels of this process's images in a batch, cropped at random if the recipe crops originals.
+
+        images:     originals or images at input size.    positions:  their positions in the examples.
+        rng:        the batch's random numbers.           batch_size: images of the batch over all processes.
+        """
         recipe = self.recipe
         if recipe is None or self.seed is None or not self.crops:
             pixels = images.pixels.view((-1, self.size, self.size, 3))
-            return pixels if self.preloaded is None else pixels[positions]
+            return pixels if self.preloaded is None else pixels[positions]  # preloaded: those of all examples
 
-        uniform = rng.random((batch_size, 2 * TRIES + 3))[self._rank_slice]
+        uniform = rng.random((batch_size, 2 * TRIES + 3))[self._rank_slice]  # the last number is for mirroring
         boxes = draw_crops(uniform, images.height, images.width, recipe.scale_min)
         is_mirrored = recipe.flip & (uniform[:, -1] < 0.5)
+        # For each image: start in the pixels, width; top, left, height and width of its crop; whether it is mirrored.
         windows = np.column_stack([images.start, images.width, boxes, is_mirrored]).astype(np.int64)
         return crop_and_resize(images.pixels, to_device(windows, self.device), self.size)
 
     def _draw_changes(self, rng: np.random.Generator, batch_size: int) -> Changes | None:
-        """The changes of this process's images.    batch_size: over all processes."""
-        if self.recipe is None or self.recipe.augment.label() is None:
+        """The random changes of this process's images in a batch; None if the recipe has none.
+
+        rng: the batch's random numbers.    batch_size: number of its images over all processes.
+        """
+        if self.recipe is None or self.recipe.augment.label() is None:  # without a label it changes nothing
             return None
         changes = self.recipe.augment.draw_changes(rng, batch_size, self.size)
         return Changes(*(values[self._rank_slice] for values in changes))
 
-    def _preload(self, progress: bool) -> DeviceImages:
-        """All images on the device."""
+    def _put_all_on_device(self, progress: bool) -> DeviceImages:
+        """Read all images and put them on the device.    progress: whether to show a bar."""
         rows = self.examples.rows
         chunks = [rows[start : start + READ_TOGETHER] for start in range(0, len(rows), READ_TOGETHER)]
         reading = read_ahead(self._read, chunks)
@@ -247,37 +284,39 @@ class Batches:
         pixels = torch.empty((n_pixels, 3), dtype=torch.uint8, device=self.device)
 
         start = 0
-        while packed_chunks:  # each is freed as it is copied
+        while packed_chunks:  # each is freed once it is copied: memory holds no second copy of all images
             chunk_pixels = torch.from_numpy(np.ascontiguousarray(packed_chunks.pop(0).pixels))
             end = start + len(chunk_pixels)
             pixels[start:end] = chunk_pixels
             start = end
-        return _device_images(pixels, height, width)
+        return _with_starts(pixels, height, width)
 
     def _read(self, rows: Int[np.ndarray, " batch"]) -> Packed:
-        """Originals for a recipe that crops them, else images at input size."""
+        """Read images by their rows, packed one after another: originals if the recipe crops, else at input size."""
         if self.crops and self.examples.originals is not None:
             return self.examples.originals[rows]
         pixels = self.examples.pixels[rows]
         sides = np.full(len(rows), self.size)
         return Packed(pixels.reshape(-1, 3), sides, sides)
 
-    def _stream(self, rows: Int[np.ndarray, " batch"]) -> DeviceImages:
+    def _read_to_device(self, rows: Int[np.ndarray, " batch"]) -> DeviceImages:
+        """Read images by their rows, and copy them to the device."""
         packed = self._read(rows)
-        return _device_images(to_device(packed.pixels, self.device), packed.height, packed.width)
+        return _with_starts(to_device(packed.pixels, self.device), packed.height, packed.width)
 
 
-def _device_images(
-    pixels: Tensor, height: Int[np.ndarray, " images"], width: Int[np.ndarray, " images"]
-) -> DeviceImages:
-    """Packed images, with the start of each from the sizes of those before it."""
+def _with_starts(pixels: Tensor, height: Int[np.ndarray, " images"], width: Int[np.ndarray, " images"]) -> DeviceImages:
+    """Packed images with the position at which each begins: the number of pixels of all images before it."""
     ends = np.cumsum(height.astype(np.int64) * width)
     starts = np.concatenate([[0], ends[:-1]])
     return DeviceImages(pixels, starts, height, width)
 
 
 def read_ahead(read: Callable[[Chunk], Content], chunks: Iterable[Chunk], ahead: int = 2) -> Iterator[Content]:
-    """`read` every chunk in one thread, up to `ahead` chunks early; an error is raised where its chunk is due."""
+    """Yield `read(chunk)` for every chunk in order; one thread reads up to `ahead` chunks before they are asked for.
+
+    An error in `read` is raised when its chunk is due.
+    """
     pool = ThreadPoolExecutor(1, "read-ahead")
     pending: deque[Future[Content]] = deque()
     try:
@@ -288,7 +327,7 @@ def read_ahead(read: Callable[[Chunk], Content], chunks: Iterable[Chunk], ahead:
         while pending:
             yield pending.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(cancel_futures=True)  # the caller may stop before the last chunk
 
 
 def warp(
@@ -298,11 +337,13 @@ def warp(
     shift: float,
     scale_min: float,
 ) -> Float[Tensor, "batch 3 size size"]:
-    """Flip, translate and crop every image by a random window of its own: x_in = a x_out + t along each axis, bilinear.
+    """Flip, translate and crop every image by a random window of its own, with bilinear interpolation.
 
-    a is the window's share of the side (negative when mirrored), t its centre plus the shift; x runs from -1 to 1.
+        x_in = a x_out + t   along each axis; x runs from -1 to 1 over the image.
 
-    draws:     uniform in [0, 1), DRAWS of them an image.
+    a is the window's share of the side (negative along x if mirrored), t its centre plus the shift.
+
+    draws:     uniform in [0, 1), DRAWS_PER_IMAGE of them for each image.
     flip:      mirror the images whose first number is below one half.
     shift:     up to this share of the side, in whole pixels, equally likely; outside the image is 0.
     scale_min: the window's area is uniform in [scale_min, 1], its log aspect in ±log(4/3); what sticks out is cut off
@@ -315,7 +356,7 @@ def warp(
     aspect_draw = draws[:, 4:5]
     place_draws = draws[:, 5:7]  # x, y
 
-    # t: a shift of -reach, ..., reach pixels.
+    # t: a shift of -reach, ..., reach pixels; a pixel is 2 / size wide.
     reach = round(shift * size)
     centre = 2 / size * ((shift_draws * (2 * reach + 1)).floor() - reach)  # images x 2
 
@@ -323,7 +364,8 @@ def warp(
     share = torch.ones_like(shift_draws)  # images x 2
     if scale_min < 1:
         side = (scale_min + (1 - scale_min) * area_draw).sqrt()
-        stretch = ((aspect_draw - 0.5) * ASPECT).exp()  # the square root of the aspect: log aspect is in ±ASPECT
+        # The square root of the aspect, whose logarithm is in ±MAX_LOG_ASPECT.
+        stretch = ((aspect_draw - 0.5) * MAX_LOG_ASPECT).exp()
         share = torch.cat([side * stretch, side / stretch], 1).clamp(max=1)
         centre = centre + (2 * place_draws - 1) * (1 - share)
     if flip:
@@ -334,7 +376,7 @@ def warp(
     x_out = (torch.arange(size, device=images.device) * 2 + 1) / size - 1
     x_in = share[:, 0:1] * x_out + centre[:, 0:1]  # images x size
     y_in = share[:, 1:2] * x_out + centre[:, 1:2]
-    x_grid = x_in[:, None, :].expand(-1, size, -1)
-    y_grid = y_in[:, :, None].expand(-1, -1, size)
+    x_grid = x_in[:, None, :].expand(-1, size, -1)  # the same in all rows
+    y_grid = y_in[:, :, None].expand(-1, -1, size)  # the same in all columns
     grid = torch.stack([x_grid, y_grid], 3)  # images x size x size x 2
     return grid_sample(images, grid.to(images.dtype), padding_mode="zeros", align_corners=False)

@@ -25,43 +25,56 @@ CHUNK_PIXELS = 2**16  # output pixels that a CPU works on at a time, so that its
 def crop_and_resize(
     pixels: UInt8[Tensor, "pixels 3"], windows: Int64[Tensor, "batch 7"], size: int
 ) -> UInt8[Tensor, "batch size size 3"]:
-    """Crop, resize and mirror images of any shape by one gather: bilinear, without antialiasing.
+    """Crop, resize and mirror images of different shapes by one gather: bilinear, without antialiasing.
 
-    windows: of each image the start in `pixels` and the width; of its crop top, left, height, width; whether mirrored.
+    pixels:  the pixels of all images, one image after another, row by row.
+    windows: for each image where it begins in `pixels` and its width; of its crop the top, left, height and width; and
+             whether it is mirrored (1 or 0).
+    size:    side of the results.
     """
-    chunks = _chunks(len(windows), size, pixels.device)
-    return torch.cat([_cut_chunk(pixels, windows[chunk], size) for chunk in chunks])
+    chunks = _slices_for_cache(len(windows), size, pixels.device)
+    return torch.cat([_crop_and_resize_chunk(pixels, windows[chunk], size) for chunk in chunks])
 
 
-def _chunks(images: int, size: int, device: torch.device) -> list[slice]:
-    """Slices of a batch that are worked on at a time: on a CPU a few images each, else all images."""
+def _slices_for_cache(images: int, size: int, device: torch.device) -> list[slice]:
+    """Slices of a batch, each of which is worked on at once: a few images on a CPU, all of them elsewhere."""
     step = max(1, CHUNK_PIXELS // size**2) if device.type == "cpu" else images
     return [slice(start, start + step) for start in range(0, images, step)]
 
 
-def _cut_chunk(pixels: Tensor, windows: Tensor, size: int) -> Tensor:
-    """`crop_and_resize` for one chunk: each output pixel is a mean of 2 x 2 source pixels, weighted by its position."""
-    start, image_width, top, left, height, width, is_mirrored = windows[:, :, None].unbind(1)  # each images x 1
+def _crop_and_resize_chunk(pixels: Tensor, windows: Tensor, size: int) -> Tensor:
+    """`crop_and_resize` for a few images: an output pixel is a mean of 2 x 2 source pixels, weighted by position.
+
+    pixels: those of all images, one after another: (pixels, 3).    windows: (images, 7), whose columns are named below.
+    """
+    # Each is images x 1.
+    start, image_width, top, left, height, width, is_mirrored = windows[:, :, None].unbind(1)
     steps = torch.arange(size, device=pixels.device)
     steps_x = torch.where(is_mirrored > 0, size - 1 - steps, steps)
-    rows, weight_below = _bilinear_taps(height, steps, size)
-    columns, weight_right = _bilinear_taps(width, steps_x, size)
+    rows, weight_below = _neighbours_and_weight(height, steps, size)
+    columns, weight_right = _neighbours_and_weight(width, steps_x, size)
 
     # Positions of the four source pixels: 2 rows x 2 columns x images x size x size.
     row_starts = (start + (top + rows) * image_width + left)[:, None, :, :, None]
     index = row_starts + columns[None, :, :, None, :]
-    corners = pixels.index_select(0, index.flatten()).view(2, 2, -1, size, 3 * size).float()
 
+    # 2 rows x 2 columns x images x size x (size * 3 channels); then the mean of the two columns, then of the two rows.
+    corners = pixels.index_select(0, index.flatten()).view(2, 2, -1, size, 3 * size).float()
     weight_right = weight_right.repeat_interleave(3, 1)[:, None, :]  # for each of 3 channels
     above, below = torch.lerp(corners[:, 0], corners[:, 1], weight_right)
     resized = torch.lerp(above, below, weight_below[:, :, None])
     return resized.round_().to(torch.uint8).view(-1, size, size, 3)
 
 
-def _bilinear_taps(extent: Tensor, steps: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Both source pixels of each output pixel along an axis (2 x images x size), and the weight of the second.
+def _neighbours_and_weight(extent: Tensor, steps: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The two source pixels between which each output pixel lies along one axis, and the weight of the second.
 
-    extent: pixels of the crop along the axis, resized to `size`.    steps: source order of the output pixels.
+        position = (step + 1/2) extent / size - 1/2,   first = floor(position),   weight = position - first
+
+    extent: pixels of each image's crop along the axis (images x 1), which are resized to `size`.
+    steps:  the output pixels 0, 1, ..., size - 1; in reverse for a mirrored image.
+    Returns the pixels as 2 x images x size, and the weights as images x size. Beyond the crop's first or last pixel,
+    this pixel is taken.
     """
     position = ((steps + 0.5) * (extent / size) - 0.5).clamp(min=0)
     first = position.long()
@@ -72,21 +85,25 @@ def _bilinear_taps(extent: Tensor, steps: Tensor, size: int) -> tuple[Tensor, Te
 def apply_changes(
     images: Float32[Tensor, "batch 3 size size"], changes: Changes
 ) -> Float32[Tensor, "batch 3 size size"]:
-    """Images in [0, 1] after all their operations, each done at once to all its images; in the 256 levels of uint8."""
+    """Apply the operations of `changes` to images in [0, 1]; the result is in [0, 1], too, in the 256 levels of uint8.
+
+    Each operation is done at once to all images of a chunk that have it.
+    """
     n_rounds = changes.operation.shape[1]
     if n_rounds == 0:
         return images
 
     results = []
-    for chunk in _chunks(len(images), images.shape[-1], images.device):
+    for chunk in _slices_for_cache(len(images), images.shape[-1], images.device):
         chunk_changes = Changes(*(values[chunk] for values in changes))
         results.append(_change_chunk(images[chunk], chunk_changes))
     return torch.cat(results)
 
 
 def _change_chunk(images: Tensor, changes: Changes) -> Tensor:
+    """`apply_changes` for a few images: round by round, each operation to the images that have it in this round."""
     levels = (images * 255).round_().to(torch.uint8).contiguous()
-    for operation, strength in zip(changes.operation.T, changes.strength.T, strict=True):
+    for operation, strength in zip(changes.operation.T, changes.strength.T, strict=True):  # each of one round
         for number in set(operation.tolist()) - {0}:  # 0: identity
             rows = np.flatnonzero(operation == number)
             device_rows = torch.from_numpy(rows).to(levels.device)
@@ -95,7 +112,10 @@ def _change_chunk(images: Tensor, changes: Changes) -> Tensor:
 
 
 def erase(images: Float[Tensor, "batch 3 size size"], boxes: Int[np.ndarray, "batch 4"]) -> Tensor:
-    """Normalised images, with standard normal noise in their rectangles (top, left, height, width): done in place."""
+    """Fill a rectangle of each normalised image with standard normal noise, in place; return the images.
+
+    boxes: top, left, height and width in pixels for each image; height 0 = nothing is erased.
+    """
     rows = np.flatnonzero(boxes[:, 2])  # height 0: nothing is erased
     device_rows = torch.from_numpy(rows).to(images.device)
     device_boxes = torch.from_numpy(boxes[rows]).to(images.device)
@@ -112,33 +132,39 @@ def erase(images: Float[Tensor, "batch 3 size size"], boxes: Int[np.ndarray, "ba
 
 
 def apply(name: str, images: Bytes, strength: Strength) -> Bytes:
-    """One of OPERATIONS, with a strength for each image; see Changes for the units."""
+    """Apply one operation to uint8 images, each with its own strength.
+
+    name: one of OPERATIONS but identity.    strength: in the units of `Changes`.
+    """
     if name in AFFINE:
-        return _affine(name, images, strength)
+        return _affine_transformed(name, images, strength)
 
     strengths = torch.from_numpy(strength.astype(np.float32)).to(images.device)[:, None, None, None]
-    match name:
+    match name:  # those without a strength first
         case "autocontrast" | "equalize" | "invert":
             return getattr(imported("torchvision.transforms.v2.functional"), name)(images)
         case "grayscale":
             return imported("torchvision.transforms.v2.functional").rgb_to_grayscale(images, 3)
-        case "posterize":
+        case "posterize":  # a mask keeps the upper bits, as many as the strength
             return images & (256 - 2 ** (8 - strengths)).to(torch.uint8)
         case "solarize":
             return torch.where(images >= strengths * 255, ~images, images)
         case "blur":
             return _blurred(images.float(), strengths).round_().to(torch.uint8)
 
-    # brightness, color, contrast, sharpness: v + (v - base) strength
+    # The others (brightness, color, contrast, sharpness) blend: v + (v - base) strength.
     values = images.float()
     blended = values + (values - _blend_base(name, values)) * strengths
     return blended.clamp_(0, 255).to(torch.uint8)
 
 
-def _affine(name: str, images: Bytes, strength: Strength) -> Bytes:
-    """The nearest pixel of a linear map around the centre, or for a shear the upper left corner; outside is black.
+def _affine_transformed(name: str, images: Bytes, strength: Strength) -> Bytes:
+    """Shear, translate or rotate images by an affine map: the nearest pixel is taken, outside of the image is black.
 
-    x_in = a x + b y + c,   y_in = d x + e y + f   from output to input, in pixels from the centre.
+        x_in = a x + b y + c,   y_in = d x + e y + f
+
+    maps output to input, in pixels from the centre.    name: one of AFFINE.    strength: one for each image.
+    A shear leaves the upper left corner in its place, hence its c and f.
     """
     size = images.shape[-1]
     half = size / 2
@@ -154,7 +180,8 @@ def _affine(name: str, images: Bytes, strength: Strength) -> Bytes:
         "rotate": ((cosine, -sine, zeros), (sine, cosine, zeros)),
     }[name]
 
-    scaled = (np.array(coefficients) / half).astype(np.float32)  # grid_sample counts from -1 to 1
+    # grid_sample counts from -1 to 1. Shape: 2 rows x 3 coefficients x images x 1 x 1.
+    scaled = (np.array(coefficients) / half).astype(np.float32)
     x_row, y_row = torch.from_numpy(scaled).to(images.device)[..., None, None]
     x = torch.arange(size, device=images.device) - (size - 1) / 2
     y = x[:, None]
@@ -167,11 +194,16 @@ def _affine(name: str, images: Bytes, strength: Strength) -> Bytes:
 
 
 def _blend_base(name: str, values: Tensor) -> Tensor:
-    """The image that a blend moves away from: black, the grey image, its mean, or the image blurred but at the edge."""
+    """The image from which a blend moves away by its strength.
+
+    brightness: black.    color: the image in grey.    contrast: the mean of the grey image, everywhere.
+    sharpness:  the image blurred by 3 x 3 pixels, but unchanged at its edge.
+    """
     if name == "brightness":
         return torch.zeros_like(values)
 
     if name == "sharpness":
+        # The kernel has 5 at its centre and 1 around it, over 13: the sum of 9 pixels and 4 times the centre.
         inner = values[:, :, 1:-1, 1:-1]
         neighbourhood_sum = avg_pool2d(values, 3, 1, divisor_override=1)
         blurred = ((neighbourhood_sum + 4 * inner) / 13).round_()
@@ -183,14 +215,17 @@ def _blend_base(name: str, values: Tensor) -> Tensor:
 
 
 def _blurred(values: Tensor, sigma: Tensor) -> Tensor:
-    """Gaussian blur, edges mirrored, one axis after the other; sums, as mixed precision would round a convolution.
+    """Gaussian blur with a sigma for each image, one axis after the other; edges are mirrored.
 
-    weight(k) = exp(-k² / (2 sigma²)) / sum,   k = -reach, ..., reach
+        blurred(x) = sum_k weight(k) value(x + k),   weight(k) = exp(-k² / (2 sigma²)) / sum,   k = -reach, ..., reach
+
+    values: images x channels x size x size.    sigma: images x 1 x 1 x 1, in pixels.
+    These are sums and no convolution, since mixed precision would round a convolution.
     """
     size = values.shape[-1]
     reach = min(BLUR_REACH, size - 1)
     k = torch.arange(-reach, reach + 1, device=values.device)
-    weights = torch.softmax(-(k**2) / (2 * sigma**2), 3).unbind(3)
+    weights = torch.softmax(-(k**2) / (2 * sigma**2), 3).unbind(3)  # softmax: the exponentials over their sum
 
     for axis, padding in ((2, (0, 0, reach, reach)), (3, (reach, reach, 0, 0))):
         padded = pad(values, padding, "reflect")

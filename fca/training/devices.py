@@ -47,23 +47,33 @@ fca.training.devices.run_process(int(sys.argv[1]))
 
 
 class TrainingProcess(NamedTuple):
-    """A process of a training: the devices of all processes, its rank.    send: to the process that started it."""
+    """One process of a training.
+
+    devices: those of all processes, in the order of their ranks.
+    rank:    number of this process, from 0.
+    send:    sends a message to the process that started this one; None if it is the only process of the training.
+    """
 
     devices: Sequence[torch.device]
     rank: int = 0
     send: Callable[[object], None] | None = None
 
     def trainer_options(self, strategy: str) -> dict[str, Any]:
-        """Lightning's options: each process has the whole network, or (fsdp) its share of all weights."""
+        """Lightning's options for the devices of all processes.
+
+        strategy: fsdp gives each process a share of all weights; with any other name each has the whole network. It
+        does not matter for a single device.
+        """
         kind = self.devices[0].type
         n_devices = len(self.devices)
         return {
             "accelerator": kind,
             "devices": [device.index for device in self.devices] if kind == "cuda" else n_devices,
-            "strategy": self._strategy(strategy) if n_devices > 1 else "auto",
+            "strategy": self._lightning_strategy(strategy) if n_devices > 1 else "auto",
         }
 
-    def _strategy(self, name: str) -> Any:
+    def _lightning_strategy(self, name: str) -> Any:
+        """Lightning's strategy for several devices: FSDP for the name fsdp, else DDP."""
         from pytorch_lightning.strategies import DDPStrategy, FSDPStrategy
         from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 
@@ -73,7 +83,7 @@ class TrainingProcess(NamedTuple):
         return FSDPStrategy(auto_wrap_policy=policy)
 
     def forwarding_logger(self) -> Any:
-        """A logger that sends its figures to the process that started this one."""
+        """A Lightning logger that sends the figures of the first process to the process that started this one."""
         from pytorch_lightning.loggers.logger import DummyLogger
 
         class ForwardingLogger(DummyLogger):
@@ -85,9 +95,10 @@ class TrainingProcess(NamedTuple):
 
 
 def device_of(accelerator: str, key: str = "machine.accelerator") -> torch.device:
-    """The device of an accelerator; auto: the GPU that there is (CUDA or Apple's), else the CPU.
+    """The device of an accelerator.
 
-    Raises FcaError for a GPU that is not there.    key: what the error names.
+    accelerator: cpu; gpu (CUDA or Apple's); or auto, the GPU if there is one, else the CPU.    key: what errors name.
+    Raises FcaError for another name, and for gpu where there is none.
     """
     import torch
 
@@ -99,7 +110,7 @@ def device_of(accelerator: str, key: str = "machine.accelerator") -> torch.devic
 
 
 def device_name(accelerator: str) -> str:
-    """The name of the device in a row: the GPU's, or the processor's with the number of threads that torch uses."""
+    """The name of the device in a row of results: the GPU's, or the processor's with the number of torch's threads."""
     import torch
 
     device = device_of(accelerator)
@@ -108,7 +119,7 @@ def device_name(accelerator: str) -> str:
     if device.type == "mps":
         return f"{platform.processor()} GPU"
 
-    cpuinfo = Path("/proc/cpuinfo")
+    cpuinfo = Path("/proc/cpuinfo")  # on Linux, where platform.processor() gives no model
     model_name = re.search(r"model name\s*: (.+)", cpuinfo.read_text()) if cpuinfo.is_file() else None
     processor = model_name[1] if model_name else platform.processor()
     threads = torch.get_num_threads()
@@ -116,12 +127,15 @@ def device_name(accelerator: str) -> str:
 
 
 def accelerator_for(module: torch.nn.Module, accelerator: str) -> str:
-    """The accelerator that a network runs on: without parameters, such as HOG's, it works in NumPy, on the CPU."""
+    """The accelerator that a network runs on: the given one, or cpu for a network without parameters.
+
+    Such encoders (HOG, functions of the user) work in NumPy.
+    """
     return accelerator if any(True for _ in module.parameters()) else "cpu"
 
 
 def check_devices(devices: object) -> None:
-    """Raise FcaError for what cannot be devices on any machine.
+    """Raise FcaError for a value of machine.devices that cannot be right on any machine.
 
     >>> check_devices([0, 2])
     >>> check_devices(0)
@@ -129,8 +143,9 @@ def check_devices(devices: object) -> None:
     fca.types.FcaError: machine.devices = 0; allowed: a number from 1, auto, or a list of GPUs: [0,2]; next: correct it
     """
     if isinstance(devices, list):
+        # Not isinstance, for which True would be an index.
         are_indices = all(type(index) is int and index >= 0 for index in devices)
-        is_valid = are_indices and 0 < len(set(devices)) == len(devices)
+        is_valid = are_indices and 0 < len(set(devices)) == len(devices)  # at least one GPU, none twice
     else:
         is_number = type(devices) is int and devices >= 1
         is_valid = is_number or devices == "auto"
@@ -140,16 +155,21 @@ def check_devices(devices: object) -> None:
 
 
 def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[torch.device]:
-    """The devices of a training. On a CPU auto is one process, which uses all cores, and a number so many processes.
+    """The devices of a training, one for each of its processes.
 
-    Raises FcaError for devices that are not there, and for FSDP without CUDA.
+    accelerator: auto, cpu or gpu, see `device_of`.
+    devices:     a number of devices, a list of GPUs' numbers, or auto: all GPUs, or one process on a CPU, which uses
+                 all of its cores. On a CPU a number is one of processes.
+    strategy:    auto, ddp or fsdp.
+
+    Raises FcaError for devices that are not there, and for fsdp without CUDA.
     """
     import torch
 
     check_devices(devices)
     kind = device_of(accelerator).type
     available_by_kind = {"cpu": os.cpu_count() or 1, "cuda": torch.cuda.device_count()}
-    n_available = available_by_kind.get(kind, 1)
+    n_available = available_by_kind.get(kind, 1)  # Apple's GPU is one
 
     if isinstance(devices, list):
         indices = devices
@@ -171,37 +191,42 @@ def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[t
 
 
 def devices_name(accelerator: str, devices: Any) -> str:
-    """The name of a training's devices in a row, after their number if there are several."""
+    """The name of the devices of a training in a row of results; of several, with their number: 2 x NVIDIA H100."""
     n_devices = len(devices_of(accelerator, devices))
     name = device_name(accelerator)
     return f"{n_devices} x {name}" if n_devices > 1 else name
 
 
 def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torch.device], logger: Any) -> None:
-    """Call `work(*args, process)` in a process for every device, which form a group; return when all have returned.
+    """Run `work(*args, process)` in a new process for every device, and return when all of them have returned.
 
-    Arrays in memory maps are mapped there again; all else is copied. Log records and figures of the first process come
-    here, the latter to `logger`, a Lightning logger or False. The first error in any process ends all of them and is
-    raised here, RuntimeError for one that died, e.g. for want of memory. They end with this process, however it ends.
+    process: the TrainingProcess that `work` gets; all form a group of torch.distributed.
+    args:    are copied to the processes, but arrays in memory maps are mapped there again.
+    logger:  a Lightning logger that gets the figures of the first process, or False. Its log records come here, too.
+
+    The first error in any process ends all of them and is raised here. For a process that died, for example for want of
+    memory, RuntimeError is raised. The processes end with this one, however it ends. A stop that fca.training.stop
+    requests here is requested in all of them.
     """
     import torch
 
+    # The processes find each other through this store, on a port that is free.
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
-    threads = max(1, torch.get_num_threads() // len(devices))
+    threads = max(1, torch.get_num_threads() // len(devices))  # so that processes do not compete for cores
     environment = {
         **os.environ,
         "NODE_RANK": "0",
         "OMP_NUM_THREADS": str(threads),
         PLUGINS: ",".join(plugins()),
-        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),  # the same modules in all processes
     }
 
     processes: list[Popen[bytes]] = []
-    running: dict[Any, Popen[bytes]] = {}  # by this end of its pipe
+    running: dict[Any, Popen[bytes]] = {}  # this end of a pipe -> the process at the other end, by rank
     try:
         for rank in range(len(devices)):
             connection, remote_connection = Pipe()
-            with remote_connection:
+            with remote_connection:  # closed here once the process has it: else its death would not end our reads
                 handle = remote_connection.fileno()
                 process = Popen(  # noqa: S603
                     [sys.executable, "-P", "-c", _PROCESS, str(handle)],
@@ -211,15 +236,15 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
             processes.append(process)
             running[connection] = process
 
-        payload = _pickled((work, args))
+        payload = _pickled_with_maps_by_name((work, args))
         for rank, connection in enumerate(running):
-            with suppress(OSError):  # the process died: `_receive` raises that
+            with suppress(OSError):  # the process died: `_handle_message` raises that
                 connection.send((devices, rank, store.port))
                 connection.send_bytes(payload)
 
-        while running:
+        while running:  # `_handle_message` takes out processes that have returned
             for ready_connection in wait(list(running), POLL_S):
-                _receive(ready_connection, running, logger)
+                _handle_message(ready_connection, running, logger)
             if stop.requested.is_set():
                 for connection in running:
                     with suppress(OSError):
@@ -233,11 +258,17 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
             process.wait()
 
 
-def _receive(connection: Any, running: dict[Any, Popen[bytes]], logger: Any) -> None:
-    """Handle a message of a process: None when it has returned, an error, figures, or a log record."""
+def _handle_message(connection: Any, running: dict[Any, Popen[bytes]], logger: Any) -> None:
+    """Read one message of a process, and act on it.
+
+    None means that the process has returned: it is taken out of `running`. An exception is raised here. A tuple has
+    figures for the logger. Anything else is a log record. RuntimeError is raised if the process has died.
+
+    running: this end of a pipe -> the process at the other end.
+    """
     try:
         message = connection.recv()
-    except (EOFError, OSError):
+    except (EOFError, OSError):  # the other end is closed
         exit_code = running[connection].wait()
         raise RuntimeError(f"a process of the training died: exit code {exit_code}") from None
 
@@ -251,12 +282,13 @@ def _receive(connection: Any, running: dict[Any, Popen[bytes]], logger: Any) -> 
         logging.getLogger(message.name).handle(message)
 
 
-def _pickled(value: object) -> bytes:
-    """Pickled bytes in which an array of a memory map is the name of its file and its place there."""
+def _pickled_with_maps_by_name(value: object) -> bytes:
+    """Pickle a value. An array in a memory map enters as the name of its file and its place there, not by content."""
     from joblib.externals.cloudpickle import Pickler
 
     class MapByName(Pickler):  # type: ignore[misc]
         def reducer_override(self, value: object) -> Any:
+            """The call that makes the value again; for all but whole memory maps cloudpickle's own."""
             if type(value) is np.memmap and isinstance(value.base, mmap.mmap) and value.flags.c_contiguous:
                 return np.memmap, (value.filename, value.dtype, "r", value.offset, value.shape)
             return super().reducer_override(value)
@@ -267,15 +299,20 @@ def _pickled(value: object) -> bytes:
 
 
 def run_process(handle: int) -> None:
-    """Do the work of one process of `launch`, then report how that ended."""
+    """Do the work of one process of `launch`, and report how that ended: None, or the error.
+
+    handle: file descriptor of this end of the pipe to the process that started this one. This function never returns:
+    `launch` kills the process.
+    """
     import torch
 
     connection = Connection(handle)
-    lock = threading.Lock()
+    lock = threading.Lock()  # messages come from several threads
     devices, rank, port = connection.recv()
     payload = connection.recv_bytes()
 
     def end_with_parent() -> None:
+        """Request a stop when `launch` says so; end this process when the pipe closes, as at the parent's death."""
         with suppress(EOFError, OSError):
             while connection.recv_bytes():
                 stop.requested.set()
@@ -290,7 +327,7 @@ def run_process(handle: int) -> None:
     # Only the first process sends its log records.
     logging.captureWarnings(True)
     logging.getLogger("fca").setLevel(logging.INFO)
-    sending_handler = QueueHandler(SimpleNamespace(put_nowait=send))
+    sending_handler = QueueHandler(SimpleNamespace(put_nowait=send))  # takes `send` for a queue
     logging.getLogger().addHandler(logging.NullHandler() if rank else sending_handler)
 
     try:
@@ -312,7 +349,7 @@ def run_process(handle: int) -> None:
         error.add_note(f"in process {rank} of the training:\n{traceback.format_exc()}")
         try:
             pickle.loads(pickle.dumps(error))  # noqa: S301
-        except Exception:
+        except Exception:  # an error that cannot be sent between processes: send its text
             error = RuntimeError(f"{type(error).__name__}: {error}")
         send(error)
 

@@ -17,7 +17,7 @@ from fca.types import Classifier, FcaError, Pixels
 
 
 def batch_size_of(size: int) -> int:
-    """Images a batch when nothing is kept for gradients.
+    """Images in a batch of inference, where nothing is kept for gradients.    size: side of an image in pixels.
 
     >>> batch_size_of(32), batch_size_of(224), batch_size_of(512)
     (256, 83, 16)
@@ -32,33 +32,33 @@ def logits_of(
     accelerator: str = "auto",
     on_batch: Callable[[int], object] = lambda n_images: None,
 ) -> Float32[np.ndarray, "images logits"]:
-    """The classifier's logits for `pixels[rows]`, in full precision; the columns follow `classifier.classes`.
+    """The logits of the images `pixels[rows]`, in full precision; columns are in the order of `classifier.classes`.
 
-    on_batch: called after every batch with its number of images.
+    accelerator: auto, cpu or gpu.    on_batch: called after every batch with its number of images.
 
-    Raises FcaError where they are NaN or infinite, and for another number of logits than classes.
+    Raises FcaError if a logit is NaN or infinite, and for another number of logits than classes.
     """
 
     def logits(images: Tensor) -> Tensor:
         return checked_logits(classifier.module(images), len(images), len(classifier.classes))
 
-    return _outputs("logits", classifier, logits, pixels, rows, accelerator, on_batch)
+    return _outputs_in_batches("logits", classifier, logits, pixels, rows, accelerator, on_batch)
 
 
 def features_of(
     classifier: Classifier, pixels: Pixels, rows: Int[np.ndarray, " images"], accelerator: str = "auto"
 ) -> Float32[np.ndarray, "images features"]:
-    """The features of `pixels[rows]` by `classifier.embed`: pooled, as a head would get them.
+    """The features of the images `pixels[rows]` by `classifier.embed`: pooled, as a head would get them.
 
-    Raises FcaError where they are NaN or infinite.
+    Raises FcaError if a feature is NaN or infinite.
     """
-    return _outputs("features", classifier, classifier.embed, pixels, rows, accelerator)
+    return _outputs_in_batches("features", classifier, classifier.embed, pixels, rows, accelerator)
 
 
 def checked_logits(logits: Any, images: int, classes: int) -> Tensor:
-    """The output of a network if it has one logit for each image and class.
+    """Return the output of a network unchanged if it has one logit for each image and class.
 
-    Else raises FcaError: a network that a user wrote may have another output.
+    Raises FcaError otherwise: a network that a user wrote may return anything.    images, classes: how many there are.
 
     >>> checked_logits(torch.zeros(4, 10), 4, 3)
     Traceback (most recent call last):
@@ -71,7 +71,7 @@ def checked_logits(logits: Any, images: int, classes: int) -> Tensor:
     return logits
 
 
-def _outputs(
+def _outputs_in_batches(
     kind: str,
     classifier: Classifier,
     forward: Callable[[Tensor], Tensor],
@@ -80,7 +80,14 @@ def _outputs(
     accelerator: str,
     on_batch: Callable[[int], object] = lambda n_images: None,
 ) -> Float32[np.ndarray, "images outputs"]:
-    """The outputs of `forward` for `pixels[rows]`, batch by batch.    kind: of outputs, for the error."""
+    """What `forward` returns for the images `pixels[rows]`, computed batch by batch while the next batches are read.
+
+    kind:     what the outputs are, logits or features, for the error if one is not finite.
+    forward:  normalised images -> outputs of shape (batch, outputs).
+    on_batch: called after every batch with its number of images.
+
+    Raises FcaError for outputs that are not finite, and ValueError if there is no image.
+    """
     if not len(rows):
         raise ValueError("rows is empty: there is no image to evaluate")
 
@@ -88,7 +95,7 @@ def _outputs(
     device = device_of(accelerator_for(module, accelerator))
     module.to(device)
 
-    n_batches = -(-len(rows) // batch_size_of(classifier.input_size))
+    n_batches = -(-len(rows) // batch_size_of(classifier.input_size))  # rounded up; batches are of nearly equal size
     row_batches = np.array_split(rows, n_batches)
     image_batches = read_ahead(lambda batch: to_device(pixels[batch], device), row_batches)
 

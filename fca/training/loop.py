@@ -64,6 +64,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     """Lightning's checkpoints, written so that a kill leaves no partial file."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Lightning's. The file is written under another name, and renamed when it is complete."""
         write_whole(Path(path), lambda file: torch.save(checkpoint, file))
 
 
@@ -73,17 +74,20 @@ def weights_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def gathered_weights(trainer: pl.Trainer, training: Training) -> dict[str, Tensor]:
-    """The weights of the evaluated network. With FSDP the first process gathers all, and the others get none."""
+    """The weights of the network that is evaluated (the running average if there is one), by name, on the CPU.
+
+    With FSDP each process has only a share: the first one gathers all weights, and the others get an empty dictionary.
+    """
     if isinstance(trainer.strategy, pl.strategies.FSDPStrategy):
-        state = trainer.strategy.lightning_module_state_dict()
+        state = trainer.strategy.lightning_module_state_dict()  # of `training`, which calls its module `network`
         return {name.removeprefix("network."): value for name, value in state.items()}
     return weights_of(training.evaluated)
 
 
 def check_finite(trainer: pl.Trainer, training: Training, weights: Mapping[str, Tensor]) -> None:
-    """Raise Diverged, in all processes, where weights of the first one are not finite.
+    """Raise Diverged, in all processes, if the first process has weights that are not finite.
 
-    Batch norm with an infinite variance gives zeros, and so a loss that is finite.
+    The loss alone does not show this: batch norm with an infinite variance gives zeros, and so a finite loss.
     """
     parameters = {name for name, _ in training.evaluated.named_parameters()}
     if trainer.strategy.broadcast(bool(broken_tensors(weights, parameters))):
@@ -91,36 +95,39 @@ def check_finite(trainer: pl.Trainer, training: Training, weights: Mapping[str, 
 
 
 class Sharded(Training):
-    """Training with FSDP: makes the optimiser while weights have their shapes, by which it decides what decays."""
+    """Training with FSDP, which cuts all weights into shares for the processes.
+
+    It makes its optimiser before that, while weights still have their shapes: by these it decides which ones decay.
+    """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.optimisers = super().configure_optimizers()
 
     def configure_optimizers(self) -> Any:
-        """The optimiser made before; its parameters are the same objects, with their share of the values."""
+        """The optimiser that was made before sharding, which holds the same parameters; these have new values now."""
         return self.optimisers
 
     def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, *_: Any, **__: Any) -> None:
-        """Clip by the norm over the shares of all processes."""
+        """Clip gradients by their norm over the shares of all processes, which Lightning's own method would not do."""
         if gradient_clip_val:
             self.trainer.strategy.model.clip_grad_norm_(gradient_clip_val)  # type: ignore[union-attr, operator]
 
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
-    """Write one .safetensors file; after a kill it is complete or absent."""
+    """Write weights as one .safetensors file; after a kill it is complete or absent."""
     write_whole(path, lambda file: file.write(save(weights)))
 
 
 class Keeper(pl.Callback):
     """Keeps the best epoch so far in memory and in every checkpoint; writes snapshots, checkpoints and the progress.
 
-    The best epoch has the highest val_top1; among equal ones, the lowest val_loss; then the first. Epoch 0 = the
-    weights that training began with, kept when not one epoch ended with finite losses, or when `start_rank` is better.
-    A checkpoint is written at the end of an epoch, when checkpoint_s seconds have passed since the last one or since
-    the training began, and when a stop is requested; it lacks the best weights where they are those of its own epoch.
+    The best epoch has the highest val_top1; among equal ones the lowest val_loss; then the first. Epoch 0 stands for
+    the weights that training began with. They are the best if no epoch ended with finite losses, or none beats
+    `start_rank`.
 
-    snapshots: number of steps done -> the fractions of the training whose weights are saved then.
+    A checkpoint is written at the end of an epoch if checkpoint_s seconds have passed since the last one (or since the
+    training began), and when a stop is requested. It has the best weights too, unless those are of the same epoch.
     """
 
     def __init__(
@@ -131,6 +138,13 @@ class Keeper(pl.Callback):
         checkpoint_s: float = 0.0,
         start_rank: Sequence[float] = NO_RANK,
     ) -> None:
+        """Begin with the network's weights as the best ones, those of epoch 0.
+
+        folder:       the run's folder, where all files go.
+        snapshots:    number of steps done -> the fractions of the training whose weights are saved then.
+        checkpoint_s: seconds between two checkpoints; 0 = one after each epoch.
+        start_rank:   [accuracy, -loss] on validation images before training. NO_RANK: any epoch is better.
+        """
         self.folder = folder
         self.run_id = folder.name
         self.snapshots = snapshots
@@ -142,13 +156,17 @@ class Keeper(pl.Callback):
         self._start_clocks()
 
     def _start_clocks(self) -> None:
+        """Start measuring the epoch, the time since the last checkpoint, and the time since the last progress."""
         current_time = time.perf_counter()
         self.epoch_start = current_time
         self.checkpoint_time = current_time
         self.progress_time = current_time
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that a resumed training needs of the epochs before it."""
+        """What a checkpoint keeps of the epochs so far. Lightning stores it beside the weights of the network.
+
+        If the latest epoch is the best, these already are the best weights, and are not stored twice.
+        """
         best_is_latest = self.best["epoch"] == len(self.history)
         return {
             "history": self.history,
@@ -158,24 +176,28 @@ class Keeper(pl.Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` kept, when a training goes on from a checkpoint."""
         self.history = state_dict["history"]
         self.best = state_dict["best"]
         self.seconds = state_dict["seconds"]
         log.info("go on after epoch %d", len(self.history))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Start the clocks of checkpoints and progress; take missing best weights from the network that was loaded."""
+        """Start the clocks. If a checkpoint left out the best weights, take them from the network that it restored."""
         self._start_clocks()
         if self.best["weights"] is None:
             self.best["weights"] = gathered_weights(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, index: int) -> None:
-        """Update the running average, then write the snapshots of this step, and at times the progress."""
+        """Update the running average, save the snapshots that are due after this step, and at times write the progress.
+
+        Raises Diverged instead of saving a snapshot if a loss of this epoch was not finite.
+        """
         pl_module.update_average()
 
         for fraction in self.snapshots.get(trainer.global_step, ()):
             pl_module.check_loss()
-            weights = gathered_weights(trainer, pl_module)
+            weights = gathered_weights(trainer, pl_module)  # by all processes, which FSDP needs for it
             if trainer.is_global_zero:
                 save_weights(self.folder / snapshot_file(fraction), weights)
 
@@ -188,9 +210,12 @@ class Keeper(pl.Callback):
             self.progress_time = current_time
 
     def _progress(self, trainer: pl.Trainer, device: torch.device, index: int, current_time: float) -> dict[str, Any]:
-        """The progress after the batch of this index, with an estimate of the seconds left."""
+        """What the progress file shows after a batch, with an estimate of the seconds left.
+
+        index: position of the batch in its epoch, from 0.    current_time: now, by time.perf_counter().
+        """
         epoch = trainer.current_epoch
-        epochs = trainer.max_epochs or 1
+        epochs = trainer.max_epochs or 1  # `_lightning_trainer` always sets it, but its type allows None
         share_done = (epoch + (index + 1) / trainer.num_training_batches) / epochs
         seconds_so_far = self.seconds + current_time - self.epoch_start
         return {
@@ -202,16 +227,20 @@ class Keeper(pl.Callback):
         }
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Plain batch norm has other averages in every process: keep those of the first one."""
+        """Copy the first process's buffers to all processes, so that all validate the same network.
+
+        These are the averages of plain batch norm, which each process has taken over its own images.
+        """
         if trainer.world_size == 1:
             return
         for buffer in pl_module.evaluated.buffers():
             torch.distributed.broadcast(buffer, 0)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Compare the epoch with the best one, then write the checkpoint if it is due.
+        """Compare the epoch with the best one, end the training if patience is over, write the checkpoint if it is due.
 
-        Raises Diverged for a figure that is not finite, and Preempted if a stop is requested.
+        Raises Diverged if a loss of the epoch or the weights of a new best epoch are not finite, and Preempted if a
+        stop is requested, after writing a checkpoint.
         """
         figures = pl_module.figures
         if not all(map(math.isfinite, figures.values())):
@@ -225,13 +254,13 @@ class Keeper(pl.Callback):
         self.history.append(figures)
         log.info("epoch %d: %s", epoch, ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
 
-        rank = [figures["val_top1"], -figures["val_loss"]]
+        rank = [figures["val_top1"], -figures["val_loss"]]  # compared by accuracy, and then by the lower loss
         if rank > self.best["rank"]:
             weights = gathered_weights(trainer, pl_module)
             check_finite(trainer, pl_module, weights)
             self.best = {"epoch": epoch, "rank": rank, "weights": weights}
 
-        if epoch == epochs:
+        if epoch == epochs:  # the training is done: nothing is left to go on with, or to stop
             return
         patience = pl_module.recipe.patience
         if patience and epoch - self.best["epoch"] >= patience:
@@ -239,7 +268,7 @@ class Keeper(pl.Callback):
             return  # without a checkpoint, from which a resumed training would go on
 
         is_due = current_time - self.checkpoint_time >= self.checkpoint_s
-        # All processes follow the first one.
+        # Clocks and signals differ between processes: all follow the first one.
         should_stop, should_save = trainer.strategy.broadcast((stop.requested.is_set(), is_due))
         if should_stop or should_save:
             trainer.save_checkpoint(self.folder / CHECKPOINT, weights_only=False)
@@ -249,9 +278,12 @@ class Keeper(pl.Callback):
 
 
 def _machine_wide_name(device: torch.device) -> str:
-    """The device as the machine counts it, whichever of its GPUs a launcher shows to this process: cuda:3."""
+    """The name of a device with its number in the whole machine, such as cuda:3.
+
+    A launcher may show only some GPUs to this process, which torch then counts from 0.
+    """
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    index = device.index or 0
+    index = device.index or 0  # None: the first one
     if device.type != "cuda" or index >= len(visible):
         return str(device)
     return f"cuda:{visible[index]}"
@@ -261,7 +293,7 @@ def _machine_wide_name(device: torch.device) -> str:
 class TrainingPlace:
     """Folder, devices and display of a training; none of them changes the result.
 
-    folder:       of the run; its weights and checkpoints go there.    accelerator: auto, cpu or gpu.
+    folder:       the run's; weights and checkpoints go there.         accelerator: auto, cpu or gpu.
     devices:      a number, auto or a list of GPUs.                    strategy:    of several: auto, ddp or fsdp.
     compile:      auto, true or false: auto compiles long trainings on CUDA and none on a CPU (see COMPILED_FROM).
     checkpoint_s: seconds between two checkpoints, which are written at the ends of epochs; 0 = at each.
@@ -301,7 +333,10 @@ class Fitted:
 
 
 def seed_everything(seed: int) -> None:
-    """Seed Python, NumPy and torch. Call it before a classifier is built: its first weights are drawn then."""
+    """Seed the random numbers of Python, NumPy and torch.
+
+    Call it before a classifier is built: its first weights are drawn then.
+    """
     pl.seed_everything(seed, verbose=False)
 
 
@@ -314,26 +349,29 @@ def fit(
     place: TrainingPlace,
     start_counts: bool = False,
 ) -> Fitted:
-    """Train `classifier.module` in place and leave it with the weights of the best epoch on `val`.
+    """Train `classifier.module` in place, and leave it with the weights of the best epoch on `val`.
 
-    Batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU, the same call gives the same bits,
-    whether it was interrupted or not. Called again in the same folder, it goes on after the last checkpoint, and
-    only loads the weights when all epochs are done; from damaged files it begins anew, with a warning. torch's
-    global generator is left in another state.
+    recipe:       how to train. A learning rate for another batch size (lr_batch) is scaled as from scratch; one that is
+                  scaled already stays.
+    seed:         batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU the same call gives the
+                  same bits, whether it was interrupted or not.
+    place:        folder, devices and display. The folder then has best.safetensors, the snapshots that the recipe asks
+                  for (snapshot-0.50.safetensors, ...) and fitted.json.
+    start_counts: whether the weights it begins with are kept if no epoch is better on `val`.
 
-    start_counts: whether the weights it begins with are kept where no epoch is better on `val`.
+    Called again in the same folder, it goes on after the last checkpoint; if all epochs are done, it only loads the
+    weights. From damaged files it begins anew, with a warning. torch's global generator is left in another state.
 
-    A recipe whose learning rate is for another batch size is scaled as from scratch; one that is scaled already stays.
-    place.folder then has best.safetensors, snapshot-0.50.safetensors, ... as requested, and fitted.json.
-    On several devices each step is that of the whole batch: every process works on its share of the images. Plain batch
-    norm (on a CPU) sees that share, synchronised batch norm (on GPUs) all; dropout and mixup draw in each process.
-    Raises FcaError for a recipe out of range, too few train or val images, devices that are not there or too many;
-    Preempted where fca.training.stop requests it, once there is a checkpoint.
+    On several devices every process works on its share of each batch. Plain batch norm (on a CPU) sees that share,
+    synchronised batch norm (on GPUs) the whole batch; dropout and mixup are drawn in each process.
+
+    Raises FcaError for a recipe out of range, too few train or val images, and devices that are not there or too many;
+    Preempted if fca.training.stop requests it, once there is a checkpoint.
     """
     recipe.check()
     recipe = recipe.scaled(finetune=False).sized(len(train), len(val))
     devices = devices_of(place.accelerator, place.devices, place.strategy)
-    forward_size = _check_images(classifier, len(train), len(val), recipe, devices)
+    forward_size = _fewest_images_per_forward(classifier, len(train), len(val), recipe, devices)
     _check_recipe_on_devices(classifier, recipe, place, devices)
 
     finished = _load_fitted(place.folder, classifier.module)
@@ -343,11 +381,11 @@ def fit(
     place.folder.mkdir(parents=True, exist_ok=True)
     if len(devices) == 1:
         process = TrainingProcess(devices)
-        return _train(classifier, train, val, recipe, seed, place, forward_size, start_counts, process)
+        return _train_in_process(classifier, train, val, recipe, seed, place, forward_size, start_counts, process)
 
     place_of_processes = replace(place, logger=bool(place.logger))  # a logger stays in this process
     args = (classifier, train, val, recipe, seed, place_of_processes, forward_size, start_counts)
-    launch(_train, args, devices, place.logger)
+    launch(_train_in_process, args, devices, place.logger)
     fitted = _load_fitted(place.folder, classifier.module)
     assert fitted is not None, "the first process wrote it"
     return fitted
@@ -356,7 +394,7 @@ def fit(
 def _check_recipe_on_devices(
     classifier: Classifier, recipe: Recipe, place: TrainingPlace, devices: Sequence[torch.device]
 ) -> None:
-    """Raise FcaError for a recipe that these devices, or this network, cannot follow."""
+    """Raise FcaError if these devices, or this network, cannot follow the recipe."""
     is_sharded = len(devices) > 1 and place.strategy == "fsdp"
     if is_sharded and (recipe.ema or recipe.accumulate > 1):
         raise FcaError("machine.strategy", "fsdp", "ddp with recipe.ema or recipe.accumulate", "switch these off")
@@ -367,27 +405,32 @@ def _check_recipe_on_devices(
         raise FcaError("recipe.layer_decay", recipe.layer_decay, allowed, "set recipe.layer_decay=1")
 
 
-def _check_images(
+def _fewest_images_per_forward(
     classifier: Classifier, n_train: int, n_val: int, recipe: Recipe, devices: Sequence[torch.device]
 ) -> int:
-    """How many images must go through the network together in training: 1, or 2 where a batch norm needs two.
+    """Fewest images that may go through the network together in training: 1, or 2 where a batch norm needs two.
 
-    Raises FcaError for too few images, and for more devices than images in a batch.
+    n_train, n_val: numbers of training and validation images. Raises FcaError if they are too few, and for more devices
+    than images in a batch.
     """
     for split, images, fewest in (("train", n_train, 2), ("val", n_val, 1)):
         if images < fewest:
             step = "take a larger dataset, or see: fca run task=describe"
             raise FcaError(f"{split} images", images, f"at least {fewest}", step)
 
+    # Images of the smallest batch; batches differ by one image at most.
     batch_images = n_train // count_batches(n_train, recipe.batch_size)
     val_batch_images = n_val // count_batches(n_val, batch_size_of(classifier.input_size))
+
+    # A process cuts its share of a batch into `accumulate` chunks: one of them may be a single image.
     is_synchronised = len(devices) > 1 and devices[0].type == "cuda"  # batch norm sees the images of all processes
     can_be_alone = batch_images // len(devices) // recipe.accumulate < 2
     forward_size = smallest_forward(classifier) if can_be_alone and not is_synchronised else 1
 
     most_devices = batch_images // recipe.accumulate
     if forward_size > 1:
-        most_devices = min(n_train, recipe.batch_size) // forward_size  # batches may be larger, and have fewer chunks
+        # `Batches` then joins small batches, and `training_step` makes fewer chunks: a whole batch must be enough.
+        most_devices = min(n_train, recipe.batch_size) // forward_size
         log.info("no image goes through batch norm alone: it joins others of its batch, or those of the batch before")
 
     for split, images in (("train", most_devices), ("val", val_batch_images)):
@@ -396,7 +439,7 @@ def _check_images(
     return forward_size
 
 
-def _train(
+def _train_in_process(
     classifier: Classifier,
     train: Examples,
     val: Examples,
@@ -407,7 +450,13 @@ def _train(
     start_counts: bool,
     process: TrainingProcess,
 ) -> Fitted:
-    """Do the share of one process in a training; the first process writes the files."""
+    """Train as one process of a training, or as the only one; the first process writes the files of the result.
+
+    recipe:       with its learning rate scaled and its epochs counted.
+    forward_size: fewest images that may go through the network together.
+    process:      the devices of all processes, and which process this is.
+    The other arguments are those of `fit`.
+    """
     n_processes = len(process.devices)
     device = process.devices[process.rank]
     if n_processes > 1:
@@ -419,7 +468,8 @@ def _train(
     # Data: this process takes its share of every batch.
     share = (place.progress, process.rank, n_processes)
     batches = Batches(train, recipe.batch_size, device, seed, recipe, *share, min_images=forward_size * n_processes)
-    val_batches = Batches(val, batch_size_of(classifier.input_size), device, None, None, *share)
+    val_batch_size = batch_size_of(classifier.input_size)
+    val_batches = Batches(val, val_batch_size, device, None, None, *share)  # no seed, no recipe: in order, unchanged
     steps = len(batches) * recipe.epochs
 
     start_rank = _rank_before_training(classifier, val, place.accelerator) if start_counts else NO_RANK
@@ -430,10 +480,10 @@ def _train(
 
     # Train.
     has_diverged = False
-    with _without_notes(), _tensor_cores(recipe.precision):
+    with _without_lightning_notes(), _tf32_if_asked(recipe.precision):
         training = training_class(classifier, recipe, steps, seed, is_compiled, forward_size)
         training.train()
-        trainer = _trainer(recipe, place, process, keeper, len(batches))
+        trainer = _lightning_trainer(recipe, place, process, keeper, len(batches))
         checkpoint = _usable_checkpoint(place.folder, training)
         try:
             trainer.fit(training, batches, val_batches, ckpt_path=checkpoint, weights_only=True)
@@ -445,7 +495,7 @@ def _train(
     # Keep the best epoch.
     best = keeper.best
     if n_processes == 1:  # else the process that started this one loads them
-        classifier.module.float().load_state_dict(best["weights"])
+        classifier.module.float().load_state_dict(best["weights"])  # float: a recipe of bf16-true has changed the type
     best_top1 = best["rank"][0]
     fitted = Fitted(
         best_epoch=best["epoch"],
@@ -456,6 +506,7 @@ def _train(
         history=keeper.history,
     )
     if process.rank == 0:
+        # In this order: where fitted.json exists, the weights do, and only then the checkpoint is not needed.
         save_weights(place.folder / BEST, best["weights"])
         write_json(place.folder / FITTED, asdict(fitted))
         (place.folder / CHECKPOINT).unlink(missing_ok=True)
@@ -463,7 +514,7 @@ def _train(
 
 
 def _rank_before_training(classifier: Classifier, val: Examples, accelerator: str) -> tuple[float, float]:
-    """The rank by which epochs are compared, of a network before it is trained: accuracy, then minus the loss."""
+    """Accuracy and minus the loss of a network on validation images before training: epochs are compared by these."""
     logits = torch.from_numpy(logits_of(classifier, val.pixels, val.rows, accelerator))
     labels = torch.from_numpy(val.labels)
     top1 = (logits.argmax(1) == labels).float().mean()
@@ -472,7 +523,10 @@ def _rank_before_training(classifier: Classifier, val: Examples, accelerator: st
 
 
 def _load_fitted(folder: Path, module: nn.Module) -> Fitted | None:
-    """The training that ended in this folder, its weights loaded; None where none did, or its files are damaged."""
+    """Load the result of a training that ended in this folder: its weights go into `module`, its figures are returned.
+
+    None if no training ended there. Damaged files are removed with a warning, and None is returned, too.
+    """
     if not (folder / FITTED).exists():
         return None
 
@@ -491,7 +545,10 @@ def _load_fitted(folder: Path, module: nn.Module) -> Fitted | None:
 
 
 def _usable_checkpoint(folder: Path, training: Training) -> Path | None:
-    """The checkpoint to go on from; None where there is none, or it is damaged or of another training."""
+    """The checkpoint in a folder that this training can go on from; None if there is none.
+
+    A checkpoint that is damaged, or of another run or network, is removed with a warning.
+    """
     path = folder / CHECKPOINT
     if not path.exists():
         return None
@@ -499,7 +556,7 @@ def _usable_checkpoint(folder: Path, training: Training) -> Path | None:
     try:
         with opened(path) as file:
             checkpoint = torch.load(file, map_location="cpu", weights_only=True)
-        run_id = checkpoint["callbacks"]["Keeper"].get("run", folder.name)
+        run_id = checkpoint["callbacks"]["Keeper"].get("run", folder.name)  # older checkpoints do not have it
         if run_id != folder.name or _shapes(checkpoint["state_dict"]) != _shapes(training.state_dict()):
             raise DamagedFile(path, f"is of another training, {run_id}")
     except Exception as error:  # whatever unpickling raises
@@ -513,7 +570,7 @@ def _shapes(state: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 
 def _discard(error: Exception, *paths: Path) -> None:
-    """Warn that a training cannot go on from these files, and remove them."""
+    """Warn that a training cannot go on from these files, and remove them.    error: what is wrong with them."""
     reason = str(error) if isinstance(error, DamagedFile) else f"{paths[-1]} cannot be read ({error})"
     first_line, _, _ = reason.partition("\n")
     log.warning("the training begins anew: %.300s", first_line)
@@ -521,8 +578,13 @@ def _discard(error: Exception, *paths: Path) -> None:
         remove(path)
 
 
-def _trainer(recipe: Recipe, place: TrainingPlace, process: TrainingProcess, keeper: Keeper, steps: int) -> pl.Trainer:
-    """Lightning's Trainer.    steps: of an epoch."""
+def _lightning_trainer(
+    recipe: Recipe, place: TrainingPlace, process: TrainingProcess, keeper: Keeper, steps: int
+) -> pl.Trainer:
+    """Lightning's Trainer for one process, with the user's further options (place.trainer).
+
+    steps: number of steps in an epoch. Figures of steps are logged at least once in each epoch.
+    """
     options: dict[str, Any] = {
         "enable_model_summary": False,
         "log_every_n_steps": 10,
@@ -543,25 +605,27 @@ def _trainer(recipe: Recipe, place: TrainingPlace, process: TrainingProcess, kee
 
     return pl.Trainer(
         **process.trainer_options(place.strategy),
+        # The other precisions are set elsewhere: bf16-true by `Training`, tf32 by `_tf32_if_asked`.
         precision=recipe.precision if recipe.precision.endswith("mixed") else "32-true",  # type: ignore[arg-type]
         max_epochs=recipe.epochs,
-        gradient_clip_val=recipe.grad_clip or None,
+        gradient_clip_val=recipe.grad_clip or None,  # None: no clipping
         logger=loggers or False,
         callbacks=callbacks,
         # No processes are started here, whatever the cluster: submitit or `launch` has already placed this one.
         plugins=[AtomicCheckpointIO(), LightningEnvironment()],
         default_root_dir=place.folder,
-        enable_checkpointing=False,
+        enable_checkpointing=False,  # `keeper` writes them
         enable_progress_bar=place.progress,
-        num_sanity_val_steps=0,
+        num_sanity_val_steps=0,  # no trial validation before the first epoch
         **options,
     )
 
 
 def _should_compile(setting: str, device: torch.device, pixels: int) -> bool:
-    """Whether to compile the network.
+    """Whether to compile the network with torch.compile.
 
-    auto: on CUDA, for a training that shows so many pixels that faster steps make up for minutes of compiling.
+    setting: true, false or auto. auto compiles on CUDA if a training shows so many pixels that faster steps make up for
+    the minutes of compiling.    pixels: number of them in the images of all steps.
     """
     if setting == "auto":
         return device.type == "cuda" and pixels >= COMPILED_FROM
@@ -569,8 +633,11 @@ def _should_compile(setting: str, device: torch.device, pixels: int) -> bool:
 
 
 @contextmanager
-def _tensor_cores(precision: str) -> Iterator[None]:
-    """Use TF32 in matrix products and convolutions where the precision is tf32; restore torch's settings after it."""
+def _tf32_if_asked(precision: str) -> Iterator[None]:
+    """Let GPUs use TF32 in matrix products and convolutions in the body of `with`, if the precision is tf32.
+
+    torch's own settings are restored afterwards.
+    """
     previous_precision = torch.get_float32_matmul_precision()
     previous_cudnn = torch.backends.cudnn.allow_tf32
     if precision == "tf32":
@@ -584,8 +651,8 @@ def _tensor_cores(precision: str) -> Iterator[None]:
 
 
 @contextmanager
-def _without_notes() -> Iterator[None]:
-    """Mute Lightning's notes on devices, tips and reasons to stop, and the warnings of _IGNORED_WARNINGS."""
+def _without_lightning_notes() -> Iterator[None]:
+    """Mute Lightning in the body of `with`: its notes on devices, tips and reasons to stop, and _IGNORED_WARNINGS."""
     notes = logging.getLogger("pytorch_lightning.utilities.rank_zero")
     previous_level = notes.level
     notes.setLevel(logging.WARNING)

@@ -27,7 +27,7 @@ import pytorch_lightning as pl  # noqa: E402
 import timm.optim  # noqa: E402
 from torchvision.transforms.v2 import CutMix, MixUp, RandomChoice  # noqa: E402
 
-LOGGED = {  # figures of an epoch -> what loggers call them
+NAMES_IN_LOGGERS = {  # figures of an epoch -> what loggers call them
     "train_loss": "train/loss",
     "train_top1": "train/top1",
     "val_loss": "val/loss",
@@ -43,12 +43,9 @@ class Diverged(Exception):
 
 
 class Training(pl.LightningModule):
-    """Trains a classifier's network in place; `figures` holds the figures of `LOGGED` for the last epoch.
+    """Trains a classifier's network in place, as Lightning's module.
 
-    steps:        of the whole training, for the schedule.
-    seed:         everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
-    is_compiled:  whether training steps go through torch.compile; the names of the weights stay as they are.
-    forward_size: fewest images that may go through the network together; see `smallest_forward`.
+    figures: after an epoch, its losses, accuracies and learning rate, by the keys of NAMES_IN_LOGGERS.
     """
 
     def __init__(
@@ -60,6 +57,15 @@ class Training(pl.LightningModule):
         is_compiled: bool = False,
         forward_size: int = 1,
     ) -> None:
+        """Prepare what the recipe asks for: mixup and cutmix, a running average of the weights, precision, compiling.
+
+        classifier:   its module is trained; it must give one logit for each class.
+        recipe:       with its learning rate scaled and its epochs counted, see `fca.training.loop.fit`.
+        steps:        their number in the whole training, for the schedule of the learning rate.
+        seed:         everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
+        is_compiled:  whether training steps go through torch.compile.
+        forward_size: fewest images that may go through the network together; see `smallest_forward`.
+        """
         super().__init__()
         self.network = classifier.module
         self.normalise = classifier.normalise
@@ -74,7 +80,7 @@ class Training(pl.LightningModule):
             mixes.append(MixUp(alpha=recipe.mixup, num_classes=self.n_classes))
         if recipe.cutmix:
             mixes.append(CutMix(alpha=recipe.cutmix, num_classes=self.n_classes))
-        self.mix = RandomChoice(mixes) if len(mixes) > 1 else next(iter(mixes), None)
+        self.mix = RandomChoice(mixes) if len(mixes) > 1 else next(iter(mixes), None)  # None: images are not mixed
 
         self.average = None
         if recipe.ema:
@@ -83,11 +89,12 @@ class Training(pl.LightningModule):
 
         if recipe.precision == "bf16-true":
             self.network.to(torch.bfloat16)
+        # Only the forward pass is compiled: a compiled module would have other names for its weights.
         self.compiled_forward = torch.compile(self.network.forward) if is_compiled else None
         self.figures: dict[str, float] = {}
 
     def train(self, mode: bool = True) -> Training:
-        """PyTorch's; batch norms that the recipe freezes stay in evaluation mode."""
+        """PyTorch's switch to training or evaluation; batch norms that the recipe freezes stay in evaluation mode."""
         super().train(mode)
         if self.recipe.frozen_norms:
             for norm in batch_norms(self.network):
@@ -95,7 +102,7 @@ class Training(pl.LightningModule):
         return self
 
     def configure_optimizers(self) -> Any:
-        """timm's optimiser, and the recipe's learning rate at every step."""
+        """timm's optimiser by its name in the recipe, and a schedule that sets the learning rate at every step."""
         recipe = self.recipe
         options = {"momentum": recipe.momentum, **recipe.optimiser_options}
         if recipe.layer_decay < 1:
@@ -104,17 +111,18 @@ class Training(pl.LightningModule):
             self.network, recipe.optimiser, recipe.lr, recipe.weight_decay, **options
         )
 
+        # layer_decay gives each group of layers a factor, lr_scale, which only timm's own schedules multiply with.
         for group in optimiser.param_groups:
-            group["lr"] = recipe.lr * group.get("lr_scale", 1.0)  # which only timm's own schedules multiply with
+            group["lr"] = recipe.lr * group.get("lr_scale", 1.0)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: recipe.lr_share(step, self.steps))
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_train_epoch_start(self) -> None:
-        """Seed the epoch by its number: a resumed training draws the same numbers."""
+        """Seed the epoch by its number, so that a resumed training draws the same; reset sums and clocks."""
         trainer: Any = self.trainer
         trainer.train_dataloader.epoch = self.current_epoch
         epoch_seed = int(epoch_rng(self.seed, self.current_epoch, 1).integers(2**63))
-        torch.manual_seed(epoch_seed + self.global_rank)
+        torch.manual_seed(epoch_seed + self.global_rank)  # processes draw different numbers
 
         self.train_sums = torch.zeros(2, device=self.device)  # loss and accuracy, added up over batches
         self.log_interval = trainer.log_every_n_steps
@@ -122,15 +130,25 @@ class Training(pl.LightningModule):
         self.last_log_time = time.perf_counter()
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
-        """The mean loss of a batch; of one in chunks that of the last, when the others have left their gradients."""
+        """Forward a batch, in chunks if it does not fit the device, and return the loss of the last chunk.
+
+        The loss of a chunk is its mean cross-entropy x weight, where
+
+            weight = batch.share * images of the chunk / images of this process,
+            batch.share = images of this process / mean of all processes.
+
+        Summed over chunks and averaged over processes, this is the mean loss of the whole batch. The chunks before the
+        last leave their gradients in the network; Lightning goes backward from the returned loss.
+        """
         images, targets = self.network_inputs(batch)
 
-        # A batch that does not fit the device goes through the network in chunks, as many in all processes.
+        # All processes use the number of chunks that the one with the fewest images can, so that they stay in step.
         n_processes = self.trainer.world_size
-        smallest_share = round(len(images) * n_processes / batch.share) // n_processes
+        whole_batch = round(len(images) * n_processes / batch.share)  # number of images
+        smallest_share = whole_batch // n_processes
         n_chunks = max(1, min(self.recipe.accumulate, smallest_share // self.forward_size))
         if self.recipe.accumulate > 1:
-            self.optimizers().zero_grad()  # type: ignore[union-attr]
+            self.optimizers().zero_grad()  # type: ignore[union-attr]  # see `optimizer_zero_grad`
 
         forward = self.compiled_forward or self.network
         sums = torch.zeros_like(self.train_sums)  # loss and accuracy
@@ -139,7 +157,7 @@ class Training(pl.LightningModule):
             logits = checked_logits(forward(chunk), len(chunk), self.n_classes).float()
             loss = cross_entropy(logits, chunk_targets, label_smoothing=self.recipe.label_smoothing)
             weight = batch.share * len(chunk) / len(images)
-            if weight != 1:
+            if weight != 1:  # without chunks or other processes it is 1
                 loss = loss * weight
             sums += torch.stack([loss.detach(), weight * accuracy(logits.detach(), chunk_targets)])
             if number < n_chunks:  # Lightning goes backward from the loss of the last chunk
@@ -156,11 +174,11 @@ class Training(pl.LightningModule):
 
     @property
     def is_logged_step(self) -> bool:
-        """Whether this step is logged: Lightning drops the figures of others."""
+        """Whether the figures of this step are logged; Lightning would drop those of other steps."""
         return self.logger is not None and (self.global_step + 1) % self.log_interval == 0
 
     def pace(self) -> dict[str, float]:
-        """The learning rate of this step, and images a second since the last step that was logged."""
+        """The learning rate of this step, and images per second since the last logged step, which is then this one."""
         current_time = time.perf_counter()
         images_per_s = self.images_since_log / (current_time - self.last_log_time)
         self.last_log_time = current_time
@@ -171,14 +189,20 @@ class Training(pl.LightningModule):
         }
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Log the norm of all gradients together, before they are clipped; FSDP has but a share of them here."""
+        """Log the norm of all gradients together, before they are clipped.
+
+        Not with FSDP, where a process has only its share of the gradients.
+        """
         is_sharded = isinstance(self.trainer.strategy, pl.strategies.FSDPStrategy)
         if self.is_logged_step and not is_sharded:
             gradients = [weights.grad for weights in self.network.parameters() if weights.grad is not None]
             self.log("grad_norm", nn.utils.get_total_norm(gradients))
 
     def network_inputs(self, batch: Batch) -> tuple[Float[Tensor, "batch 3 size size"], Tensor]:
-        """The images of a batch, augmented and mixed, and their targets: labels, or shares of the classes."""
+        """The images of a batch as the network gets them, augmented and mixed, and their targets.
+
+        Targets are labels, or, if images were mixed, the share of each class: shape (batch, classes).
+        """
         recipe = self.recipe
         images = as_input(batch.images)
         targets = batch.labels
@@ -188,24 +212,28 @@ class Training(pl.LightningModule):
         if batch.changes is not None:
             images = apply_changes(images, batch.changes)
         images = self.normalise(images)
-        if batch.changes is not None:
+        if batch.changes is not None:  # after normalising: erased pixels become standard normal noise
             images = erase(images, batch.changes.erased)
         if self.mix is not None:
             images, targets = self.mix(images, targets)
         return self.in_network_format(images), targets
 
     def in_network_format(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch 3 size size"]:
-        """Images in the precision of bf16-true, and in the strides in which convolutions are fastest."""
+        """Images in the network's precision, and in channels_last, the strides in which convolutions are fastest."""
         dtype = torch.bfloat16 if self.recipe.precision == "bf16-true" else images.dtype
         return images.to(dtype, memory_format=torch.channels_last)
 
     def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:
-        """Lightning's. It comes after `training_step`, where the chunks of a batch have left their gradients."""
+        """Lightning's, which it calls between `training_step` and the backward pass from the returned loss.
+
+        With `accumulate`, the chunks of the batch have left their gradients by then: `training_step` zeroes them
+        before.
+        """
         if self.recipe.accumulate == 1:
             optimizer.zero_grad()
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        """Lightning's. Raises Diverged for a step that overflows the weights."""
+        """Lightning's. Raises Diverged for a step that would overflow the weights."""
         try:
             super().optimizer_step(*args, **kwargs)
         except RuntimeError as error:
@@ -215,16 +243,16 @@ class Training(pl.LightningModule):
 
     @property
     def evaluated(self) -> nn.Module:
-        """The network that is validated and kept: the running average, if there is one."""
+        """The network that is validated and kept: the running average of the weights, if there is one."""
         return self.network if self.average is None else self.average.module
 
     def update_average(self) -> None:
-        """Update the running average with the weights of a step."""
+        """Update the running average, if there is one, with the weights after a step."""
         if self.average is not None:
             self.average.update_parameters(self.network)
 
     def check_loss(self) -> None:
-        """Raise Diverged, in all processes, if a loss of this epoch was not finite; waits for the device."""
+        """Raise Diverged in all processes if the sum of this epoch's losses is not finite; waits for the device."""
         loss_sum = self.trainer.strategy.reduce(self.train_sums[0].clone())
         if not torch.isfinite(loss_sum):
             raise Diverged
@@ -233,7 +261,7 @@ class Training(pl.LightningModule):
         self.val_sums = torch.zeros(3, dtype=torch.float32, device=self.device)  # loss, correct predictions, images
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        """Add up loss, correct predictions and images, without waiting for the device."""
+        """Add loss, correct predictions and images of a batch to `val_sums`, without waiting for the device."""
         images = self.in_network_format(self.normalise(as_input(batch.images)))
         logits = self.evaluated(images).float()
         loss = cross_entropy(logits, batch.labels, reduction="sum")
@@ -241,37 +269,39 @@ class Training(pl.LightningModule):
         self.val_sums += torch.stack([loss, n_correct, torch.full_like(loss, len(batch.labels))])
 
     def on_validation_epoch_end(self) -> None:
-        """Compute the epoch's figures, for the loggers and for the choice of the best epoch."""
+        """Compute the epoch's figures over all processes, for the loggers and for the choice of the best epoch."""
         strategy = self.trainer.strategy
         val_loss, n_correct, n_images = strategy.reduce(self.val_sums, reduce_op="sum").tolist()
-        train_loss, train_accuracy = strategy.reduce(self.train_sums).tolist()
+        train_loss, train_accuracy = strategy.reduce(self.train_sums).tolist()  # the mean over processes
         n_batches = self.trainer.num_training_batches
         self.figures = {
             "train_loss": train_loss / n_batches,
             "train_top1": train_accuracy / n_batches,
             "val_loss": val_loss / n_images,
             "val_top1": n_correct / n_images,
-            "lr": self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps),
+            "lr": self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps),  # of the last step
         }
         if self.logger is not None:
-            without_lr = {LOGGED[name]: value for name, value in self.figures.items() if name != "lr"}
-            self.log_dict(without_lr)  # `pace` logs the learning rate
+            # `pace` logs the learning rate.
+            without_lr = {NAMES_IN_LOGGERS[name]: value for name, value in self.figures.items() if name != "lr"}
+            self.log_dict(without_lr)
 
 
 def batch_norms(module: nn.Module) -> list[nn.Module]:
-    """The layers of a network that normalise by averages over images."""
+    """The layers of a network that normalise by averages over the images of a batch."""
     return [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
 
 
 def smallest_forward(classifier: Classifier) -> int:
-    """Fewest images that a network can be trained on at once: 2 where a batch norm has one value an image, else 1.
+    """The fewest images that a network can be trained on at once: 1, or 2 where batch norm needs two.
 
-    Looked up in a forward pass that changes nothing.
+    Batch norm needs more than one value per channel. For one image it gets a single value if it normalises vectors, or
+    maps of one pixel. How many it gets is observed in a forward pass, after which the network is as it was before.
     """
     module = classifier.module
     was_training = module.training
     module.train()
-    norms = [norm for norm in batch_norms(module) if norm.training]
+    norms = [norm for norm in batch_norms(module) if norm.training]  # frozen ones take no averages
     if not norms:
         module.train(was_training)
         return 1
@@ -283,7 +313,7 @@ def smallest_forward(classifier: Classifier) -> int:
         values_per_channel.append(shape[0] * math.prod(shape[2:]))
 
     handles = [norm.register_forward_pre_hook(count_values) for norm in norms]
-    module.eval()
+    module.eval()  # so that the pass changes no averages, and one image is enough
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             module(torch.zeros(1, 3, classifier.input_size, classifier.input_size))
@@ -295,7 +325,9 @@ def smallest_forward(classifier: Classifier) -> int:
 
 
 def accuracy(logits: Float[Tensor, "batch classes"], targets: Tensor) -> Float[Tensor, ""]:
-    """The share of a batch that is predicted correctly; of mixed images, the class with the larger share counts.
+    """The share of a batch that is predicted correctly.
+
+    targets: labels, or, for mixed images, the shares of the classes: the class with the largest share counts then.
 
     >>> accuracy(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([1, 1]))
     tensor(0.5000)
@@ -305,17 +337,19 @@ def accuracy(logits: Float[Tensor, "batch classes"], targets: Tensor) -> Float[T
 
 
 def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor | int], None]:
-    """The rule by which torch's AveragedModel follows weights and buffers after its first step, which it copies.
+    """Return the rule by which torch's AveragedModel updates its averages of weights and buffers after each step.
 
-        average ← d average + (1 - d) value,   d = min(ema, (1 + t) / (10 + t)) at its step t = 1, 2, ...
+        average ← d average + (1 - d) value,   d = min(ema, (1 + t) / (10 + t)) for t = 1, 2, ...
 
-    Without ema_warmup d = ema, which in fewer than some 3 / (1 - ema) steps leaves much of the first weights.
-    Counts (of the batches that a batch norm has seen) are copied.
+    t counts the steps after the first one, whose weights AveragedModel itself copies. Without ema_warmup d = ema, which
+    in fewer than some 3 / (1 - ema) steps leaves much of the first weights. Counts (of the batches that a batch norm
+    has seen) are no averages and are copied at every step.
     """
 
     @torch.no_grad()
     def update(averages: Tensors, values: Tensors, step: Tensor | int) -> None:
-        are_counts = not averages[0].is_floating_point()  # torch groups them by type
+        """Update these averages in place.    values: those after the step.    step: t."""
+        are_counts = not averages[0].is_floating_point()  # torch calls this for tensors of one type at a time
         if are_counts:
             torch._foreach_copy_(averages, values)
             return

@@ -118,14 +118,15 @@ class Recipe:
     snapshots: list[float]
 
     def check(self) -> None:
-        """Raise FcaError for the first value outside its range, naming the key as the user types it."""
+        """Raise FcaError for the first value outside its range, naming its key as the user types it: recipe.KEY."""
 
         def at_least_0(value: float) -> tuple[bool, str]:
+            """Whether a number is in this range, and the range in words."""
             return 0 <= value < math.inf, "a finite number of at least 0"
 
-        shift_below = 0 if self.crops else 1
+        shift_below = 0 if self.crops else 1  # crops of originals already move the image: only 0 is allowed then
         has_distinct_snapshots = len(set(self.snapshots)) == len(self.snapshots)
-        # key -> whether its value is allowed, and the allowed values
+        # key -> whether its value is allowed, and the allowed values in words
         ranges = {
             "epochs": (self.epochs >= 1, "at least 1"),
             "steps": (self.steps >= 0, "at least 0"),
@@ -138,7 +139,7 @@ class Recipe:
             "patience": (self.patience >= 0, "at least 0"),
             "batch_size": (self.batch_size >= 2, "at least 2"),
             "accumulate": (1 <= self.accumulate <= self.batch_size, f"from 1 to batch_size={self.batch_size}"),
-            "optimiser": _is_optimiser(self.optimiser),
+            "optimiser": _is_optimiser_of_timm(self.optimiser),
             "lr": (0 < self.lr < math.inf, "a finite number above 0"),
             "lr_batch": (self.lr_batch >= 0, "at least 0"),
             "finetune_lr": (0 < self.finetune_lr <= 1, "above 0 and at most 1, a share of lr"),
@@ -179,16 +180,22 @@ class Recipe:
                 raise FcaError(f"recipe.{name}", getattr(self, name), allowed, f"set recipe.{name}=...")
 
         if self.optimiser_options:
-            _check_options(self)
+            _check_optimiser_options(self)
 
     def essential(self, images: int, val_images: int) -> Recipe:
-        """This recipe as it enters a run's identity: `sized`, and keys that cannot matter have their neutral value."""
+        """This recipe as it enters the id of a run, in which recipes for the same training must be equal.
+
+        It is `sized`, and every key that has no effect beside the others gets its neutral value.
+
+        images, val_images: numbers of training and validation images.
+        """
         recipe = self.sized(images, val_images)
 
         augment = recipe.augment
-        if augment.policy != "randaugment":
+        if augment.policy != "randaugment":  # the only policy with these two settings
             augment = replace(augment, ops=0, magnitude=0)
-        can_stop_early = recipe.patience < recipe.epochs - 1  # the first epoch is the best so far
+        # The first epoch is the best so far, so training stops at the earliest after epoch 1 + patience.
+        can_stop_early = recipe.patience < recipe.epochs - 1
         return replace(
             recipe,
             ema_warmup=recipe.ema > 0 and recipe.ema_warmup,
@@ -198,8 +205,9 @@ class Recipe:
         )
 
     def steps_for(self, images: int) -> int:
-        """Steps of a training on so many images, of a recipe that is `sized` for them."""
-        return self.epochs * self.passes * -(-images // self.batch_size)
+        """Number of steps of a training on this number of images, by a recipe that is `sized` for them."""
+        steps_per_pass = -(-images // self.batch_size)  # rounded up
+        return self.epochs * self.passes * steps_per_pass
 
     @property
     def warps(self) -> bool:
@@ -212,23 +220,30 @@ class Recipe:
         return self.scale_min < 1 and self.crop_from == "original"
 
     def scaled(self, finetune: bool) -> Recipe:
-        """This recipe with its effective learning rate filled in: lr_batch 0 and finetune_lr 1.
+        """This recipe with its effective learning rate filled in, so that lr_batch is 0 (any) and finetune_lr is 1.
 
-        lr grows with batch_size / lr_batch, or with its square root for adaptive optimisers (arXiv:1706.02677 and
-        arXiv:1404.5997, by the rule of timm's train.py).    finetune: whether training begins with given weights.
+        lr is multiplied by batch_size / lr_batch, or by its square root for adaptive optimisers (arXiv:1706.02677 and
+        arXiv:1404.5997, by the rule of timm's train.py), and by finetune_lr if training begins with given weights; so
+        is lr_min.    finetune: whether it does.
         """
-        batch_ratio = self.batch_size / self.lr_batch if self.lr_batch else 1.0
+        batch_ratio = self.batch_size / self.lr_batch if self.lr_batch else 1.0  # 0: lr is for any batch size
         is_adaptive = any(name_part in self.optimiser for name_part in ADAPTIVE)
         batch_factor = batch_ratio**0.5 if is_adaptive else batch_ratio
         factor = batch_factor * (self.finetune_lr if finetune else 1.0)
         return replace(self, lr=self.lr * factor, lr_min=self.lr_min * factor, lr_batch=0, finetune_lr=1.0)
 
     def sized(self, images: int, val_images: int) -> Recipe:
-        """This recipe for this number of training images: steps and min_steps become epochs and passes, and are 0.
+        """The recipe for a number of training images: `steps` and `min_steps` become epochs and passes, and are 0 then.
 
-        images, val_images: of training and validation; where val_max is no less than the latter, it is 0.
+        With `steps`, the passes over the images that give so many steps are spread over at most `epochs` epochs; their
+        number is rounded up to be the same in each. Otherwise each epoch has enough passes that all together have at
+        least `min_steps` steps. Warm-up and drops of the learning rate, which are counted in epochs, keep their share
+        of the training.
+
+        images, val_images: numbers of training and validation images. If there are no more than val_max of the latter,
+        val_max is 0, which stands for all.
         """
-        steps_per_pass = max(1, -(-images // self.batch_size))
+        steps_per_pass = max(1, -(-images // self.batch_size))  # rounded up, as are the quotients below
         epochs = self.epochs
         passes = self.passes
         if self.steps:
@@ -252,10 +267,17 @@ class Recipe:
         )
 
     def lr_share(self, step: int, steps: int) -> float:
-        """The learning rate of a step (from 0) of `steps`, as a share of `lr`.
+        """The learning rate at a step as a share of `lr`.    step: its number, from 0.
 
-        Warm-up: (step + 1) / warm. Then cosine: (1 + cos(π t)) / 2 with t from 0 to 1 over the remaining training
-        (arXiv:1608.03983, without restarts), between lr and lr_min; step: gamma to the number of drops passed.
+        steps: how many the training has.
+
+        Warm-up, over the first w = warmup_epochs / epochs * steps steps: (step + 1) / w. After it, by the schedule:
+
+            cosine:   c + (1 - c) lr_min / lr,   c = (1 + cos(π t)) / 2,   t = (step - w) / (steps - w)
+                      (arXiv:1608.03983, without restarts)
+            step:     gamma ^ (number of drops so far), which are at the milestones and each time step_epochs have
+                      passed
+            constant: 1
         """
         warm = self.warmup_epochs / self.epochs * steps
         if step + 1 < warm:
@@ -263,13 +285,14 @@ class Recipe:
 
         if self.schedule == "cosine":
             cosine = 1.0
-            if step > warm:
+            if step > warm:  # else t is at most 0: the highest rate
                 angle = math.pi * (step - warm) / (steps - warm)  # π t
                 cosine = (1 + math.cos(angle)) / 2
             return cosine + (1 - cosine) * self.lr_min / self.lr
 
         if self.schedule == "step":
             steps_per_drop = self.step_epochs / self.epochs * steps
+            # 1e-9: a quotient that is a whole number may be rounded to just below it.
             periodic_drops = math.floor(step / steps_per_drop + 1e-9) if steps_per_drop else 0
             milestone_drops = sum(milestone * steps <= step for milestone in self.milestones)
             return self.gamma ** (periodic_drops + milestone_drops)
@@ -277,16 +300,19 @@ class Recipe:
         return 1.0
 
     def snapshot_steps(self, steps: int) -> dict[int, list[float]]:
-        """Number of steps done -> the fractions of `snapshots` that are saved then: ceil(fraction * steps)."""
+        """Number of steps done, ceil(fraction * steps) -> the fractions of `snapshots` whose weights are saved then.
+
+        steps: how many the whole training has.
+        """
         fractions_by_step = defaultdict(list)
         for fraction in self.snapshots:
-            step = max(1, math.ceil(fraction * steps - 1e-9))  # 0.07 * 100 is 7.000000000000001
+            step = max(1, math.ceil(fraction * steps - 1e-9))  # without 1e-9, 0.07 * 100 = 7.000000000000001 gives 8
             fractions_by_step[step].append(fraction)
         return fractions_by_step
 
 
 def snapshot_file(fraction: float) -> str:
-    """The file of a snapshot's weights: at least two decimals, more where the fraction has more.
+    """The name of the file with a snapshot's weights: two decimals of the fraction, or more if it has more.
 
     >>> snapshot_file(0.5), snapshot_file(0.125), snapshot_file(1.0)
     ('snapshot-0.50.safetensors', 'snapshot-0.125.safetensors', 'snapshot-1.00.safetensors')
@@ -296,23 +322,26 @@ def snapshot_file(fraction: float) -> str:
     return f"snapshot-{two_decimals if is_exact else fraction}.safetensors"
 
 
-def _is_optimiser(name: str) -> tuple[bool, str]:
-    """Whether timm has this optimiser, and the names that it has."""
+def _is_optimiser_of_timm(name: str) -> tuple[bool, str]:
+    """Whether timm has an optimiser of this name, and, if it has not, the names that it has, for a message."""
     if name in COMMON_OPTIMISERS:
         return True, ""
     names = imported("timm.optim").list_optimizers()
     return name in names, ", ".join(names)
 
 
-def _check_options(recipe: Recipe) -> None:
-    """Raise FcaError for keywords that an optimiser does not have, or values that it refuses."""
+def _check_optimiser_options(recipe: Recipe) -> None:
+    """Raise FcaError for options that the recipe's optimiser does not have, and for values that it refuses.
+
+    They are tried on an optimiser of a 2 x 2 matrix.
+    """
     optim = imported("timm.optim")
     torch = imported("torch")
     options = recipe.optimiser_options
 
     optimiser_class = optim.get_optimizer_class(recipe.optimiser, False)
     parameters = {*signature(optim.create_optimizer_v2).parameters, *signature(optimiser_class).parameters}
-    keywords = parameters - NOT_OPTIONS
+    keywords = parameters - NOT_OPTIONS  # without those that other keys of the recipe set
     allowed = f"keywords of {recipe.optimiser}: {', '.join(sorted(keywords))}"
 
     unknown_keywords = sorted(set(options) - keywords)

@@ -27,10 +27,10 @@ ROUND_S = 0.02  # a round calls a network so often that it takes at least this l
 
 
 class Speed(NamedTuple):
-    """The speed of one network.
+    """The speed of one network, with 95 % intervals.
 
-    latency_ms: median over the rounds for one image, with its 95 % interval.    images_per_s: in batches, likewise;
-    None where no batches were measured.
+    latency_ms:   milliseconds for one image, the median over rounds.
+    images_per_s: images per second in batches, likewise; None if batches were not measured.
     """
 
     latency_ms: Estimated
@@ -38,17 +38,18 @@ class Speed(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A network outside of PyTorch, on the CPU.    call: takes bytes of images of this size."""
+    """A network outside of PyTorch, which runs on the CPU.    call: runs it on bytes of images of this input size."""
 
     call: Callable[[UInt8[np.ndarray, "images size size 3"]], object]
     input_size: int
 
 
 class Cost(NamedTuple):
-    """The cost of one image on any machine: floating-point operations (a multiply and an add are two) and bytes.
+    """The cost of one image, the same on any machine.
 
-    flops:  of torch's operations; 0 for an encoder that works in NumPy.
-    memory: of the weights and, at its highest, of all intermediate results of one image.
+    flops:  floating-point operations of torch; a multiply and an add are two. 0 for an encoder that works in NumPy.
+    memory: bytes of the weights, plus the most that all intermediate results of one image need at the same time.
+    params: number of weights.
     """
 
     flops: int
@@ -59,10 +60,12 @@ class Cost(NamedTuple):
 def speeds(
     networks: Sequence[Classifier | Program], batch: int | None, rounds: int, accelerator: str = "auto"
 ) -> list[Speed]:
-    """The speed of each network, from interleaved rounds: other load on the machine affects all networks equally.
+    """Measure the speed of each network in interleaved rounds, so that other load on the machine affects all equally.
 
-    From pixels at input size on the device to logits; decoding and resizing are not counted. On all threads of torch.
-    batch: images of a batch; None: batches are not measured.
+    Timed is the way from pixels at input size on the device to logits, on all threads of torch; decoding and resizing
+    are not. Returns one Speed for each network.
+
+    batch: images of a batch; None = only single images are measured.    rounds: how often each network is timed.
     """
     sizes = [1] if batch is None else [1, batch]
     timers_by_network = [[_Timer(network, size, accelerator) for size in sizes] for network in networks]
@@ -77,15 +80,20 @@ def speeds(
         images_per_s = None
         if batch is not None:
             median, low, high = median_with_interval(batch_timers[0].seconds)
+            # The longest time is the lowest speed: the interval's ends change places.
             images_per_s = Estimated(batch / median, batch / high, batch / low)
         measured.append(Speed(latency_ms, images_per_s))
     return measured
 
 
 class _Timer:
-    """Times a network on a batch of noise, in rounds.    seconds: of a call, one mean per round."""
+    """Times a network on a batch of noise, in rounds of many calls.    seconds: of one call, the mean of each round."""
 
     def __init__(self, network: Classifier | Program, size: int, accelerator: str) -> None:
+        """Put network and noise on the device, and find how many calls make a round of ROUND_S seconds.
+
+        size: number of images in the batch.    accelerator: auto, cpu or gpu; a Program runs on the CPU.
+        """
         used_accelerator = "cpu" if isinstance(network, Program) else accelerator_for(network.module, accelerator)
         self.device = device_of(used_accelerator)
         side = network.input_size
@@ -101,15 +109,17 @@ class _Timer:
             self.call = lambda: logits(classifier, pixels)
 
         self.seconds: list[float] = []
-        self._time_calls(3)  # the first ones choose algorithms and reserve memory
-        seconds_per_call = max(self._time_calls(1), 1e-6)
+        self._time_calls(3)  # the first calls choose algorithms and reserve memory: not counted
+        seconds_per_call = max(self._time_calls(1), 1e-6)  # a clock may show 0
         self.calls_per_round = max(1, round(ROUND_S / seconds_per_call))
 
     def run_round(self) -> None:
+        """Time one round, and append its mean to `seconds`."""
         seconds = self._time_calls(self.calls_per_round)
         self.seconds.append(seconds / self.calls_per_round)
 
     def _time_calls(self, n_calls: int) -> float:
+        """Seconds that this number of calls takes; waits for the device before and after."""
         with torch.inference_mode():
             self._synchronise()
             start = time.perf_counter()
@@ -119,6 +129,7 @@ class _Timer:
             return time.perf_counter() - start
 
     def _synchronise(self) -> None:
+        """Wait until the device has done all its work; a CPU always has."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
@@ -126,14 +137,14 @@ class _Timer:
 
 
 def logits(classifier: Classifier, pixels: Tensor) -> Tensor:
-    """The logits for stored pixels (batch, size, size, 3), or the features of an encoder."""
+    """The logits of stored pixels (batch, size, size, 3), or their features if the classifier is an encoder."""
     network = classifier.module if classifier.classes else classifier.embed
     output: Tensor = network(classifier.normalise(as_input(pixels)))
     return output
 
 
 def cost(classifier: Classifier) -> Cost:
-    """The cost of one image, counted in one pass on the CPU, so it is the same on every machine."""
+    """Count the cost of one image, in one pass on the CPU; the result is the same on every machine."""
     module = classifier.module.eval().cpu()
     side = classifier.input_size
     pixels = torch.zeros((1, side, side, 3), dtype=torch.uint8)
@@ -142,7 +153,7 @@ def cost(classifier: Classifier) -> Cost:
     with torch.inference_mode(), FlopCounterMode(display=False) as counter, results:
         logits(classifier, pixels)
 
-    bytes_by_address = {}  # weights may share a storage
+    bytes_by_address = {}  # weights may share memory, which counts once
     for weights in (*module.parameters(), *module.buffers()):
         storage = weights.untyped_storage()
         bytes_by_address[storage.data_ptr()] = storage.nbytes()
@@ -154,7 +165,11 @@ def cost(classifier: Classifier) -> Cost:
 
 
 class _ResultBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up the bytes of intermediate results that are alive, and remembers the highest sum."""
+    """While active, adds up the bytes of intermediate results that are alive, and keeps the highest sum in `peak`.
+
+    torch calls it for every operation. The results of an operation count until their storage is freed; views of inputs
+    share the storage of these, and do not count.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -163,6 +178,10 @@ class _ResultBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.live_storages: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Called by torch for each operation: do it, and count the memory of its results.
+
+        Results that share memory with the operation's inputs, such as views, need no memory of their own.
+        """
         input_storages = {_storage_id(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
@@ -174,6 +193,7 @@ class _ResultBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _add(self, storage_id: int, storage: Any) -> None:
+        """Count a storage (the memory behind tensors) from now until it is freed."""
         size = storage.nbytes()
         self.live_storages.add(storage_id)
         self.current += size
@@ -192,7 +212,7 @@ def _storage_id(tensor: Tensor) -> int:
 
 @contextmanager
 def on_threads(threads: int | None) -> Iterator[int]:
-    """Let torch use this number of threads in the body, and yield it; None: as many as it has."""
+    """Let torch use this number of threads in the body of `with`, and yield it; None = as many as it uses already."""
     previous_threads = torch.get_num_threads()
     used_threads = threads or previous_threads
     torch.set_num_threads(used_threads)
@@ -203,9 +223,11 @@ def on_threads(threads: int | None) -> Iterator[int]:
 
 
 class ProcessorTime(NamedTuple):
-    """Seconds of all cores since the machine started.
+    """Seconds of processor time since the machine started, added up over all cores.
 
-    passed: all of them.    used: by any process.    used_by_process: by this one.
+    passed:          all of it, used or not.
+    used:            by any process.
+    used_by_process: by this process.
     """
 
     passed: float
@@ -214,15 +236,16 @@ class ProcessorTime(NamedTuple):
 
     @classmethod
     def now(cls) -> ProcessorTime:
-        """The times from the start of the machine until this call."""
+        """The times until this call."""
         machine_times = psutil.cpu_times()._asdict()
         process_times = psutil.Process().cpu_times()
-        passed = sum(seconds for kind, seconds in machine_times.items() if not kind.startswith("guest"))  # in `user`
+        # Time of guests, of virtual machines, is also counted in `user`.
+        passed = sum(seconds for kind, seconds in machine_times.items() if not kind.startswith("guest"))
         idle = machine_times["idle"] + machine_times.get("iowait", 0.0)
         return cls(passed, passed - idle, process_times.user + process_times.system)
 
     def share_of_others_until(self, later: ProcessorTime) -> float:
-        """The share of the machine's processor time that other processes used between the two.
+        """The share of all processor time between this and a later moment that other processes used, from 0 to 1.
 
         >>> ProcessorTime(100, 50, 5).share_of_others_until(ProcessorTime(120, 66, 13))
         0.4
@@ -230,9 +253,9 @@ class ProcessorTime(NamedTuple):
         passed = later.passed - self.passed
         used = later.used - self.used
         used_by_process = later.used_by_process - self.used_by_process
-        if passed <= 0:
+        if passed <= 0:  # two calls in one tick of the system's clock
             return 0.0
-        return max(0.0, used - used_by_process) / passed
+        return max(0.0, used - used_by_process) / passed  # both are rounded to ticks, so it could be below 0
 
 
 def load() -> float:

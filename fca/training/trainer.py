@@ -28,7 +28,7 @@ LOGGERS: KeywordsByClass = {
 }
 """Loggers of Lightning, which write into the folder `curves` of a run -> their keywords."""
 PROFILERS = {"simple": "SimpleProfiler", "advanced": "AdvancedProfiler", "pytorch": "PyTorchProfiler"}
-PASSED_ON = ("log_every_n_steps", "detect_anomaly", "deterministic", "benchmark", "enable_model_summary")
+PASSED_TO_LIGHTNING = ("log_every_n_steps", "detect_anomaly", "deterministic", "benchmark", "enable_model_summary")
 STEP = "correct the name; for a dataclass of your own, list its module: plugins=[my_module]"
 
 
@@ -52,7 +52,11 @@ class TrainerKeys:
     loggers: list[Any]
 
     def check(self) -> None:
-        """Raise FcaError for a class that may not be named, or a keyword that it does not have."""
+        """Raise FcaError if a callback or logger names no class, a class that is not allowed, or an unknown keyword.
+
+        Allowed are the classes of OBSERVERS or LOGGERS, and those of modules that the user lists under `plugins`, whose
+        keywords are not checked here.
+        """
         for key, entry, keywords_by_class in self._entries():
             target = entry.get("_target_") if isinstance(entry, Mapping) else None
             if not isinstance(target, str):
@@ -70,54 +74,63 @@ class TrainerKeys:
             module, _, _ = target.rpartition(".")
             if not is_within(module, *plugins()):
                 raise FcaError(key, target, ", ".join(keywords_by_class), STEP)
-            declare_torchvision_ops()  # its module imports Lightning
+            declare_torchvision_ops()  # the user's module may import Lightning, which needs them
             class_of(key, target)
 
     def meaning(self) -> list[Any]:
-        """The callbacks that may change results."""
+        """The callbacks that may change results, which are those of the user: they enter the identity of a run."""
         return [entry for entry in self.callbacks if entry["_target_"] not in OBSERVERS]
 
     def arguments(self, folder: Path) -> dict[str, Any]:
-        """Arguments of Lightning's Trainer, `callbacks` and `logger` as lists.    folder: of the run.
+        """Arguments of Lightning's Trainer, with all callbacks and loggers made.
 
-        Raises FcaError for keywords that a class refuses, and for a class of the user's that is of another kind.
+        folder: the run's folder, where loggers and the profiler write. Raises FcaError for keywords that a class
+        refuses, and for a class of the user's that is no callback, or no logger.
         """
         callbacks: list[Any] = []
         loggers: list[Any] = []
         for key, entry, keywords_by_class in self._entries():
-            instances = callbacks if keywords_by_class is OBSERVERS else loggers
-            instances.append(_instance(key, entry, keywords_by_class, folder))
+            instances = callbacks if keywords_by_class is OBSERVERS else loggers  # which `_entries` yields in turn
+            instances.append(_made_from_entry(key, entry, keywords_by_class, folder))
 
-        arguments: dict[str, Any] = {name: getattr(self, name) for name in PASSED_ON}
+        arguments: dict[str, Any] = {name: getattr(self, name) for name in PASSED_TO_LIGHTNING}
         arguments["callbacks"] = callbacks
         arguments["logger"] = loggers
         if self.profiler:
             profiler_class = getattr(imported("pytorch_lightning.profilers"), PROFILERS[self.profiler])
             arguments["profiler"] = profiler_class(dirpath=folder, filename="profile")
         if any("ModelSummary" in entry["_target_"] for entry in self.callbacks):
-            arguments["enable_model_summary"] = True  # else Lightning refuses it
+            arguments["enable_model_summary"] = True  # else Lightning refuses a callback that prints the summary
         return arguments
 
     def _entries(self) -> Iterator[tuple[str, Any, KeywordsByClass]]:
-        """Each callback and logger with its key, and the classes of Lightning that it may name."""
+        """Yield for each callback and logger its key for messages, its entry, and the classes allowed for it."""
         for number, entry in enumerate(self.callbacks):
             yield f"trainer.callbacks[{number}]", entry, OBSERVERS
         for number, entry in enumerate(self.loggers):
             yield f"trainer.loggers[{number}]", entry, LOGGERS
 
 
-def _instance(key: str, entry: Mapping[str, Any], keywords_by_class: KeywordsByClass, folder: Path) -> Any:
-    """The callback or logger of an entry."""
+def _made_from_entry(key: str, entry: Mapping[str, Any], keywords_by_class: KeywordsByClass, folder: Path) -> Any:
+    """Make the callback or logger that an entry of the configuration describes.
+
+    key:               the entry's key in the configuration, for messages.
+    entry:             {_target_: CLASS, KEYWORD: VALUE}.
+    keywords_by_class: OBSERVERS for a callback, LOGGERS for a logger.
+    folder:            the run's folder, where Lightning's loggers write.
+
+    Raises FcaError if the class refuses its keywords, or is of another kind.
+    """
     target = entry["_target_"]
     keywords = {name: value for name, value in entry.items() if name != "_target_"}
-    if target in LOGGERS:
+    if target in LOGGERS:  # they write into the folder `curves` of the run
         keywords.update(save_dir=folder, name="curves", version="")
 
     if target in keywords_by_class:
         module, _, name = target.rpartition(".")
         target_class: Any = getattr(imported(module), name)
     else:
-        target_class = class_of(key, target)
+        target_class = class_of(key, target)  # the user's
 
     try:
         instance = target_class(**keywords)

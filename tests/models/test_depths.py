@@ -9,7 +9,7 @@ from fca.models import timm_models
 from fca.models.depths import EveryDepth, columns_of_depth, has_widening
 from fca.models.export import compare_logits, export_content, logits_function
 from fca.models.networks import restored
-from fca.models.timm_models import NOT_WIDENED, _registered, _with_widening
+from fca.models.timm_models import NOT_WIDENED, _networks_with_widening, _registered
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError
 
@@ -171,7 +171,7 @@ def test_every_depth_at_once_is_not_trained(model, weights):
 
 def test_a_network_that_turns_out_without_the_layer_is_refused_when_it_is_built(model, monkeypatch):
     """As if a later timm built it in another way."""
-    monkeypatch.setattr(timm_models, "_with_widening", lambda: frozenset({"mobilenetv1_025"}))
+    monkeypatch.setattr(timm_models, "_networks_with_widening", lambda: frozenset({"mobilenetv1_025"}))
     made = model("mobilenetv1_025", "model.depth=cut")
     with pytest.raises(FcaError, match=r"model\.depth = cut; allowed: whole for mobilenetv1_025: no 1x1 layer"):
         made.build(THREE)
@@ -197,8 +197,8 @@ def test_depths_are_known_without_building(model):
 @pytest.mark.slow
 def test_the_networks_that_can_be_cut_are_those_that_timm_builds_with_the_layer():
     """Read off the text of timm's file while planning; here off the networks themselves."""
-    assert _with_widening() | NOT_WIDENED <= _registered()
-    for name in sorted(_with_widening() | NOT_WIDENED):
+    assert _networks_with_widening() | NOT_WIDENED <= _registered()
+    for name in sorted(_networks_with_widening() | NOT_WIDENED):
         with torch.device("meta"):
             network = _timm().create_model(name)
             widened = has_widening(network)

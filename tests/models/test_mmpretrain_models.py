@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fca.models.mmpretrain_models import _import, _records
+from fca.models.mmpretrain_models import _import_mmpretrain, _records
 from fca.types import FcaError
 
 pytestmark = pytest.mark.slow  # importing mmpretrain alone takes seconds
@@ -22,7 +22,7 @@ TWO = ["left", "right"]
 def package():
     """mmpretrain and mmengine, imported as fca imports them."""
     pytest.importorskip("mmengine")
-    _import()  # declares the operators that are missing and silences known warnings
+    _import_mmpretrain()  # declares the operators that are missing and silences known warnings
     mmpretrain, mmengine = pytest.importorskip("mmpretrain"), pytest.importorskip("mmengine")
     return mmpretrain, mmengine
 
@@ -105,9 +105,9 @@ def test_mean_and_std_on_record_are_in_the_order_that_the_network_is_given(model
 
 
 def normalise_of(made):
-    from fca.models.mmpretrain_models import _config, _input
+    from fca.models.mmpretrain_models import _config, _geometry_and_normalisation
 
-    return _input(made, _config(made))[1]
+    return _geometry_and_normalisation(made, _config(made))[1]
 
 
 def test_a_configuration_that_mmengine_takes_for_another_kind_is_read(model, package):
@@ -157,9 +157,9 @@ def test_published_weights_know_the_classes_of_their_data(model, package, origin
     classifier = made.build()
     assert (classifier.classes[0], len(classifier.classes)) == ("n01440764", 1000)
     small = model("mmpretrain", "model.name=resnet18_8xb16_cifar10", "model.weights=pretrained", "model.input_size=32")
-    from fca.models.mmpretrain_models import _classes, _config
+    from fca.models.mmpretrain_models import _class_keys_of_test_data, _config
 
-    assert _classes(_config(small))[:3] == ("airplane", "automobile", "bird")
+    assert _class_keys_of_test_data(_config(small))[:3] == ("airplane", "automobile", "bird")
 
 
 def test_published_weights_that_cannot_be_fetched_are_named(model, package, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fca.models.checkpoints import COUNT, in_order_of
+from fca.models.checkpoints import BATCH_COUNT, in_order_of
 from fca.models.package_weights import (
     WeightsPackage,
     no_package,
@@ -175,8 +175,8 @@ def test_planning_with_weights_of_a_package_imports_neither_torch_nor_timm(model
 def test_every_tensor_of_the_file_is_in_the_network(model, name, count, key):
     classifier = model(name, "model.weights=package").build()
     held = torch.load(package_file(packages_of_models()[name]), weights_only=True)
-    theirs = [value for tensor, value in held.items() if not tensor.endswith(COUNT)]
-    ours = [value for tensor, value in classifier.module.state_dict().items() if not tensor.endswith(COUNT)]
+    theirs = [value for tensor, value in held.items() if not tensor.endswith(BATCH_COUNT)]
+    ours = [value for tensor, value in classifier.module.state_dict().items() if not tensor.endswith(BATCH_COUNT)]
     assert len(theirs) == count
     assert all(torch.equal(our, their) for our, their in zip(ours, theirs, strict=True))
     assert classifier.geometry.key == key
@@ -210,7 +210,7 @@ def lite0():
     with torch.device("meta"):
         network = timm.create_model("tf_efficientnet_lite0").state_dict()
     held = torch.load(package_file(packages_of_models()["efficientnet_lite0"]), weights_only=True)
-    return network, {name: value for name, value in held.items() if not name.endswith(COUNT)}
+    return network, {name: value for name, value in held.items() if not name.endswith(BATCH_COUNT)}
 
 
 def test_two_tensors_of_one_shape_in_each_other_s_place_are_refused_whichever_they_are(lite0):

@@ -14,7 +14,7 @@ declare_torchvision_ops()
 import timm  # noqa: E402
 from torchvision.transforms.v2.functional import normalize  # noqa: E402
 
-from fca.models.timm_models import _input, network  # noqa: E402
+from fca.models.timm_models import _geometry_and_normalisation, network  # noqa: E402
 
 THREE = ["cat", "dog", "owl"]
 
@@ -76,7 +76,7 @@ def test_the_input_is_what_timm_has_on_record_where_the_yaml_says_null(model):
     def found(name):
         made = model("timm", f"model.name={name}")
         with torch.device("meta"):  # no memory for weights
-            return _input(made, network(made, 3))
+            return _geometry_and_normalisation(made, network(made, 3))
 
     geometry, normalise = found("vit_tiny_patch16_224.augreg_in21k")
     record = timm.get_pretrained_cfg("vit_tiny_patch16_224.augreg_in21k")

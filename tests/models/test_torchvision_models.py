@@ -14,7 +14,7 @@ from fca.types import FcaError
 declare_torchvision_ops()
 import torchvision.models as tv  # noqa: E402
 
-from fca.models.torchvision_models import _input, record_of, tidy  # noqa: E402
+from fca.models.torchvision_models import _geometry_and_normalisation, record_of, tidy  # noqa: E402
 
 TWO = ["left", "right"]
 
@@ -74,7 +74,7 @@ def test_networks_with_auxiliary_heads_train_on_plain_logits(model):
     ],
 )
 def test_the_input_is_that_of_the_weights_own_transforms(model, name, key):
-    geometry, _ = _input(model("torchvision", f"model.name={name}"), record_of(name))
+    geometry, _ = _geometry_and_normalisation(model("torchvision", f"model.name={name}"), record_of(name))
     assert geometry.key == key
 
 

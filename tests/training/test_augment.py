@@ -8,7 +8,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as reference
 
 from fca.training.augment import AFFINE, IMAGENET, OPERATIONS, Augment, draw_crops
-from fca.training.batches import DRAWS, warp
+from fca.training.batches import DRAWS_PER_IMAGE, warp
 from fca.training.changes import apply, apply_changes, crop_and_resize, erase
 
 SIZE = 12
@@ -58,7 +58,7 @@ def test_crops_stay_inside_the_image_and_cover_the_asked_areas():
     n = 4000
     ones = torch.ones(n, 3, SIZE, SIZE)
     ramp = ((torch.arange(SIZE) + 0.5) / SIZE).expand(n, 3, SIZE, SIZE)
-    chosen = torch.from_numpy(np.random.default_rng(1).random((n, DRAWS), dtype=np.float32))
+    chosen = torch.from_numpy(np.random.default_rng(1).random((n, DRAWS_PER_IMAGE), dtype=np.float32))
     across = warp(ramp, chosen, flip=False, shift=0.0, scale_min=0.3)[:, 0, SIZE // 2]
     down = warp(ramp.transpose(2, 3), chosen, flip=False, shift=0.0, scale_min=0.3)[:, 0, :, SIZE // 2]
     inner = warp(ones, chosen, flip=False, shift=0.0, scale_min=0.3)[:, 0, 1:-1, 1:-1]
@@ -79,7 +79,7 @@ def test_shifts_are_equally_likely():
     n = 6000
     dot = torch.zeros(n, 3, 5, 5)
     dot[:, :, 2, 2] = 1
-    chosen = torch.from_numpy(np.random.default_rng(2).random((n, DRAWS), dtype=np.float32))
+    chosen = torch.from_numpy(np.random.default_rng(2).random((n, DRAWS_PER_IMAGE), dtype=np.float32))
     out = warp(dot, chosen, flip=False, shift=0.4, scale_min=1.0)
     share = out[:, 0].sum(0) / n
     torch.testing.assert_close(share, torch.full((5, 5), 1 / 25), atol=0.012, rtol=0)  # 5 deviations of 6000 draws

@@ -6,7 +6,7 @@ import torch
 
 from fca.training import batches as module
 from fca.training.augment import Augment
-from fca.training.batches import DRAWS, Batches, Examples, epoch_rng, read_ahead
+from fca.training.batches import DRAWS_PER_IMAGE, Batches, Examples, epoch_rng, read_ahead
 from fca.types import FcaError, Packed, UnreadableImage
 from tests.support.numbered_images import CPU, numbered
 from tests.support.tiny import examples, recipe
@@ -35,7 +35,7 @@ def test_order_and_draws_follow_from_seed_and_epoch_alone():
     one.epoch = two.epoch = 2
     for a, b in zip(one, two, strict=True):
         torch.testing.assert_close(a.draws, b.draws, atol=0, rtol=0)
-        assert a.draws.shape == (8, DRAWS)
+        assert a.draws.shape == (8, DRAWS_PER_IMAGE)
 
 
 def test_order_and_draws_are_those_of_all_runs_before_passes_and_repeats():
@@ -43,7 +43,7 @@ def test_order_and_draws_are_those_of_all_runs_before_passes_and_repeats():
     loader.epoch = 2
     rng = epoch_rng(3, 2)
     order = rng.permutation(40)
-    draws = rng.random((40, DRAWS), dtype=np.float32)
+    draws = rng.random((40, DRAWS_PER_IMAGE), dtype=np.float32)
     shown = list(loader)
     np.testing.assert_array_equal(torch.cat([batch.images[:, 0, 0, 0] for batch in shown]), order)
     np.testing.assert_array_equal(torch.cat([batch.draws for batch in shown]), draws[order])

@@ -102,7 +102,7 @@ def test_memory_maps_travel_as_names_of_files(tmp_path):
     values = np.arange(10_000, dtype=np.int64).reshape(100, 100)
     np.save(tmp_path / "a.npy", values)
     mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
-    sent = devices._pickled((mapped, lambda: mapped[1:], mapped[1:]))
+    sent = devices._pickled_with_maps_by_name((mapped, lambda: mapped[1:], mapped[1:]))
     again, part, copied = pickle.loads(sent)
     assert len(sent) < 85_000  # of 80,000 bytes; the function holds the map again
     assert type(again) is np.memmap

@@ -19,7 +19,7 @@ from fca.training.augment import Augment
 from fca.training.batches import Batches, epoch_rng
 from fca.training.infer import logits_of
 from fca.training.loop import TrainingPlace, _should_compile, fit, seed_everything
-from fca.training.module import LOGGED, Training
+from fca.training.module import NAMES_IN_LOGGERS, Training
 from fca.types import FcaError
 from tests.support.tiny import SIZE, classifier, examples, recipe
 
@@ -144,7 +144,7 @@ def test_curves_reach_any_lightning_logger(tmp_path):
     lines = [line.split(",") for line in next((tmp_path / "curves").rglob("metrics.csv")).read_text().splitlines()]
     table = [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
     for name in ("train_loss", "train_top1", "val_loss", "val_top1"):
-        logged = [float(line[LOGGED[name]]) for line in table if line[LOGGED[name]]]
+        logged = [float(line[NAMES_IN_LOGGERS[name]]) for line in table if line[NAMES_IN_LOGGERS[name]]]
         assert logged == pytest.approx([line[name] for line in fitted.history], rel=1e-5)  # float32 in the logger
     for name in ("train/loss_step", "lr", "images_per_s", "grad_norm"):
         assert sum(bool(line[name]) for line in table) == 3, "12 steps, one of every 4"
