@@ -30,6 +30,7 @@ MSE = Column("mse", float, ".2f", "squared error (squared % points), log scale")
 
 
 def _name_of_method(policy: str, estimator: str) -> str:
+    """A method's name in legends: "policy + estimator"; random draws with a bank are named as what they serve for."""
     if (policy, estimator) in replay.RANDOM_DRAWS:
         return replay.SAME_BANK_NAME.format(estimator)
     return f"{policy} + {estimator}"
@@ -110,10 +111,15 @@ _DISTINCT = {
 
 
 def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
-    """Squared error of every method: an open mark for each model, and a mark with its interval for their mean."""
-    of_models = errors.frame.assign(mark="model")
-    frame = _measured(pd.concat([methods.frame.assign(mark="mean"), of_models]))
+    """Squared error of every method: an open mark for each model, and a filled one with its interval for their mean.
 
+    errors: the table adaptive_errors, with a line for each model.    methods: adaptive_methods, over models.
+    """
+    of_models = errors.frame.assign(mark="model")
+    of_methods = methods.frame.assign(mark="mean")
+    frame = _prepare_errors(pd.concat([of_methods, of_models]))
+
+    # methods whose numbers of images differ only by rounding keep their order
     most_images_first = methods.frame.sort_values(
         SHARE, ascending=False, kind="stable", key=lambda share: share.round(2)
     )
@@ -137,7 +143,10 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
 
 
 def methods_statements(methods: pd.DataFrame) -> Iterator[Statement]:
-    """The squared error of the default test against evenly drawn images, and what a choice of images adds to a bank.
+    """Sentences on the squared error of the default test relative to evenly drawn images, one or two for each target.
+
+    methods: lines of the table adaptive_methods for one data set. Tests with a known bias are left out. Where images
+    were chosen by an item bank, the sentences also compare that with random images and the same bank.
 
     >>> line = {"dataset": "zoo", "target": "accuracy", "budget": 0.25, "share": 0.25, "warning": None}
     >>> static = line | {"method": "Static 3", "ratio": 1.0, **dict(zip(("policy", "estimator"), replay.BASELINE))}
@@ -148,14 +157,14 @@ def methods_statements(methods: pd.DataFrame) -> Iterator[Statement]:
     With 25 % of the images of zoo, an adaptive test (optimal_allocation + stratified) has 0.60 [0.40, 0.90] times the \
 squared error in accuracy of as many evenly drawn images (Static 3).
     """
-    has_smallest_budget = methods[live.BUDGET] == methods[live.BUDGET].min()
+    has_smallest_budget = methods[live.BUDGET] == methods[live.BUDGET].min()  # not the baseline of twice as many
     for target, tests in methods[has_smallest_budget].groupby(TARGET, sort=False):
         is_static = replay.is_baseline(tests)
-        is_compared = ~is_static & tests[live.WARNING].isna() & tests[replay.RATIO].notna()
-        compared = tests[is_compared].drop_duplicates(METHOD)
+        is_unbiased = tests[live.WARNING].isna()
+        compared = tests[~is_static & is_unbiased & tests[replay.RATIO].notna()].drop_duplicates(METHOD)
         by_method = compared.set_index(METHOD).to_dict("index")
-        default = next((name for name in _DEFAULTS if name in by_method), None)
-        if default is None:
+        default = next((name for name in _DEFAULTS if name in by_method), None)  # for images with or without levels
+        if default is None:  # its error or that of the baseline is not known
             continue
 
         ours = by_method[default]
@@ -187,8 +196,8 @@ squared error in accuracy of as many evenly drawn images (Static 3).
 
 
 def curves_figure(curves: Table) -> alt.FacetChart:
-    """Squared error against the share of images evaluated, a line for each policy."""
-    frame = _measured(curves.frame)
+    """Squared error against the share of images evaluated, a line for each policy and estimator."""
+    frame = _prepare_errors(curves.frame)
     coloured = kinds.hue(POLICY_AND_ESTIMATOR, frame, shapes=_METHOD_SHAPES, columns=3)
     x = kinds.quantity(alt.X, SHARE, "share of all images evaluated", grid=True, nice=False)
     y = kinds.quantity(alt.Y, MSE, **_LOG)
@@ -203,14 +212,17 @@ def curves_figure(curves: Table) -> alt.FacetChart:
 
 
 def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
-    """How well each test orders the models, and how similar the images of all tests are; a panel for each measure."""
+    """How well each test orders the models, and how similar the images of all tests are; a panel for each measure.
+
+    exposure: the table adaptive_exposure.    curves: adaptive_curves, for the order by estimated accuracy.
+    """
     of_accuracy = curves.frame[curves.frame[TARGET] == "accuracy"]
-    frames = [_measure(of_accuracy, replay.RANK_TAU)]
-    frames += [_measure(exposure.frame, column) for column in (ABILITY_TAU, LARGEST, NEVER, COMMON)]
+    frames = [_lines_of_measure(of_accuracy, replay.RANK_TAU)]
+    frames += [_lines_of_measure(exposure.frame, column) for column in (ABILITY_TAU, LARGEST, NEVER, COMMON)]
     frame = pd.concat(frames).dropna(subset=MEASURE).reset_index(drop=True)
     frame["way"] = frame[POLICY] + " + " + frame[ESTIMATOR]
     frame["panel"] = style.panels(frame, DATASET, "measure")
-    frame["asked"] = (100 * frame[live.BUDGET]).map("{:.3g} %".format)
+    frame["asked"] = (100 * frame[live.BUDGET]).map("{:.3g} %".format)  # the budget as text: a category of the x axis
 
     coloured = kinds.hue(POLICY_AND_ESTIMATOR, frame, shapes=_METHOD_SHAPES, columns=3)
     smallest_budget_first = alt.EncodingSortField(live.BUDGET, op="min")
@@ -227,24 +239,32 @@ def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
     return panels.resolve_scale(y="independent")
 
 
-def _measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
-    """One measure of every kind of test, with its interval where it has one."""
-    ends = zip(interval_columns(MEASURE), interval_columns(column), strict=True)
-    values = {end: frame.get(end_of_column) for end, end_of_column in ends}
+def _lines_of_measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
+    """A line for each kind of test, with the values of `column` and of its interval under the names of MEASURE.
+
+    The ends are missing for a column without an interval. Column `measure` is the title of the measure's panel.
+    """
+    renamed = zip(interval_columns(MEASURE), interval_columns(column), strict=True)
+    values = {new_name: frame.get(old_name) for new_name, old_name in renamed}  # None: no such column
     return frame[list(_KIND_OF_TEST)].assign(**values, measure=_PANELS[column])
 
 
-def _measured(frame: pd.DataFrame) -> pd.DataFrame:
-    """Errors above 0 with what each method needs, and a panel for each data set and target; for a logarithmic axis."""
+def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
+    """The lines of a table of errors, ready to be drawn on a logarithmic axis, which shows only errors above 0.
+
+    Adds what each test needs (`kind`), its policy and estimator (`way`), the readable name of the target (`named`) and
+    the panel. Intervals that reach down to 0 are removed.
+    """
     frame = frame[frame[replay.MSE] > 0].rename(columns={replay.MSE: MSE}).reset_index(drop=True)
-    has_no_interval = ~(frame[MSE.low] > 0)
+    has_no_interval = ~(frame[MSE.low] > 0)  # NaN or 0
     frame.loc[has_no_interval, [MSE.low, MSE.high]] = None
 
     uses_bank = frame[ESTIMATOR].isin(replay.BANK_ESTIMATORS)
     needs = frame[POLICY].map(_NEEDS_OF_POLICY).fillna(_ADAPTIVE)
-    needs = needs.where(~uses_bank, _BANK)
+    needs = needs.where(~uses_bank, _BANK)  # a later line has priority
     needs = needs.where(frame[live.WARNING].isna(), _BIASED)
 
+    # the long title of a target names levels; a data set has none if its baseline is the one without levels
     estimator_without_levels = replay.BASELINE_WITHOUT_LEVELS[1]
     is_without_levels = frame.groupby(DATASET)[ESTIMATOR].transform(
         lambda estimators: (estimators == estimator_without_levels).any()
@@ -255,7 +275,10 @@ def _measured(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def evaluated_figure(evaluated: Table) -> alt.FacetChart:
-    """Images a session by level, a row for each model, the most accurate first; a panel for each mapping."""
+    """Mean number of images of each level in a session, a row for each model; a panel for each mapping.
+
+    The most accurate model comes first.    evaluated: the table adaptive_asked.
+    """
     frame = evaluated.frame.assign(named="second round by mapping " + evaluated.frame["mapping"])
     frame["panel"] = style.panels(frame, DATASET, "named")
 
@@ -272,7 +295,9 @@ def evaluated_figure(evaluated: Table) -> alt.FacetChart:
 
 
 def evaluated_statements(evaluated: pd.DataFrame) -> Iterator[Statement]:
-    """How many hard images a session has for the weakest and for the most accurate model.
+    """A sentence on how many hard images a session shows to the least and to the most accurate model, by mapping Q.
+
+    evaluated: lines of the table adaptive_asked for one data set. No sentence where all models are equally accurate.
 
     >>> line = {"dataset": "zoo", "mapping": "Q", "level": "hard"}
     >>> lines = [line | {"model": "vgg", "top1": 0.5, "asked": 1.6}, line | {"model": "vit", "top1": 0.7, "asked": 3.9}]
@@ -292,14 +317,18 @@ def evaluated_statements(evaluated: pd.DataFrame) -> Iterator[Statement]:
 
 
 def trajectories_figure(trajectories: Table) -> alt.FacetChart:
-    """How many sessions have how many points after round one, and what they then get right; a panel for each model."""
+    """How many sessions have each number of points after round one, and what share they get right; a panel a model.
+
+    Bars are the shares of sessions; lines are the shares right in the second round and of all the session's images.
+    """
     frame = trajectories.frame.sort_values([DATASET, TOP1, "points"], kind="stable").reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL)
     shares = pd.concat([frame.assign(value=frame[column], line=name) for column, name in _RIGHT.items()])
     shares = shares.dropna(subset=VALUE)
-    long = pd.concat([frame.assign(line="sessions"), shares], ignore_index=True)
+    long = pd.concat([frame.assign(line="sessions"), shares], ignore_index=True)  # `line` chooses bars or a line
 
-    x = alt.X("points:O", title=replay.POINTS_OF_SESSION.meaning, scale=alt.Scale(domain=list(range(10))))
+    points_of_first_round = list(range(10))  # 0 to 9: one easy, two medium and one hard image
+    x = alt.X("points:O", title=replay.POINTS_OF_SESSION.meaning, scale=alt.Scale(domain=points_of_first_round))
     bars: Any = alt.Chart().transform_filter("datum.line == 'sessions'").mark_bar(color="#8b949e", opacity=0.5)
     bars = bars.encode(x=x, y=f"{SHARE}:Q", tooltip=kinds.tooltips(trajectories.columns))
     lines = kinds.points_with_intervals(
@@ -322,7 +351,10 @@ def trajectories_figure(trajectories: Table) -> alt.FacetChart:
 
 
 def sessions_figure(sessions: Table) -> alt.FacetChart:
-    """A few sessions image by image: level by colour, filled where right; a panel for each model."""
+    """A few sessions image by image, one row a session: level by colour, filled where right; a panel for each model.
+
+    sessions: the table adaptive_sessions.
+    """
     frame = sessions.frame.sort_values([DATASET, TOP1, "points", "session", "place"], kind="stable", ignore_index=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL)
     frame[RESPONSE] = frame["right"].map({True: "right", False: "wrong"})
@@ -332,7 +364,7 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
     # a dashed line between the rounds, once in each panel
     between_rounds = frame.loc[frame["round"] == 2, "place"].min() - 0.5
     first_rows_of_panels = frame.drop_duplicates("panel").index
-    frame["between"] = pd.Series(between_rounds, index=first_rows_of_panels)
+    frame["between"] = pd.Series(between_rounds, index=first_rows_of_panels)  # missing in all other rows
     dashes: Any = kinds.reference("between", upright=False)
     dashes = dashes.transform_filter("isValid(datum.between)")
 
@@ -346,7 +378,8 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
     fill = alt.Fill(f"{LEVEL}:N", scale=colour["scale"], legend=colour["legend"])
     opacity_scale = alt.Scale(domain=["right", "wrong"], range=[1.0, 0.0])
     fill_opacity = alt.FillOpacity(f"{RESPONSE}:O", scale=opacity_scale, legend=None)
-    hover = (DATASET, MODEL, replay.SESSION, STEP, LEVEL, RESPONSE, *sessions.columns[-2:], replay.POINTS_OF_SESSION)
+    image_and_truth = sessions.columns[-2:]
+    hover = (DATASET, MODEL, replay.SESSION, STEP, LEVEL, RESPONSE, *image_and_truth, replay.POINTS_OF_SESSION)
     marks = kinds.scatter(x, y, hover, coloured).mark_point(size=110, strokeWidth=2)
     marks = marks.encode(fill=fill, fillOpacity=fill_opacity)
 
@@ -360,7 +393,10 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
 
 
 def live_figure(tests: Table) -> alt.FacetChart:
-    """Estimate and interval of every test, with the truth where it is known; a row for each kind of test."""
+    """Estimate and interval of every live test, with the truth where it is known; a row for each kind of test.
+
+    Tests that differ only in their seed share a row, one below the other.    tests: the table adaptive_tests.
+    """
     frame = label_tests(tests.frame.dropna(subset=ESTIMATE))
     title = style.title(
         live.ADAPTIVE_TESTS.question,
@@ -369,13 +405,15 @@ def live_figure(tests: Table) -> alt.FacetChart:
     )
     largest_first = alt.EncodingSortField(ESTIMATE, op="max", order="descending")
     y = kinds.category(alt.Y, "row", largest_first, labelLimit=400)
-    panels = _estimates(frame, y, (*_LIVE, *_COST), title, beside=SEED)
-    panels.spec.height = alt.Step(16, **{"for": "offset"})
+    panels = _estimates_beside_truths(frame, y, (*_LIVE, *_COST), title, offset_by=SEED)
+    panels.spec.height = alt.Step(16, **{"for": "offset"})  # 16 pixels for each seed, not for each row
     return panels
 
 
 def live_statements(tests: pd.DataFrame) -> Iterator[Statement]:
-    """How often the intervals contained the truth, and the cost of the tests beside a full run.
+    """A sentence on how often the intervals of live tests contain the truth, and on the time that the tests take.
+
+    tests: lines of the table adaptive_tests for one data set. What is not known is left out of the sentence.
 
     >>> line = {"dataset": "zoo", "policy": "random", "target": "score", "share": 0.25, "covered": True}
     >>> [statement] = live_statements(pd.DataFrame([line | {"error_pp": -0.5, "time_share": None}]))
@@ -401,12 +439,16 @@ def live_statements(tests: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _percents(shares: pd.Series) -> str:
+    """The range of shares in percent, such as "8 to 25 %"; a single number where all are equal as printed."""
     low, high = (f"{100 * share:.3g}" for share in (shares.min(), shares.max()))
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def attributes_figure(attributes: Table) -> alt.FacetChart:
-    """Estimates by attribute, of one test for each model; a panel for each model and target."""
+    """Estimates by attribute, from the first test of each model; a panel for each model and target.
+
+    attributes: the table adaptive_test_attributes. At most EXAMPLE_TESTS models are drawn.
+    """
     frame = label_tests(attributes.frame.dropna(subset=ESTIMATE))
     first_tests = frame.drop_duplicates([DATASET, MODEL])[RUN_ID].head(EXAMPLE_TESTS)
     shows_all_tests = set(frame[RUN_ID]) == set(first_tests)
@@ -419,13 +461,16 @@ def attributes_figure(attributes: Table) -> alt.FacetChart:
         "Each dot is one attribute, from the same few images, with its 95 % interval; a cross is all images of it."
         f"{restriction}",
     )
-    return _estimates(frame, kinds.category(alt.Y, ATTRIBUTE), _LIVE, title)
+    return _estimates_beside_truths(frame, kinds.category(alt.Y, ATTRIBUTE), _LIVE, title)
 
 
-def _estimates(
-    frame: pd.DataFrame, y: alt.Y, hover: tuple[Column, ...], title: alt.Title, beside: Column | None = None
+def _estimates_beside_truths(
+    frame: pd.DataFrame, y: alt.Y, hover: tuple[Column, ...], title: alt.Title, offset_by: Column | None = None
 ) -> alt.FacetChart:
-    """Estimates with their intervals, and the values on all images."""
+    """A chart of estimates with their intervals (dots), and of the values on all images (crosses) where known.
+
+    frame: as of `label_tests`.    offset_by: lines of one row that differ in this column are drawn one below the other.
+    """
     estimate_name, truth_name = _ESTIMATES
     ends = {"value_low": frame["low"], "value_high": frame["high"]}
     estimates = frame.assign(value=frame[ESTIMATE], **ends, source=estimate_name)
@@ -434,13 +479,16 @@ def _estimates(
 
     coloured = kinds.hue(SOURCE, long, shapes=("circle", "cross"))
     chart: Any = kinds.points_with_intervals(VALUE, y, (*interval_columns(VALUE), *hover), coloured, size=70)
-    if beside is not None:
-        chart = chart.encode(yOffset=alt.YOffset(f"{beside}:O"))
+    if offset_by is not None:
+        chart = chart.encode(yOffset=alt.YOffset(f"{offset_by}:O"))
     return style.faceted(chart, long, title, _FILTERS, columns=2, row=18)
 
 
 def truth_figure(attributes: Table) -> alt.FacetChart:
-    """Estimates of all tests and attributes against the truth; a panel for each method and target."""
+    """Estimates of all tests and attributes against the truth, where known; a panel for each method and target.
+
+    attributes: the table adaptive_test_attributes.
+    """
     frame = label_tests(attributes.frame.dropna(subset=[ESTIMATE, TRUTH]))
     frame["panel"] = style.panels(frame, DATASET, POLICY_AND_ESTIMATOR, "named")
 
@@ -473,9 +521,10 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
 
 
 def label_tests(frame: pd.DataFrame) -> pd.DataFrame:
-    """With policy and estimator of each test, a name of its row, and panels by target.
+    """The lines of a table of live tests with what figures need of each: method, target, row and panel.
 
-    Rows are named by the model, and by what differs between the tests except the seed.
+    Adds policy and estimator (`way`), the readable name of the target (`named`), the `row` of the test and its `panel`.
+    A row is named by the model, and by those options and conditions in which the tests differ, except the seed.
     """
     frame = frame.reset_index(drop=True)
     has_levels = frame[ESTIMATOR] != replay.BASELINE_WITHOUT_LEVELS[1]
