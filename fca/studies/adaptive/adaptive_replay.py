@@ -106,14 +106,14 @@ PLACE = Column("place", int, ".0f", "image, in the order evaluated")
 ROUND = Column("round", int, ".0f", "round")
 RIGHT = Column("right", bool, "", "whether the prediction is right")
 
-_TEST = (METHOD, POLICY, ESTIMATOR, TARGET, BUDGET, SHARE)
-_MEASURES = (MSE, MSE_LOW, MSE_HIGH, *interval_columns(RATIO))
-_RATIOS = interval_columns(SAME_BANK)
-_OVERALL = (
+_KIND_COLUMNS = (METHOD, POLICY, ESTIMATOR, TARGET, BUDGET, SHARE)
+_ERROR_COLUMNS = (MSE, MSE_LOW, MSE_HIGH, *interval_columns(RATIO))
+_SAME_BANK_COLUMNS = interval_columns(SAME_BANK)
+_COLUMNS_OVER_MODELS = (
     DATASET,
-    *_TEST,
-    *_MEASURES,
-    *_RATIOS,
+    *_KIND_COLUMNS,
+    *_ERROR_COLUMNS,
+    *_SAME_BANK_COLUMNS,
     BIAS,
     COVERAGE,
     UNDEFINED,
@@ -130,11 +130,11 @@ ADAPTIVE_ERRORS = TableSpec(
     (
         DATASET,
         MODEL,
-        *_TEST,
+        *_KIND_COLUMNS,
         TRUTH,
         ESTIMATE,
-        *_MEASURES,
-        *_RATIOS,
+        *_ERROR_COLUMNS,
+        *_SAME_BANK_COLUMNS,
         BIAS,
         COVERAGE,
         UNDEFINED,
@@ -147,13 +147,13 @@ ADAPTIVE_METHODS = TableSpec(
     "adaptive_methods",
     "How large is the error of each kind of test, against as many images drawn evenly?",
     f"{PAPER}, table 2",
-    _OVERALL,
+    _COLUMNS_OVER_MODELS,
 )
 ADAPTIVE_CURVES = TableSpec(
     "adaptive_curves",
     "How large is the error of each kind of test, by the share of images that it evaluates?",
     f"of our own, after {PAPER}",
-    _OVERALL,
+    _COLUMNS_OVER_MODELS,
 )
 ADAPTIVE_ASKED = TableSpec(
     "adaptive_asked",
@@ -217,9 +217,9 @@ class Banks(NamedTuple):
 class Replayed(NamedTuple):
     """The tests of one data set.
 
-    tests:         as of `fca.studies.adaptive.stats.replay`.
-    exposure:      the rows of adaptive_exposure.
-    left_out:      the tests that were impossible, with the reason.
+    tests:         a line for each test, group and target; see `replay_tests`.
+    exposure:      the lines of adaptive_exposure.
+    left_out:      the kinds of test that the pool does not allow, with the reason.
     not_estimable: scales that an item bank could not learn.
     """
 
@@ -230,7 +230,11 @@ class Replayed(NamedTuple):
 
 
 class TwoStage(NamedTuple):
-    """One two-stage test. round: 1 or 2 of every evaluated image, else 0; points: of every session after round one."""
+    """One two-stage test of one model.
+
+    round:  the round of every evaluated image, 1 or 2; 0 for all other images.
+    points: the points of every session after its first round, 0 to 9.
+    """
 
     round: Int[np.ndarray, " items"]
     points: Int[np.ndarray, " sessions"]
@@ -240,7 +244,8 @@ class TwoStage(NamedTuple):
 class AdaptiveReplay:
     """`analysis=adaptive_replay`; reads `predict` rows of full models, and files of responses.
 
-    Of images with columns attribute and level; others are one group, read where files are named or no set has levels.
+    It replays tests on images with columns attribute and level. Images without these are one group; they are read where
+    files are named, or where no set has levels.
     """
 
     tables: ClassVar = (
@@ -348,9 +353,10 @@ def settings(budget: float, budgets: Iterable[int | float], has_levels: bool = T
 
 
 def is_baseline(tests: pd.DataFrame) -> pd.Series:
-    """Marks the tests with which others are compared.
+    """Whether each test is a baseline, with which others are compared.
 
-    With levels these are `static_k`, as many images of each level; without, simple random samples.
+    Baselines evaluate evenly drawn images: with levels k images of every level of a session (`static_k`), without
+    levels a simple random sample.
     """
     is_static = tests[POLICY] == BASELINE[0]
     policy, estimator = BASELINE_WITHOUT_LEVELS
@@ -375,7 +381,7 @@ def replay_tests(
     frames: list[pd.DataFrame] = []
     exposure: list[Line] = []
     left_out: list[str] = []
-    replayed_sizes: set[tuple[str, str, int]] = set()  # policy, estimator, number of images in all tests of a kind
+    replayed_sizes: set[tuple[str, str, int]] = set()  # policy, estimator, mean number of images of a test
     replayed_exposures: set[tuple[str, float]] = set()  # policy, share of the images
     for setting in track(kinds, f"tests of {source.dataset}"):
         policy, estimator, budget = setting
@@ -388,7 +394,7 @@ def replay_tests(
             _replay_model(source, pool, setting, banks, position, repeats, seed) for position in range(models)
         ]
         frame = pd.concat(tests for tests, _ in tests_by_model)
-        # mean number of images of a test; "asked" has a line for each target, with the same images
+        # mean number of images of a test: "asked" counts those of a group, in a line for each target
         n_evaluated = frame["asked"].sum() / (models * repeats * len(pool.targets))
         size = (policy, estimator, round(n_evaluated))
         if size in replayed_sizes:
@@ -413,7 +419,7 @@ def why_not(setting: Setting, pool: Pool, banks: Banks) -> str | None:
     """The reason why a pool does not allow this kind of test, or None if it does."""
     if setting.estimator in BANK_ESTIMATORS and banks.lacking is not None:
         return banks.lacking
-    try:
+    try:  # with any model's bank: all have the items of the pool
         start_policy(setting.policy, pool, setting.budget, banks.of_model[0])
     except FcaError as error:
         return str(error)
@@ -467,7 +473,7 @@ def _replay_model(
         source.correct[[position]],  # 1 x items
         pool.level if pool.has_levels else None,
         pool.session,
-        pool.group,
+        pool.group,  # codes, which names replace below
         policy=start,
         estimator=setting.estimator,
         budget=setting.budget,
@@ -525,8 +531,8 @@ def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
     same_bank_errors: dict[Any, Cells] = {key: squared_errors(of_key) for key, of_key in by_target_estimator_and_budget}
 
     lines = []
-    for values, of_method in tests.groupby([str(column) for column in _TEST], sort=False):
-        method = cells(_TEST, values)
+    for values, of_method in tests.groupby([str(column) for column in _KIND_COLUMNS], sort=False):
+        method = cells(_KIND_COLUMNS, values)
         target, estimator = method[TARGET], method[ESTIMATOR]
         errors = squared_errors(of_method)
 
@@ -569,7 +575,7 @@ def error_measures(errors: Cells, base: Cells | None) -> dict[str, float]:
     errors of a ratio (see jackknife_interval). All columns are NaN where an error is unknown, the interval is for one
     model and one group, and the ratio where `base` is None, has an unknown error, or is 0 everywhere.
     """
-    line: dict[str, float] = dict.fromkeys(_MEASURES, float("nan"))
+    line: dict[str, float] = dict.fromkeys(_ERROR_COLUMNS, float("nan"))
     if np.isnan(errors).any():
         return line
 

@@ -53,21 +53,21 @@ FULL_S = Column("full_s", float, ".1f", "seconds of the predict run on all image
 TIME_SHARE = Column("time_share", float, ".1%", "seconds of the test over those of the predict run")
 WARNING = table.WARNING.with_format("", "known bias of the estimator under this policy")
 
-_TEST = (RUN_ID, DATASET, MODEL, WEIGHTS, SHIFT, NCL, POLICY, ESTIMATOR, BUDGET, WIDTH, PROTOCOL, SEED)
-_RESULT = (TARGET, ESTIMATE, LOW, HIGH, TRUTH, ERROR, COVERED)
-_COUNTS = (N_EVALUATED, N_POOL, SHARE, *EVALUATED, ROUNDS, PREDICT_S, FULL_S)
+_TEST_COLUMNS = (RUN_ID, DATASET, MODEL, WEIGHTS, SHIFT, NCL, POLICY, ESTIMATOR, BUDGET, WIDTH, PROTOCOL, SEED)
+_RESULT_COLUMNS = (TARGET, ESTIMATE, LOW, HIGH, TRUTH, ERROR, COVERED)
+_COUNT_COLUMNS = (N_EVALUATED, N_POOL, SHARE, *EVALUATED, ROUNDS, PREDICT_S, FULL_S)
 _SOURCE = "Huang et al. (2025, arXiv 2503.13058), table 2, of tests that really ran"
 ADAPTIVE_TESTS = TableSpec(
     "adaptive_tests",
     "How accurate are live adaptive tests?",
     _SOURCE,
-    (*_TEST, *_RESULT, *_COUNTS, TIME_SHARE, WARNING),
+    (*_TEST_COLUMNS, *_RESULT_COLUMNS, *_COUNT_COLUMNS, TIME_SHARE, WARNING),
 )
 ADAPTIVE_TEST_ATTRIBUTES = TableSpec(
     "adaptive_test_attributes",
     "How accurate are live adaptive tests on each attribute?",
     _SOURCE,
-    (*_TEST, ATTRIBUTE, *_RESULT, *EVALUATED),
+    (*_TEST_COLUMNS, ATTRIBUTE, *_RESULT_COLUMNS, *EVALUATED),
 )
 METHOD = {
     "truth": "from the predict run of the same weights on all images of the same data under the same shift, where it "
@@ -166,7 +166,7 @@ def _overall_lines(
     row: of the test.    full: of the predict run on all images; None where there is none.
     truth: as of `truth_of`; None where it is not known.
     """
-    columns = _cells_of(row, (*_TEST, *_COUNTS, WARNING))
+    columns = _cells_of(row, (*_TEST_COLUMNS, *_COUNT_COLUMNS, WARNING))
     if full is not None:
         columns[FULL_S] = full["predict_s"]
         if row["device"] == full["device"] and row["host"] == full["host"]:  # else times are not comparable
@@ -188,7 +188,7 @@ def _attribute_lines(
     if not _has_levels(row):
         return
 
-    columns = _cells_of(row, _TEST)
+    columns = _cells_of(row, _TEST_COLUMNS)
     names = store.array(row["run_id"], "groups")  # the groups of the pool are attributes
     n_evaluated = store.array(row["run_id"], "group_asked")  # groups x levels
     estimates = store.array(row["run_id"], "group_estimate")  # groups x targets x (value, se, low, high)

@@ -22,15 +22,17 @@ from fca.tables.table import COVERAGE, DATASET, MODEL, MODELS, NCL, PROTOCOL, RU
 from fca.types import Column, Table, interval_columns
 
 EXAMPLE_TESTS = 6  # drawn by attribute
-_EVEN, _ADAPTIVE = "evenly drawn", "adaptive, needs levels only"
-_BANK, _BIASED = "needs an item bank", "biased by its adaptive draw"
-_NEEDS_OF_POLICY = {"static_k": _EVEN, "random": _EVEN, "proportional": _EVEN}
-NEEDS = Column("kind", str, "", "what the test needs", {name: name for name in (_EVEN, _ADAPTIVE, _BANK, _BIASED)})
+_EVENLY_DRAWN, _ADAPTIVE = "evenly drawn", "adaptive, needs levels only"
+_NEEDS_BANK, _BIASED = "needs an item bank", "biased by its adaptive draw"
+_NEEDS_OF_POLICY = {"static_k": _EVENLY_DRAWN, "random": _EVENLY_DRAWN, "proportional": _EVENLY_DRAWN}
+NEEDS = Column(
+    "kind", str, "", "what the test needs", {name: name for name in (_EVENLY_DRAWN, _ADAPTIVE, _NEEDS_BANK, _BIASED)}
+)
 MSE = Column("mse", float, ".2f", "squared error (squared % points), log scale")
 
 
 def _name_of_method(policy: str, estimator: str) -> str:
-    """A method's name in legends: "policy + estimator"; random draws with a bank are named as what they serve for."""
+    """A method's name in legends: "policy + estimator", or what tests with the same bank are compared with."""
     if (policy, estimator) in replay.RANDOM_DRAWS:
         return replay.SAME_BANK_NAME.format(estimator)
     return f"{policy} + {estimator}"
@@ -41,11 +43,11 @@ _METHOD_NAMES = {
     for policy, estimator in (*replay.METHODS, *replay.METHODS_WITHOUT_LEVELS)
 }
 POLICY_AND_ESTIMATOR = Column("way", str, "", "policy and estimator", _METHOD_NAMES)
-_DEFAULTS = (" + ".join(replay.DEFAULT), " + ".join(replay.DEFAULT_WITHOUT_LEVELS))
-_DEFAULT_OF_BANK = " + ".join(replay.DEFAULT_OF_BANK)
-_RANDOM_DRAWS = replay.SAME_BANK_NAME.format(replay.DEFAULT_OF_BANK[1])
-_TITLES = dict(TARGET.choices)
-_MEASURES = (
+_DEFAULT_METHODS = (" + ".join(replay.DEFAULT), " + ".join(replay.DEFAULT_WITHOUT_LEVELS))
+_DEFAULT_WITH_BANK = " + ".join(replay.DEFAULT_OF_BANK)
+_RANDOM_WITH_BANK = replay.SAME_BANK_NAME.format(replay.DEFAULT_OF_BANK[1])
+_TITLE_OF_TARGET = dict(TARGET.choices)
+_ERROR_HOVER = (
     DATASET,
     MODEL,
     METHOD,
@@ -63,29 +65,29 @@ _MEASURES = (
 )
 _FILTERS = (DATASET, MODEL)
 _METHOD_SHAPES = ("square", "diamond", "circle", "cross", "triangle-up", "triangle-down")
-_LOG: dict[str, Any] = {"type": "log", "nice": False, "padding": 12}
+_LOG_AXIS: dict[str, Any] = {"type": "log", "nice": False, "padding": 12}
 VALUE = table.VALUE.with_format(".2%", "share right")
-_RIGHT = {
+_NAME_OF_SHARE = {
     replay.RIGHT_SECOND: "right in the second round",
     replay.SESSION_TRUTH: "right of all the session's images",
 }
-LINE = Column("line", str, "", "share", {name: name for name in _RIGHT.values()})
+LINE = Column("line", str, "", "share", {name: name for name in _NAME_OF_SHARE.values()})
 RESPONSE = Column("response", str, "", "prediction")
 STEP = Column("step", str, "", "round and image")
 MEASURE = VALUE.with_format(".2f", "value")
-_KIND_OF_TEST = (DATASET, POLICY, ESTIMATOR, live.BUDGET, SHARE, MODELS, REPEATS)
-_PANELS = {
+_KIND_COLUMNS = (DATASET, POLICY, ESTIMATOR, live.BUDGET, SHARE, MODELS, REPEATS)
+_TITLE_OF_MEASURE = {
     replay.RANK_TAU: "order by estimated accuracy, tau",
     ABILITY_TAU: "order by ability, tau",
     LARGEST: "tests that evaluate the most frequent image",
     NEVER: "images that no test evaluates",
     COMMON: "images of a test that another evaluates too",
 }
-_ESTIMATES = ("estimate with its 95 % interval", "all images")
-SOURCE = Column("source", str, "", "images", {name: name for name in _ESTIMATES})
-_COVERED = {True: "the true value is inside the interval", False: "outside"}
-INSIDE = Column(live.COVERED, str, "", "truth", {name: name for name in _COVERED.values()})
-_LIVE = (
+_SOURCE_NAMES = ("estimate with its 95 % interval", "all images")
+SOURCE = Column("source", str, "", "images", {name: name for name in _SOURCE_NAMES})
+_COVERED_IN_WORDS = {True: "the true value is inside the interval", False: "outside"}
+INSIDE = Column(live.COVERED, str, "", "truth", {name: name for name in _COVERED_IN_WORDS.values()})
+_TEST_HOVER = (
     DATASET,
     MODEL,
     SHIFT,
@@ -99,8 +101,8 @@ _LIVE = (
     *live.EVALUATED,
     SEED,
 )
-_COST = (live.N_EVALUATED, live.N_POOL, SHARE, live.ROUNDS, PREDICT_S, live.FULL_S, live.TIME_SHARE, live.WARNING)
-_DISTINCT = {
+_COST_HOVER = (live.N_EVALUATED, live.N_POOL, SHARE, live.ROUNDS, PREDICT_S, live.FULL_S, live.TIME_SHARE, live.WARNING)
+_PREFIX_BY_OPTION = {
     SHIFT: "",
     POLICY_AND_ESTIMATOR: "",
     PROTOCOL: "",
@@ -119,17 +121,17 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     of_methods = methods.frame.assign(mark="mean")
     frame = _prepare_errors(pd.concat([of_methods, of_models]))
 
-    # methods whose numbers of images differ only by rounding keep their order
+    # methods whose shares of the images are equal up to rounding keep the order of the table
     most_images_first = methods.frame.sort_values(
         SHARE, ascending=False, kind="stable", key=lambda share: share.round(2)
     )
     y = kinds.category(alt.Y, METHOD, list(dict.fromkeys(most_images_first[METHOD])))
-    x = kinds.quantity(alt.X, MSE, **_LOG)
+    x = kinds.quantity(alt.X, MSE, **_LOG_AXIS)
     coloured = kinds.hue(NEEDS, frame, shapes=("square", "circle", "triangle-up", "cross"), columns=2)
-    means = kinds.points_with_intervals(MSE, y, _MEASURES, coloured, where="datum.mark == 'mean'", scale=x, size=110)
+    means = kinds.points_with_intervals(MSE, y, _ERROR_HOVER, coloured, where="datum.mark == 'mean'", scale=x, size=110)
     models: Any = alt.Chart().transform_filter("datum.mark == 'model'").mark_point(size=22)
     models = models.encode(x=x, y=y, color=coloured.colour(), opacity=coloured.opacity())
-    models = models.encode(tooltip=kinds.tooltips(_MEASURES))
+    models = models.encode(tooltip=kinds.tooltips(_ERROR_HOVER))
 
     title = style.title(
         f"How well does a test of {100 * methods.parameters['budget']:.3g} % of the images measure all of them?",
@@ -159,23 +161,25 @@ squared error in accuracy of as many evenly drawn images (Static 3).
     """
     has_smallest_budget = methods[live.BUDGET] == methods[live.BUDGET].min()  # not the baseline of twice as many
     for target, tests in methods[has_smallest_budget].groupby(TARGET, sort=False):
-        is_static = replay.is_baseline(tests)
+        is_baseline = replay.is_baseline(tests)
         is_unbiased = tests[live.WARNING].isna()
-        compared = tests[~is_static & is_unbiased & tests[replay.RATIO].notna()].drop_duplicates(METHOD)
+        compared = tests[~is_baseline & is_unbiased & tests[replay.RATIO].notna()].drop_duplicates(METHOD)
         by_method = compared.set_index(METHOD).to_dict("index")
-        default = next((name for name in _DEFAULTS if name in by_method), None)  # for images with or without levels
+        default = next(
+            (name for name in _DEFAULT_METHODS if name in by_method), None
+        )  # for images with or without levels
         if default is None:  # its error or that of the baseline is not known
             continue
 
-        ours = by_method[default]
-        dataset, static = ours[DATASET], tests.loc[is_static, METHOD].iloc[0]
+        of_default = by_method[default]
+        dataset, baseline = of_default[DATASET], tests.loc[is_baseline, METHOD].iloc[0]
         sentence = (
-            f"With {100 * ours[SHARE]:.3g} % of the images of {dataset}, an adaptive test ({default}) has "
-            f"{format_with_interval(ours, replay.RATIO)} times the squared error in {target} of as many evenly drawn "
-            f"images ({static})."
+            f"With {100 * of_default[SHARE]:.3g} % of the images of {dataset}, an adaptive test ({default}) has "
+            f"{format_with_interval(of_default, replay.RATIO)} times the squared error in {target} of as many evenly "
+            f"drawn images ({baseline})."
         )
-        chosen_by_bank = by_method.get(_DEFAULT_OF_BANK)
-        random_draws = by_method.get(_RANDOM_DRAWS)
+        chosen_by_bank = by_method.get(_DEFAULT_WITH_BANK)
+        random_draws = by_method.get(_RANDOM_WITH_BANK)
         has_bank = chosen_by_bank is not None and random_draws is not None
         if has_bank:
             sentence += (
@@ -189,7 +193,7 @@ squared error in accuracy of as many evenly drawn images (Static 3).
 
         if has_bank:
             yield Statement(
-                f"On {dataset}, images chosen by an item bank ({_DEFAULT_OF_BANK}) have "
+                f"On {dataset}, images chosen by an item bank ({_DEFAULT_WITH_BANK}) have "
                 f"{format_with_interval(chosen_by_bank, replay.RATIO)} times the squared error in {target} of as many "
                 "evenly drawn images."
             )
@@ -200,8 +204,8 @@ def curves_figure(curves: Table) -> alt.FacetChart:
     frame = _prepare_errors(curves.frame)
     coloured = kinds.hue(POLICY_AND_ESTIMATOR, frame, shapes=_METHOD_SHAPES, columns=3)
     x = kinds.quantity(alt.X, SHARE, "share of all images evaluated", grid=True, nice=False)
-    y = kinds.quantity(alt.Y, MSE, **_LOG)
-    chart = kinds.points_with_intervals(MSE, x, _MEASURES, coloured, joined=POLICY_AND_ESTIMATOR, scale=y, size=70)
+    y = kinds.quantity(alt.Y, MSE, **_LOG_AXIS)
+    chart = kinds.points_with_intervals(MSE, x, _ERROR_HOVER, coloured, joined=POLICY_AND_ESTIMATOR, scale=y, size=70)
     title = style.title(
         "How much smaller is the error of a larger test?",
         "Each mark is the mean squared error of a policy and its estimator over models and attributes, with its 95 % "
@@ -228,7 +232,7 @@ def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
     smallest_budget_first = alt.EncodingSortField(live.BUDGET, op="min")
     x = kinds.category(alt.X, "asked", smallest_budget_first, "share of all images evaluated", bands=True)
     y = kinds.quantity(alt.Y, MEASURE, "", nice=False)
-    hover = (*_KIND_OF_TEST, *interval_columns(MEASURE))
+    hover = (*_KIND_COLUMNS, *interval_columns(MEASURE))
     chart = kinds.points_with_intervals(MEASURE, x, hover, coloured, dodge=POLICY_AND_ESTIMATOR, scale=y, size=40)
     title = style.title(
         "Do few images order the models, and are they always the same ones?",
@@ -246,7 +250,7 @@ def _lines_of_measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
     """
     renamed = zip(interval_columns(MEASURE), interval_columns(column), strict=True)
     values = {new_name: frame.get(old_name) for new_name, old_name in renamed}  # None: no such column
-    return frame[list(_KIND_OF_TEST)].assign(**values, measure=_PANELS[column])
+    return frame[list(_KIND_COLUMNS)].assign(**values, measure=_TITLE_OF_MEASURE[column])
 
 
 def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
@@ -261,7 +265,7 @@ def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
 
     uses_bank = frame[ESTIMATOR].isin(replay.BANK_ESTIMATORS)
     needs = frame[POLICY].map(_NEEDS_OF_POLICY).fillna(_ADAPTIVE)
-    needs = needs.where(~uses_bank, _BANK)  # a later line has priority
+    needs = needs.where(~uses_bank, _NEEDS_BANK)  # a later line has priority
     needs = needs.where(frame[live.WARNING].isna(), _BIASED)
 
     # the long title of a target names levels; a data set has none if its baseline is the one without levels
@@ -269,7 +273,7 @@ def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
     is_without_levels = frame.groupby(DATASET)[ESTIMATOR].transform(
         lambda estimators: (estimators == estimator_without_levels).any()
     )
-    target_name = frame[TARGET].map(_TITLES).where(~is_without_levels.astype(bool), frame[TARGET])
+    target_name = frame[TARGET].map(_TITLE_OF_TARGET).where(~is_without_levels.astype(bool), frame[TARGET])
     frame = frame.assign(kind=needs, way=frame[POLICY] + " + " + frame[ESTIMATOR], named=target_name)
     return frame.assign(panel=style.panels(frame, DATASET, "named"))
 
@@ -323,7 +327,7 @@ def trajectories_figure(trajectories: Table) -> alt.FacetChart:
     """
     frame = trajectories.frame.sort_values([DATASET, TOP1, "points"], kind="stable").reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL)
-    shares = pd.concat([frame.assign(value=frame[column], line=name) for column, name in _RIGHT.items()])
+    shares = pd.concat([frame.assign(value=frame[column], line=name) for column, name in _NAME_OF_SHARE.items()])
     shares = shares.dropna(subset=VALUE)
     long = pd.concat([frame.assign(line="sessions"), shares], ignore_index=True)  # `line` chooses bars or a line
 
@@ -405,7 +409,7 @@ def live_figure(tests: Table) -> alt.FacetChart:
     )
     largest_first = alt.EncodingSortField(ESTIMATE, op="max", order="descending")
     y = kinds.category(alt.Y, "row", largest_first, labelLimit=400)
-    panels = _estimates_beside_truths(frame, y, (*_LIVE, *_COST), title, offset_by=SEED)
+    panels = _estimates_beside_truths(frame, y, (*_TEST_HOVER, *_COST_HOVER), title, offset_by=SEED)
     panels.spec.height = alt.Step(16, **{"for": "offset"})  # 16 pixels for each seed, not for each row
     return panels
 
@@ -461,7 +465,7 @@ def attributes_figure(attributes: Table) -> alt.FacetChart:
         "Each dot is one attribute, from the same few images, with its 95 % interval; a cross is all images of it."
         f"{restriction}",
     )
-    return _estimates_beside_truths(frame, kinds.category(alt.Y, ATTRIBUTE), _LIVE, title)
+    return _estimates_beside_truths(frame, kinds.category(alt.Y, ATTRIBUTE), _TEST_HOVER, title)
 
 
 def _estimates_beside_truths(
@@ -471,7 +475,7 @@ def _estimates_beside_truths(
 
     frame: as of `label_tests`.    offset_by: lines of one row that differ in this column are drawn one below the other.
     """
-    estimate_name, truth_name = _ESTIMATES
+    estimate_name, truth_name = _SOURCE_NAMES
     ends = {"value_low": frame["low"], "value_high": frame["high"]}
     estimates = frame.assign(value=frame[ESTIMATE], **ends, source=estimate_name)
     truths = frame.assign(source=truth_name, value=frame[TRUTH])
@@ -497,7 +501,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     lowest = frame[["low", TRUTH]].min(axis=None)
     highest = frame[["high", TRUTH]].max(axis=None)
     frame = frame.assign(
-        covered=frame[live.COVERED].map(_COVERED),
+        covered=frame[live.COVERED].map(_COVERED_IN_WORDS),
         value_low=frame["low"],
         value_high=frame["high"],
         line_low=pd.Series(lowest, first_rows_of_panels),
@@ -510,7 +514,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     x = kinds.quantity(alt.X, TRUTH, "on all images of the attribute")
     y = kinds.quantity(alt.Y, ESTIMATE, "estimated by the test")
     rules = kinds.interval_marks(alt.Chart().encode(x=x, color=coloured.colour(), opacity=alt.value(0.35)), VALUE, True)
-    points = kinds.scatter(x, y, (*_LIVE, ATTRIBUTE), coloured, size=40)
+    points = kinds.scatter(x, y, (*_TEST_HOVER, ATTRIBUTE), coloured, size=40)
 
     title = style.title(
         "Are the tests right about attributes?",
@@ -528,11 +532,11 @@ def label_tests(frame: pd.DataFrame) -> pd.DataFrame:
     """
     frame = frame.reset_index(drop=True)
     has_levels = frame[ESTIMATOR] != replay.BASELINE_WITHOUT_LEVELS[1]
-    target_name = frame[TARGET].map(_TITLES).where(has_levels, frame[TARGET])
+    target_name = frame[TARGET].map(_TITLE_OF_TARGET).where(has_levels, frame[TARGET])
     frame = frame.assign(way=frame[POLICY] + " + " + frame[ESTIMATOR], named=target_name)
 
     row = frame[MODEL].astype(object)
-    for column, prefix in _DISTINCT.items():
+    for column, prefix in _PREFIX_BY_OPTION.items():
         if style.differs(frame[column]):
             suffixes = ["" if pd.isna(value) else f" · {prefix}{value}" for value in frame[column]]
             row = row + pd.Series(suffixes, index=frame.index, dtype=object)

@@ -322,7 +322,7 @@ class AdaptiveTest:
         goal = Goal(self.width, self.ability_se, work.estimator, items.pool, policy.record, bank)
         order, rounds = examine(policy, evaluator, goal, context.seed)  # positions in the pool, and their rounds
 
-        estimate = goal.estimate
+        estimate = goal.estimate  # by all responses: a test ends with a check of its goal
         ability_columns: dict[str, float] = {}
         if bank is not None:
             ability, ability_se = ability_of(policy.record, bank)
@@ -370,9 +370,9 @@ class AdaptiveTest:
             images,
             geometry_under(shift, classifier.geometry),
             context.cache,
-            machine.workers,
-            0.0,  # limit of the cache: read what another run decoded, but decode no image that is not evaluated
-            pixel_positions,
+            workers=machine.workers,
+            limit_gb=0.0,  # use what another run decoded, but decode only the images that are evaluated
+            rows=pixel_positions,
         )
 
         logit_of_class = logit_columns(classifier.classes, data.classes)  # position of each class's logit
@@ -393,8 +393,8 @@ class AdaptiveTest:
     def _policy_and_estimator(self, pool: Pool) -> tuple[ChosenPolicy, str]:
         """The policy, with its options, and the estimator: those that are configured, else the defaults for the pool.
 
-        Raises FcaError for options that do not go together: a policy or estimator that needs levels, a bank or known
-        chances where there are none.
+        Raises FcaError for options that do not go together: levels, a bank or known chances are needed and missing, or
+        an option would have no effect.
         """
         policy = self.policy or self._default_policy(pool)
         if policy in POLICIES_OF_LEVELS:
@@ -402,7 +402,11 @@ class AdaptiveTest:
         estimator = self.estimator or self._default_estimator(policy, pool)
         self._check_bank_options(policy, estimator)
         chosen_policy = choose_policy(policy, self.mapping, self.objective, self.batch, self.randomesque)
+        self._check_estimator(estimator, policy, pool)
+        return chosen_policy, estimator
 
+    def _check_estimator(self, estimator: str, policy: str, pool: Pool) -> None:
+        """Raise FcaError for an estimator that cannot be used after this policy, or with this pool."""
         if estimator in ("difference", "regression") and policy not in KNOWN_CHANCE_POLICIES:
             allowed = f"{', '.join(KNOWN_CHANCE_POLICIES)}: each item's chance to be evaluated is known"
             raise FcaError("task.policy", policy, allowed, "take one of these, or task.estimator=mixed_logit")
@@ -414,7 +418,6 @@ class AdaptiveTest:
         if estimator in adaptive.LEVEL_ESTIMATORS:
             without_levels = ", ".join(name for name in adaptive.ESTIMATORS if name not in adaptive.LEVEL_ESTIMATORS)
             pool.check_levels("task.estimator", estimator, without_levels)
-        return chosen_policy, estimator
 
     def _check_bank_options(self, policy: str, estimator: str) -> None:
         """Raise FcaError where a bank is needed and missing, and where a bank is given and nothing would use it.
@@ -574,7 +577,7 @@ def priors_of_bank(
 ) -> list[str]:
     """A sentence for each fit behind these images' items that could not learn a scale; arguments as of `bank_of`.
 
-    Such a fit took the scale (the spread of difficulties, for instance) from its prior.
+    The items of such a fit depend on its prior.
     """
     frame = _items_of_bank(store, bank, data, rows, shift)
     priors_by_fit = origin_of(store, bank).not_estimable_of(frame)

@@ -147,6 +147,10 @@ class StaticK(_SimpleSample):
     """
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
+        """Raises FcaError for a pool without levels, a budget of less than k = 1, and a session too small for k items.
+
+        bank: not used.
+        """
         pool.check_levels("policy", "static_k", WITHOUT_LEVELS)
         self.k = round(check_budget(budget) * pool.n_items / pool.sizes.size)
         if self.k < 1:
@@ -231,6 +235,10 @@ class GreTwoStage(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, mapping: Mapping = MAPPING_Q
     ) -> None:
+        """Raises FcaError for a pool without levels, too few items, a small budget, and an invalid mapping.
+
+        bank: not used.
+        """
         pool.check_levels("policy", "gre_two_stage", WITHOUT_LEVELS)
         table = check_mapping(mapping)
         items_per_session = pool.n_items / len(pool.sizes)
@@ -288,6 +296,10 @@ class OptimalAllocation(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, objective: str = "accuracy"
     ) -> None:
+        """Raises FcaError for a pool without levels, fewer than six items a group, and another objective.
+
+        bank: not used.    objective: accuracy or score.
+        """
         pool.check_levels("policy", "optimal_allocation", WITHOUT_LEVELS)
         self.weight = LEVEL_WEIGHTS[objective_row(objective)]
         self.n_per_budget = share_of_groups(pool, budget)
@@ -363,6 +375,7 @@ class _WithBank(Policy):
     name: str
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
+        """Raises FcaError without a bank of the pool's items, and for fewer than two items a group."""
         super().__init__(pool, pool.group)
         self.bank = check_bank(self.name, pool, bank)
         self.n_total = share_of_groups(pool, budget)
@@ -577,6 +590,7 @@ class FisherCat(_WithBank):
         batch: int | None = None,
         randomesque: int = 1,
     ) -> None:
+        """Raises FcaError as other policies with a bank, and for a batch or randomesque below 1."""
         super().__init__(pool, budget, bank)
         for option, value in (("batch", batch), ("randomesque", randomesque)):
             if value is not None and value < 1:
