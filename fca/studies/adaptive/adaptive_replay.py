@@ -659,7 +659,8 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
 def evaluated_lines(source: CompleteResponses, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:
     """One line per model, mapping and level: images per session in the first round, the second and both (table 1).
 
-    The numbers are means over sessions and repeats.
+    The numbers are means over sessions (a class and an attribute) and repeats of the two-stage test. A mapping gives
+    the images of a session's second round by its points in the first.
     """
     lines: list[Line] = []
     for position, (model, right) in enumerate(zip(source.models, source.correct, strict=True)):
@@ -688,10 +689,10 @@ def evaluated_lines(source: CompleteResponses, pool: Pool, budget: float, repeat
 
 
 def trajectory_lines(source: CompleteResponses, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
-    """One line per model and number of points after the first round of a two-stage test, over the sessions with it.
+    """One line per model and number of points that a session has after the first round of a two-stage test.
 
-    It has the number of such sessions, the images of their second round by level, the shares right in either round,
-    and the share right of all their images.
+    A session is a class and an attribute. The line has the number of sessions with these points, the images of their
+    second round by level, the shares right in either round, and the share right of all their images.
     """
     lines: list[Line] = []
     for position, (model, correct) in enumerate(zip(source.models, source.correct, strict=True)):
@@ -720,18 +721,19 @@ def trajectory_lines(source: CompleteResponses, pool: Pool, budget: float, seed:
 
 
 def session_lines(source: CompleteResponses, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
-    """One line for each evaluated image of a few sessions of a few models, in the order of evaluation.
+    """One line for each image that a two-stage test evaluates, for a few models and a few sessions of each.
 
-    Models are ordered from the least to the most accurate, the sessions of each from few points to many.
+    Models are EXAMPLE_MODELS from the least to the most accurate; their sessions (a class and an attribute) are
+    EXAMPLE_SESSIONS from few points after the first round to many. Images are in the order of evaluation.
     """
     weakest_first = np.argsort(source.correct.mean(axis=1), kind="stable")
     positions = _equal_steps(weakest_first, EXAMPLE_MODELS).tolist()
-    frames = [_sessions_of_model(source, pool, budget, seed, position) for position in positions]
+    frames = [_example_sessions(source, pool, budget, seed, position) for position in positions]
     return pd.concat(frames, ignore_index=True)
 
 
-def _sessions_of_model(source: CompleteResponses, pool: Pool, budget: float, seed: int, position: int) -> pd.DataFrame:
-    """The lines of `session_lines` for the model at one position of `source`.
+def _example_sessions(source: CompleteResponses, pool: Pool, budget: float, seed: int, position: int) -> pd.DataFrame:
+    """The lines of `session_lines` for the model at one position of `source`, of EXAMPLE_SESSIONS sessions.
 
     The sessions are at equal steps along their order by points; those with the same points are in random order.
     """

@@ -148,9 +148,10 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
         Y = Σ_s N_s p_s / Σ_s N_s in each level,   variance Σ_s (N_s / N)² (1 - n_s / N_s) s_s² / n_s,
         s_s² = p_s (1 - p_s) n_s / (n_s - 1)                              (Cochran 1977, sections 5.4 and 3.2)
 
-    Session s has N_s items of the level; n_s of them were evaluated, and the share p_s was right. There is no model of
-    responses: Y is unbiased where a session's own responses do not decide how many of its items are evaluated
-    (static_k, random, optimal_allocation), and biased where they do (gre_two_stage).
+    Session s (a class and an attribute) has N_s items of the level; n_s of them were evaluated, and the share p_s was
+    right. Accuracy and score are weighted sums of the Y of the levels. There is no model of responses: Y is unbiased
+    where a session's own responses do not decide how many of its items are evaluated (static_k, random,
+    optimal_allocation), and biased where they do (gre_two_stage).
 
     Sessions too small to be evaluated form one stratum (see `strata`); a stratum with a single response takes the s² of
     its level in all groups. Few responses estimate a variance poorly. So one response more is counted: for a group and
@@ -168,7 +169,7 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     n_of_group = sums(n, group)  # groups x levels
     size_of_group = sums(size, group)
 
-    # p_s, s_s², and the factor of s_s² in the variance of the level's share
+    # p_s, s_s², and its factor in the variance of the level's share: (N_s / N)² (1 / n_s - 1 / N_s)
     has_several = n > 1
     share = n_right / np.maximum(n, 1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -177,11 +178,11 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
         factor = np.where(n > 0, (size / size_of_group[group]) ** 2 * (1 / n - 1 / size), 0.0)
     level_s_squared, level_df = response_variance_by_level(n, n_right, s_squared)
 
-    # Variance of each group and level from its strata with several responses, and from those with a single one
+    # Variance by group and level, of the strata with several responses and of those with a single one; the first has
+    # the degrees of freedom of its own s_s² and of the added response, the second those of the level's s²
     df = sums(has_several * (n - 1), group)
     observed_variance = sums(factor * s_squared, group)
     factor_of_several = sums(factor * has_several, group)
-    # one more response, with the variance of the level, counts beside those observed
     variance_of_several = (df * observed_variance + factor_of_several * level_s_squared) / (df + 1)
     variance_of_single = sums(factor * ~has_several, group) * level_s_squared
     variance_df = welch(
@@ -196,7 +197,7 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
         added=np.broadcast_to(level_s_squared, level_share.shape),
     )
 
-    # The mean over groups: the added response has the largest variance, as the levels are pooled already
+    # The mean over groups: the added response has the largest variance, 1/4, where any stratum has several responses
     added = np.where(df.any(axis=0), 1 / 4, level_s_squared)
     total_df = df.sum(axis=0)
     total_observed = observed_variance.sum(axis=0)
@@ -274,8 +275,9 @@ def response_variance_by_level(
 
 
 def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Share right by session and level, averaged over a group's sessions, weighted by their number of items.
+    """Share right by session (a class and an attribute) and level, averaged over the sessions of each group.
 
+    Sessions are weighted by their number of items of the level, and levels as accuracy and score weigh them.
     Sessions of which no item of a level was evaluated are left out of the average of that level. Variance: within
     sessions, (1 - n / N) s² / n, where a session with a single response takes the mean s² of the level in its group;
     a session that was left out counts with the whole variance of the level, p (1 - p). Unbiased for `static_k`; biased
@@ -294,7 +296,7 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
         mean_s_squared = pool.by_group(np.where(has_several, s_squared, 0.0)) / pool.by_group(has_several.astype(int))
 
     level_variance = level_share * (1 - level_share)
-    # NaN: no session of the group has two responses to the level
+    # s² of a session with a single response; a mean is NaN where no session of the group has two to the level
     single_s_squared = np.where(np.isnan(mean_s_squared), level_variance, mean_s_squared)[pool.session_group]
     s_squared = np.where(has_several, s_squared, single_s_squared)
     within = s_squared * (1 - n / pool.sizes) / np.maximum(n, 1)
@@ -362,7 +364,7 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     for sample in record.samples:
         chance = latest_chance if sample.chance is None else sample.chance  # None: drawn without the bank
         predictions.append(chance[None])  # the same for all targets
-    return _from_samples(pool, record, predictions)
+    return _combine_samples(pool, record, predictions)
 
 
 def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
@@ -390,7 +392,7 @@ def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     bank = check_bank("regression", pool, bank)
     _check_samples(record)
     predicted = regression_predictions(pool, record, bank)
-    return _from_samples(pool, record, [predicted] * len(record.samples))
+    return _combine_samples(pool, record, [predicted] * len(record.samples))
 
 
 def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[np.ndarray, "targets items"]:
@@ -433,7 +435,7 @@ def _check_samples(record: Record) -> None:
 
 
 def evaluated_by_sample(record: Record) -> list[Marks]:
-    """Which items were evaluated by the end of each sample."""
+    """For each sample of a test, which items were evaluated by its end: those before the next one, or so far."""
     evaluated_before_next = [sample.evaluated_before for sample in record.samples[1:]]
     return [*evaluated_before_next, record.evaluated]
 
@@ -455,7 +457,9 @@ def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples gro
     return weights / weights.sum(axis=0)
 
 
-def _from_samples(pool: Pool, record: Record, predictions: Sequence[Float[np.ndarray, "#targets items"]]) -> Estimate:
+def _combine_samples(
+    pool: Pool, record: Record, predictions: Sequence[Float[np.ndarray, "#targets items"]]
+) -> Estimate:
     """The weighted mean of the estimates from each sample, with its variance and interval; see `difference`.
 
     predictions: for each sample, the predicted response to every item, one line for all targets or one for each.

@@ -107,12 +107,14 @@ class Fit(NamedTuple):
 
 
 def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Targets from the responses to evaluated items, and from the model's mean probabilities of all other items.
+    """Targets from the responses to evaluated items, and from a model's mean probabilities of all other items.
 
-    The mean is over u given all responses of the session. Each group is fitted alone first; the fits show how β and s
-    vary among groups, and each group is fitted again with that as its prior (empirical Bayes). The variance has three
-    parts: of the missing responses given u, of u given the session's responses, and of β and s (inverse information
-    and the variance of their prior mean, to first order).
+        P(right | session, level) = 1 / (1 + exp(-(β_level + s_level u))),   u ~ N(0, 1) for each session
+
+    The mean probability is over u given all responses of the session (a class and an attribute). Each group (an
+    attribute) is fitted alone first; the fits show how β and s vary among groups, and each group is fitted again with
+    that as its prior (empirical Bayes). The variance has three parts: of the missing responses given u, of u given the
+    session's responses, and of β and s (inverse information and the variance of their prior mean, to first order).
 
     The items that were chosen whatever the responses are a random sample. Where the stratified mean of their responses
     contradicts the model (see `contradicted`), it is returned instead, with a `warning` that the model does not fit.
@@ -147,7 +149,7 @@ def contradicted(by_model: Interval, by_sample: Interval) -> bool:
 
 
 def choose_kind(pool: Pool, record: Record) -> str:
-    """The name of the kind under which the responses of held-out sessions are most likely.
+    """The name of the kind of model, of KINDS, under which the responses of held-out sessions are most likely.
 
     Two-fold cross-validation: each kind is fitted to one half of the sessions and evaluated on the other half.
     """
@@ -163,9 +165,10 @@ def choose_kind(pool: Pool, record: Record) -> str:
 
 
 def rows_of(pool: Pool, record: Record, kind: Kind) -> Rows:
-    """The counts of each session, or of each level of a session by itself if a kind has separate effects.
+    """The numbers of evaluated, right and remaining items by level, in a row for each draw of the effect u.
 
-    The sessions of a group are dealt out to the folds in turn; all rows of a session are in the same fold.
+    That is a row for each session, or for each level of a session if `kind` has a separate effect for each level. The
+    sessions are dealt out to the folds in turn, so that all rows of a session are in the same fold.
     """
     n_evaluated = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
@@ -181,36 +184,39 @@ def rows_of(pool: Pool, record: Record, kind: Kind) -> Rows:
 
 
 def count_patterns(rows: Rows, loadings: Float[np.ndarray, "3 s"]) -> Patterns:
-    """Merge rows with equal counts in the same group, which have the same likelihood, and count them by fold.
+    """Merge rows of a group with equal counts into one pattern, since they have the same likelihood.
 
-    loadings: which s each level has; see `Kind`.
+    loadings: which s each level has; see `Kind`. Each pattern has its number of rows in each fold.
     """
     keys = np.column_stack([rows.group, rows.n_evaluated, rows.n_right])
+    # the first row of each pattern, and the pattern of each row; patterns are sorted by group
     _, first_row, pattern_of_row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     frequency = np.stack(
         [np.bincount(pattern_of_row[rows.fold == fold], minlength=len(first_row)) for fold in range(FOLDS)]
     )
     return Patterns(
-        rows.n_evaluated[first_row],
-        rows.n_right[first_row],
-        rows.group[first_row],
-        frequency,
-        pattern_of_row,
-        loadings,
+        n_evaluated=rows.n_evaluated[first_row],
+        n_right=rows.n_right[first_row],
+        group=rows.group[first_row],
+        frequency=frequency,
+        pattern_of_row=pattern_of_row,
+        loadings=loadings,
     )
 
 
 def fit_groups(patterns: Patterns, frequency: Frequency, tolerance: float = TOLERANCE) -> Fit:
-    """Fit each group alone, and then again with the prior that these fits show (empirical Bayes).
+    """Fit β (of three levels) and s of each group alone, and then again with the prior that these fits show.
 
-    frequency: how often each pattern counts.    tolerance: the largest step at which the fit has converged.
-    A single group shows no prior, and is fitted alone.
+    patterns: counts of evaluated and right items by level, each once.    frequency: number of rows with each pattern.
+    tolerance: the largest step at which the fit has converged.    A single group shows no prior: it is fitted alone.
     """
     number_of_groups = int(patterns.group[-1]) + 1  # groups ascend
     number_of_loadings = patterns.loadings.shape[1]
 
+    # alone, a wide normal prior keeps β and s finite where all responses are right, or wrong
     sd_alone = np.array([BETA_ALONE] * 3 + [S_ALONE] * number_of_loadings)
-    prior = Prior(np.zeros(3 + number_of_loadings), sd_alone**2, np.zeros(3 + number_of_loadings))
+    none = np.zeros(3 + number_of_loadings)
+    prior = Prior(mean=none, variance=sd_alone**2, mean_variance=none)
 
     # Start at the logits of the shares right, and s = 1
     n_right = group_sums(patterns, patterns.n_right, frequency)
@@ -222,7 +228,8 @@ def fit_groups(patterns: Patterns, frequency: Frequency, tolerance: float = TOLE
 
     if number_of_groups > 1:
         covariance = inverse(curvature(patterns, prior, evaluation, frequency))
-        prior = learn_prior(parameters, np.diagonal(covariance, axis1=1, axis2=2))
+        variance = np.diagonal(covariance, axis1=1, axis2=2)  # groups x k
+        prior = learn_prior(parameters, variance)
         parameters, evaluation = fit(patterns, prior, parameters, frequency, tolerance)
     return Fit(parameters, evaluation, prior)
 
@@ -256,10 +263,12 @@ def learn_prior(parameters: Parameters, variance: Parameters) -> Prior:
 
 
 def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency: Frequency) -> Evaluation:
-    """The penalised log-likelihood at these parameters, and the posterior of u in each pattern on the grid NODES.
+    """The penalised log-likelihood of each group at these parameters, and the posterior of u for each pattern.
 
-    frequency: how often each pattern counts. In a group with β and s, P(right) at level l and node u is
-    1 / (1 + exp(-(β_l + s_l u))).
+    A pattern is the counts of evaluated and right items by level that rows (sessions) of a group share; u is a row's
+    effect, on the grid NODES. In a group with β and s, P(right) at level l is 1 / (1 + exp(-(β_l + s_l u))).
+
+    parameters: β of three levels, then s, of each group.    frequency: number of rows with each pattern.
     """
     s = parameters[:, 3:] @ patterns.loadings.T  # groups x levels
     eta = parameters[:, :3, None] + s[:, :, None] * NODES  # groups x levels x nodes
@@ -278,6 +287,7 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
     total = mass.sum(axis=1, keepdims=True)
     log_likelihood = (np.log(total) + maximum)[:, 0]
 
+    # less the penalty by the normal prior of β and s
     height = np.bincount(patterns.group, weights=frequency * log_likelihood, minlength=len(parameters))
     height -= ((parameters - prior.mean) ** 2 / (2 * prior.variance)).sum(axis=1)
 

@@ -128,7 +128,11 @@ class _SimpleSample(Policy):
         return self.first_of_strata(self.n)
 
     def extend(self) -> None:
-        """Raise n by the budget, up to the size of the stratum; the record has one sample, of all these items."""
+        """Allow as many more items of every stratum as one budget has, or all.
+
+        The record then has a single sample, of the old and the new items together: both are the first of their stratum
+        in a random order.
+        """
         sizes = np.bincount(self.stratum)
         self.n = np.minimum(self.n + self.n_per_budget, sizes)
         self.round = 0
@@ -194,7 +198,10 @@ class Proportional(Policy):
         self.n = np.maximum(share_of_groups(pool, budget), 1)
 
     def select(self, rng: np.random.Generator) -> Positions:
-        """A sample of n of each group's items that were not evaluated so far, or all of them; added to the record."""
+        """Draw n of each group's items that were not evaluated so far, or all of them, evenly along its sessions.
+
+        The sample, with each item's chance, is added to the record.
+        """
         inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are no part of the sample
         positions_by_group = [NO_ITEMS]
         for group, n in enumerate(self.n):
@@ -257,7 +264,12 @@ class GreTwoStage(Policy):
         self.right_in_earlier_pairs = np.zeros_like(pool.sizes)  # of rounds, before `extend`; sessions x levels
 
     def select(self, rng: np.random.Generator) -> Positions:
-        """The next items of every session and level: FIRST_ROUND, or by the mapping at the points of the session."""
+        """The items of a session's first round (1 easy, 2 medium, 1 hard), or of its second (5, by its points).
+
+        The points of a session are 1, 2 and 4 for a right easy, medium and hard item of the first round; the mapping,
+        `self.table`, has the second round's items by level for 0 to 9 points. With `self.times` times the budget of
+        nine items a session, both rounds have as many times the items.
+        """
         n_evaluated = self.pool.by_stratum(self.record.evaluated)  # sessions x levels
         if self.round == 1:
             n_next = FIRST_ROUND * self.times
@@ -309,7 +321,7 @@ class OptimalAllocation(Policy):
         super().__init__(pool, pool.stratum)
 
     def select(self, rng: np.random.Generator) -> Positions:
-        """The items of the first or second round that were not evaluated so far."""
+        """The items of the first round; in the second, all items up to the final counts, without those of the first."""
         if self.round == 1:
             # of each session, in [0, 1); kept after `extend`, which does not repeat the first round
             self.session_starts = rng.random(len(self.pool.sizes))
@@ -319,7 +331,7 @@ class OptimalAllocation(Policy):
     def _first_round_counts(self) -> list[Levels]:
         """How many items of each group are evaluated in the first round, by level.
 
-        FIRST_ROUND for each of the group's sessions, but at most half of the budget.
+        A group gets FIRST_ROUND for each of its sessions, but at most half of its budget, at least one item a level.
         """
         pool = self.pool
         full_round = FIRST_ROUND.sum() * np.bincount(pool.session_group)  # items of each group
@@ -330,13 +342,17 @@ class OptimalAllocation(Policy):
         ]
 
     def _final_counts(self) -> list[Levels]:
-        """How many items of each group are evaluated in both rounds together, by level; see the class."""
+        """How many items of each group are evaluated in both rounds together, by level.
+
+        In proportion to c sqrt(p (1 - p)), with c the weight of the level in the objective and p the share right at the
+        level in the OTHER groups, and at least as many as were evaluated so far.
+        """
         pool = self.pool
         n_evaluated = pool.by_group(pool.by_stratum(self.record.evaluated))  # groups x levels
         n_right = pool.by_group(pool.by_stratum(self.record.right))
         n_evaluated_elsewhere = n_evaluated.sum(axis=0) - n_evaluated
         n_right_elsewhere = n_right.sum(axis=0) - n_right
-        share = (n_right_elsewhere + 0.5) / (n_evaluated_elsewhere + 1)
+        share = (n_right_elsewhere + 0.5) / (n_evaluated_elsewhere + 1)  # defined also for a single group
 
         size = self.weight * np.sqrt(share * (1 - share))  # c sqrt(p (1 - p))
         groups = zip(self.n_total, size, n_evaluated, pool.group_sizes, strict=True)
@@ -412,7 +428,11 @@ class NeymanIrt(_WithBank):
         self.weight = pool.weights[objective_row(objective, pool.targets)]
 
     def select(self, rng: np.random.Generator) -> Positions:
-        """The random pilot in round 1; then the sample described above, which is added to the record."""
+        """The random pilot in round 1; then items with unequal chances, as a sample that is added to the record.
+
+        The chances are proportional to w sqrt(p (1 - p)): w is the item's weight in the objective, and p the bank's
+        probability of a right response at the ability that the pilot shows.
+        """
         if self.round == 1:
             return self.first_of_strata(self.n_pilot)
 
@@ -463,7 +483,10 @@ class DefensiveIrt(_WithBank):
         self.n_after_pilot = self.n_total - self.n_pilot
 
     def select(self, rng: np.random.Generator) -> Positions:
-        """The random items in round 1, then those of the mixture; each of the two samples is added to the record."""
+        """Random items in round 1; then items whose chances are the best mixture of equal and unequal ones.
+
+        Each of the two samples is added to the record, with the items' chances.
+        """
         pool = self.pool
         evaluated_before = self.record.evaluated.copy()
         if self.round == 1:
@@ -488,24 +511,29 @@ class DefensiveIrt(_WithBank):
         return positions
 
     def _best_mixture(self, chance: PerItem) -> tuple[PerItem, float]:
-        """The chances π_i with the least D + se(D), and the variance that they promise, relative to equal chances.
+        """The chances π of the remaining items to be drawn, and the variance expected, relative to equal chances.
 
-        chance: the bank's probability p_i of a right response.    The chances of items evaluated so far are 1.
-        The relative variance is 1 + D / (the variance with equal chances), and at least LEAST_FORESEEN, because
-        estimates divide by it.
+        π is proportional to w (λ + (1 - λ) s), where w is an item's weight in the objective and s, with mean 1, is
+        proportional to sqrt(p (1 - p)). λ has the least D + se(D): D is the mean change w² e² (1 / π - 1 / equal π) of
+        the variance, over the random items with residuals e. The relative variance is 1 + D / (the variance with equal
+        chances), and at least LEAST_FORESEEN, because estimates divide by it.
+
+        chance: the bank's probability p of a right response.    The chances of items evaluated so far are 1.
         """
         is_random = self.record.evaluated & ~self.record.chosen_by_responses
         is_remaining = ~self.record.evaluated
         squared_residual = self._residuals(chance, is_random) ** 2
         n_random = len(squared_residual)
-        largest_variance = 1 / 4
 
-        # the variance with equal chances: the mean of w² e² (1 / π - 1), with one response of variance 1/4
+        def mean_with_one_more(factor: PerItem) -> float:
+            """Mean of factor e² over the random items, and over one more response of the largest variance, 1/4."""
+            observed = factor[is_random] * squared_residual
+            return (observed.sum() + 1 / 4 * factor[is_remaining].mean()) / (n_random + 1)
+
+        # with equal chances the variance is the mean of w² e² (1 / π - 1)
         spread_of_item = np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
         equal_inclusion = self._inclusion(np.ones_like(spread_of_item), is_remaining)
-        equal_factor = self.weight**2 * (1 / equal_inclusion - 1)
-        equal_terms = equal_factor[is_random] * squared_residual
-        equal_variance = (equal_terms.sum() + largest_variance * equal_factor[is_remaining].mean()) / (n_random + 1)
+        equal_variance = mean_with_one_more(self.weight**2 * (1 / equal_inclusion - 1))
 
         # λ with the least D + se(D); equal chances, λ = 1, have D = 0
         best_inclusion, best_criterion, variance_ratio = equal_inclusion, 0.0, 1.0
@@ -514,9 +542,9 @@ class DefensiveIrt(_WithBank):
             mixed_size = equal_share + (1 - equal_share) * scaled_spread
             inclusion = self._inclusion(mixed_size, is_remaining)
             change = self.weight**2 * (1 / inclusion - 1 / equal_inclusion)
-            observed_change = change[is_random] * squared_residual
-            mean_change = (observed_change.sum() + largest_variance * change[is_remaining].mean()) / (n_random + 1)
-            criterion = mean_change + observed_change.std() / np.sqrt(n_random)
+            mean_change = mean_with_one_more(change)  # D
+            se_of_change = (change[is_random] * squared_residual).std() / np.sqrt(n_random)
+            criterion = mean_change + se_of_change
             if criterion < best_criterion:
                 best_inclusion = inclusion
                 best_criterion = criterion
@@ -606,7 +634,10 @@ class FisherCat(_WithBank):
         return 1 + -(-n_after_pilot // self.batch)  # rounded up
 
     def select(self, rng: np.random.Generator) -> Positions:
-        """The random pilot in round 1; then a batch of the most informative items at the ability so far."""
+        """The random pilot in round 1; then a batch of the items that are most informative about the ability so far.
+
+        With `randomesque` r above 1, a batch is drawn at random among the r times as many most informative items.
+        """
         if self.round == 1:
             return self.first_of_strata(self.n_pilot)
 
