@@ -572,8 +572,9 @@ def error_measures(errors: Cells, base: Cells | None) -> dict[str, float]:
     """Columns of the mean squared error over models and groups, and of its ratio to that of `base`.
 
     Their 95 % intervals are jackknife intervals that leave out a model or a group at a time, the same one in both
-    errors of a ratio (see jackknife_interval). All columns are NaN where an error is unknown, the interval is for one
-    model and one group, and the ratio where `base` is None, has an unknown error, or is 0 everywhere.
+    errors of a ratio (see jackknife_interval).
+    All columns are NaN if any of the errors is unknown (NaN). Intervals are NaN for a single model with a single group.
+    The ratio is NaN where `base` is None, has an unknown error, or is 0 everywhere.
     """
     line: dict[str, float] = dict.fromkeys(_ERROR_COLUMNS, float("nan"))
     if np.isnan(errors).any():
@@ -691,8 +692,9 @@ def evaluated_lines(source: CompleteResponses, pool: Pool, budget: float, repeat
 def trajectory_lines(source: CompleteResponses, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
     """One line per model and number of points that a session has after the first round of a two-stage test.
 
-    A session is a class and an attribute. The line has the number of sessions with these points, the images of their
-    second round by level, the shares right in either round, and the share right of all their images.
+    A session is a class and an attribute; mapping Q leads from its points to the images of its second round. The line
+    has the number of sessions with these points, the images of their second round by level, the shares right in either
+    round, and the share right of all their images.
     """
     lines: list[Line] = []
     for position, (model, correct) in enumerate(zip(source.models, source.correct, strict=True)):

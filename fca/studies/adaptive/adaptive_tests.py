@@ -98,7 +98,7 @@ class AdaptiveTests:
 
         # the predict run on all images, with which each test is compared
         is_full_run = (rows["task"] == "predict") & (rows["split"] == "test")
-        full_run_by_key = {_key(row): row for row in records(rows[is_full_run])}
+        full_run_by_images = {_network_and_images(row): row for row in records(rows[is_full_run])}
 
         overall: list[Line] = []
         by_attribute: list[Line] = []
@@ -106,7 +106,7 @@ class AdaptiveTests:
         for row in records(tests):
             runs.add(row["run_id"])
             truth = None
-            full_run = full_run_by_key.get(_key(row))
+            full_run = full_run_by_images.get(_network_and_images(row))
             if full_run is not None:
                 runs.add(full_run["run_id"])
                 truth = truth_of(store, row, full_run)
@@ -115,7 +115,7 @@ class AdaptiveTests:
         return filled(self.tables, (overall, by_attribute), asdict(self) | METHOD, runs)
 
 
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _network_and_images(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """The network and the images of a row: equal for an adaptive test and the predict run on all of its images.
 
     Weights that a stored training made are identified by its run and the snapshot, published ones by their name.
@@ -175,13 +175,15 @@ def _overall_lines(
     targets = TARGETS if _has_levels(row) else TARGETS[:1]  # without levels no score
     for i, target in enumerate(targets):
         true_value = None if truth is None else truth[:, i].mean()
-        yield columns | _result(target, row[target], row[f"{target}_low"], row[f"{target}_high"], true_value)
+        yield columns | _estimate_beside_truth(
+            target, row[target], row[f"{target}_low"], row[f"{target}_high"], true_value
+        )
 
 
 def _attribute_lines(
     store: Store, row: Mapping[str, Any], truth: Float[np.ndarray, "groups targets"] | None
 ) -> Iterator[Line]:
-    """A line for each attribute and target of a test: its estimate beside the truth. None for images without levels.
+    """A line for each attribute and target of a test: its estimate beside the truth; no line without levels.
 
     row: of the test.    truth: as of `truth_of`; None where it is not known.
     """
@@ -197,7 +199,7 @@ def _attribute_lines(
         for i, target in enumerate(TARGETS):
             value, _, low, high = estimates[group, i].tolist()
             true_value = None if truth is None else truth[group, i]
-            yield columns_of_group | _result(target, value, low, high, true_value)
+            yield columns_of_group | _estimate_beside_truth(target, value, low, high, true_value)
 
 
 def _has_levels(row: Mapping[str, Any]) -> bool:
@@ -210,7 +212,7 @@ def _cells_of(row: Mapping[str, Any], columns: Sequence[Column]) -> Line:
     return cells(columns, (row.get(column, np.nan) for column in columns))
 
 
-def _result(target: str, value: Any, low: Any, high: Any, truth: Any) -> Line:
+def _estimate_beside_truth(target: str, value: Any, low: Any, high: Any, truth: Any) -> Line:
     """The cells of an estimate, its interval, the truth and the error; cells of what is not known are missing."""
     line: Line = {
         TARGET: target,

@@ -173,13 +173,13 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
     if not is_one_per_name or not _is_ascending([-1, *positions, pool]):  # also: from 0, below pool
         raise FcaError(f"positions of {path}", f"{positions!s:.60}", f"as many as items, ascending, below {pool}", STEP)
 
-    numbers = {name: _numbers(content.get(name), name, path, RANGES) for name in RANGES}
+    numbers = {name: _checked_numbers(content.get(name), name, path, RANGES) for name in RANGES}
     shapes = {name: value.shape for name, value in numbers.items()}
     if shapes != {"weights": (len(names),), "share": (), "line": (2,), "shift": (), "reach": ()}:
         allowed = "a list, a pair for line, and three numbers"
         raise FcaError(f"weights, share, line, shift and reach of {path}", "others", allowed, STEP)
 
-    bank = _bank(content.get("bank"), pool, path)
+    bank = _checked_bank(content.get("bank"), pool, path)
     not_estimable = content["not_estimable"]
     if not has_type(not_estimable, list[str]):
         raise FcaError(f"not_estimable of {path}", f"{not_estimable!s:.60}", "names of scales", STEP)
@@ -204,7 +204,7 @@ def _is_ascending(numbers: Sequence[int]) -> bool:
     return all(smaller < larger for smaller, larger in pairwise(numbers))
 
 
-def _bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:
+def _checked_bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:
     """The item bank of a file of anchors, with the parameters of all items of the pool; None where it has none.
 
     content: the value of `bank` in the file.    path: of the file, for messages.
@@ -217,14 +217,14 @@ def _bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:
     if not isinstance(model, str) or model not in MODELS:
         raise FcaError(f"bank of {path}", f"{model!s:.60}", f"null, or items of {', '.join(MODELS)}", STEP)
 
-    parameters = {name: _numbers(content.get(name), name, path, BANK_RANGES) for name in BANK_RANGES}
+    parameters = {name: _checked_numbers(content.get(name), name, path, BANK_RANGES) for name in BANK_RANGES}
     has_other_size = any(values.shape != (pool,) for values in parameters.values())
     if has_other_size or not (parameters["discrimination"] > 0).all():  # the range allows 0
         raise FcaError(f"bank of {path}", "of another size, or a slope of 0", f"{pool} items, slopes above 0", STEP)
     return ItemBank(model, **parameters)
 
 
-def _numbers(
+def _checked_numbers(
     value: Any, name: str, path: str | Path, ranges: dict[str, tuple[float, float]]
 ) -> Float[np.ndarray, "..."]:
     """A number or a list of numbers from a file, as an array of no or one axis.

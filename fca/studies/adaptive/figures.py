@@ -200,7 +200,10 @@ squared error in accuracy of as many evenly drawn images (Static 3).
 
 
 def curves_figure(curves: Table) -> alt.FacetChart:
-    """Squared error against the share of images evaluated, a line for each policy and estimator."""
+    """Squared error against the share of images evaluated, a line for each policy and estimator.
+
+    curves: the table adaptive_curves.
+    """
     frame = _prepare_errors(curves.frame)
     coloured = kinds.hue(POLICY_AND_ESTIMATOR, frame, shapes=_METHOD_SHAPES, columns=3)
     x = kinds.quantity(alt.X, SHARE, "share of all images evaluated", grid=True, nice=False)
@@ -324,6 +327,7 @@ def trajectories_figure(trajectories: Table) -> alt.FacetChart:
     """How many sessions have each number of points after round one, and what share they get right; a panel a model.
 
     Bars are the shares of sessions; lines are the shares right in the second round and of all the session's images.
+    trajectories: the table adaptive_trajectories.
     """
     frame = trajectories.frame.sort_values([DATASET, TOP1, "points"], kind="stable").reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL)

@@ -121,7 +121,8 @@ def _accuracy_of_best(best_first: pd.DataFrame) -> str:
 def hierarchy_figure(models: Table) -> alt.FacetChart:
     """The hierarchical score of every model, beside the scores that its accuracies alone make, by session and level.
 
-    models: the table hierarchy.
+    The score is the share of (easy, medium, hard) triplets in which harder images fail first.    models: the table
+    hierarchy.
     """
     frame = _lines_by_score(models.frame, _SCORES)
     has_triplets = frame[hierarchy.TRIPLETS].notna()  # without them the score equals that of session rates
@@ -184,9 +185,10 @@ def _percent_range(shares: pd.Series) -> str:
 
 
 def parts_figure(models: Table) -> alt.FacetChart:
-    """Both parts of each model's score: what matched triplets add to session rates, and what these add to level rates.
+    """Two differences between scores of each model, with their intervals.
 
-    models: the table hierarchy.
+    The score of matched triplets minus that of all triplets shows whether the same object fails first; the score that
+    accuracies by session make minus the one by level shows whether sessions differ.    models: the table hierarchy.
     """
     frame = _lines_by_score(models.frame, _EXCESSES)
     frame = frame[frame[FOLLOWING].notna()].reset_index(drop=True)  # the first part is missing without named triplets
@@ -386,7 +388,10 @@ def scores_figure(scores: Table) -> alt.FacetChart:
 
 
 def steps_figure(steps: Table) -> alt.FacetChart:
-    """How much accuracy each step of each attribute costs, mean over models, with its interval over classes."""
+    """How much accuracy each step between levels costs in each attribute: the mean over models, with its interval.
+
+    steps: the table attribute_steps.
+    """
     title = style.title(
         "Does every level cost accuracy?",
         "Each mark is the mean over models with its 95 % interval over classes; right of the line the harder "
@@ -469,7 +474,10 @@ def _cost_of_first_step(ordered: pd.DataFrame) -> str:
 
 
 def levels_figure(levels: Table) -> alt.FacetChart:
-    """Accuracy of every model on the levels of each attribute with Wilson's intervals; a panel for each model."""
+    """Accuracy of every model on the levels of each attribute with Wilson's intervals; a panel for each model.
+
+    levels: the table attribute_levels.
+    """
     title = style.title(
         "How accurate is each model on easy, medium and hard images of each attribute?",
         "Bars are Wilson's 95 % intervals.",

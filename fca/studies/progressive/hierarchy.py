@@ -187,7 +187,7 @@ def matched_triplets(items: pd.DataFrame) -> Triplets:
 
 
 def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
-    """Two lines: the correlation of score and accuracy over the models of one data set, plain and partial.
+    """Two lines: the correlation of hierarchical score and accuracy over the models of a data set, plain and partial.
 
     The partial correlation is given the level rates: the score that a model's accuracies by level alone make. Intervals
     leave out whole networks, whose models differ only by seed. With fewer than FEWEST models both are missing.

@@ -164,7 +164,8 @@ def pool_of(items: pd.DataFrame) -> Pool:
 def with_complete_sessions(source: LevelResponses) -> LevelResponses:
     """The responses without the images of sessions that lack a level; the log names the first of these sessions.
 
-    A session may lack a level because its images were rejected, or never made. Raises FcaError when none is left.
+    A session is a class and an attribute. It may lack a level because its images were rejected, or never made. Raises
+    FcaError when no session has all levels.
     """
     sessions = sessions_of(source.items)
     # of every image: how many levels its session has
@@ -196,7 +197,8 @@ def mean_cells(
 
     values: shares, or differences of shares, one for each draw.    within: the range that the interval is limited to.
     """
-    return cells(interval_columns(column), mean_with_interval(values, None, within))
+    each_by_itself = None  # no clusters of values that are drawn together
+    return cells(interval_columns(column), mean_with_interval(values, each_by_itself, within))
 
 
 def score_cells(rates: Float[np.ndarray, "n 3"]) -> Line:

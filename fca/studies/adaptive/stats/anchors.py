@@ -233,16 +233,17 @@ def _held_out_estimates(
 
 
 def _fit_share_and_shift(estimates: Float[np.ndarray, "models 2"], truth: Shares, items: int) -> tuple[float, float]:
-    """The `share` of gp_irt with the least squared error on these models, and the `shift` that then remains.
+    """The best `share` of gp_irt on these models, and the mean residual in logits (`shift`) that it leaves.
 
-    estimates: with share 1 and with share 0; where both are equal the share is 0. The shift is the mean residual in
-    logits.    items: number of items of the pool.
+    gp_irt gives weight `share` to the weighted mean of responses, and 1 - `share` to the estimate by an item response
+    model. estimates: accuracies of the models with share 1 and with share 0; both are equal for all other methods,
+    whose share is then 0.    truth: accuracies on all items.    items: number of items of the pool.
     """
     # least squares of truth - e0 = share (e1 - e0)
     difference = estimates[:, 0] - estimates[:, 1]
     squares = float(difference @ difference)
     share = 0.0
-    if squares:  # 0 for all methods but gp_irt, whose share makes no difference
+    if squares:
         share = float(np.clip(difference @ (truth - estimates[:, 1]) / squares, 0.0, 1.0))
     residual = _to_logit(truth, items) - _to_logit(_mixed(estimates, share), items)
     return share, float(residual.mean())

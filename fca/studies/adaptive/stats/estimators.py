@@ -178,43 +178,83 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
         factor = np.where(n > 0, (size / size_of_group[group]) ** 2 * (1 / n - 1 / size), 0.0)
     level_s_squared, level_df = response_variance_by_level(n, n_right, s_squared)
 
-    # Variance by group and level, of the strata with several responses and of those with a single one; the first has
-    # the degrees of freedom of its own s_s² and of the added response, the second those of the level's s²
-    df = sums(has_several * (n - 1), group)
-    observed_variance = sums(factor * s_squared, group)
-    factor_of_several = sums(factor * has_several, group)
-    variance_of_several = (df * observed_variance + factor_of_several * level_s_squared) / (df + 1)
-    variance_of_single = sums(factor * ~has_several, group) * level_s_squared
-    variance_df = welch(
-        np.stack([variance_of_several, variance_of_single]),
-        np.stack([df + 1, np.broadcast_to(level_df, df.shape)]),
+    parts = VarianceParts(
+        df=sums(has_several * (n - 1), group),
+        observed=sums(factor * s_squared, group),
+        factor=sums(factor * has_several, group),
+        of_single=sums(factor * ~has_several, group) * level_s_squared,
     )
-    of_groups = level_interval(
+    of_groups = _intervals_of_groups(level_share, n_of_group, parts, level_s_squared, level_df)
+    overall = _interval_of_mean(level_share, n_of_group, parts, level_s_squared, level_df)
+    return Estimate(*of_groups, overall)
+
+
+class VarianceParts(NamedTuple):
+    """The variance of each group's share right by level, in two parts: strata with several responses, and with one.
+
+    df, observed: degrees of freedom and variance of the first part, from the s_s² of these strata.
+    factor:       what multiplies the s² of a response in the first part.
+    of_single:    the second part, with the s² of the level.
+    """
+
+    df: ByLevel
+    observed: ByLevel
+    factor: ByLevel
+    of_single: ByLevel
+
+
+def _intervals_of_groups(
+    level_share: ByLevel,
+    n_of_group: ByLevel,
+    parts: VarianceParts,
+    level_s_squared: Float[np.ndarray, " 3"],
+    level_df: Float[np.ndarray, " 3"],
+) -> Interval:
+    """Intervals of the groups for `stratified`: beside a group's responses counts one more, with the level's variance.
+
+    level_share, n_of_group: share right and number of responses.    level_s_squared, level_df: the variance of a
+    response to the level in all groups, and its degrees of freedom.
+    """
+    variance_of_several = (parts.df * parts.observed + parts.factor * level_s_squared) / (parts.df + 1)
+    df_of_parts = [parts.df + 1, np.broadcast_to(level_df, parts.df.shape)]
+    return level_interval(
         share=level_share,
-        variance=variance_of_several + variance_of_single,
-        df=variance_df,
+        variance=variance_of_several + parts.of_single,
+        df=welch(np.stack([variance_of_several, parts.of_single]), np.stack(df_of_parts)),
         n=n_of_group,
         added=np.broadcast_to(level_s_squared, level_share.shape),
     )
 
-    # The mean over groups: the added response has the largest variance, 1/4, where any stratum has several responses
-    added = np.where(df.any(axis=0), 1 / 4, level_s_squared)
-    total_df = df.sum(axis=0)
-    total_observed = observed_variance.sum(axis=0)
-    total_of_several = (total_df * total_observed + factor_of_several.sum(axis=0) * added) / (total_df + 1)
-    total_of_single = variance_of_single.sum(axis=0)
-    total_variance_df = welch(
-        np.concatenate([observed_variance, total_of_single[None]]),
-        np.concatenate([df + 1, level_df[None]]),
+
+def _interval_of_mean(
+    level_share: ByLevel,
+    n_of_group: ByLevel,
+    parts: VarianceParts,
+    level_s_squared: Float[np.ndarray, " 3"],
+    level_df: Float[np.ndarray, " 3"],
+) -> Interval:
+    """Interval of the mean over groups for `stratified`; arguments as of `_intervals_of_groups`.
+
+    The variances of the groups are summed. One more response counts, with the largest variance, 1/4, unless no stratum
+    of a level has several responses: the variance of the level then counts one right and one wrong response already.
+    """
+    added = np.where(parts.df.any(axis=0), 1 / 4, level_s_squared)
+    df = parts.df.sum(axis=0)
+    observed = parts.observed.sum(axis=0)
+    of_several = (df * observed + parts.factor.sum(axis=0) * added) / (df + 1)
+    of_single = parts.of_single.sum(axis=0)
+    variance_df = welch(
+        np.concatenate([parts.observed, of_single[None]]),
+        np.concatenate([parts.df + 1, level_df[None]]),
     )
-    overall = level_interval(
+    n_groups = len(level_share)
+    return level_interval(
         share=level_share.mean(axis=0)[None],
-        variance=((total_of_several + total_of_single) / pool.n_groups**2)[None],
-        df=total_variance_df[None],
+        variance=((of_several + of_single) / n_groups**2)[None],
+        df=variance_df[None],
         n=n_of_group.sum(axis=0)[None],
         added=added[None],
     )
-    return Estimate(*of_groups, overall)
 
 
 def strata(pool: Pool, record: Record) -> tuple[Counts, Counts, Counts, Int[np.ndarray, " strata"]]:

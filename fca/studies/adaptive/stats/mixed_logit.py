@@ -119,7 +119,7 @@ def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Est
     The items that were chosen whatever the responses are a random sample. Where the stratified mean of their responses
     contradicts the model (see `contradicted`), it is returned instead, with a `warning` that the model does not fit.
     """
-    kind = KINDS[choose_kind(pool, record)]
+    kind = KINDS[choose_kind(pool, record)]  # whether s, or also u, differs by level
     rows = rows_of(pool, record, kind)
     patterns = count_patterns(rows, kind.loadings)
     fit_of_all = fit_groups(patterns, patterns.frequency.sum(axis=0))

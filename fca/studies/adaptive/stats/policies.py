@@ -88,7 +88,7 @@ class Policy(ABC):
         while self.round < self.rounds:
             self.round += 1
             positions = self.select(rng)
-            if len(positions):
+            if len(positions):  # else the round has no items, and the next one follows
                 return positions
         return NO_ITEMS
 

@@ -85,9 +85,10 @@ class Matched(NamedTuple):
 
 
 def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
-    """The share of matched triplets that follow the principle, and how many show each pattern.
+    """The share of matched triplets that follow the order of levels, and how many show each pattern.
 
-    correct: whether a model is right on the easy, the medium and the hard image of each triplet.
+    correct: whether a model is right on the easy, the medium and the hard image of each triplet. A triplet follows the
+             order if no harder image is right where an easier one is wrong.
     Raises FcaError without triplets.
 
     >>> hierarchical_score(np.array([[True, True, False], [False, True, False]])).score
@@ -103,10 +104,12 @@ def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
 
 
 def expected_score(easy: Rate, medium: Rate, hard: Rate) -> Rate:
-    """The hierarchical score of a model whose answers are independent, with these accuracies e, m and h.
+    """The hierarchical score of a model whose answers are independent, with accuracies e, m and h by level.
 
-    It is (1 - m)(1 - h) + e m: the probabilities of 000 and 100 sum to (1 - m)(1 - h), those of 110 and 111 to e m. So
-    high accuracy on easy images and low accuracy on hard ones explain much of a score.
+    The score is the share of (easy, medium, hard) triplets with a pattern of right (1) and wrong (0) that follows the
+    order: 000, 100, 110 or 111. It is (1 - m)(1 - h) + e m, since the probabilities of 000 and 100 sum to
+    (1 - m)(1 - h), and those of 110 and 111 to e m. So high accuracy on easy images and low accuracy on hard ones
+    explain much of a score.
 
     >>> round(expected_score(0.9, 0.7, 0.3), 2)
     0.84
@@ -220,12 +223,16 @@ def class_interval(
     classes: Shaped[np.ndarray, " points"],
     within: tuple[float, float] = EVERYWHERE,
 ) -> tuple[float, float]:
-    """95 % interval of a mean over whole classes (see mean_interval); NaN, NaN for one class, or if all are equal.
+    """95 % interval of the mean of `values`, which leaves out whole classes (see mean_interval).
+
+    values, classes: of each point, such as a triplet or a session.    within: the range that limits the interval.
+    NaN, NaN for a single class, or if all values are equal.
 
     >>> [round(end, 2) for end in class_interval(np.arange(10) / 10, np.arange(10))]
     [0.23, 0.67]
     """
-    return mean_interval(values, np.unique(classes, return_inverse=True)[1], within)
+    _, class_of_point = np.unique(classes, return_inverse=True)
+    return mean_interval(values, class_of_point, within)
 
 
 def _p_of_matching(
@@ -255,8 +262,9 @@ def _p_of_matching(
 def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.ndarray, "sessions 3"]:
     """Accuracy of every session by level; sessions are in the sorted order of their names.
 
-    levels: 0 easy, 1 medium, 2 hard.    sessions: the name or code of each item's session.
-    Raises FcaError for another level, and for a session that lacks a level.
+    correct: whether a model is right on each item.    levels: 0 easy, 1 medium, 2 hard.
+    sessions: the name or code of each item's session, a class and an attribute.
+    Raises FcaError without items, for another level, and for a session that lacks a level.
 
     >>> level_rates(np.array([True, False, True]), np.arange(3), np.zeros(3, dtype=int))
     array([[1., 0., 1.]])

@@ -311,8 +311,8 @@ def systematic(inclusion: PerItem, rng: np.random.Generator, along: PerItem | No
 
     ends = np.cumsum(inclusion[order])  # of the segments
     n = round(ends[-1])
-    ends_of_all = np.concatenate([[0.0], ends * (n / ends[-1])])
-    points_so_far = np.floor(ends_of_all + rng.random())  # grows within a segment that a point lies in
+    starts_and_end = np.concatenate([[0.0], ends * (n / ends[-1])])
+    points_so_far = np.floor(starts_and_end + rng.random())  # grows over a segment if a point lies in it
     points_so_far[-1] = points_so_far[0] + n  # rounding must not cost the last item
 
     is_drawn = np.empty(len(inclusion), dtype=bool)
