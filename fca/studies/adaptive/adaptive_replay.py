@@ -595,9 +595,9 @@ def error_measures(errors: Cells, base: Cells | None) -> dict[str, float]:
 
 
 def left_out_means(errors: Cells) -> list[Float[np.ndarray, " left_out"]]:
-    """Two arrays: the mean error without each model in turn, and without each group in turn.
+    """The mean errors without each model in turn, and those without each group in turn, as two arrays.
 
-    An axis with a single model or group has no array.
+    A single model, or a single group, cannot be left out: its array is then not in the list.
     """
     means = []
     for axis, number in enumerate(errors.shape):

@@ -84,8 +84,8 @@ def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " mod
     times = np.sum([of_model.evaluated for of_model in tests], axis=0)
     repeats = times.shape[0]
 
-    # the share of a test's images that the test of another model evaluates too: an image of `times` tests is shared by
-    # times (times - 1) ordered pairs of them, and each test is in models - 1 such pairs
+    # The share of a test's images that the test of another model evaluates too. An image that n tests evaluate is
+    # shared by n (n - 1) ordered pairs of tests, and each test is compared with models - 1 others.
     common = float("nan")
     if models > 1:
         common = float((times * (times - 1)).sum() / (models - 1) / times.sum())

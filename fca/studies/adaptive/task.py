@@ -625,7 +625,7 @@ def _items_of_bank(
 
 
 def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[str]:
-    """Sentences on what makes a bank unfit for a test, found by comparing the runs that it was fitted on.
+    """Sentences on what makes a bank unfit for a test, by the runs of the models that it was fitted on.
 
     These are: it was fitted on the tested model's own responses, on another version of the data, or on images that were
     corrupted at another size.    predictions: the runs that would predict every image of the test, one for each shift.

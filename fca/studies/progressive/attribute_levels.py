@@ -163,7 +163,7 @@ def _level_lines(rates: Float[np.ndarray, "classes 3"], n_images: Integer[np.nda
     drops = rates[:, :-1] - rates[:, 1:]  # classes x steps
     accuracies = rates.mean(axis=0).tolist()
     for i, (level, accuracy, n) in enumerate(zip(LEVELS, accuracies, n_images.tolist(), strict=True)):
-        n_right = round(accuracy * n)  # for Wilson's interval, although classes may have unequal numbers of images
+        n_right = round(accuracy * n)  # exact only if classes have equally many images; the interval needs a count
         drop_cells = mean_cells(DROP, drops[:, i - 1]) if i > 0 else {}
         yield {
             LEVEL: level,

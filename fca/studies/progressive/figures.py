@@ -430,7 +430,7 @@ significantly in size (easy to medium).
     falls = verdicts.eq(FALLS).groupby(steps[ATTRIBUTE]).all()
     both_steps = f"both steps, {' and '.join(attribute_levels.STEPS)}, in {falls.sum()} of {len(falls)} attributes"
     names = steps[ATTRIBUTE] + " (" + steps[attribute_levels.STEP] + ")"
-    exceptions = _exceptions(names, verdicts, attribute_levels.STEP_VERDICT.choices)
+    exceptions = _clauses_on_exceptions(names, verdicts, attribute_levels.STEP_VERDICT.choices)
     yield Statement(f"{dataset}: accuracy falls at {both_steps}{exceptions}.")
 
 
@@ -573,12 +573,14 @@ def trends_statements(trends: pd.DataFrame) -> Iterator[Statement]:
     for kind, tested in trends.groupby(validate_levels.BY, sort=False):
         verdicts = tested[validate_levels.TREND_VERDICT]
         count = f"{(verdicts == FALLS).sum()} of {len(tested)} {plural[str(kind)]}"
-        exceptions = _exceptions(tested[validate_levels.VALUE], verdicts, validate_levels.TREND_VERDICT.choices)
+        exceptions = _clauses_on_exceptions(
+            tested[validate_levels.VALUE], verdicts, validate_levels.TREND_VERDICT.choices
+        )
         dataset = tested[DATASET].iloc[0]
         yield Statement(f"{dataset}: mean confidence falls at both steps in {count}{exceptions}.")
 
 
-def _exceptions(names: pd.Series, verdicts: pd.Series, words: Mapping[str, str]) -> str:
+def _clauses_on_exceptions(names: pd.Series, verdicts: pd.Series, words: Mapping[str, str]) -> str:
     """The end of a sentence on what falls: for each other verdict, a clause with the names that have it.
 
     names, verdicts: of attributes or classes.    words: each verdict as a verb phrase, such as "rises at a step".

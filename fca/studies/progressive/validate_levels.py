@@ -228,8 +228,8 @@ def confidence_trends(source: LevelResponses) -> pd.DataFrame:
 def _trends_by(items: pd.DataFrame, column: str, block: str) -> pd.DataFrame:
     """A line for each value of `column` (attribute or class), with tests over the values of column `block`.
 
-    items: with column `confidence`. Holm's correction is over all lines: over their Page tests, and over both p values
-    of a rise of all of them.
+    items: with column `confidence`. P values are corrected over all lines by Holm's method: those of Page's test
+    together, and those of a rise at either step together.
     """
     means = items.pivot_table("confidence", [column, block], "level")[list(LEVELS)]  # (values, blocks) x levels
     lines: list[Line] = []

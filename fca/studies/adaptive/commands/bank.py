@@ -77,7 +77,7 @@ def _anchors_parser() -> Words:
     return parser
 
 
-def _json_file(option: str, name: str) -> Path:
+def _checked_json_path(option: str, name: str) -> Path:
     """The path of a file to write. Raises FcaError, naming the option, unless it ends in .json."""
     path = Path(name)
     if path.suffix != ".json":
@@ -96,7 +96,7 @@ def _write_or_list_banks(options: argparse.Namespace) -> None:
         print(*_bank_lines(store), sep="\n")
         return
 
-    path = _json_file("file", options.file or f"bank-{options.id}.json")
+    path = _checked_json_path("file", options.file or f"bank-{options.id}.json")
     write_bank(store, options.id, path, options.cite, options.licence)
     log_bank_priors(str(path), origin_of(store, str(path)).not_estimable)
     print(f"{path}: {len(read_bank(store, str(path))):,} items; identity {bank_id(str(path))}; use: task.bank={path}")
@@ -135,7 +135,7 @@ def _choose_anchors(options: argparse.Namespace) -> None:
     from fca.studies.adaptive.anchor_files import error_of, responses_of, write_anchors
     from fca.studies.adaptive.stats import choose_anchors  # imports scipy.stats, for which `fca bank` need not wait
 
-    path = _json_file("--save", options.save)
+    path = _checked_json_path("--save", options.save)
     if not options.responses:
         raise FcaError("responses", "none", "one file or more", "name those of models that responded to all images")
 
@@ -173,7 +173,8 @@ def _use_anchors(options: argparse.Namespace) -> None:
 
     log_not_estimable(options.use, chosen.not_estimable)
     responses = responses_of(options.responses)
-    estimates = chosen.estimate(responses_to(responses, names, options.use))
+    responses_to_anchors = responses_to(responses, names, options.use)
+    estimates = chosen.estimate(responses_to_anchors)  # subjects x (estimate, low, high)
 
     frame = pd.DataFrame(estimates, columns=["accuracy", "low", "high"])
     frame.insert(0, "subject", responses.subjects["subject"].tolist())

@@ -156,22 +156,22 @@ def choose_anchors(
     >>> len(chosen.items), round(float(chosen.weights.sum()), 6), chosen.method
     (20, 1.0, ('ease', 'p_irt'))
     """
-    methods = _methods(space, estimator)
+    methods = _methods_to_compare(space, estimator)
     models, items = correct.shape
     if models < FEWEST:
         raise FcaError("models to choose anchors on", models, f"{FEWEST} or more, for a 95 % interval", "add models")
     if not 1 <= k < items:
         raise FcaError("k", k, f"1 to {items - 1}, below the items of the pool", "lower it")
-    fold = _folds(np.array(range(models) if networks is None else networks), seed)
+    fold = _fold_of_models(np.array(range(models) if networks is None else networks), seed)
 
     # The method with the least error, and the anchors that it chooses on all models
     truth = correct.mean(axis=1)
     held_out = _held_out_estimates(correct, k, methods, fold, seed)  # methods x models x 2
     estimates = _cross_fitted(held_out, truth, fold, items)  # methods x models
-    errors = [_error(by_method, truth) for by_method in estimates]
+    errors = [_rms_error(by_method, truth) for by_method in estimates]
     best = int(np.argmin(errors))
     share, shift = _fit_share_and_shift(held_out[best], truth, items)
-    [chosen] = _choose(correct, k, [methods[best]], seed)
+    [chosen] = _choose_by_each(correct, k, [methods[best]], seed)
     if methods[best][1] == "gp_irt":
         chosen = replace(chosen, share=share)
 
@@ -181,7 +181,7 @@ def choose_anchors(
         is_held_out = fold == number
         other_truth = truth[~is_held_out]
         other_estimates = _cross_fitted(held_out[:, ~is_held_out], other_truth, fold[~is_held_out], items)
-        other_errors = [_error(by_method, other_truth) for by_method in other_estimates]
+        other_errors = [_rms_error(by_method, other_truth) for by_method in other_estimates]
         best_elsewhere[is_held_out] = np.argmin(other_errors)
 
     checked = np.column_stack([truth, estimates[best_elsewhere, np.arange(models)]])
@@ -192,7 +192,7 @@ def choose_anchors(
     return replace(chosen, shift=shift, reach=reach, checked=checked, errors=error_by_method)
 
 
-def _methods(space: str | None, estimator: str | None) -> list[Method]:
+def _methods_to_compare(space: str | None, estimator: str | None) -> list[Method]:
     """The methods to compare: those of METHODS with this space and estimator, or just the one that both name.
 
     None stands for any. Raises FcaError for an unknown name, and where METHODS has no such method.
@@ -222,7 +222,7 @@ def _held_out_estimates(
     estimates = np.empty((len(methods), len(correct), 2))
     for number in range(fold.max() + 1):
         is_held_out = fold == number
-        chosen_by_method = _choose(correct[~is_held_out], k, methods, seed + number)
+        chosen_by_method = _choose_by_each(correct[~is_held_out], k, methods, seed + number)
         for i, chosen in enumerate(chosen_by_method):
             responses = correct[is_held_out][:, chosen.items]
             _, estimator = methods[i]
@@ -245,16 +245,16 @@ def _fit_share_and_shift(estimates: Float[np.ndarray, "models 2"], truth: Shares
     share = 0.0
     if squares:
         share = float(np.clip(difference @ (truth - estimates[:, 1]) / squares, 0.0, 1.0))
-    residual = _to_logit(truth, items) - _to_logit(_mixed(estimates, share), items)
+    residual = _to_logit(truth, items) - _to_logit(_mixture(estimates, share), items)
     return share, float(residual.mean())
 
 
-def _mixed(estimates: Float[np.ndarray, "models 2"], share: float) -> Shares:
+def _mixture(estimates: Float[np.ndarray, "models 2"], share: float) -> Shares:
     """The first estimate with weight `share`, the second with 1 - share."""
     return share * estimates[:, 0] + (1 - share) * estimates[:, 1]
 
 
-def _error(estimates: Shares, truth: Shares) -> float:
+def _rms_error(estimates: Shares, truth: Shares) -> float:
     """Root mean squared error."""
     return float(np.sqrt(np.mean((estimates - truth) ** 2)))
 
@@ -265,7 +265,7 @@ def _cross_fitted(
     """Estimates of every model by each method, with share and shift fitted on the models of other folds.
 
     held_out: as of `_held_out_estimates`.    items: number of items of the pool.
-    If all models are of a single fold, share and shift are fitted on these models themselves.
+    If all models are of a single fold (the other one of two, while one is left out), they are fitted on themselves.
     """
     estimates = np.empty(held_out.shape[:2])
     for number in np.unique(fold):
@@ -273,12 +273,12 @@ def _cross_fitted(
         is_fitted_on = is_held_out if is_held_out.all() else ~is_held_out
         for i, of_method in enumerate(held_out):  # models x 2
             share, shift = _fit_share_and_shift(of_method[is_fitted_on], truth[is_fitted_on], items)
-            shifted_logit = _to_logit(_mixed(of_method[is_held_out], share), items) + shift
+            shifted_logit = _to_logit(_mixture(of_method[is_held_out], share), items) + shift
             estimates[i, is_held_out] = expit(shifted_logit)
     return estimates
 
 
-def _choose(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:
+def _choose_by_each(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:
     """The anchors that each method chooses on these models, without shift and interval.
 
     The `share` of gp_irt is set to 0, and is fitted later. Methods share the fitted 2pl, and one choice in each space.
@@ -300,7 +300,7 @@ def _choose(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> l
             positions, weights, pool=items, bank=None, share=1.0, method=method, not_estimable=not_estimable
         )
         if estimator == "line":
-            of_method = replace(of_method, line=_line(correct[:, positions] @ weights, truth))
+            of_method = replace(of_method, line=_least_squares_line(correct[:, positions] @ weights, truth))
         elif estimator != "weighted":  # p_irt or gp_irt
             of_method = replace(of_method, bank=bank, share=0.0)
         chosen.append(of_method)
@@ -338,12 +338,12 @@ def _choose_in_space(
     return positions[order], (sizes / sizes.sum())[order]
 
 
-def _line(shares: Shares, truth: Shares) -> tuple[float, float]:
+def _least_squares_line(shares: Shares, truth: Shares) -> tuple[float, float]:
     """Intercept and slope of the least squares line from weighted means of responses to accuracies, over the models.
 
     The slope is 0 where all models have the same share.
 
-    >>> intercept, slope = _line(np.array([0.2, 0.4]), np.array([0.3, 0.4]))
+    >>> intercept, slope = _least_squares_line(np.array([0.2, 0.4]), np.array([0.3, 0.4]))
     >>> round(intercept, 6), round(slope, 6)
     (0.2, 0.5)
     """
@@ -385,7 +385,7 @@ def _to_logit(share: Shares, items: int) -> Shares:
     return logit(np.clip(share, 0.5 / items, 1 - 0.5 / items))
 
 
-def _folds(networks: Shaped[np.ndarray, " models"], seed: int) -> Int[np.ndarray, " models"]:
+def _fold_of_models(networks: Shaped[np.ndarray, " models"], seed: int) -> Int[np.ndarray, " models"]:
     """The fold of every model, from 0: networks are dealt out at random to FOLDS folds, or to as many as networks.
 
     Raises FcaError for a single network, which leaves none to check on.
