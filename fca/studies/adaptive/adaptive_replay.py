@@ -106,14 +106,14 @@ PLACE = Column("place", int, ".0f", "image, in the order evaluated")
 ROUND = Column("round", int, ".0f", "round")
 RIGHT = Column("right", bool, "", "whether the prediction is right")
 
-_TEST = (METHOD, POLICY, ESTIMATOR, TARGET, BUDGET, SHARE)
-_MEASURES = (MSE, MSE_LOW, MSE_HIGH, *interval_columns(RATIO))
-_RATIOS = interval_columns(SAME_BANK)
-_OVERALL = (
+_KIND_COLUMNS = (METHOD, POLICY, ESTIMATOR, TARGET, BUDGET, SHARE)
+_ERROR_COLUMNS = (MSE, MSE_LOW, MSE_HIGH, *interval_columns(RATIO))
+_SAME_BANK_COLUMNS = interval_columns(SAME_BANK)
+_COLUMNS_OVER_MODELS = (
     DATASET,
-    *_TEST,
-    *_MEASURES,
-    *_RATIOS,
+    *_KIND_COLUMNS,
+    *_ERROR_COLUMNS,
+    *_SAME_BANK_COLUMNS,
     BIAS,
     COVERAGE,
     UNDEFINED,
@@ -130,11 +130,11 @@ ADAPTIVE_ERRORS = TableSpec(
     (
         DATASET,
         MODEL,
-        *_TEST,
+        *_KIND_COLUMNS,
         TRUTH,
         ESTIMATE,
-        *_MEASURES,
-        *_RATIOS,
+        *_ERROR_COLUMNS,
+        *_SAME_BANK_COLUMNS,
         BIAS,
         COVERAGE,
         UNDEFINED,
@@ -147,13 +147,13 @@ ADAPTIVE_METHODS = TableSpec(
     "adaptive_methods",
     "How large is the error of each kind of test, against as many images drawn evenly?",
     f"{PAPER}, table 2",
-    _OVERALL,
+    _COLUMNS_OVER_MODELS,
 )
 ADAPTIVE_CURVES = TableSpec(
     "adaptive_curves",
     "How large is the error of each kind of test, by the share of images that it evaluates?",
     f"of our own, after {PAPER}",
-    _OVERALL,
+    _COLUMNS_OVER_MODELS,
 )
 ADAPTIVE_ASKED = TableSpec(
     "adaptive_asked",
@@ -202,9 +202,11 @@ class Setting(NamedTuple):
 
 
 class Banks(NamedTuple):
-    """The item bank of each model, from other models' responses; none, and why, where those cannot be fitted.
+    """The item bank with which each model is tested; it is fitted on other networks' responses.
 
-    not_estimable: scales that the fit of any of them could not learn; see `IrtFit`.
+    of_model:      the bank of each model, or None for all of them where the responses cannot be fitted.
+    lacking:       why they cannot be fitted; None where there are banks.
+    not_estimable: scales that the fit of any bank could not learn; see `IrtFit`.
     """
 
     of_model: tuple[ItemBank | None, ...]
@@ -215,9 +217,9 @@ class Banks(NamedTuple):
 class Replayed(NamedTuple):
     """The tests of one data set.
 
-    tests:         as of `fca.studies.adaptive.stats.replay`.
-    exposure:      the rows of adaptive_exposure.
-    left_out:      the tests that were impossible, with the reason.
+    tests:         a line for each test, group and target; see `replay_tests`.
+    exposure:      the lines of adaptive_exposure.
+    left_out:      the kinds of test that the pool does not allow, with the reason.
     not_estimable: scales that an item bank could not learn.
     """
 
@@ -228,7 +230,11 @@ class Replayed(NamedTuple):
 
 
 class TwoStage(NamedTuple):
-    """One two-stage test. round: 1 or 2 of every evaluated image, else 0; points: of every session after round one."""
+    """One two-stage test of one model.
+
+    round:  the round of every evaluated image, 1 or 2; 0 for all other images.
+    points: the points of every session after its first round, 0 to 9.
+    """
 
     round: Int[np.ndarray, " items"]
     points: Int[np.ndarray, " sessions"]
@@ -238,7 +244,8 @@ class TwoStage(NamedTuple):
 class AdaptiveReplay:
     """`analysis=adaptive_replay`; reads `predict` rows of full models, and files of responses.
 
-    Of images with columns attribute and level; others are one group, read where files are named or no set has levels.
+    It replays tests on images with columns attribute and level. Images without these are one group; they are read where
+    files are named, or where no set has levels.
     """
 
     tables: ClassVar = (
@@ -265,9 +272,10 @@ class AdaptiveReplay:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables adaptive_errors, adaptive_methods, adaptive_curves, adaptive_exposure, adaptive_asked,
-        adaptive_trajectories and adaptive_sessions.
+        adaptive_trajectories and adaptive_sessions, each over all data sets.
 
-        The parameter `left_out` names the tests for which a pool is too small.
+        Their parameter `left_out` names the tests that could not be replayed, with the reason.
+        Raises FcaError when there is no data set to replay tests on.
         """
         check_budget(self.budget)
         frames_by_table: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
@@ -287,30 +295,36 @@ class AdaptiveReplay:
             for spec, frame in self._frames(source, pool, replayed):
                 frames_by_table[spec.name].append(spec.frame(frame.assign(dataset=source.dataset)))
 
-        tables: list[Any] = [
-            pd.concat(frames, ignore_index=True) if frames else [] for frames in frames_by_table.values()
-        ]
+        tables: list[Any] = []
+        for frames in frames_by_table.values():
+            tables.append(pd.concat(frames, ignore_index=True) if frames else [])
         parameters = {**asdict(self), **NOTES, "left_out": left_out, **priors_noted(not_estimable)}
         return filled(self.tables, tables, parameters, runs)
 
     def _frames(
         self, source: CompleteResponses, pool: Pool, replayed: Replayed
     ) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
-        """Of one data set; without the tables of two-stage tests where the pool is too small for these."""
+        """The lines of one data set for each table; none of two-stage tests where the pool is too small for them.
+
+        Three tables compare tests at the configured budget, beside which the baseline is shown with twice as many
+        images; the table of curves has every budget of the methods in CURVES.
+        """
         tests = replayed.tests
         is_at_budget = tests[BUDGET] == self.budget
         is_double_baseline = (tests[BUDGET] == 2 * self.budget) & is_baseline(tests)
         tests_at_budget = tests[is_at_budget | is_double_baseline]
-        is_of_curve = [method in CURVES for method in zip(tests[POLICY], tests[ESTIMATOR], strict=True)]
+        methods = zip(tests[POLICY], tests[ESTIMATOR], strict=True)
+        is_of_curve = [method in CURVES for method in methods]
 
         by_model = []
         for model, tests_of_one_model in tests_at_budget.groupby(MODEL, sort=False):
             by_model.append(summarise(tests_of_one_model, self.budget).assign(model=model))
         errors = pd.concat(by_model, ignore_index=True)
-        yield ADAPTIVE_ERRORS, errors.drop(columns=[*interval_columns(RANK_TAU), MODELS])
+        yield ADAPTIVE_ERRORS, errors.drop(columns=[*interval_columns(RANK_TAU), MODELS])  # one model has no order
 
-        yield ADAPTIVE_METHODS, summarise(tests_at_budget, self.budget).drop(columns=[TRUTH, ESTIMATE])
-        yield ADAPTIVE_CURVES, summarise(tests[is_of_curve], self.budget).drop(columns=[TRUTH, ESTIMATE])
+        means_over_models = [TRUTH, ESTIMATE]  # no columns of the other tables
+        yield ADAPTIVE_METHODS, summarise(tests_at_budget, self.budget).drop(columns=means_over_models)
+        yield ADAPTIVE_CURVES, summarise(tests[is_of_curve], self.budget).drop(columns=means_over_models)
         yield ADAPTIVE_EXPOSURE, replayed.exposure
 
         if (tests.loc[is_at_budget, POLICY] == "gre_two_stage").any():
@@ -320,12 +334,13 @@ class AdaptiveReplay:
 
 
 def settings(budget: float, budgets: Iterable[int | float], has_levels: bool = True) -> list[Setting]:
-    """Every method at the budget and at those of the curves.
+    """The kinds of test that are replayed on images with or without levels.
 
-    At the budget alone those of SINGLE_BUDGET_METHODS, and the baseline with twice as many images.
+    These are: each method at the budget and at the budgets of the curves, the methods of SINGLE_BUDGET_METHODS at the
+    budget only, and the baseline with twice the budget, if that is at most the whole pool.
     """
     methods = METHODS if has_levels else METHODS_WITHOUT_LEVELS
-    single_budget_methods: Methods = SINGLE_BUDGET_METHODS if has_levels else (NEYMAN,)
+    single_budget_methods: Methods = SINGLE_BUDGET_METHODS if has_levels else (NEYMAN,)  # others need levels
     baseline = BASELINE if has_levels else BASELINE_WITHOUT_LEVELS
 
     other_budgets = sorted({*map(float, budgets)} - {float(budget)})
@@ -338,19 +353,26 @@ def settings(budget: float, budgets: Iterable[int | float], has_levels: bool = T
 
 
 def is_baseline(tests: pd.DataFrame) -> pd.Series:
-    """Which tests are those that others are compared with: drawn evenly, as many of every level where there are any."""
-    policy, estimator = BASELINE_WITHOUT_LEVELS
+    """Whether each test is a baseline, with which others are compared.
+
+    Baselines evaluate evenly drawn images: with levels k images of every level of a session (`static_k`), without
+    levels a simple random sample.
+    """
     is_static = tests[POLICY] == BASELINE[0]
-    return is_static | ((tests[POLICY] == policy) & (tests[ESTIMATOR] == estimator))
+    policy, estimator = BASELINE_WITHOUT_LEVELS
+    is_simple_random_sample = (tests[POLICY] == policy) & (tests[ESTIMATOR] == estimator)
+    return is_static | is_simple_random_sample
 
 
 def replay_tests(
     source: CompleteResponses, pool: Pool, kinds: Sequence[Setting], repeats: int, model: str, seed: int
 ) -> Replayed:
-    """All tests of all models that the pool allows, and the others, each with its reason.
+    """Replay each kind of test on every model; kinds that the pool does not allow are listed with the reason.
 
-    Models by name; with columns network, policy, estimator, budget, method, share. Of two budgets that evaluate as many
-    images it has only the first.
+    model: the item response model of the banks.    repeats: tests of each kind and model.
+    The tests have the columns of `fca.studies.adaptive.stats.replay`, with the name of the model in place of its
+    position, and network, policy, estimator, budget, method and share. Where two budgets of a method evaluate equally
+    many images (policies round), only the first is kept.
     """
     banks = banks_of_others(source, model)
     truth = np.array([pool.truth(right)[:, 0].mean() for right in source.correct])  # accuracy of each model
@@ -359,11 +381,11 @@ def replay_tests(
     frames: list[pd.DataFrame] = []
     exposure: list[Line] = []
     left_out: list[str] = []
-    replayed_sizes: set[tuple[str, str, int]] = set()
-    replayed_exposures: set[tuple[str, float]] = set()
+    replayed_sizes: set[tuple[str, str, int]] = set()  # policy, estimator, mean number of images of a test
+    replayed_exposures: set[tuple[str, float]] = set()  # policy, share of the images
     for setting in track(kinds, f"tests of {source.dataset}"):
         policy, estimator, budget = setting
-        refusal = why_not(setting, pool, banks)
+        refusal = why_not(setting, pool, banks)  # for example: the pool has too few images of a level
         if refusal is not None:
             left_out.append(f"{source.dataset}: {policy} at budget {budget:g}: {refusal}")
             continue
@@ -372,6 +394,7 @@ def replay_tests(
             _replay_model(source, pool, setting, banks, position, repeats, seed) for position in range(models)
         ]
         frame = pd.concat(tests for tests, _ in tests_by_model)
+        # mean number of images of a test: "asked" counts those of a group, in a line for each target
         n_evaluated = frame["asked"].sum() / (models * repeats * len(pool.targets))
         size = (policy, estimator, round(n_evaluated))
         if size in replayed_sizes:
@@ -393,10 +416,10 @@ def replay_tests(
 
 
 def why_not(setting: Setting, pool: Pool, banks: Banks) -> str | None:
-    """The reason why a pool cannot be tested so, or None."""
+    """The reason why a pool does not allow this kind of test, or None if it does."""
     if setting.estimator in BANK_ESTIMATORS and banks.lacking is not None:
         return banks.lacking
-    try:
+    try:  # with any model's bank: all have the items of the pool
         start_policy(setting.policy, pool, setting.budget, banks.of_model[0])
     except FcaError as error:
         return str(error)
@@ -404,12 +427,17 @@ def why_not(setting: Setting, pool: Pool, banks: Banks) -> str | None:
 
 
 def banks_of_others(source: CompleteResponses, model: str) -> Banks:
-    """Each model's bank is fitted on other networks, in ten folds at most; another seed makes no other network."""
+    """An item bank for each model, fitted with the item response model `model` on the networks of other folds.
+
+    There are ten folds of networks, or as many as networks. Models that differ only in their seed are one network, and
+    in the same fold. If the responses outside any fold cannot be fitted, no model gets a bank.
+    """
     names = sorted(set(source.networks))
-    fold_of_model = [names.index(network) % min(FOLDS, len(names)) for network in source.networks]
+    number_of_folds = min(FOLDS, len(names))
+    fold_of_model = [names.index(network) % number_of_folds for network in source.networks]
 
     bank_of_fold: dict[int, ItemBank] = {}
-    not_estimable: dict[str, None] = {}
+    not_estimable: dict[str, None] = {}  # the keys are the scales in order, each once
     for fold in set(fold_of_model):
         responses_of_others = source.correct[np.array(fold_of_model) != fold].astype(np.float64)
         try:
@@ -428,21 +456,24 @@ def banks_of_others(source: CompleteResponses, model: str) -> Banks:
 def _replay_model(
     source: CompleteResponses, pool: Pool, setting: Setting, banks: Banks, position: int, repeats: int, seed: int
 ) -> tuple[pd.DataFrame, ModelExposure]:
-    """Tests of one model, with draws of its own, and the images that they evaluated."""
+    """The tests of the model at one position of `source`, as `replay_tests` has them, and the images they evaluated.
+
+    Each model has random draws of its own; see `draws_of`.
+    """
     started: list[Policy] = []
 
     def start(pool: Pool, budget: int | float, bank: ItemBank | None) -> Policy:
-        """Keeps the policy, whose record has the images."""
+        """Start the policy of each repeat, and keep it: its record has the images that the test evaluates."""
         policy = start_policy(setting.policy, pool, budget, bank)
         started.append(policy)
         return policy
 
     bank = banks.of_model[position]
     tests = replay(
-        source.correct[[position]],
+        source.correct[[position]],  # 1 x items
         pool.level if pool.has_levels else None,
         pool.session,
-        pool.group,
+        pool.group,  # codes, which names replace below
         policy=start,
         estimator=setting.estimator,
         budget=setting.budget,
@@ -461,7 +492,10 @@ def draws_of(seed: int, position: int) -> int:
 
 
 def name_of(setting: Setting, pool: Pool) -> str:
-    """Static 3, or without levels the size of a simple random sample; gre_two_stage + mixed_logit.
+    """The name of a kind of test in tables and figures: usually "policy + estimator".
+
+    The baseline is named by its size: the images of each session and level (Static 3), or without levels the size of
+    the random sample. Random draws with a bank are named as what other tests with that bank are compared with.
 
     >>> from fca.studies.adaptive.stats import make_pool
     >>> codes = np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int)
@@ -469,20 +503,21 @@ def name_of(setting: Setting, pool: Pool) -> str:
     'Static 3'
     """
     method = (setting.policy, setting.estimator)
+    n_evaluated = setting.budget * pool.n_items
     if method == BASELINE:
-        return f"Static {round(setting.budget * pool.n_items / pool.sizes.size)}"
+        return f"Static {round(n_evaluated / pool.sizes.size)}"  # sizes: sessions x levels
     if method == BASELINE_WITHOUT_LEVELS:
-        return f"random sample of {round(setting.budget * pool.n_items):,}"
+        return f"random sample of {round(n_evaluated):,}"
     if setting.policy == "random" and setting.estimator in BANK_ESTIMATORS:
         return SAME_BANK_NAME.format(setting.estimator)
     return f"{setting.policy} + {setting.estimator}"
 
 
 def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
-    """One line per method, budget and target: squared error over the models, and its ratio to that of others.
+    """One line per method, budget and target: mean squared error over models and groups, and its ratio to others'.
 
-    The ratio is to Static at `budget` and, with a bank, to random draws with the same bank and estimator. Intervals are
-    over models and groups.    tests: as of `replay_tests`.
+    One ratio is to the baseline at `budget`; methods with a bank also have the ratio to random draws with the same
+    bank, estimator and budget. Intervals are over models and groups.    tests: as of `replay_tests`.
     """
     models = tests[MODEL].nunique()
     groups = tests["group"].nunique()
@@ -492,21 +527,21 @@ def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
         target: squared_errors(of_target) for target, of_target in baseline.groupby(TARGET)
     }
     random_with_bank = tests[(tests[POLICY] == "random") & tests[ESTIMATOR].isin(BANK_ESTIMATORS)]
-    same_bank_errors: dict[Any, Cells] = {
-        key: squared_errors(of_key)
-        for key, of_key in random_with_bank.groupby([str(column) for column in (TARGET, ESTIMATOR, BUDGET)])
-    }
+    by_target_estimator_and_budget = random_with_bank.groupby([str(column) for column in (TARGET, ESTIMATOR, BUDGET)])
+    same_bank_errors: dict[Any, Cells] = {key: squared_errors(of_key) for key, of_key in by_target_estimator_and_budget}
 
     lines = []
-    for values, of_method in tests.groupby([str(column) for column in _TEST], sort=False):
-        method = cells(_TEST, values)
+    for values, of_method in tests.groupby([str(column) for column in _KIND_COLUMNS], sort=False):
+        method = cells(_KIND_COLUMNS, values)
         target, estimator = method[TARGET], method[ESTIMATOR]
         errors = squared_errors(of_method)
 
         to_same_bank: Line = {}
         if estimator in BANK_ESTIMATORS:
-            by_same_bank = error_measures(errors, same_bank_errors.get((target, estimator, method[BUDGET])))
-            to_same_bank = cells(interval_columns(SAME_BANK), [by_same_bank[name] for name in interval_columns(RATIO)])
+            random_errors = same_bank_errors.get((target, estimator, method[BUDGET]))
+            measures = error_measures(errors, random_errors)
+            ratio_with_ends = [measures[name] for name in interval_columns(RATIO)]
+            to_same_bank = cells(interval_columns(SAME_BANK), ratio_with_ends)
 
         line: Line = {
             **method,
@@ -522,8 +557,9 @@ def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
 
 
 def squared_errors(tests: pd.DataFrame) -> Cells:
-    """Squared error of every model and group, mean over repeats, in squared percentage points.
+    """Squared error of each model and group, the mean over repeats, in squared percentage points.
 
+    tests: of one method, budget and target, with as many repeats for every model and group.
     NaN where a test gave no estimate.
     """
     tests = tests.sort_values([MODEL, "group", "repeat"])
@@ -533,12 +569,14 @@ def squared_errors(tests: pd.DataFrame) -> Cells:
 
 
 def error_measures(errors: Cells, base: Cells | None) -> dict[str, float]:
-    """Mean squared error over models and groups and its ratio to that of `base`, with 95 % intervals.
+    """Columns of the mean squared error over models and groups, and of its ratio to that of `base`.
 
-    Intervals leave out models and groups, each by itself, the same in both errors of a ratio (see jackknife_interval).
-    None of one model and one group; no ratio where Static makes no error.
+    Their 95 % intervals are jackknife intervals that leave out a model or a group at a time, the same one in both
+    errors of a ratio (see jackknife_interval).
+    All columns are NaN if any of the errors is unknown (NaN). Intervals are NaN for a single model with a single group.
+    The ratio is NaN where `base` is None, has an unknown error, or is 0 everywhere.
     """
-    line: dict[str, float] = dict.fromkeys(_MEASURES, float("nan"))
+    line: dict[str, float] = dict.fromkeys(_ERROR_COLUMNS, float("nan"))
     if np.isnan(errors).any():
         return line
 
@@ -550,52 +588,62 @@ def error_measures(errors: Cells, base: Cells | None) -> dict[str, float]:
         return line
 
     line[RATIO] = mean / float(base.mean())
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):  # `base` may be 0 without one model or group
         ratios = [means / base_means for means, base_means in zip(left_out, left_out_means(base), strict=True)]
     line[RATIO.low], line[RATIO.high] = jackknife_interval(line[RATIO], *ratios, scale=LOG)
     return line
 
 
 def left_out_means(errors: Cells) -> list[Float[np.ndarray, " left_out"]]:
-    """Mean errors without each model, and without each group; a single one is not left out."""
+    """The mean errors without each model in turn, and those without each group in turn, as two arrays.
+
+    A single model, or a single group, cannot be left out: its array is then not in the list.
+    """
     means = []
     for axis, number in enumerate(errors.shape):
         if number > 1:
-            sums_of_others = errors.sum(axis=axis, keepdims=True) - errors
+            sums_of_others = errors.sum(axis=axis, keepdims=True) - errors  # models x groups
             means.append(sums_of_others.mean(axis=1 - axis) / (number - 1))
     return [np.ravel(values) for values in means]
 
 
 def averages(tests: pd.DataFrame) -> Line:
-    """Averages over tests of one method and target: truth and estimate, bias, coverage, order of the models.
+    """Columns of averages over the tests of one method and target: truth, estimate, bias, coverage, rank correlation.
 
-    The order is Kendall's tau-b of estimated and true means, mean over repeats, as are the ends of its interval, which
-    leaves out networks; NaN with fewer than three models.
+    The rank correlation is Kendall's tau-b between the models' estimated and true means over groups. Its value and both
+    ends of its interval (which leaves out networks) are means over repeats; NaN with fewer than FEWEST models.
     """
     defined = tests.dropna(subset=[ESTIMATE, "se"])
     is_covered = (defined["low"] <= defined[TRUTH]) & (defined[TRUTH] <= defined["high"])
 
     taus = []
     if tests[MODEL].nunique() >= FEWEST:
+        # mean over groups, one line for each repeat and model
         means = tests.groupby(["repeat", MODEL, "network"])[[TRUTH, ESTIMATE]].mean().reset_index("network")
         for _, of_repeat in means.groupby("repeat"):
             true, estimated = of_repeat[[TRUTH, ESTIMATE]].to_numpy(float).T
             taus.append(kendall(true, estimated, of_repeat["network"].tolist()))
 
     policy, estimator = tests[POLICY].iloc[0], tests[ESTIMATOR].iloc[0]
+    rank_tau_with_ends = np.mean(taus, axis=0) if taus else UNKNOWN_ESTIMATE
     return {
         TRUTH: tests[TRUTH].mean(),
         ESTIMATE: defined[ESTIMATE].mean(),
         BIAS: 100 * (defined[ESTIMATE] - defined[TRUTH]).mean(),
         COVERAGE: is_covered.mean() if len(defined) else float("nan"),
         UNDEFINED: len(tests) - len(defined),
-        **cells(interval_columns(RANK_TAU), np.mean(taus, axis=0) if taus else UNKNOWN_ESTIMATE),
+        **cells(interval_columns(RANK_TAU), rank_tau_with_ends),
+        # these estimators are biased where a session's own responses decide which of its images are evaluated
         WARNING: adaptive.WARNINGS.get(estimator) if policy == "gre_two_stage" else None,
     }
 
 
 def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> TwoStage:
-    """A two-stage test replayed on stored responses. Raises FcaError for a pool or budget that it cannot take."""
+    """Replay one two-stage test (see `GreTwoStage`) on a model's stored responses to all items.
+
+    mapping: a name of MAPPINGS.    seed: of the random draws.
+    Raises FcaError for a pool or a budget that the policy refuses.
+    """
     test = GreTwoStage(pool, budget, mapping=MAPPINGS[mapping])
     rounds = Rounds(test, np.random.default_rng(seed))
     ask_until_done(rounds, lambda positions: right[positions])
@@ -605,18 +653,24 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
         round_of[positions] = number
 
     n_right_first = pool.by_stratum(right & (round_of == 1))  # sessions x levels
-    return TwoStage(round_of, n_right_first @ POINTS // test.times)
+    # as the policy counts them: points per four items of the first round, which has four times `times` items
+    return TwoStage(round=round_of, points=n_right_first @ POINTS // test.times)
 
 
 def evaluated_lines(source: CompleteResponses, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:
-    """One line per model, mapping and level: images per session in the first round, the second and both (table 1)."""
+    """One line per model, mapping and level: images per session in the first round, the second and both (table 1).
+
+    The numbers are means over sessions (a class and an attribute) and repeats of the two-stage test. A mapping gives
+    the images of a session's second round by its points in the first.
+    """
     lines: list[Line] = []
     for position, (model, right) in enumerate(zip(source.models, source.correct, strict=True)):
         for mapping in MAPPINGS:
             images_by_round = []  # repeats x rounds x levels
             for repeat in range(repeats):
                 test = two_stage(pool, right, budget, mapping, [draws_of(seed, position), 0, repeat])
-                images_by_round.append([pool.by_stratum(test.round == number).mean(axis=0) for number in (1, 2)])
+                by_session = [pool.by_stratum(test.round == number) for number in (1, 2)]  # each sessions x levels
+                images_by_round.append([images.mean(axis=0) for images in by_session])
             first_round, second_round = np.mean(images_by_round, axis=0)
 
             for level, first, second in zip(LEVELS, first_round, second_round, strict=True):
@@ -636,7 +690,12 @@ def evaluated_lines(source: CompleteResponses, pool: Pool, budget: float, repeat
 
 
 def trajectory_lines(source: CompleteResponses, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
-    """One line per model and points: how many sessions have them, their next images, and what they get right."""
+    """One line per model and number of points that a session has after the first round of a two-stage test.
+
+    A session is a class and an attribute; mapping Q leads from its points to the images of its second round. The line
+    has the number of sessions with these points, the images of their second round by level, the shares right in either
+    round, and the share right of all their images.
+    """
     lines: list[Line] = []
     for position, (model, correct) in enumerate(zip(source.models, source.correct, strict=True)):
         test = two_stage(pool, correct, budget, "Q", [draws_of(seed, position), 0, 0])
@@ -664,28 +723,32 @@ def trajectory_lines(source: CompleteResponses, pool: Pool, budget: float, seed:
 
 
 def session_lines(source: CompleteResponses, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
-    """One line for each evaluated image, in order, of a few sessions of a few models.
+    """One line for each image that a two-stage test evaluates, for a few models and a few sessions of each.
 
-    From few points to many, weak to strong.
+    Models are EXAMPLE_MODELS from the least to the most accurate; their sessions (a class and an attribute) are
+    EXAMPLE_SESSIONS from few points after the first round to many. Images are in the order of evaluation.
     """
     weakest_first = np.argsort(source.correct.mean(axis=1), kind="stable")
     positions = _equal_steps(weakest_first, EXAMPLE_MODELS).tolist()
-    frames = [_sessions_of_model(source, pool, budget, seed, position) for position in positions]
+    frames = [_example_sessions(source, pool, budget, seed, position) for position in positions]
     return pd.concat(frames, ignore_index=True)
 
 
-def _sessions_of_model(source: CompleteResponses, pool: Pool, budget: float, seed: int, position: int) -> pd.DataFrame:
-    """A few sessions of one model, at equal steps by points; random ones among those with the same points."""
+def _example_sessions(source: CompleteResponses, pool: Pool, budget: float, seed: int, position: int) -> pd.DataFrame:
+    """The lines of `session_lines` for the model at one position of `source`, of EXAMPLE_SESSIONS sessions.
+
+    The sessions are at equal steps along their order by points; those with the same points are in random order.
+    """
     right = source.correct[position]
     test = two_stage(pool, right, budget, "Q", [draws_of(seed, position), 0, 0])
     random_order = np.random.default_rng([seed, position]).random(len(test.points))
-    fewest_points_first = np.lexsort((random_order, test.points))
+    fewest_points_first = np.lexsort((random_order, test.points))  # by points; ties in random order
 
     frames = []
     for session in _equal_steps(fewest_points_first, EXAMPLE_SESSIONS).tolist():
         is_of_session = pool.session == session
         images = np.flatnonzero(is_of_session & (test.round > 0))
-        images = images[np.lexsort((pool.level[images], test.round[images]))]
+        images = images[np.lexsort((pool.level[images], test.round[images]))]  # by round, then by level
         columns = {
             SESSION: str(pool.session_names[session]),
             POINTS_OF_SESSION: int(test.points[session]),
@@ -701,6 +764,6 @@ def _sessions_of_model(source: CompleteResponses, pool: Pool, budget: float, see
 
 
 def _equal_steps(ordered: Int[np.ndarray, " values"], number: int) -> Int[np.ndarray, " chosen"]:
-    """That many of the values at equal steps from the first to the last, or all."""
+    """This number of the values, at equal steps from the first to the last; all of them if there are fewer."""
     places = np.linspace(0, len(ordered) - 1, min(number, len(ordered)))
     return ordered[np.round(places).astype(np.int64)]

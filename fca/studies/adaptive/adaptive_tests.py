@@ -53,21 +53,21 @@ FULL_S = Column("full_s", float, ".1f", "seconds of the predict run on all image
 TIME_SHARE = Column("time_share", float, ".1%", "seconds of the test over those of the predict run")
 WARNING = table.WARNING.with_format("", "known bias of the estimator under this policy")
 
-_TEST = (RUN_ID, DATASET, MODEL, WEIGHTS, SHIFT, NCL, POLICY, ESTIMATOR, BUDGET, WIDTH, PROTOCOL, SEED)
-_RESULT = (TARGET, ESTIMATE, LOW, HIGH, TRUTH, ERROR, COVERED)
-_COUNTS = (N_EVALUATED, N_POOL, SHARE, *EVALUATED, ROUNDS, PREDICT_S, FULL_S)
+_TEST_COLUMNS = (RUN_ID, DATASET, MODEL, WEIGHTS, SHIFT, NCL, POLICY, ESTIMATOR, BUDGET, WIDTH, PROTOCOL, SEED)
+_RESULT_COLUMNS = (TARGET, ESTIMATE, LOW, HIGH, TRUTH, ERROR, COVERED)
+_COUNT_COLUMNS = (N_EVALUATED, N_POOL, SHARE, *EVALUATED, ROUNDS, PREDICT_S, FULL_S)
 _SOURCE = "Huang et al. (2025, arXiv 2503.13058), table 2, of tests that really ran"
 ADAPTIVE_TESTS = TableSpec(
     "adaptive_tests",
     "How accurate are live adaptive tests?",
     _SOURCE,
-    (*_TEST, *_RESULT, *_COUNTS, TIME_SHARE, WARNING),
+    (*_TEST_COLUMNS, *_RESULT_COLUMNS, *_COUNT_COLUMNS, TIME_SHARE, WARNING),
 )
 ADAPTIVE_TEST_ATTRIBUTES = TableSpec(
     "adaptive_test_attributes",
     "How accurate are live adaptive tests on each attribute?",
     _SOURCE,
-    (*_TEST, ATTRIBUTE, *_RESULT, *EVALUATED),
+    (*_TEST_COLUMNS, ATTRIBUTE, *_RESULT_COLUMNS, *EVALUATED),
 )
 METHOD = {
     "truth": "from the predict run of the same weights on all images of the same data under the same shift, where it "
@@ -86,12 +86,19 @@ class AdaptiveTests:
     query: Query = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables adaptive_tests (one line per test and target) and adaptive_test_attributes (also by attribute)."""
+        """Tables adaptive_tests (one line per test and target) and adaptive_test_attributes (also by attribute).
+
+        Raises FcaError when the store has no adaptive test that matches the query.
+        """
         rows = without_incomplete(readable_rows(store, self.query), "adaptive_test", MODEL_ROW_COLUMNS)
-        tests, _ = by_version(store, [apply_query(rows[rows["task"] == "adaptive_test"], self.query)], rows[:0])
+        tests = apply_query(rows[rows["task"] == "adaptive_test"], self.query)
+        no_features = rows[:0]  # `by_version` also names rows of features, of which this analysis reads none
+        tests, _ = by_version(store, [tests], no_features)
         require_rows(tests, "adaptive tests", len(rows), COMMAND)
+
+        # the predict run on all images, with which each test is compared
         is_full_run = (rows["task"] == "predict") & (rows["split"] == "test")
-        full_run_by_key = {_key(row): row for row in records(rows[is_full_run])}
+        full_run_by_images = {_network_and_images(row): row for row in records(rows[is_full_run])}
 
         overall: list[Line] = []
         by_attribute: list[Line] = []
@@ -99,7 +106,7 @@ class AdaptiveTests:
         for row in records(tests):
             runs.add(row["run_id"])
             truth = None
-            full_run = full_run_by_key.get(_key(row))
+            full_run = full_run_by_images.get(_network_and_images(row))
             if full_run is not None:
                 runs.add(full_run["run_id"])
                 truth = truth_of(store, row, full_run)
@@ -108,29 +115,35 @@ class AdaptiveTests:
         return filled(self.tables, (overall, by_attribute), asdict(self) | METHOD, runs)
 
 
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Which network predicts which images: weights of a training by its run and snapshot, others by their names."""
+def _network_and_images(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The network and the images of a row: equal for an adaptive test and the predict run on all of its images.
+
+    Weights that a stored training made are identified by its run and the snapshot, published ones by their name.
+    """
     weights, parent = row["weights"], row["parent"]
-    if isinstance(parent, str):
+    if isinstance(parent, str):  # the id of the training
         snapshot = BEST if pd.isna(row["snapshot"]) else row["snapshot"]
         weights = f"{parent}/{snapshot}"
     values = (row["fingerprint"], row["model"], weights, row["shift"], row["input_size"])
-    return tuple(None if pd.isna(value) else value for value in values)
+    return tuple(None if pd.isna(value) else value for value in values)  # NaN would equal no other key
 
 
 def truth_of(
     store: Store, test: Mapping[str, Any], full: Mapping[str, Any]
 ) -> Float[np.ndarray, "groups targets"] | None:
-    """Accuracy and score of every attribute on all images of the test's classes; None where they are not stored.
+    """Accuracy and score of every attribute on all images of the test's classes, from stored predictions.
 
-    Of images without levels one accuracy.    full: the row of the predict run.
+    Images without levels are one group with the accuracy alone (1 x 1). None where the predictions are not stored: the
+    predict run lacks a class of the test, or its logits where the test's protocol (masked) needs them.
+    test: the row of the adaptive test.    full: the row of the predict run.
     """
     if not set(test["classes"]) <= set(full["classes"]):
         return None
 
     stored = predictions(store, full)
     allowed = columns_of(stored, test["classes"])
-    if test["protocol"] == "open" or len(allowed) == len(stored.logit_classes):
+    has_same_answers = test["protocol"] == "open" or len(allowed) == len(stored.logit_classes)
+    if has_same_answers:  # any class that the model knows competes in the test too
         right = stored.right
     elif store.has_array(stored.run_id, "logits"):
         right = masked_answers(stored.logits, allowed) == stored.true  # only the test's classes compete
@@ -140,7 +153,7 @@ def truth_of(
     items = store.items(full["fingerprint"])
     items = items[items["split"] == full["split"]].iloc[stored.images]
     is_tested = stored.of_classes(test["classes"])
-    if has_levels(items[is_tested]):
+    if has_levels(items[is_tested]):  # then a test evaluates only images with both
         is_tested = is_tested & items[["attribute", "level"]].notna().all(axis=1).to_numpy()
     return pool_of(items[is_tested]).truth(right[is_tested])
 
@@ -148,28 +161,37 @@ def truth_of(
 def _overall_lines(
     row: Mapping[str, Any], full: Mapping[str, Any] | None, truth: Float[np.ndarray, "groups targets"] | None
 ) -> Iterator[Line]:
-    """A line for each target that the images have: the mean over attributes."""
-    columns = _cells_of(row, (*_TEST, *_COUNTS, WARNING))
+    """A line for each target of a test: its estimate beside the truth, as means over attributes.
+
+    row: of the test.    full: of the predict run on all images; None where there is none.
+    truth: as of `truth_of`; None where it is not known.
+    """
+    columns = _cells_of(row, (*_TEST_COLUMNS, *_COUNT_COLUMNS, WARNING))
     if full is not None:
         columns[FULL_S] = full["predict_s"]
-        if row["device"] == full["device"] and row["host"] == full["host"]:
+        if row["device"] == full["device"] and row["host"] == full["host"]:  # else times are not comparable
             columns[TIME_SHARE] = row["predict_s"] / full["predict_s"]
 
     targets = TARGETS if _has_levels(row) else TARGETS[:1]  # without levels no score
     for i, target in enumerate(targets):
         true_value = None if truth is None else truth[:, i].mean()
-        yield columns | _result(target, row[target], row[f"{target}_low"], row[f"{target}_high"], true_value)
+        yield columns | _estimate_beside_truth(
+            target, row[target], row[f"{target}_low"], row[f"{target}_high"], true_value
+        )
 
 
 def _attribute_lines(
     store: Store, row: Mapping[str, Any], truth: Float[np.ndarray, "groups targets"] | None
 ) -> Iterator[Line]:
-    """A line for each attribute and target; none for images without levels."""
+    """A line for each attribute and target of a test: its estimate beside the truth; no line without levels.
+
+    row: of the test.    truth: as of `truth_of`; None where it is not known.
+    """
     if not _has_levels(row):
         return
 
-    columns = _cells_of(row, _TEST)
-    names = store.array(row["run_id"], "groups")
+    columns = _cells_of(row, _TEST_COLUMNS)
+    names = store.array(row["run_id"], "groups")  # the groups of the pool are attributes
     n_evaluated = store.array(row["run_id"], "group_asked")  # groups x levels
     estimates = store.array(row["run_id"], "group_estimate")  # groups x targets x (value, se, low, high)
     for group, name in enumerate(names):
@@ -177,20 +199,21 @@ def _attribute_lines(
         for i, target in enumerate(TARGETS):
             value, _, low, high = estimates[group, i].tolist()
             true_value = None if truth is None else truth[group, i]
-            yield columns_of_group | _result(target, value, low, high, true_value)
+            yield columns_of_group | _estimate_beside_truth(target, value, low, high, true_value)
 
 
 def _has_levels(row: Mapping[str, Any]) -> bool:
+    """Whether the images of a test have levels: only then its row counts evaluated images by level."""
     return bool(pd.notna(row.get(EVALUATED[0])))
 
 
 def _cells_of(row: Mapping[str, Any], columns: Sequence[Column]) -> Line:
-    """These columns of a row; those that no row of the store has are missing."""
+    """The cells of these columns in a row; NaN for columns that the row does not have."""
     return cells(columns, (row.get(column, np.nan) for column in columns))
 
 
-def _result(target: str, value: Any, low: Any, high: Any, truth: Any) -> Line:
-    """An estimate beside the truth; what is not known stays missing."""
+def _estimate_beside_truth(target: str, value: Any, low: Any, high: Any, truth: Any) -> Line:
+    """The cells of an estimate, its interval, the truth and the error; cells of what is not known are missing."""
     line: Line = {
         TARGET: target,
         ESTIMATE: value,

@@ -49,9 +49,10 @@ log = logging.getLogger(__name__)
 
 
 def responses_of(files: Sequence[str]) -> Responses:
-    """The subjects of all files, and the items that every one of them responded to, in the order of the first file.
+    """The responses of the subjects of all files to the items that every one of them responded to.
 
-    Raises FcaError for what `read_responses` refuses, for a subject of two files, and where no item is left.
+    Items are in the order of the first file; the log counts those that are left out. Raises FcaError for a file that
+    `read_responses` refuses, for a subject of two files, and where no item is left.
     """
     responses_by_file = [read_responses(file) for file in files]
     first = responses_by_file[0]
@@ -60,7 +61,7 @@ def responses_of(files: Sequence[str]) -> Responses:
     frames = [pd.DataFrame(responses.correct, columns=responses.items["item"]) for responses in responses_by_file]
     correct = frames[0].to_numpy()
     if len(frames) > 1:
-        correct = pd.concat(frames, join="inner", ignore_index=True).to_numpy()
+        correct = pd.concat(frames, join="inner", ignore_index=True).to_numpy()  # inner: the columns that all have
     shared_names = set.intersection(*(set(frame) for frame in frames))
     items = first.items[first.items["item"].isin(shared_names)]
 
@@ -77,10 +78,14 @@ def responses_of(files: Sequence[str]) -> Responses:
 
 
 def error_of(anchors: Anchors, networks: Sequence[str]) -> tuple[Estimated, float]:
-    """Root mean squared error on networks that did not choose, with its 95 % interval, and that of random items.
+    """The error of the anchors' estimates on networks that did not choose the anchors, and the error of random items.
 
-    networks: of every model that chose; intervals are over them. The second is what the share right of as many random
-    items would have on average: sqrt(mean p (1 - p) (1 - k / N) N / (N - 1) / k).
+    Both are root mean squared errors. The first, with its 95 % interval over networks, is from `anchors.checked`. The
+    second is what the share right of as many random items has on average: with accuracies p, k anchors and N items,
+
+        sqrt(mean p (1 - p) (1 - k / N) N / (N - 1) / k)
+
+    networks: of each model of `anchors.checked`.
 
     >>> checked = np.array([[0.5, 0.4], [0.5, 0.6]])
     >>> anchors = Anchors(np.arange(25), np.full(25, 0.04), 100, None, checked=checked)
@@ -88,7 +93,7 @@ def error_of(anchors: Anchors, networks: Sequence[str]) -> tuple[Estimated, floa
     >>> round(error.value, 3), round(random, 3)
     (0.1, 0.087)
     """
-    assert anchors.checked is not None  # as the function `anchors` returns it
+    assert anchors.checked is not None  # `choose_anchors` sets it
     truth, estimate = anchors.checked.T
     squared_error = mean_with_interval((estimate - truth) ** 2, np.array(networks), within=FRACTION)
     k, n = len(anchors.items), anchors.pool
@@ -99,9 +104,12 @@ def error_of(anchors: Anchors, networks: Sequence[str]) -> tuple[Estimated, floa
 def write_anchors(
     anchors: Anchors, responses: Responses, path: Path, cite: str | None = None, licence: str | None = None
 ) -> None:
-    """Write anchors that these responses chose as a file."""
+    """Write anchors to a file, with the models that chose them and their errors; `read_anchors` reads it.
+
+    responses: the subjects and items that the anchors were chosen on.    cite, licence: kept in the file, if given.
+    """
     log_not_estimable(str(path), anchors.not_estimable)
-    assert anchors.checked is not None  # as the function `anchors` returns it
+    assert anchors.checked is not None  # `choose_anchors` sets all three
     assert anchors.method is not None
     assert anchors.errors is not None
 
@@ -144,9 +152,11 @@ def write_anchors(
 
 
 def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
-    """The names of the images to evaluate, and the anchors, whose `estimate` takes 0 and 1 in the order of the names.
+    """Read a file of `write_anchors`: the names of the images to evaluate, and the anchors.
 
-    Raises FcaError for a file that is damaged or of another kind; it names the damaged value.
+    The anchors' `estimate` takes the responses (0 or 1) in the order of the names. What only describes how the anchors
+    were chosen is not read. Raises FcaError, naming the value, for a file that is damaged or of another kind: files may
+    come from anyone.
 
         names, anchors = read_anchors("anchors.json")
         accuracy, low, high = anchors.estimate(np.array([[right[name] for name in names]]))[0]
@@ -159,16 +169,17 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
     names, positions, pool = content["items"], content["positions"], content["pool"]
     if not has_type(names, list[str]) or len(set(names)) < len(names) or not names:
         raise FcaError(f"items of {path}", f"{len(names)}", "names, each once", STEP)
-    if not has_type(positions, list[int]) or len(positions) != len(names) or not _is_ascending([-1, *positions, pool]):
+    is_one_per_name = has_type(positions, list[int]) and len(positions) == len(names)
+    if not is_one_per_name or not _is_ascending([-1, *positions, pool]):  # also: from 0, below pool
         raise FcaError(f"positions of {path}", f"{positions!s:.60}", f"as many as items, ascending, below {pool}", STEP)
 
-    numbers = {name: _numbers(content.get(name), name, path, RANGES) for name in RANGES}
+    numbers = {name: _checked_numbers(content.get(name), name, path, RANGES) for name in RANGES}
     shapes = {name: value.shape for name, value in numbers.items()}
     if shapes != {"weights": (len(names),), "share": (), "line": (2,), "shift": (), "reach": ()}:
         allowed = "a list, a pair for line, and three numbers"
         raise FcaError(f"weights, share, line, shift and reach of {path}", "others", allowed, STEP)
 
-    bank = _bank(content.get("bank"), pool, path)
+    bank = _checked_bank(content.get("bank"), pool, path)
     not_estimable = content["not_estimable"]
     if not has_type(not_estimable, list[str]):
         raise FcaError(f"not_estimable of {path}", f"{not_estimable!s:.60}", "names of scales", STEP)
@@ -189,28 +200,37 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
 
 
 def _is_ascending(numbers: Sequence[int]) -> bool:
+    """Whether each number is larger than the one before it."""
     return all(smaller < larger for smaller, larger in pairwise(numbers))
 
 
-def _bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:
-    """The parameters of all items of the pool; none where the estimate needs none."""
+def _checked_bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:
+    """The item bank of a file of anchors, with the parameters of all items of the pool; None where it has none.
+
+    content: the value of `bank` in the file.    path: of the file, for messages.
+    Raises FcaError for an unknown item response model, and for parameters of another number or outside their ranges.
+    """
     if content is None:
         return None
-    content = content if isinstance(content, dict) else {}
+    content = content if isinstance(content, dict) else {}  # without a model, which the next check refuses
     model = content.get("model")
     if not isinstance(model, str) or model not in MODELS:
         raise FcaError(f"bank of {path}", f"{model!s:.60}", f"null, or items of {', '.join(MODELS)}", STEP)
 
-    parameters = {name: _numbers(content.get(name), name, path, BANK_RANGES) for name in BANK_RANGES}
+    parameters = {name: _checked_numbers(content.get(name), name, path, BANK_RANGES) for name in BANK_RANGES}
     has_other_size = any(values.shape != (pool,) for values in parameters.values())
-    if has_other_size or not (parameters["discrimination"] > 0).all():
+    if has_other_size or not (parameters["discrimination"] > 0).all():  # the range allows 0
         raise FcaError(f"bank of {path}", "of another size, or a slope of 0", f"{pool} items, slopes above 0", STEP)
     return ItemBank(model, **parameters)
 
 
-def _numbers(
+def _checked_numbers(
     value: Any, name: str, path: str | Path, ranges: dict[str, tuple[float, float]]
 ) -> Float[np.ndarray, "..."]:
+    """A number or a list of numbers from a file, as an array of no or one axis.
+
+    Raises FcaError for another value, and for numbers outside `ranges[name]`, whose ends are allowed.
+    """
     low, high = ranges[name]
     numbers = value if isinstance(value, list) else [value]
     if not has_type(numbers, list[float]) or not all(low <= number <= high for number in numbers):
@@ -219,7 +239,10 @@ def _numbers(
 
 
 def responses_to(responses: Responses, names: Sequence[str], path: str) -> Shaped[np.ndarray, "subjects k"]:
-    """0 and 1 of every subject for these images. Raises FcaError, naming them, where responses are missing."""
+    """The responses (0 or 1) of every subject to these images, in the order of `names`.
+
+    path: the file of anchors, for the message. Raises FcaError, naming the first images, where some have no response.
+    """
     positions = pd.Index(responses.items["item"]).get_indexer(pd.Index(names))
     missing = [name for name, position in zip(names, positions, strict=True) if position < 0]
     if missing:

@@ -40,9 +40,11 @@ FEWEST = 3  # models that have an order
 
 
 class ModelExposure(NamedTuple):
-    """The images that the tests of one model evaluated, and its ability by each.
+    """The images that the tests of one model evaluated, and the ability that each test measured.
 
-    expected: the accuracy on all images that the bank expects at the ability measured; empty without bank.
+    evaluated: whether each test (repeat) evaluated each image.
+    expected:  of each test, the accuracy on all images that the bank expects at the measured ability; empty without
+               a bank.
     """
 
     evaluated: Bool[np.ndarray, "repeats items"]
@@ -50,24 +52,26 @@ class ModelExposure(NamedTuple):
 
 
 def exposure_of_model(records: Sequence[Record], pool: Pool, bank: ItemBank | None) -> ModelExposure:
-    """The images of some tests of one model, and its ability by each, as the accuracy that it corresponds to.
+    """The images that the tests of one model evaluated, and the ability measured by each, expressed as an accuracy.
 
-    Each model's bank is fitted on other networks, on a scale of its own; expected accuracies of all are comparable.
+    Abilities of two models cannot be compared, since each model's bank is fitted on other networks and has a scale of
+    its own. The accuracies that the banks expect at these abilities can.    records: one for each test.
     """
     evaluated = np.stack([record.evaluated for record in records])
     if bank is None:
         return ModelExposure(evaluated, np.array([]))
 
     abilities = np.array([ability_of(record, bank)[0] for record in records])
-    weights = pool.weights[0] / pool.n_groups
+    weights = pool.weights[0] / pool.n_groups  # of items in the mean accuracy over groups
     return ModelExposure(evaluated, bank.probability(abilities) @ weights)
 
 
 def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " models"], networks: Sequence[str]) -> Line:
-    """How often images are evaluated by the tests of all models, and the order of the models by ability.
+    """Columns of how often the tests of all models evaluate each image, and how well abilities order the models.
 
-    truth: accuracy on all images.    The tau is the mean over repeats, its ends those of the repeats' intervals, which
-    leave out networks; none with fewer than three models or without bank.
+    The order is measured by Kendall's tau with the true accuracies. Its value and both ends of its interval (which
+    leaves out networks) are means over repeats; NaN with fewer than FEWEST models, and without a bank.
+    tests: one for each model.    truth: accuracy of each model on all images.
 
     >>> evaluated = np.array([[[True, True, False, False]], [[True, False, True, False]]])  # models, repeats, images
     >>> tests = [ModelExposure(of_model, np.empty(0)) for of_model in evaluated]
@@ -76,15 +80,17 @@ def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " mod
     (1.0, 0.25, 0.5)
     """
     models = len(tests)
-    times = np.sum([of_model.evaluated for of_model in tests], axis=0)  # repeats x items: how many models
+    # how many models' tests evaluate each image in each repeat; repeats x items
+    times = np.sum([of_model.evaluated for of_model in tests], axis=0)
     repeats = times.shape[0]
 
-    # of the images of a test, the share that the test of another model has too
+    # The share of a test's images that the test of another model evaluates too. An image that n tests evaluate is
+    # shared by n (n - 1) ordered pairs of tests, and each test is compared with models - 1 others.
     common = float("nan")
     if models > 1:
         common = float((times * (times - 1)).sum() / (models - 1) / times.sum())
 
-    expected = np.stack([of_model.expected for of_model in tests], axis=1)  # repeats x models, 0 x models without bank
+    expected = np.stack([of_model.expected for of_model in tests], axis=1)  # repeats x models; 0 x models without bank
     taus = [kendall(truth, of_repeat, networks) for of_repeat in expected] if models >= FEWEST else []
     tau, low, high = np.mean(taus, axis=0).tolist() if taus else (float("nan"), *NO_INTERVAL)
     return {

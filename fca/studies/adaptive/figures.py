@@ -22,14 +22,17 @@ from fca.tables.table import COVERAGE, DATASET, MODEL, MODELS, NCL, PROTOCOL, RU
 from fca.types import Column, Table, interval_columns
 
 EXAMPLE_TESTS = 6  # drawn by attribute
-_EVEN, _ADAPTIVE = "evenly drawn", "adaptive, needs levels only"
-_BANK, _BIASED = "needs an item bank", "biased by its adaptive draw"
-_NEEDS_OF_POLICY = {"static_k": _EVEN, "random": _EVEN, "proportional": _EVEN}
-NEEDS = Column("kind", str, "", "what the test needs", {name: name for name in (_EVEN, _ADAPTIVE, _BANK, _BIASED)})
+_EVENLY_DRAWN, _ADAPTIVE = "evenly drawn", "adaptive, needs levels only"
+_NEEDS_BANK, _BIASED = "needs an item bank", "biased by its adaptive draw"
+_NEEDS_OF_POLICY = {"static_k": _EVENLY_DRAWN, "random": _EVENLY_DRAWN, "proportional": _EVENLY_DRAWN}
+NEEDS = Column(
+    "kind", str, "", "what the test needs", {name: name for name in (_EVENLY_DRAWN, _ADAPTIVE, _NEEDS_BANK, _BIASED)}
+)
 MSE = Column("mse", float, ".2f", "squared error (squared % points), log scale")
 
 
 def _name_of_method(policy: str, estimator: str) -> str:
+    """A method's name in legends: "policy + estimator", or what tests with the same bank are compared with."""
     if (policy, estimator) in replay.RANDOM_DRAWS:
         return replay.SAME_BANK_NAME.format(estimator)
     return f"{policy} + {estimator}"
@@ -40,11 +43,11 @@ _METHOD_NAMES = {
     for policy, estimator in (*replay.METHODS, *replay.METHODS_WITHOUT_LEVELS)
 }
 POLICY_AND_ESTIMATOR = Column("way", str, "", "policy and estimator", _METHOD_NAMES)
-_DEFAULTS = (" + ".join(replay.DEFAULT), " + ".join(replay.DEFAULT_WITHOUT_LEVELS))
-_DEFAULT_OF_BANK = " + ".join(replay.DEFAULT_OF_BANK)
-_RANDOM_DRAWS = replay.SAME_BANK_NAME.format(replay.DEFAULT_OF_BANK[1])
-_TITLES = dict(TARGET.choices)
-_MEASURES = (
+_DEFAULT_METHODS = (" + ".join(replay.DEFAULT), " + ".join(replay.DEFAULT_WITHOUT_LEVELS))
+_DEFAULT_WITH_BANK = " + ".join(replay.DEFAULT_OF_BANK)
+_RANDOM_WITH_BANK = replay.SAME_BANK_NAME.format(replay.DEFAULT_OF_BANK[1])
+_TITLE_OF_TARGET = dict(TARGET.choices)
+_ERROR_HOVER = (
     DATASET,
     MODEL,
     METHOD,
@@ -62,29 +65,29 @@ _MEASURES = (
 )
 _FILTERS = (DATASET, MODEL)
 _METHOD_SHAPES = ("square", "diamond", "circle", "cross", "triangle-up", "triangle-down")
-_LOG: dict[str, Any] = {"type": "log", "nice": False, "padding": 12}
+_LOG_AXIS: dict[str, Any] = {"type": "log", "nice": False, "padding": 12}
 VALUE = table.VALUE.with_format(".2%", "share right")
-_RIGHT = {
+_NAME_OF_SHARE = {
     replay.RIGHT_SECOND: "right in the second round",
     replay.SESSION_TRUTH: "right of all the session's images",
 }
-LINE = Column("line", str, "", "share", {name: name for name in _RIGHT.values()})
+LINE = Column("line", str, "", "share", {name: name for name in _NAME_OF_SHARE.values()})
 RESPONSE = Column("response", str, "", "prediction")
 STEP = Column("step", str, "", "round and image")
 MEASURE = VALUE.with_format(".2f", "value")
-_KIND_OF_TEST = (DATASET, POLICY, ESTIMATOR, live.BUDGET, SHARE, MODELS, REPEATS)
-_PANELS = {
+_KIND_COLUMNS = (DATASET, POLICY, ESTIMATOR, live.BUDGET, SHARE, MODELS, REPEATS)
+_TITLE_OF_MEASURE = {
     replay.RANK_TAU: "order by estimated accuracy, tau",
     ABILITY_TAU: "order by ability, tau",
     LARGEST: "tests that evaluate the most frequent image",
     NEVER: "images that no test evaluates",
     COMMON: "images of a test that another evaluates too",
 }
-_ESTIMATES = ("estimate with its 95 % interval", "all images")
-SOURCE = Column("source", str, "", "images", {name: name for name in _ESTIMATES})
-_COVERED = {True: "the true value is inside the interval", False: "outside"}
-INSIDE = Column(live.COVERED, str, "", "truth", {name: name for name in _COVERED.values()})
-_LIVE = (
+_SOURCE_NAMES = ("estimate with its 95 % interval", "all images")
+SOURCE = Column("source", str, "", "images", {name: name for name in _SOURCE_NAMES})
+_COVERED_IN_WORDS = {True: "the true value is inside the interval", False: "outside"}
+INSIDE = Column(live.COVERED, str, "", "truth", {name: name for name in _COVERED_IN_WORDS.values()})
+_TEST_HOVER = (
     DATASET,
     MODEL,
     SHIFT,
@@ -98,8 +101,8 @@ _LIVE = (
     *live.EVALUATED,
     SEED,
 )
-_COST = (live.N_EVALUATED, live.N_POOL, SHARE, live.ROUNDS, PREDICT_S, live.FULL_S, live.TIME_SHARE, live.WARNING)
-_DISTINCT = {
+_COST_HOVER = (live.N_EVALUATED, live.N_POOL, SHARE, live.ROUNDS, PREDICT_S, live.FULL_S, live.TIME_SHARE, live.WARNING)
+_PREFIX_BY_OPTION = {
     SHIFT: "",
     POLICY_AND_ESTIMATOR: "",
     PROTOCOL: "",
@@ -110,20 +113,25 @@ _DISTINCT = {
 
 
 def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
-    """Squared error of every method: an open mark for each model, and a mark with its interval for their mean."""
-    of_models = errors.frame.assign(mark="model")
-    frame = _measured(pd.concat([methods.frame.assign(mark="mean"), of_models]))
+    """Squared error of every method: an open mark for each model, and a filled one with its interval for their mean.
 
+    errors: the table adaptive_errors, with a line for each model.    methods: adaptive_methods, over models.
+    """
+    of_models = errors.frame.assign(mark="model")
+    of_methods = methods.frame.assign(mark="mean")
+    frame = _prepare_errors(pd.concat([of_methods, of_models]))
+
+    # methods whose shares of the images are equal up to rounding keep the order of the table
     most_images_first = methods.frame.sort_values(
         SHARE, ascending=False, kind="stable", key=lambda share: share.round(2)
     )
     y = kinds.category(alt.Y, METHOD, list(dict.fromkeys(most_images_first[METHOD])))
-    x = kinds.quantity(alt.X, MSE, **_LOG)
+    x = kinds.quantity(alt.X, MSE, **_LOG_AXIS)
     coloured = kinds.hue(NEEDS, frame, shapes=("square", "circle", "triangle-up", "cross"), columns=2)
-    means = kinds.points_with_intervals(MSE, y, _MEASURES, coloured, where="datum.mark == 'mean'", scale=x, size=110)
+    means = kinds.points_with_intervals(MSE, y, _ERROR_HOVER, coloured, where="datum.mark == 'mean'", scale=x, size=110)
     models: Any = alt.Chart().transform_filter("datum.mark == 'model'").mark_point(size=22)
     models = models.encode(x=x, y=y, color=coloured.colour(), opacity=coloured.opacity())
-    models = models.encode(tooltip=kinds.tooltips(_MEASURES))
+    models = models.encode(tooltip=kinds.tooltips(_ERROR_HOVER))
 
     title = style.title(
         f"How well does a test of {100 * methods.parameters['budget']:.3g} % of the images measure all of them?",
@@ -137,7 +145,10 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
 
 
 def methods_statements(methods: pd.DataFrame) -> Iterator[Statement]:
-    """The squared error of the default test against evenly drawn images, and what a choice of images adds to a bank.
+    """Sentences on the squared error of the default test relative to evenly drawn images, one or two for each target.
+
+    methods: lines of the table adaptive_methods for one data set. Tests with a known bias are left out. Where images
+    were chosen by an item bank, the sentences also compare that with random images and the same bank.
 
     >>> line = {"dataset": "zoo", "target": "accuracy", "budget": 0.25, "share": 0.25, "warning": None}
     >>> static = line | {"method": "Static 3", "ratio": 1.0, **dict(zip(("policy", "estimator"), replay.BASELINE))}
@@ -148,25 +159,27 @@ def methods_statements(methods: pd.DataFrame) -> Iterator[Statement]:
     With 25 % of the images of zoo, an adaptive test (optimal_allocation + stratified) has 0.60 [0.40, 0.90] times the \
 squared error in accuracy of as many evenly drawn images (Static 3).
     """
-    has_smallest_budget = methods[live.BUDGET] == methods[live.BUDGET].min()
+    has_smallest_budget = methods[live.BUDGET] == methods[live.BUDGET].min()  # not the baseline of twice as many
     for target, tests in methods[has_smallest_budget].groupby(TARGET, sort=False):
-        is_static = replay.is_baseline(tests)
-        is_compared = ~is_static & tests[live.WARNING].isna() & tests[replay.RATIO].notna()
-        compared = tests[is_compared].drop_duplicates(METHOD)
+        is_baseline = replay.is_baseline(tests)
+        is_unbiased = tests[live.WARNING].isna()
+        compared = tests[~is_baseline & is_unbiased & tests[replay.RATIO].notna()].drop_duplicates(METHOD)
         by_method = compared.set_index(METHOD).to_dict("index")
-        default = next((name for name in _DEFAULTS if name in by_method), None)
-        if default is None:
+        default = next(
+            (name for name in _DEFAULT_METHODS if name in by_method), None
+        )  # for images with or without levels
+        if default is None:  # its error or that of the baseline is not known
             continue
 
-        ours = by_method[default]
-        dataset, static = ours[DATASET], tests.loc[is_static, METHOD].iloc[0]
+        of_default = by_method[default]
+        dataset, baseline = of_default[DATASET], tests.loc[is_baseline, METHOD].iloc[0]
         sentence = (
-            f"With {100 * ours[SHARE]:.3g} % of the images of {dataset}, an adaptive test ({default}) has "
-            f"{format_with_interval(ours, replay.RATIO)} times the squared error in {target} of as many evenly drawn "
-            f"images ({static})."
+            f"With {100 * of_default[SHARE]:.3g} % of the images of {dataset}, an adaptive test ({default}) has "
+            f"{format_with_interval(of_default, replay.RATIO)} times the squared error in {target} of as many evenly "
+            f"drawn images ({baseline})."
         )
-        chosen_by_bank = by_method.get(_DEFAULT_OF_BANK)
-        random_draws = by_method.get(_RANDOM_DRAWS)
+        chosen_by_bank = by_method.get(_DEFAULT_WITH_BANK)
+        random_draws = by_method.get(_RANDOM_WITH_BANK)
         has_bank = chosen_by_bank is not None and random_draws is not None
         if has_bank:
             sentence += (
@@ -180,19 +193,22 @@ squared error in accuracy of as many evenly drawn images (Static 3).
 
         if has_bank:
             yield Statement(
-                f"On {dataset}, images chosen by an item bank ({_DEFAULT_OF_BANK}) have "
+                f"On {dataset}, images chosen by an item bank ({_DEFAULT_WITH_BANK}) have "
                 f"{format_with_interval(chosen_by_bank, replay.RATIO)} times the squared error in {target} of as many "
                 "evenly drawn images."
             )
 
 
 def curves_figure(curves: Table) -> alt.FacetChart:
-    """Squared error against the share of images evaluated, a line for each policy."""
-    frame = _measured(curves.frame)
+    """Squared error against the share of images evaluated, a line for each policy and estimator.
+
+    curves: the table adaptive_curves.
+    """
+    frame = _prepare_errors(curves.frame)
     coloured = kinds.hue(POLICY_AND_ESTIMATOR, frame, shapes=_METHOD_SHAPES, columns=3)
     x = kinds.quantity(alt.X, SHARE, "share of all images evaluated", grid=True, nice=False)
-    y = kinds.quantity(alt.Y, MSE, **_LOG)
-    chart = kinds.points_with_intervals(MSE, x, _MEASURES, coloured, joined=POLICY_AND_ESTIMATOR, scale=y, size=70)
+    y = kinds.quantity(alt.Y, MSE, **_LOG_AXIS)
+    chart = kinds.points_with_intervals(MSE, x, _ERROR_HOVER, coloured, joined=POLICY_AND_ESTIMATOR, scale=y, size=70)
     title = style.title(
         "How much smaller is the error of a larger test?",
         "Each mark is the mean squared error of a policy and its estimator over models and attributes, with its 95 % "
@@ -203,20 +219,23 @@ def curves_figure(curves: Table) -> alt.FacetChart:
 
 
 def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
-    """How well each test orders the models, and how similar the images of all tests are; a panel for each measure."""
+    """How well each test orders the models, and how similar the images of all tests are; a panel for each measure.
+
+    exposure: the table adaptive_exposure.    curves: adaptive_curves, for the order by estimated accuracy.
+    """
     of_accuracy = curves.frame[curves.frame[TARGET] == "accuracy"]
-    frames = [_measure(of_accuracy, replay.RANK_TAU)]
-    frames += [_measure(exposure.frame, column) for column in (ABILITY_TAU, LARGEST, NEVER, COMMON)]
+    frames = [_lines_of_measure(of_accuracy, replay.RANK_TAU)]
+    frames += [_lines_of_measure(exposure.frame, column) for column in (ABILITY_TAU, LARGEST, NEVER, COMMON)]
     frame = pd.concat(frames).dropna(subset=MEASURE).reset_index(drop=True)
     frame["way"] = frame[POLICY] + " + " + frame[ESTIMATOR]
     frame["panel"] = style.panels(frame, DATASET, "measure")
-    frame["asked"] = (100 * frame[live.BUDGET]).map("{:.3g} %".format)
+    frame["asked"] = (100 * frame[live.BUDGET]).map("{:.3g} %".format)  # the budget as text: a category of the x axis
 
     coloured = kinds.hue(POLICY_AND_ESTIMATOR, frame, shapes=_METHOD_SHAPES, columns=3)
     smallest_budget_first = alt.EncodingSortField(live.BUDGET, op="min")
     x = kinds.category(alt.X, "asked", smallest_budget_first, "share of all images evaluated", bands=True)
     y = kinds.quantity(alt.Y, MEASURE, "", nice=False)
-    hover = (*_KIND_OF_TEST, *interval_columns(MEASURE))
+    hover = (*_KIND_COLUMNS, *interval_columns(MEASURE))
     chart = kinds.points_with_intervals(MEASURE, x, hover, coloured, dodge=POLICY_AND_ESTIMATOR, scale=y, size=40)
     title = style.title(
         "Do few images order the models, and are they always the same ones?",
@@ -227,35 +246,46 @@ def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
     return panels.resolve_scale(y="independent")
 
 
-def _measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
-    """One measure of every kind of test, with its interval where it has one."""
-    ends = zip(interval_columns(MEASURE), interval_columns(column), strict=True)
-    values = {end: frame.get(end_of_column) for end, end_of_column in ends}
-    return frame[list(_KIND_OF_TEST)].assign(**values, measure=_PANELS[column])
+def _lines_of_measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
+    """A line for each kind of test, with the values of `column` and of its interval under the names of MEASURE.
+
+    The ends are missing for a column without an interval. Column `measure` is the title of the measure's panel.
+    """
+    renamed = zip(interval_columns(MEASURE), interval_columns(column), strict=True)
+    values = {new_name: frame.get(old_name) for new_name, old_name in renamed}  # None: no such column
+    return frame[list(_KIND_COLUMNS)].assign(**values, measure=_TITLE_OF_MEASURE[column])
 
 
-def _measured(frame: pd.DataFrame) -> pd.DataFrame:
-    """Errors above 0 with what each method needs, and a panel for each data set and target; for a logarithmic axis."""
+def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
+    """The lines of a table of errors, ready to be drawn on a logarithmic axis, which shows only errors above 0.
+
+    Adds what each test needs (`kind`), its policy and estimator (`way`), the readable name of the target (`named`) and
+    the panel. Intervals that reach down to 0 are removed.
+    """
     frame = frame[frame[replay.MSE] > 0].rename(columns={replay.MSE: MSE}).reset_index(drop=True)
-    has_no_interval = ~(frame[MSE.low] > 0)
+    has_no_interval = ~(frame[MSE.low] > 0)  # NaN or 0
     frame.loc[has_no_interval, [MSE.low, MSE.high]] = None
 
     uses_bank = frame[ESTIMATOR].isin(replay.BANK_ESTIMATORS)
     needs = frame[POLICY].map(_NEEDS_OF_POLICY).fillna(_ADAPTIVE)
-    needs = needs.where(~uses_bank, _BANK)
+    needs = needs.where(~uses_bank, _NEEDS_BANK)  # a later line has priority
     needs = needs.where(frame[live.WARNING].isna(), _BIASED)
 
+    # the long title of a target names levels; a data set has none if its baseline is the one without levels
     estimator_without_levels = replay.BASELINE_WITHOUT_LEVELS[1]
     is_without_levels = frame.groupby(DATASET)[ESTIMATOR].transform(
         lambda estimators: (estimators == estimator_without_levels).any()
     )
-    target_name = frame[TARGET].map(_TITLES).where(~is_without_levels.astype(bool), frame[TARGET])
+    target_name = frame[TARGET].map(_TITLE_OF_TARGET).where(~is_without_levels.astype(bool), frame[TARGET])
     frame = frame.assign(kind=needs, way=frame[POLICY] + " + " + frame[ESTIMATOR], named=target_name)
     return frame.assign(panel=style.panels(frame, DATASET, "named"))
 
 
 def evaluated_figure(evaluated: Table) -> alt.FacetChart:
-    """Images a session by level, a row for each model, the most accurate first; a panel for each mapping."""
+    """Mean number of images of each level in a session, a row for each model; a panel for each mapping.
+
+    The most accurate model comes first.    evaluated: the table adaptive_asked.
+    """
     frame = evaluated.frame.assign(named="second round by mapping " + evaluated.frame["mapping"])
     frame["panel"] = style.panels(frame, DATASET, "named")
 
@@ -272,7 +302,9 @@ def evaluated_figure(evaluated: Table) -> alt.FacetChart:
 
 
 def evaluated_statements(evaluated: pd.DataFrame) -> Iterator[Statement]:
-    """How many hard images a session has for the weakest and for the most accurate model.
+    """A sentence on how many hard images a session shows to the least and to the most accurate model, by mapping Q.
+
+    evaluated: lines of the table adaptive_asked for one data set. No sentence where all models are equally accurate.
 
     >>> line = {"dataset": "zoo", "mapping": "Q", "level": "hard"}
     >>> lines = [line | {"model": "vgg", "top1": 0.5, "asked": 1.6}, line | {"model": "vit", "top1": 0.7, "asked": 3.9}]
@@ -292,14 +324,19 @@ def evaluated_statements(evaluated: pd.DataFrame) -> Iterator[Statement]:
 
 
 def trajectories_figure(trajectories: Table) -> alt.FacetChart:
-    """How many sessions have how many points after round one, and what they then get right; a panel for each model."""
+    """How many sessions have each number of points after round one, and what share they get right; a panel a model.
+
+    Bars are the shares of sessions; lines are the shares right in the second round and of all the session's images.
+    trajectories: the table adaptive_trajectories.
+    """
     frame = trajectories.frame.sort_values([DATASET, TOP1, "points"], kind="stable").reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL)
-    shares = pd.concat([frame.assign(value=frame[column], line=name) for column, name in _RIGHT.items()])
+    shares = pd.concat([frame.assign(value=frame[column], line=name) for column, name in _NAME_OF_SHARE.items()])
     shares = shares.dropna(subset=VALUE)
-    long = pd.concat([frame.assign(line="sessions"), shares], ignore_index=True)
+    long = pd.concat([frame.assign(line="sessions"), shares], ignore_index=True)  # `line` chooses bars or a line
 
-    x = alt.X("points:O", title=replay.POINTS_OF_SESSION.meaning, scale=alt.Scale(domain=list(range(10))))
+    points_of_first_round = list(range(10))  # 0 to 9: one easy, two medium and one hard image
+    x = alt.X("points:O", title=replay.POINTS_OF_SESSION.meaning, scale=alt.Scale(domain=points_of_first_round))
     bars: Any = alt.Chart().transform_filter("datum.line == 'sessions'").mark_bar(color="#8b949e", opacity=0.5)
     bars = bars.encode(x=x, y=f"{SHARE}:Q", tooltip=kinds.tooltips(trajectories.columns))
     lines = kinds.points_with_intervals(
@@ -322,7 +359,10 @@ def trajectories_figure(trajectories: Table) -> alt.FacetChart:
 
 
 def sessions_figure(sessions: Table) -> alt.FacetChart:
-    """A few sessions image by image: level by colour, filled where right; a panel for each model."""
+    """A few sessions image by image, one row a session: level by colour, filled where right; a panel for each model.
+
+    sessions: the table adaptive_sessions.
+    """
     frame = sessions.frame.sort_values([DATASET, TOP1, "points", "session", "place"], kind="stable", ignore_index=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL)
     frame[RESPONSE] = frame["right"].map({True: "right", False: "wrong"})
@@ -332,7 +372,7 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
     # a dashed line between the rounds, once in each panel
     between_rounds = frame.loc[frame["round"] == 2, "place"].min() - 0.5
     first_rows_of_panels = frame.drop_duplicates("panel").index
-    frame["between"] = pd.Series(between_rounds, index=first_rows_of_panels)
+    frame["between"] = pd.Series(between_rounds, index=first_rows_of_panels)  # missing in all other rows
     dashes: Any = kinds.reference("between", upright=False)
     dashes = dashes.transform_filter("isValid(datum.between)")
 
@@ -346,7 +386,8 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
     fill = alt.Fill(f"{LEVEL}:N", scale=colour["scale"], legend=colour["legend"])
     opacity_scale = alt.Scale(domain=["right", "wrong"], range=[1.0, 0.0])
     fill_opacity = alt.FillOpacity(f"{RESPONSE}:O", scale=opacity_scale, legend=None)
-    hover = (DATASET, MODEL, replay.SESSION, STEP, LEVEL, RESPONSE, *sessions.columns[-2:], replay.POINTS_OF_SESSION)
+    image_and_truth = sessions.columns[-2:]
+    hover = (DATASET, MODEL, replay.SESSION, STEP, LEVEL, RESPONSE, *image_and_truth, replay.POINTS_OF_SESSION)
     marks = kinds.scatter(x, y, hover, coloured).mark_point(size=110, strokeWidth=2)
     marks = marks.encode(fill=fill, fillOpacity=fill_opacity)
 
@@ -360,7 +401,10 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
 
 
 def live_figure(tests: Table) -> alt.FacetChart:
-    """Estimate and interval of every test, with the truth where it is known; a row for each kind of test."""
+    """Estimate and interval of every live test, with the truth where it is known; a row for each kind of test.
+
+    Tests that differ only in their seed share a row, one below the other.    tests: the table adaptive_tests.
+    """
     frame = label_tests(tests.frame.dropna(subset=ESTIMATE))
     title = style.title(
         live.ADAPTIVE_TESTS.question,
@@ -369,13 +413,15 @@ def live_figure(tests: Table) -> alt.FacetChart:
     )
     largest_first = alt.EncodingSortField(ESTIMATE, op="max", order="descending")
     y = kinds.category(alt.Y, "row", largest_first, labelLimit=400)
-    panels = _estimates(frame, y, (*_LIVE, *_COST), title, beside=SEED)
-    panels.spec.height = alt.Step(16, **{"for": "offset"})
+    panels = _estimates_beside_truths(frame, y, (*_TEST_HOVER, *_COST_HOVER), title, offset_by=SEED)
+    panels.spec.height = alt.Step(16, **{"for": "offset"})  # 16 pixels for each seed, not for each row
     return panels
 
 
 def live_statements(tests: pd.DataFrame) -> Iterator[Statement]:
-    """How often the intervals contained the truth, and the cost of the tests beside a full run.
+    """A sentence on how often the intervals of live tests contain the truth, and on the time that the tests take.
+
+    tests: lines of the table adaptive_tests for one data set. What is not known is left out of the sentence.
 
     >>> line = {"dataset": "zoo", "policy": "random", "target": "score", "share": 0.25, "covered": True}
     >>> [statement] = live_statements(pd.DataFrame([line | {"error_pp": -0.5, "time_share": None}]))
@@ -401,12 +447,16 @@ def live_statements(tests: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _percents(shares: pd.Series) -> str:
+    """The range of shares in percent, such as "8 to 25 %"; a single number where all are equal as printed."""
     low, high = (f"{100 * share:.3g}" for share in (shares.min(), shares.max()))
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def attributes_figure(attributes: Table) -> alt.FacetChart:
-    """Estimates by attribute, of one test for each model; a panel for each model and target."""
+    """Estimates by attribute, from the first test of each model; a panel for each model and target.
+
+    attributes: the table adaptive_test_attributes. At most EXAMPLE_TESTS models are drawn.
+    """
     frame = label_tests(attributes.frame.dropna(subset=ESTIMATE))
     first_tests = frame.drop_duplicates([DATASET, MODEL])[RUN_ID].head(EXAMPLE_TESTS)
     shows_all_tests = set(frame[RUN_ID]) == set(first_tests)
@@ -419,14 +469,17 @@ def attributes_figure(attributes: Table) -> alt.FacetChart:
         "Each dot is one attribute, from the same few images, with its 95 % interval; a cross is all images of it."
         f"{restriction}",
     )
-    return _estimates(frame, kinds.category(alt.Y, ATTRIBUTE), _LIVE, title)
+    return _estimates_beside_truths(frame, kinds.category(alt.Y, ATTRIBUTE), _TEST_HOVER, title)
 
 
-def _estimates(
-    frame: pd.DataFrame, y: alt.Y, hover: tuple[Column, ...], title: alt.Title, beside: Column | None = None
+def _estimates_beside_truths(
+    frame: pd.DataFrame, y: alt.Y, hover: tuple[Column, ...], title: alt.Title, offset_by: Column | None = None
 ) -> alt.FacetChart:
-    """Estimates with their intervals, and the values on all images."""
-    estimate_name, truth_name = _ESTIMATES
+    """A chart of estimates with their intervals (dots), and of the values on all images (crosses) where known.
+
+    frame: as of `label_tests`.    offset_by: lines of one row that differ in this column are drawn one below the other.
+    """
+    estimate_name, truth_name = _SOURCE_NAMES
     ends = {"value_low": frame["low"], "value_high": frame["high"]}
     estimates = frame.assign(value=frame[ESTIMATE], **ends, source=estimate_name)
     truths = frame.assign(source=truth_name, value=frame[TRUTH])
@@ -434,13 +487,16 @@ def _estimates(
 
     coloured = kinds.hue(SOURCE, long, shapes=("circle", "cross"))
     chart: Any = kinds.points_with_intervals(VALUE, y, (*interval_columns(VALUE), *hover), coloured, size=70)
-    if beside is not None:
-        chart = chart.encode(yOffset=alt.YOffset(f"{beside}:O"))
+    if offset_by is not None:
+        chart = chart.encode(yOffset=alt.YOffset(f"{offset_by}:O"))
     return style.faceted(chart, long, title, _FILTERS, columns=2, row=18)
 
 
 def truth_figure(attributes: Table) -> alt.FacetChart:
-    """Estimates of all tests and attributes against the truth; a panel for each method and target."""
+    """Estimates of all tests and attributes against the truth, where known; a panel for each method and target.
+
+    attributes: the table adaptive_test_attributes.
+    """
     frame = label_tests(attributes.frame.dropna(subset=[ESTIMATE, TRUTH]))
     frame["panel"] = style.panels(frame, DATASET, POLICY_AND_ESTIMATOR, "named")
 
@@ -449,7 +505,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     lowest = frame[["low", TRUTH]].min(axis=None)
     highest = frame[["high", TRUTH]].max(axis=None)
     frame = frame.assign(
-        covered=frame[live.COVERED].map(_COVERED),
+        covered=frame[live.COVERED].map(_COVERED_IN_WORDS),
         value_low=frame["low"],
         value_high=frame["high"],
         line_low=pd.Series(lowest, first_rows_of_panels),
@@ -462,7 +518,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     x = kinds.quantity(alt.X, TRUTH, "on all images of the attribute")
     y = kinds.quantity(alt.Y, ESTIMATE, "estimated by the test")
     rules = kinds.interval_marks(alt.Chart().encode(x=x, color=coloured.colour(), opacity=alt.value(0.35)), VALUE, True)
-    points = kinds.scatter(x, y, (*_LIVE, ATTRIBUTE), coloured, size=40)
+    points = kinds.scatter(x, y, (*_TEST_HOVER, ATTRIBUTE), coloured, size=40)
 
     title = style.title(
         "Are the tests right about attributes?",
@@ -473,17 +529,18 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
 
 
 def label_tests(frame: pd.DataFrame) -> pd.DataFrame:
-    """With policy and estimator of each test, a name of its row, and panels by target.
+    """The lines of a table of live tests with what figures need of each: method, target, row and panel.
 
-    Rows are named by the model, and by what differs between the tests except the seed.
+    Adds policy and estimator (`way`), the readable name of the target (`named`), the `row` of the test and its `panel`.
+    A row is named by the model, and by those options and conditions in which the tests differ, except the seed.
     """
     frame = frame.reset_index(drop=True)
     has_levels = frame[ESTIMATOR] != replay.BASELINE_WITHOUT_LEVELS[1]
-    target_name = frame[TARGET].map(_TITLES).where(has_levels, frame[TARGET])
+    target_name = frame[TARGET].map(_TITLE_OF_TARGET).where(has_levels, frame[TARGET])
     frame = frame.assign(way=frame[POLICY] + " + " + frame[ESTIMATOR], named=target_name)
 
     row = frame[MODEL].astype(object)
-    for column, prefix in _DISTINCT.items():
+    for column, prefix in _PREFIX_BY_OPTION.items():
         if style.differs(frame[column]):
             suffixes = ["" if pd.isna(value) else f" · {prefix}{value}" for value in frame[column]]
             row = row + pd.Series(suffixes, index=frame.index, dtype=object)

@@ -19,10 +19,13 @@ log = logging.getLogger(__name__)
 
 
 class CompleteResponses(NamedTuple):
-    """Right or wrong, of every model on every image.
+    """The responses of several models to all images of a data set; none is missing.
 
-    items:    image_id and label of every image; where they have levels, attribute and level.
-    networks: of each model: the same network under another seed, or a snapshot of it, is no other network.
+    items:    image_id and label of every image; where they have levels, also attribute and level.
+    models:   the name of each model.
+    networks: the network of each model; models that differ by the seed or the snapshot of a training share one.
+    correct:  whether each model is right on each image.
+    runs:     ids of the stored runs that the responses are from.
     """
 
     dataset: str
@@ -34,10 +37,11 @@ class CompleteResponses(NamedTuple):
 
 
 def complete_responses(store: Store, query: str | None, files: Sequence[str], protocol: str) -> list[CompleteResponses]:
-    """The data sets to replay tests on, those with levels first.
+    """The data sets to replay tests on: those with levels, then those without.
 
-    Then those of the files, and stored ones without levels where files are named or no set has levels. Raises FcaError
-    when there is nothing, and for a file about images with levels.
+    Data sets with levels come from stored predictions only. Those without are read where files of responses are given,
+    or where no data set has levels; they come from the files and from stored predictions.
+    Raises FcaError when there is nothing to read, and for a file with responses to images that have levels.
     """
     sources = [from_levels(with_complete_sessions(by_level)) for by_level in sets_with_levels(store, query, protocol)]
     if sources and not files:
@@ -46,6 +50,7 @@ def complete_responses(store: Store, query: str | None, files: Sequence[str], pr
     datasets_with_levels = {source.dataset for source in sources}
     for gathered in clean_responses(store, query, files):
         dataset = gathered.dataset
+        # each stored run is one subject: more subjects than runs means that some are from files
         has_responses_of_files = len(gathered.responses.subjects) > len(gathered.runs)
         if dataset not in datasets_with_levels:
             sources.append(without_levels(gathered))
@@ -56,15 +61,18 @@ def complete_responses(store: Store, query: str | None, files: Sequence[str], pr
 
 
 def from_levels(by_level: LevelResponses) -> CompleteResponses:
-    """The same responses, with the networks: what comes before a seed in the name of a model."""
-    networks = tuple(name.split(", ")[0] for name in by_level.models)
+    """The same responses, with the network of each model, which is the part of its name before a seed."""
+    networks = tuple(name.split(", ")[0] for name in by_level.models)  # "resnet18, seed 1"
     return CompleteResponses(
         by_level.dataset, by_level.items, by_level.models, networks, by_level.correct, by_level.runs
     )
 
 
 def without_levels(gathered: DatasetResponses) -> CompleteResponses:
-    """The images that every subject responded to. Raises FcaError where there are none."""
+    """The responses to those images that every subject responded to; the log counts the others.
+
+    Raises FcaError where there is no such image.
+    """
     responses = gathered.responses
     is_complete = ~np.isnan(responses.correct).any(axis=0)
     if not is_complete.any():

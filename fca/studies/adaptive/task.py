@@ -97,11 +97,11 @@ log = logging.getLogger(__name__)
 
 
 class Items(NamedTuple):
-    """The images that a test may evaluate.
+    """The images that a test may evaluate, in the order of `data.items`.
 
-    rows:           their positions in `data.items`, in its order.
-    test_positions: their positions among all test images of the classes.
-    pool:           their levels, sessions (class and attribute) and groups (attributes).
+    rows:           position of each image in `data.items`.
+    test_positions: position of each image among all test images of the tested classes, with or without a level.
+    pool:           their levels, sessions (class and attribute) and groups (attributes), in the same order.
     """
 
     rows: Int[np.ndarray, " items"]
@@ -110,7 +110,13 @@ class Items(NamedTuple):
 
 
 class ChosenPolicy(NamedTuple):
-    """A policy with its options: how to start it, its name, options that are not the default, its name in tables."""
+    """A policy with its options.
+
+    start:   starts the policy with these options, given a pool, a budget and a bank.
+    name:    its name in `POLICIES`.
+    options: the options that differ from their default, by name.
+    label:   its name in tables: the name, and those options.
+    """
 
     start: StartPolicy
     name: str
@@ -204,33 +210,28 @@ class AdaptiveTest:
     randomesque: Annotated[int, Allowed(1)] = 1
 
     def plan(self, context: RunContext) -> list[Run[Examination]]:
-        """One run for each shift. Raises FcaError for options, a pool, a budget or a bank that cannot be used."""
-        predictions = runs_of_split(context, "test")
-        forward: ForwardWork = predictions[0].work
+        """The runs of the test, one for each shift of the context. No image is read yet.
+
+        Raises FcaError for options, a pool, a budget or a bank that cannot be used.
+        """
+        predictions = runs_of_split(context, "test")  # the runs that would predict every image, one for each shift
+        forward: ForwardWork = predictions[0].work  # model and data are the same under every shift
         data = forward.data
 
         check_classes(forward.model, data, "test")
-        if context.subset.ncl < len(data.classes):
+        if context.subset.ncl < len(data.classes):  # a chosen subset: the model has to know every class of it
             check_subset(forward.model, data, context.subset.classes)
 
         model_classes = forward.classes  # as released, a sub-model predicts for its own classes alone
         classes = [c for c in context.subset.classes if model_classes is None or c in model_classes]
         items = items_of(data, "test", classes)
         policy, estimator = self._policy_and_estimator(items.pool)
-
-        # Starting the policy refuses a pool, budget or bank that it cannot take.
-        prior_notes: dict[str, None] = {}
-        for shift in context.shifts if self.bank else context.shifts[:1]:
-            bank = self._bank_of(context.store, data, items, shift)
-            policy.start(items.pool, self.budget, bank)
-            prior_notes |= dict.fromkeys(self._prior_notes(context.store, data, items, shift))
-        for note in prior_notes:
-            log.warning(note)
+        self._check_policy_starts(policy, context, data, items)
         check_forward(forward)
 
         bank_identity = None if self.bank is None else bank_id(self.bank)
         identity = self._identity(policy, estimator, context.seed, bank_identity)
-        if len(classes) < len(data.classes):
+        if len(classes) < len(data.classes):  # as for options, the default (all classes) is absent
             identity["classes"] = [data.classes[c] for c in classes]
 
         columns = {
@@ -252,8 +253,26 @@ class AdaptiveTest:
             runs.append(Run("adaptive_test", run_identity, {**prediction.metadata, **columns}, work=work))
         return runs
 
+    def _check_policy_starts(self, policy: ChosenPolicy, context: RunContext, data: ImageData, items: Items) -> None:
+        """Start the policy once for each bank that the runs use, so that FcaError is raised while they are planned.
+
+        Logs, once each, the scales that the fits behind the banks could not learn.
+        """
+        # a bank has other items for every shift; without one the shift makes no difference to the policy
+        shifts = context.shifts if self.bank else context.shifts[:1]
+        prior_notes: dict[str, None] = {}  # the keys are the notes in order, each once
+        for shift in shifts:
+            bank = self._bank_of(context.store, data, items, shift)
+            policy.start(items.pool, self.budget, bank)
+            prior_notes |= dict.fromkeys(self._prior_notes(context.store, data, items, shift))
+        for note in prior_notes:
+            log.warning(note)
+
     def _identity(self, policy: ChosenPolicy, estimator: str, seed: int, bank_identity: str | None) -> dict[str, Any]:
-        """What a run id hashes of the options; defaults are absent, so that a new option changes no earlier id."""
+        """The part of a run's identity, from which its id is hashed, that the options of the test determine.
+
+        Options that have their default are absent, so that adding an option changes no id of an earlier run.
+        """
         identity: dict[str, Any] = {
             "policy": policy.name,
             **policy.options,
@@ -283,7 +302,7 @@ class AdaptiveTest:
         return identity
 
     def run(self, runs: Sequence[Run[Examination]], context: RunContext) -> Iterator[Finished]:
-        """Build the model once; test it under every shift."""
+        """Build the model once and test it under every shift; yields each run as it is finished."""
         forward: ForwardWork = runs[0].work.forward
         classifier = build_model(forward.model)
         context.store.keep_items(forward.data)
@@ -291,19 +310,19 @@ class AdaptiveTest:
             yield self._finish(run, context, classifier)
 
     def _finish(self, run: Run[Examination], context: RunContext, classifier: Classifier) -> Finished:
-        """Test under one shift; the row and the arrays of the run."""
+        """Run the test under the shift of one run: returns its row and its arrays."""
         work: Examination = run.work
         data, shift = work.forward.data, work.forward.shift
 
-        classes = _testable_classes(classifier, work, context)
+        classes = _testable_classes(classifier, work, context)  # known only once the classifier is built
         items = items_of(data, "test", classes)
         bank = self._bank_of(context.store, data, items, shift)
         evaluator = self._evaluator(run, context, classifier, classes, items)
         policy = work.policy.start(items.pool, self.budget, bank)
         goal = Goal(self.width, self.ability_se, work.estimator, items.pool, policy.record, bank)
-        order, rounds = examine(policy, evaluator, goal, context.seed)
+        order, rounds = examine(policy, evaluator, goal, context.seed)  # positions in the pool, and their rounds
 
-        estimate = goal.estimate
+        estimate = goal.estimate  # by all responses: a test ends with a check of its goal
         ability_columns: dict[str, float] = {}
         if bank is not None:
             ability, ability_se = ability_of(policy.record, bank)
@@ -335,27 +354,30 @@ class AdaptiveTest:
     def _evaluator(
         self, run: Run[Examination], context: RunContext, classifier: Classifier, classes: list[int], items: Items
     ) -> Evaluator:
-        """What runs the classifier on the images of the test, with the journal of this run."""
+        """The evaluator of a run: it predicts the test's images as the run's shift shows them, and keeps its journal.
+
+        classes: label indices of the images.    items: the images that may be evaluated.
+        """
         data, shift, machine = run.work.forward.data, run.work.forward.shift, context.machine
 
         if shift.label() == CLEAN.label():
             images = data
             pixel_positions = items.rows
         else:
-            images = shifted(data, shift, "test")  # has the test images alone
+            images = shifted(data, shift, "test")  # has the test images alone, so positions are among these
             pixel_positions = np.searchsorted(data.rows("test"), items.rows)
         pixels = open_pixels(
             images,
             geometry_under(shift, classifier.geometry),
             context.cache,
-            machine.workers,
-            0.0,  # a limit of 0: what another run decoded is used; else only the evaluated images are read
-            pixel_positions,
+            workers=machine.workers,
+            limit_gb=0.0,  # use what another run decoded, but decode only the images that are evaluated
+            rows=pixel_positions,
         )
 
-        logit_of_class = logit_columns(classifier.classes, data.classes)
+        logit_of_class = logit_columns(classifier.classes, data.classes)  # position of each class's logit
         allowed_logits = np.arange(len(classifier.classes))
-        if self.protocol == "masked":
+        if self.protocol == "masked":  # only the classes of the evaluated images compete
             allowed_logits = np.sort(logit_of_class[classes])
         return Evaluator(
             classifier=classifier,
@@ -369,14 +391,22 @@ class AdaptiveTest:
         )
 
     def _policy_and_estimator(self, pool: Pool) -> tuple[ChosenPolicy, str]:
-        """Those configured, else the defaults. Raises FcaError for options that do not go together."""
+        """The policy, with its options, and the estimator: those that are configured, else the defaults for the pool.
+
+        Raises FcaError for options that do not go together: levels, a bank or known chances are needed and missing, or
+        an option would have no effect.
+        """
         policy = self.policy or self._default_policy(pool)
         if policy in POLICIES_OF_LEVELS:
             pool.check_levels("task.policy", policy, WITHOUT_LEVELS)
         estimator = self.estimator or self._default_estimator(policy, pool)
         self._check_bank_options(policy, estimator)
         chosen_policy = choose_policy(policy, self.mapping, self.objective, self.batch, self.randomesque)
+        self._check_estimator(estimator, policy, pool)
+        return chosen_policy, estimator
 
+    def _check_estimator(self, estimator: str, policy: str, pool: Pool) -> None:
+        """Raise FcaError for an estimator that cannot be used after this policy, or with this pool."""
         if estimator in ("difference", "regression") and policy not in KNOWN_CHANCE_POLICIES:
             allowed = f"{', '.join(KNOWN_CHANCE_POLICIES)}: each item's chance to be evaluated is known"
             raise FcaError("task.policy", policy, allowed, "take one of these, or task.estimator=mixed_logit")
@@ -388,10 +418,13 @@ class AdaptiveTest:
         if estimator in adaptive.LEVEL_ESTIMATORS:
             without_levels = ", ".join(name for name in adaptive.ESTIMATORS if name not in adaptive.LEVEL_ESTIMATORS)
             pool.check_levels("task.estimator", estimator, without_levels)
-        return chosen_policy, estimator
 
     def _check_bank_options(self, policy: str, estimator: str) -> None:
-        """Raises FcaError where a bank is missing, or where nothing would use it."""
+        """Raise FcaError where a bank is needed and missing, and where a bank is given and nothing would use it.
+
+        policy, estimator: the names in use, which are defaults where none is configured.
+        """
+        # configured names come first: the message names the option that the user typed
         bank_users = [name for name in (self.policy, self.estimator, policy, estimator) if name in NEED_BANK]
         if bank_users and self.bank is None:
             step = "fit one on other models' answers, fca analyse analysis=irt, and give the id of its table irt_items"
@@ -403,12 +436,14 @@ class AdaptiveTest:
             raise FcaError("task.ability_se", self.ability_se, "null without task.bank", "give task.bank")
 
     def _default_policy(self, pool: Pool) -> str:
+        """The policy where none is configured: by the bank and the configured estimator, else by the pool's levels."""
         if self.bank is not None or self.estimator in NEED_BANK:
             policy_of_estimator = {"p_irt": "fisher_cat", "difference": "neyman_irt"}
             return policy_of_estimator.get(self.estimator or "", "defensive_irt")
         return "optimal_allocation" if pool.has_levels else "proportional"
 
     def _default_estimator(self, policy: str, pool: Pool) -> str:
+        """The estimator where none is configured: the policy's own, else by the bank and the pool's levels."""
         if policy in ESTIMATOR_OF_POLICY:
             return ESTIMATOR_OF_POLICY[policy]
         if self.bank and policy in KNOWN_CHANCE_POLICIES:
@@ -422,27 +457,35 @@ class AdaptiveTest:
         return [] if self.bank is None else priors_of_bank(store, self.bank, data, items.rows, shift)
 
     def _warning(self, store: Store, work: Examination, items: Items, record: Record, estimate: Estimate) -> str | None:
-        """Known faults of the estimates, in one line; see also the width of their intervals."""
-        faults: list[str | None] = []
+        """The known faults of a test's estimates, joined by semicolons; None if there are none.
+
+        These are: responses that contradict the estimator, its bias under the policy, a goal that was not reached
+        before the images ran out, and faults of the bank.
+        """
+        faults: list[str] = []
         if estimate.warning:
             log.warning(estimate.warning)
             faults.append(estimate.warning)
-        if work.policy.name not in BLIND_POLICIES:
-            faults.append(adaptive.WARNINGS.get(work.estimator))
+        if work.policy.name not in BLIND_POLICIES and work.estimator in adaptive.WARNINGS:
+            faults.append(adaptive.WARNINGS[work.estimator])
         if record.evaluated.all():
             faults += [EXHAUSTED] if self.width is not None else []
             faults += [EXHAUSTED_SE] if self.ability_se is not None else []
         if self.bank:
             faults += faults_of_bank(store, self.bank, work.predictions)
         faults += self._prior_notes(store, work.forward.data, items, work.forward.shift)
-        return "; ".join(filter(None, faults)) or None
+        return "; ".join(faults) or None
 
 
 def _testable_classes(classifier: Classifier, work: Examination, context: RunContext) -> list[int]:
-    """The classes of the test that the classifier knows; of a configured subset it must know every class."""
+    """Label indices of the test's classes that the classifier knows.
+
+    Raises FcaError where it knows none of them, and where it lacks a class of a subset that was chosen on purpose.
+    """
     names = work.forward.data.classes
     testable = [c for c in work.classes if names[c] in classifier.classes]
-    is_incomplete_subset = len(testable) < len(work.classes) and context.subset.ncl < len(names)
+    is_chosen_subset = context.subset.ncl < len(names)  # else all classes of the data set
+    is_incomplete_subset = is_chosen_subset and len(testable) < len(work.classes)
     if not testable or is_incomplete_subset:
         unknown = [names[c] for c in work.classes if c not in testable]
         allowed = "classes that the model knows"
@@ -454,16 +497,16 @@ def _testable_classes(classifier: Classifier, work: Examination, context: RunCon
 
 
 def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
-    """The images of a split and of these label indices: those with an attribute and a level, where any has them.
+    """The images of a split and of these label indices, as the pool of a test.
 
-    Raises FcaError for a data set without such images, for a level of another name, and for a session that lacks a
-    level.
+    Where any image has an attribute and a level, only the images with both are in the pool; otherwise all images are.
+    Raises FcaError where there are no images, for a level of another name, and for a session (class and attribute)
+    that lacks a level.
     """
     rows = data.rows(split, classes)
     items = data.items.iloc[rows]
-    test_positions = np.arange(len(rows))
     if not has_levels(items):
-        return Items(rows, test_positions, pool_of(items))
+        return Items(rows, np.arange(len(rows)), pool_of(items))
 
     test_positions = np.flatnonzero(items["attribute"].notna() & items["level"].notna())
     items = items.iloc[test_positions]
@@ -477,9 +520,12 @@ def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
 def choose_policy(
     policy: str, mapping: Any, objective: str, batch: int | None = None, randomesque: int = 1
 ) -> ChosenPolicy:
-    """A policy by name. Raises FcaError for an unknown name, an invalid mapping, or an option of another policy.
+    """A policy by name, with those of its options that differ from their defaults.
 
-    mapping: Q or L, or ten triples, for gre_two_stage.    objective: accuracy or score, where a policy has one.
+    mapping:            Q or L, or ten triples, for gre_two_stage.
+    objective:          accuracy or score, where a policy has one.
+    batch, randomesque: of fisher_cat.
+    Raises FcaError for an unknown name, an invalid mapping, or an option that the policy does not have.
 
     >>> choose_policy("gre_two_stage", "L", "accuracy").label
     'gre_two_stage mapping=L'
@@ -489,15 +535,15 @@ def choose_policy(
     if isinstance(mapping, str) and mapping not in MAPPINGS:
         raise FcaError("task.mapping", mapping, f"{', '.join(MAPPINGS)}, or ten triples", "take one of these")
 
-    table = adaptive.check_mapping(MAPPINGS[mapping] if isinstance(mapping, str) else mapping).tolist()
-    names = [name for name, published in MAPPINGS.items() if table == [list(line) for line in published]]
-    mapping_name = names[0] if names else "own"
-
+    triples = MAPPINGS[mapping] if isinstance(mapping, str) else mapping
+    table = adaptive.check_mapping(triples).tolist()
     all_options = {"mapping": table, "objective": objective, "batch": batch, "randomesque": randomesque}
     options = {option: value for option, value in all_options.items() if value != DEFAULT_OPTIONS[option]}
+
     readable_options = dict(options)
-    if "mapping" in options:
-        readable_options["mapping"] = mapping_name
+    if "mapping" in options:  # a label has the mapping's name, not its ten triples
+        published_names = [name for name, published in MAPPINGS.items() if table == [list(line) for line in published]]
+        readable_options["mapping"] = published_names[0] if published_names else "own"
     for option, value in readable_options.items():
         if policy not in POLICIES_OF_OPTION[option]:
             step = f"leave it out, or set task.policy={POLICIES_OF_OPTION[option][0]}"
@@ -505,24 +551,34 @@ def choose_policy(
 
     option_words = [f"{option}={value}" for option, value in readable_options.items()]
     policy_class: Any = adaptive.POLICIES[policy]
-    return ChosenPolicy(partial(policy_class, **options), policy, options, " ".join([policy, *option_words]))
+    return ChosenPolicy(
+        start=partial(policy_class, **options),
+        name=policy,
+        options=options,
+        label=" ".join([policy, *option_words]),
+    )
 
 
 def bank_of(store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift) -> ItemBank:
-    """The bank's items of these images under the shift, in their order.
+    """The item parameters of these images under the shift, in the order of `rows`.
 
-    bank: an id or a file. Raises FcaError for one that is no bank, for images that it lacks, and where two of its items
-    have one name.
+    bank: the id of a saved table, or a file.    rows: positions of the images in `data.items`.
+    Raises FcaError for what is no bank, for images that the bank lacks, where two of its items have the same name, and
+    where the items are on more than one scale.
     """
     frame = _items_of_bank(store, bank, data, rows, shift)
-    parameters: Any = [frame[name].to_numpy(dtype=np.float64) for name in ItemBank._fields[1:]]
+    parameter_names = ItemBank._fields[1:]  # the first field is the item response model
+    parameters: Any = [frame[name].to_numpy(dtype=np.float64) for name in parameter_names]
     return ItemBank(str(frame["irt_model"].iloc[0]), *parameters)
 
 
 def priors_of_bank(
     store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift
 ) -> list[str]:
-    """A sentence for each fit behind the bank's items of these images that could not learn a scale; see `bank_of`."""
+    """A sentence for each fit behind these images' items that could not learn a scale; arguments as of `bank_of`.
+
+    The items of such a fit depend on its prior.
+    """
     frame = _items_of_bank(store, bank, data, rows, shift)
     priors_by_fit = origin_of(store, bank).not_estimable_of(frame)
     return [f"task.bank: {bank_note(fit, scales)}" for fit, scales in priors_by_fit.items()]
@@ -531,13 +587,17 @@ def priors_of_bank(
 def _items_of_bank(
     store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift
 ) -> pd.DataFrame:
-    """The lines of the bank for these images under the shift, in their order; see `bank_of`."""
+    """The lines of the bank for these images under the shift, in the order of `rows`; arguments as of `bank_of`.
+
+    Raises FcaError where two items have the same name, for images without an item, and where the items are of several
+    data sets: difficulties of separate fits are on separate scales.
+    """
     label = shift.label()
-    corruption = label.split("/")[1] if "/" in label else label
+    corruption = label.split("/")[1] if "/" in label else label  # fog of corruption/fog/3
     frame = read_bank(store, bank)
     for column, value in (("dataset", data.name), ("corruption", corruption)):
         matching = frame[frame[column] == value]
-        if len(matching):  # files of responses may name sets and corruptions otherwise
+        if len(matching):  # where none match, all stay: files of responses may use other names
             frame = matching
     if frame["item"].duplicated().any():
         datasets = ", ".join(sorted(set(frame["dataset"])))
@@ -546,8 +606,8 @@ def _items_of_bank(
 
     names = data.items["image_id"].iloc[rows].astype(str)
     if label != CLEAN.label():
-        names = names + f"@{label}"
-    bank_rows = pd.Index(frame["item"]).get_indexer(pd.Index(names))
+        names = names + f"@{label}"  # how tables of items name an image under a shift
+    bank_rows = pd.Index(frame["item"]).get_indexer(pd.Index(names))  # -1: not in the bank
     if (bank_rows < 0).any():
         missing = names[bank_rows < 0]
         examples = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
@@ -555,7 +615,7 @@ def _items_of_bank(
         step = "fit one on other models' answers to all of these images: fca analyse analysis=irt"
         raise FcaError(f"items that task.bank {bank} lacks", value, "none", step)
 
-    scales = frame["dataset"].iloc[bank_rows].unique()
+    scales = frame["dataset"].iloc[bank_rows].unique()  # each data set was fitted by itself, on its own scale
     if len(scales) > 1:
         scale_names = ", ".join(map(str, scales))
         allowed = "one: difficulties of two scales are not comparable"
@@ -565,9 +625,10 @@ def _items_of_bank(
 
 
 def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[str]:
-    """What is wrong with a bank for a test, by the stored runs whose responses it was fitted on.
+    """Sentences on what makes a bank unfit for a test, by the runs of the models that it was fitted on.
 
-    predictions: the runs that would predict every image.
+    These are: it was fitted on the tested model's own responses, on another version of the data, or on images that were
+    corrupted at another size.    predictions: the runs that would predict every image of the test, one for each shift.
     """
     origin = origin_of(store, bank)
     faults = []
@@ -586,14 +647,14 @@ def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[
         run.metadata.get("shift"): run.metadata.get("corrupted_at") == "reference" for run in predictions
     }
     for run_id in origin.runs:
-        if store.state(run_id) is not State.DONE:
+        if store.state(run_id) is not State.DONE:  # a bank from elsewhere: its runs are not in this store
             continue
         row = store.row(run_id)
         shift = row.get("shift")
         at_reference = row.get("corrupted_at") == "reference"
         if shift in at_reference_by_shift and at_reference != at_reference_by_shift[shift]:
             faults.append(OTHER_SIZE)
-            break
+            break  # one such run is enough
     return faults
 
 
@@ -604,12 +665,12 @@ def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[
 class Evaluator:
     """Runs a classifier on images of a pool, by position, and keeps its predictions in a journal.
 
-    pixel_positions: where each image is in `pixels`.
+    pixel_positions: position of each image of the pool in `pixels`.
     image_ids:       the name of each image.
-    true_logits:     the logit of each image's class.
-    allowed_logits:  the logits that may be predicted, ascending.
-    journal_file:    a line for the images that were forwarded together, with `round`, `image_id`, `pred` (the logits
-                     predicted), `p_true` (the probabilities of the true classes) and `seconds`.
+    true_logits:     the position of the logit of each image's class.
+    allowed_logits:  positions of the logits that may be predicted, ascending.
+    journal_file:    has a line for each batch of images, with `round`, `image_id`, `pred` (the positions of the
+                     predicted logits), `p_true` (the probabilities of the true classes) and `seconds`.
     """
 
     classifier: Classifier
@@ -622,17 +683,17 @@ class Evaluator:
     journal_file: Path
 
     def __post_init__(self) -> None:
-        """Read the predictions that an earlier process made; where they cannot be read, the test begins anew."""
+        """Read the predictions that an earlier process wrote; if its journal cannot be read, the test starts again."""
         self.position_of_image = {image_id: position for position, image_id in enumerate(self.image_ids)}
         self.pred = np.full(len(self.image_ids), -1, dtype=np.int32)  # -1: not evaluated
         self.p_true = np.full(len(self.image_ids), np.nan, dtype=np.float32)
         self.seconds = 0.0
         self.journal = Journal(self.journal_file, self._is_valid)
         for line in self.journal.lines_or_anew("the test begins anew"):
-            self._take(line)
+            self._remember(line)
 
     def _is_valid(self, line: Line) -> bool:
-        """Whether a line has a prediction of this classifier for each of its images, all of them of the pool."""
+        """Whether a line has a permitted prediction for each of its images, and these all belong to the pool."""
         kinds = {"image_id": list[str], "pred": list[int], "p_true": list[float], "seconds": float}
         return (
             all(has_type(line.get(name), kind) for name, kind in kinds.items())
@@ -642,11 +703,13 @@ class Evaluator:
         )
 
     def correct(self, round_number: int, positions: Integer[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
-        """Which images of a round the classifier gets right; those in the journal are not forwarded again.
+        """Whether the classifier gets each of these images right; images in the journal are not forwarded again.
 
-        Forwarded and written chunk by chunk: an image that cannot be read loses the predictions of its chunk alone.
+        round_number: counts from 1; it is written to the journal.    positions: of the images in the pool.
+        Images are forwarded and written in chunks, so that an image that cannot be read costs the predictions of its
+        chunk only.
         """
-        missing = positions[self.pred[positions] < 0]
+        missing = positions[self.pred[positions] < 0]  # -1: no prediction so far
         for start in range(0, len(missing), IMAGES_PER_LINE):
             chunk = missing[start : start + IMAGES_PER_LINE]
             start_time = time.perf_counter()
@@ -659,24 +722,29 @@ class Evaluator:
                 "seconds": time.perf_counter() - start_time,
             }
             self.journal.add(line)
-            self._take(line)
+            self._remember(line)
         return self.pred[positions] == self.true_logits[positions]
 
     def predict(
         self, positions: Integer[np.ndarray, " images"]
     ) -> tuple[Int[np.ndarray, " images"], Float[np.ndarray, " images"]]:
-        """The logit predicted for each image, and the probability of its class."""
-        from fca.training.infer import logits_of
+        """The predicted logit of each image, and the probability of its true class, among the allowed logits.
+
+        positions: of the images in the pool.
+        """
+        from fca.training.infer import logits_of  # imports torch, which planning does without
 
         pixel_positions = self.pixel_positions[positions]
         logits = logits_of(self.classifier, self.pixels, pixel_positions, accelerator=self.accelerator)
 
         allowed_classes = [self.classifier.classes[logit] for logit in self.allowed_logits]
-        true_columns = np.searchsorted(self.allowed_logits, self.true_logits[positions])
+        true_columns = np.searchsorted(self.allowed_logits, self.true_logits[positions])  # among the allowed logits
         arrays = prediction_arrays(logits[:, self.allowed_logits], true_columns, allowed_classes)
-        return self.allowed_logits[arrays["pred"]], arrays["p_true"]
+        predicted_logits = self.allowed_logits[arrays["pred"]]
+        return predicted_logits, arrays["p_true"]
 
-    def _take(self, line: Line) -> None:
+    def _remember(self, line: Line) -> None:
+        """Keep the predictions and the seconds of a line of the journal."""
         positions = [self.position_of_image[image_id] for image_id in line["image_id"]]
         self.pred[positions] = line["pred"]
         self.p_true[positions] = line["p_true"]
@@ -684,9 +752,12 @@ class Evaluator:
 
 
 class Goal:
-    """How precise a test is to be: see `width` and `ability_se` of AdaptiveTest; None: as its first budget makes it.
+    """How precise a test has to be before it ends.
 
-    estimate: that of the responses so far, once `is_reached` was called.
+    width:      the largest width of the 95 % interval of accuracy; None: any width.
+    ability_se: the largest standard error of the ability; None: any.
+    estimator, pool, record, bank: how the estimate is made of the responses so far.
+    estimate:   the estimate, once `is_reached` was called.
     """
 
     estimate: Estimate
@@ -708,10 +779,10 @@ class Goal:
         self.bank = bank
 
     def is_reached(self) -> bool:
-        """Whether accuracy and ability are as precise as the goal asks."""
+        """Whether accuracy and ability are as precise as required. Updates `estimate` to the responses so far."""
         self.estimate = adaptive.estimate(self.estimator, self.pool, self.record, self.bank)
 
-        overall = self.estimate.overall
+        overall = self.estimate.overall  # 1 x targets; the first target is accuracy
         width = overall.high[0, 0] - overall.low[0, 0]
         if self.width is not None and not width <= self.width:  # NaN, where undefined, is never narrow enough
             return False
@@ -725,14 +796,16 @@ class Goal:
 def examine(
     policy: Policy, evaluator: Evaluator, goal: Goal, seed: int
 ) -> tuple[Int[np.ndarray, " evaluated"], Int[np.ndarray, " evaluated"]]:
-    """Evaluate in rounds until the policy ends and the goal is reached, or every image is evaluated.
+    """Evaluate images in rounds until the goal is reached, or every image was evaluated.
 
-    Returns the positions in the order of evaluation, and the round of each. The draws are those of
-    `fca.studies.adaptive.stats.replay` for its first model and repeat, with the same seed.
+    Each time that the policy has spent its budget the goal is checked, and if it is not reached the policy gets as much
+    once more. Returns the positions in the pool in the order of evaluation, and the round of each, from 1.
+    The draws equal those of `fca.studies.adaptive.stats.replay` with the same seed, for its first model and repeat.
     """
     rounds = Rounds(policy, np.random.default_rng([seed, 0, 0]), goal.is_reached)
 
     def correct(positions: Int[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
+        """Evaluate the next round's images, and log how many are evaluated by then."""
         round_number = len(rounds.positions) + 1
         is_correct = evaluator.correct(round_number, positions)
         n_evaluated = policy.record.evaluated.sum() + len(positions)
@@ -746,9 +819,12 @@ def examine(
 
 
 def estimate_columns(estimate: Estimate) -> dict[str, float]:
-    """The mean over groups of every target, with standard error and 95 % interval; what is undefined stays out."""
-    overall = estimate.overall
-    number_of_targets = estimate.value.shape[1]  # without levels accuracy alone
+    """The columns of an estimate: the mean over groups of each target, its standard error and its 95 % interval.
+
+    Values that are undefined (NaN) get no column.
+    """
+    overall = estimate.overall  # 1 x targets
+    number_of_targets = estimate.value.shape[1]  # images without levels have accuracy alone
     columns: dict[str, float] = {}
     for target, name in enumerate(TARGETS[:number_of_targets]):
         numbers = {
@@ -762,7 +838,10 @@ def estimate_columns(estimate: Estimate) -> dict[str, float]:
 
 
 def count_columns(pool: Pool, order: Int[np.ndarray, " evaluated"]) -> dict[str, Any]:
-    """How many images were evaluated, and of which level."""
+    """The columns that count images: evaluated, in the pool, the share evaluated, and evaluated by level if any.
+
+    order: positions of the evaluated images in the pool.
+    """
     columns: dict[str, Any] = {
         "n_evaluated": len(order),
         "n_pool": pool.n_items,

@@ -113,7 +113,10 @@ class AttributeLevels(LevelAnalysis):
     tables: ClassVar = (ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, ATTRIBUTE_LEVELS)
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables attribute_scores (by model and attribute), attribute_steps (over models) and attribute_levels."""
+        """Tables attribute_scores (by model and attribute), attribute_steps (over models) and attribute_levels.
+
+        Raises FcaError when the store has no predictions for images with attributes and levels.
+        """
         scores: list[Line] = []
         steps: list[Line] = []
         by_level: list[Line] = []
@@ -121,9 +124,10 @@ class AttributeLevels(LevelAnalysis):
         for source in sources:
             for attribute, items in source.items.groupby(ATTRIBUTE):
                 columns: Line = {DATASET: source.dataset, ATTRIBUTE: attribute}
-                correct = source.correct[:, items.index]  # models x images
+                correct = source.correct[:, items.index]  # models x images of the attribute
                 levels = levels_of(items)
                 labels = items[LABEL].to_numpy(dtype=str)
+                # accuracies, models x classes x levels: within one attribute each class is a session
                 rates = np.stack([level_rates(of_model, levels, labels) for of_model in correct])
 
                 guess = guessing_accuracy(labels)
@@ -137,11 +141,12 @@ class AttributeLevels(LevelAnalysis):
                     by_level += [{**columns_of_model, **line} for line in _level_lines(class_rates, n_images)]
 
         runs = (run for source in sources for run in source.runs)
-        return filled(self.tables, (_ranked(pd.DataFrame(scores)), steps, by_level), asdict(self) | METHOD, runs)
+        ranked_scores = _with_ranks(pd.DataFrame(scores))
+        return filled(self.tables, (ranked_scores, steps, by_level), asdict(self) | METHOD, runs)
 
 
 def _score_line(rates: Float[np.ndarray, "classes 3"]) -> Line:
-    """One model's score on an attribute."""
+    """The cells of attribute_scores for one model and attribute, from its accuracies by class and level."""
     easy, medium, hard = rates.mean(axis=0)
     return {
         **score_cells(rates),
@@ -151,21 +156,29 @@ def _score_line(rates: Float[np.ndarray, "classes 3"]) -> Line:
 
 
 def _level_lines(rates: Float[np.ndarray, "classes 3"], n_images: Integer[np.ndarray, " levels"]) -> Iterator[Line]:
-    """One model's accuracy at each level, and how far it fell from the level before."""
-    drops = rates[:, :-1] - rates[:, 1:]
+    """For each level the cells of one model's accuracy, and of the drop from the level before.
+
+    rates: the model's accuracies.    n_images: of each level.    The first level has no drop.
+    """
+    drops = rates[:, :-1] - rates[:, 1:]  # classes x steps
     accuracies = rates.mean(axis=0).tolist()
     for i, (level, accuracy, n) in enumerate(zip(LEVELS, accuracies, n_images.tolist(), strict=True)):
+        n_right = round(accuracy * n)  # exact only if classes have equally many images; the interval needs a count
+        drop_cells = mean_cells(DROP, drops[:, i - 1]) if i > 0 else {}
         yield {
             LEVEL: level,
             N_TEST: n,
-            **cells(interval_columns(TOP1_OF_LEVEL), (accuracy, *wilson(round(accuracy * n), n))),
-            **(mean_cells(DROP, drops[:, i - 1]) if i > 0 else {}),
+            **cells(interval_columns(TOP1_OF_LEVEL), (accuracy, *wilson(n_right, n))),
+            **drop_cells,
         }
 
 
 def _step_lines(rates: Float[np.ndarray, "models classes 3"]) -> Iterator[Line]:
-    """Both steps of one attribute: the mean drop over models."""
-    drops = rates[..., :-1] - rates[..., 1:]
+    """For both steps of one attribute the cells of the mean drop over models, and of what its interval shows.
+
+    rates: the models' accuracies. The interval is over classes.
+    """
+    drops = rates[..., :-1] - rates[..., 1:]  # models x classes x steps
     for step, drop in zip(STEPS, np.moveaxis(drops, -1, 0), strict=True):  # drop: models x classes
         mean_drop = mean_cells(DROP, drop.mean(axis=0))
         yield {
@@ -179,7 +192,10 @@ def _step_lines(rates: Float[np.ndarray, "models classes 3"]) -> Iterator[Line]:
 
 
 def verdict(drop: float, low: float, high: float) -> str:
-    """What a drop and its interval show.
+    """What a drop and its interval (low to high) show: one of FALLS, RISES, UNCLEAR and NO_SPREAD.
+
+    An interval is unknown (NaN) for a single class, or if the drop is the same in all classes. Then the result is
+    NO_SPREAD, or UNCLEAR for a drop of 0.
 
     >>> verdict(0.1, -0.1, 0.2), verdict(0.15, 0.1, 0.2), verdict(1.0, float("nan"), float("nan"))
     ('undecided', 'falls', 'no interval')
@@ -191,10 +207,13 @@ def verdict(drop: float, low: float, high: float) -> str:
     return RISES if high < 0 else UNCLEAR
 
 
-def _ranked(scores: pd.DataFrame) -> pd.DataFrame:
-    """With ranks; models in the order of their mean score over attributes."""
+def _with_ranks(scores: pd.DataFrame) -> pd.DataFrame:
+    """The lines of attribute_scores with the rank of each model on each attribute; 1 is best, equal scores share one.
+
+    Within an attribute, lines are in the order of the models' mean score over attributes, the best first.
+    """
     mean_score = scores.groupby([DATASET, MODEL])[SCORE].transform("mean")
     best_first = scores.assign(mean=-mean_score).sort_values([DATASET, ATTRIBUTE, "mean", MODEL])
     scores = scores.loc[best_first.index].reset_index(drop=True)
     rank = scores.groupby([DATASET, ATTRIBUTE])[SCORE].rank(ascending=False, method="min")
-    return scores.assign(rank=rank.astype("Int64"))
+    return scores.assign(rank=rank.astype("Int64"))  # a rank is missing where a score is

@@ -47,7 +47,7 @@ _DARK = "#333a44"
 
 
 def _initials_of_right(pattern: str) -> str:
-    """The levels that are right: `em` of 110."""
+    """The initials of the levels that are right in a pattern: `em` of 110, and `none` of 000."""
     initials = [level[0] for level, mark in zip(LEVELS, pattern, strict=True) if mark == "1"]
     return "".join(initials) or "none"
 
@@ -77,7 +77,9 @@ MOST_NAMES = 10  # of attributes or classes in a sentence
 
 
 def accuracy_statements(models: pd.DataFrame) -> Iterator[Statement]:
-    """Accuracy of the best model, and on easy and hard images.
+    """A sentence on the accuracy of the best model, over all images, and on easy and hard ones.
+
+    models: lines of the table hierarchy for one data set.
 
     >>> line = {"dataset": "zoo", "model": "vit", "accuracy": 0.8, "accuracy_low": 0.7, "accuracy_high": 0.9}
     >>> vit = line | {"easy": 0.95, "medium": 0.8, "hard": 0.65}
@@ -92,6 +94,10 @@ def accuracy_statements(models: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _accuracy_of_best(best_first: pd.DataFrame) -> str:
+    """The main clause of `accuracy_statements`, for models in the order of their accuracy.
+
+    It depends on whether there is one model, whether several share the best accuracy, and whether all are at chance.
+    """
     best = best_first.iloc[0].to_dict()
     accuracy = format_with_interval(best, SHARE_RIGHT)
     number = len(best_first)
@@ -113,9 +119,13 @@ def _accuracy_of_best(best_first: pd.DataFrame) -> str:
 
 
 def hierarchy_figure(models: Table) -> alt.FacetChart:
-    """The score of every model with its interval, and those that accuracies alone explain, by session and by level."""
-    frame = _series(models.frame, _SCORES)
-    has_triplets = frame[hierarchy.TRIPLETS].notna()
+    """The hierarchical score of every model, beside the scores that its accuracies alone make, by session and level.
+
+    The score is the share of (easy, medium, hard) triplets in which harder images fail first.    models: the table
+    hierarchy.
+    """
+    frame = _lines_by_score(models.frame, _SCORES)
+    has_triplets = frame[hierarchy.TRIPLETS].notna()  # without them the score equals that of session rates
     frame = frame[has_triplets | (frame[SERIES] != "matched triplets")].reset_index(drop=True)
 
     coloured = kinds.hue(SERIES, frame, _COLOURS, _SHAPES)
@@ -133,6 +143,8 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
 
 def order_statements(models: pd.DataFrame) -> Iterator[Statement]:
     """How often the model with the highest score fails on hard images before easy ones, then how often all models do.
+
+    models: lines of the table hierarchy for one data set. No statement where all models are at the level of chance.
 
     >>> line = {"dataset": "zoo", "model": "vit", "hierarchical_score": 0.9, "level_rates": 0.8, "session_rates": 0.88}
     >>> vit = line | {"hierarchical_score_low": 0.85, "hierarchical_score_high": 0.95}
@@ -167,14 +179,19 @@ those of each class and attribute 88 %.
 
 
 def _percent_range(shares: pd.Series) -> str:
+    """The range of shares in percent, such as "86 to 90 %"; a single number where all are equal as printed."""
     low, high = (f"{100 * share:.0f}" for share in (shares.min(), shares.max()))
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def parts_figure(models: Table) -> alt.FacetChart:
-    """What the matching adds to the score of session rates, and what these add to the score of level rates."""
-    frame = _series(models.frame, _EXCESSES)
-    frame = frame[frame[FOLLOWING].notna()].reset_index(drop=True)
+    """Two differences between scores of each model, with their intervals.
+
+    The score of matched triplets minus that of all triplets shows whether the same object fails first; the score that
+    accuracies by session make minus the one by level shows whether sessions differ.    models: the table hierarchy.
+    """
+    frame = _lines_by_score(models.frame, _EXCESSES)
+    frame = frame[frame[FOLLOWING].notna()].reset_index(drop=True)  # the first part is missing without named triplets
 
     coloured = kinds.hue(EXCESS, frame, _COLOURS[:2], _SHAPES[:2])
     y = kinds.category(alt.Y, MODEL, _BEST_FIRST)
@@ -190,8 +207,12 @@ def parts_figure(models: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
 
 
-def _series(frame: pd.DataFrame, names: Mapping[Column, str]) -> pd.DataFrame:
-    """A line for each model and score of these names."""
+def _lines_by_score(frame: pd.DataFrame, names: Mapping[Column, str]) -> pd.DataFrame:
+    """The table hierarchy in long form: a line for each model and each of these columns.
+
+    names: the columns, with their names in the legend. A line has the name in column `series`, the value and the ends
+    of its interval in `value`, `value_low` and `value_high`, and the data set's `panel`.
+    """
     frames = [
         frame.assign(series=name, value=frame[column], value_low=frame[column.low], value_high=frame[column.high])
         for column, name in names.items()
@@ -201,7 +222,10 @@ def _series(frame: pd.DataFrame, names: Mapping[Column, str]) -> pd.DataFrame:
 
 
 def parts_statements(models: pd.DataFrame) -> Iterator[Statement]:
-    """For how many models the matching adds to the score that accuracies explain.
+    """For how many models matched triplets follow the order more often than accuracies explain (see `Matched`).
+
+    models: lines of the table hierarchy for one data set. The test is the interval over classes, if there is one, else
+    the exact p value of the matching.
 
     >>> net = {"dataset": "zoo", "matched_excess": 0.02, "matched_excess_low": 0.01, "session_excess_low": 0.04}
     >>> [statement] = parts_statements(pd.DataFrame([net, net | {"matched_excess_low": -0.01}]))
@@ -233,7 +257,10 @@ triplets: 95 % interval over classes above 0); classes and attributes differ in 
 
 
 def patterns_figure(patterns: Table) -> alt.FacetChart:
-    """How often each model shows each of the eight patterns, and how often accuracies alone; a panel for each model."""
+    """How often each model shows each pattern (bars), and how often accuracies alone would (ticks); a panel a model.
+
+    patterns: the table hierarchy_patterns.
+    """
     frame = patterns.frame.sort_values([DATASET, ACCURACY], ascending=[True, False], kind="stable")
     frame = frame.assign(
         right=frame["pattern"].map(_INITIALS_OF_PATTERN),
@@ -258,16 +285,20 @@ def patterns_figure(patterns: Table) -> alt.FacetChart:
 
 
 def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
-    """Score against accuracy, a point for each model, beside the score by level; coefficients as headings."""
+    """Score against accuracy, a point for each model, beside the score that its accuracies by level alone make.
+
+    models: the table hierarchy.    correlation: hierarchy_correlation, whose coefficients are in the panels' headings.
+    """
     level_rates = _SCORES[hierarchy.LEVEL_RATES]
     names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.LEVEL_RATES: level_rates}
-    frame = _series(models.frame, names)
-    heading = {str(dataset): _coefficients(lines) for dataset, lines in correlation.frame.groupby(DATASET)}
+    frame = _lines_by_score(models.frame, names)
+    heading = {str(dataset): _both_coefficients(lines) for dataset, lines in correlation.frame.groupby(DATASET)}
     frame["panel"] = [
         f"{panel}\n{heading[dataset]}" for panel, dataset in zip(frame["panel"], frame[DATASET], strict=True)
     ]
 
-    # a model's name is beyond its interval, or else beyond its point; names of neighbours on opposite sides
+    # A model's name stands beyond the end of its interval, or beyond its point if it has none; the names of models next
+    # to each other along the x axis stand on opposite sides.
     frame["lower"] = frame[FOLLOWING.low].fillna(frame[FOLLOWING])
     frame["upper"] = frame[FOLLOWING.high].fillna(frame[FOLLOWING])
     frame["below"] = frame.groupby(SERIES)[ACCURACY].rank(method="first") % 2 == 0
@@ -293,18 +324,23 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
 
 
 def correlation_statements(correlation: pd.DataFrame) -> Iterator[Statement]:
-    """Accuracy and score over models, plain and given the level rates' score."""
+    """A sentence with the correlation of accuracy and score over models, plain and given the level rates.
+
+    correlation: lines of the table hierarchy_correlation for one data set.
+    """
     dataset, models = correlation[DATASET].iloc[0], correlation[MODELS].iloc[0]
-    yield Statement(f"{dataset}: accuracy and hierarchical score over {models} models: {_coefficients(correlation)}.")
+    coefficients = _both_coefficients(correlation)
+    yield Statement(f"{dataset}: accuracy and hierarchical score over {models} models: {coefficients}.")
 
 
-def _coefficients(lines: pd.DataFrame) -> str:
+def _both_coefficients(lines: pd.DataFrame) -> str:
+    """The plain and the partial correlation of one data set, with their intervals, in words."""
     by_kind = {line[hierarchy.KIND]: r_text(line) for line in lines.to_dict("records")}
     return f"correlation {by_kind['pearson']}; given level rates {by_kind['partial']}"
 
 
 def r_text(line: Mapping[Any, Any]) -> str:
-    """A coefficient with its interval, or that there is none.
+    """A correlation with its interval as text; in place of the interval, the note on why there is none.
 
     >>> r_text({"r": 0.77, "r_low": None, "r_high": None, "note": "no interval"})
     '.77 (no interval)'
@@ -325,12 +361,15 @@ def _without_leading_zero(value: float) -> str:
 
 
 def scores_figure(scores: Table) -> alt.FacetChart:
-    """Score of every model on every attribute as a heat map; the best in bold, the second best in italics."""
+    """Score of every model on every attribute as a heat map; the best in bold, the second best in italics.
+
+    scores: the table attribute_scores.
+    """
     frame = scores.frame.assign(panel=style.panels(scores.frame, DATASET))
     x = alt.X(f"{ATTRIBUTE}:N", title=None, scale=alt.Scale(paddingInner=0.03), axis=alt.Axis(domain=False))
     y = style.names_axis(MODEL, list(dict.fromkeys(frame[MODEL])))
     heat: Any = kinds.heat_map(SCORE, x, y, scores.columns, (0.0, 1.0))
-    squares, text = heat.layer
+    squares, text = heat.layer  # the text is drawn in three ways instead of one, by rank
     rank = attribute_levels.MODEL_RANK
     best = text.transform_filter(f"datum.{rank} == 1").mark_text(fontSize=12, fontWeight=700)
     second = text.transform_filter(f"datum.{rank} == 2").mark_text(fontSize=12, fontStyle="italic")
@@ -349,17 +388,22 @@ def scores_figure(scores: Table) -> alt.FacetChart:
 
 
 def steps_figure(steps: Table) -> alt.FacetChart:
-    """How much accuracy each step of each attribute costs, mean over models, with its interval over classes."""
+    """How much accuracy each step between levels costs in each attribute: the mean over models, with its interval.
+
+    steps: the table attribute_steps.
+    """
     title = style.title(
         "Does every level cost accuracy?",
         "Each mark is the mean over models with its 95 % interval over classes; right of the line the harder "
         "level is harder.",
     )
-    return _by_attribute(steps, DROP, attribute_levels.STEP, title, (DATASET,), line=kinds.ZERO, size=70)
+    return _dots_by_attribute(steps, DROP, attribute_levels.STEP, title, (DATASET,), line=kinds.ZERO, size=70)
 
 
 def steps_statements(steps: pd.DataFrame) -> Iterator[Statement]:
-    """The step of an attribute that costs most accuracy; then in how many attributes each level costs accuracy.
+    """Which step of which attribute costs most accuracy; then in how many attributes accuracy falls at both steps.
+
+    steps: lines of the table attribute_steps for one data set.
 
     >>> line = {"dataset": "zoo", "attribute": "size", "step": "medium to hard", "verdict": "falls"}
     >>> hard = line | {"drop": 0.2, "drop_low": 0.1, "drop_high": 0.3}
@@ -386,55 +430,69 @@ significantly in size (easy to medium).
     falls = verdicts.eq(FALLS).groupby(steps[ATTRIBUTE]).all()
     both_steps = f"both steps, {' and '.join(attribute_levels.STEPS)}, in {falls.sum()} of {len(falls)} attributes"
     names = steps[ATTRIBUTE] + " (" + steps[attribute_levels.STEP] + ")"
-    exceptions = _exceptions(names, verdicts, attribute_levels.STEP_VERDICT.choices)
+    exceptions = _clauses_on_exceptions(names, verdicts, attribute_levels.STEP_VERDICT.choices)
     yield Statement(f"{dataset}: accuracy falls at {both_steps}{exceptions}.")
 
 
 def _costliest_step(costliest_first: pd.DataFrame) -> str:
+    """The main clause of `steps_statements`: which step costs most, and how much.
+
+    costliest_first: the lines in the order of their cost.
+    The step that is named is the costliest one whose interval is above 0. If there is none, it is a step that costs the
+    same in all classes, and so has no interval, provided that no other step costs more. Several may be equally costly.
+    """
     significant = costliest_first[costliest_first[COST.low] > 0]
-    without_interval = costliest_first[costliest_first[COST.low].isna() & (costliest_first[COST] > ALIKE)]
+    has_no_interval = costliest_first[COST.low].isna()
+    without_interval = costliest_first[has_no_interval & (costliest_first[COST] > ALIKE)]
     is_largest = without_interval[COST] >= costliest_first[COST].iloc[0] - ALIKE  # up to rounding
     costly = significant if len(significant) else without_interval[is_largest]
     if costly.empty:
-        return f"no step costs accuracy significantly; {_step(costliest_first)} costs {_cost(costliest_first)}"
+        first_step, first_cost = _name_of_first_step(costliest_first), _cost_of_first_step(costliest_first)
+        return f"no step costs accuracy significantly; {first_step} costs {first_cost}"
 
     equally_costly = small.best_of(costly, COST)[STEP_NAME].tolist()
     if len(equally_costly) > 1:
         is_all = len(equally_costly) == len(costliest_first)
         which = "all steps" if is_all else f"the steps {small.listed(equally_costly)}"
-        return f"{which} cost as much: {_cost(costly)} of accuracy"
+        return f"{which} cost as much: {_cost_of_first_step(costly)} of accuracy"
 
     costs = "costs most:" if len(costliest_first) > 1 else "costs"
-    if costly[COST].iloc[0] < costliest_first[COST].iloc[0]:
+    if costly[COST].iloc[0] < costliest_first[COST].iloc[0]:  # another step costs more, but not significantly
         costs = "costs most of those that do so significantly:"
-    return f"{_step(costly)} {costs} {_cost(costly)} of accuracy"
+    return f"{_name_of_first_step(costly)} {costs} {_cost_of_first_step(costly)} of accuracy"
 
 
-def _step(ordered: pd.DataFrame) -> str:
-    """The first step, as a sentence has it."""
+def _name_of_first_step(ordered: pd.DataFrame) -> str:
+    """The first of these steps in words: "the step from medium to hard size"."""
     return f"the step from {ordered[attribute_levels.STEP].iloc[0]} {ordered[ATTRIBUTE].iloc[0]}"
 
 
-def _cost(ordered: pd.DataFrame) -> str:
-    """What the first step costs, with its interval, or that there is none."""
+def _cost_of_first_step(ordered: pd.DataFrame) -> str:
+    """How much accuracy the first of these steps costs, with its interval, or with a note that it has none."""
     line = ordered.iloc[0].to_dict()
     return format_with_interval(line, COST) + (" (no interval)" if pd.isna(line[COST.low]) else "")
 
 
 def levels_figure(levels: Table) -> alt.FacetChart:
-    """Accuracy of every model on the levels of each attribute with Wilson's intervals; a panel for each model."""
+    """Accuracy of every model on the levels of each attribute with Wilson's intervals; a panel for each model.
+
+    levels: the table attribute_levels.
+    """
     title = style.title(
         "How accurate is each model on easy, medium and hard images of each attribute?",
         "Bars are Wilson's 95 % intervals.",
     )
     x = kinds.quantity(alt.X, attribute_levels.TOP1_OF_LEVEL, domain=[0, 1])
-    return _by_attribute(levels, attribute_levels.TOP1_OF_LEVEL, LEVEL, title, (DATASET, MODEL), scale=x, size=55)
+    return _dots_by_attribute(levels, attribute_levels.TOP1_OF_LEVEL, LEVEL, title, (DATASET, MODEL), scale=x, size=55)
 
 
-def _by_attribute(
+def _dots_by_attribute(
     table: Table, value: Column, colour: Column, title: alt.Title, panels: tuple[Column, ...], **options: Any
 ) -> alt.FacetChart:
-    """Dots with intervals, a row for each attribute."""
+    """Values with their intervals as dots, a row for each attribute and a dot for each value of `colour`.
+
+    panels: the columns by which lines are in separate panels.    options: of `kinds.points_with_intervals`.
+    """
     frame = table.frame.assign(panel=style.panels(table.frame, *panels))
     coloured = kinds.hue(colour, frame, ordered=True)
     y = kinds.category(alt.Y, ATTRIBUTE)
@@ -445,7 +503,10 @@ def _by_attribute(
 
 
 def bins_figure(bins: Table) -> alt.FacetChart:
-    """Share of the images of each level by confidence, mean and range of the models."""
+    """Share of the images of each level in each bin of confidence: bars are means over models, lines their range.
+
+    bins: the table confidence_levels.
+    """
     frame = bins.frame.assign(panel=style.panels(bins.frame, DATASET))
     frame[BIN] = [f"{100 * low:.0f}-{100 * high:.0f}" for low, high in frame[["bin_low", "bin_high"]].to_numpy()]
 
@@ -466,7 +527,11 @@ def bins_figure(bins: Table) -> alt.FacetChart:
 
 
 def trends_figure(trends: Table) -> alt.FacetChart:
-    """Mean confidence by level of every attribute and class, with the verdict of the tests where it does not fall."""
+    """Mean confidence by level of every attribute and class, each in a row.
+
+    The name of a row has the verdict of the tests where confidence does not fall.    trends: the table
+    confidence_trends.
+    """
     frame = trends.frame.assign(by="by " + trends.frame["by"])
     frame["panel"] = style.panels(frame, DATASET, "by")
     verdicts = frame[validate_levels.TREND_VERDICT]
@@ -474,7 +539,8 @@ def trends_figure(trends: Table) -> alt.FacetChart:
     rows = frame["named"].tolist()
     lowest, highest = frame[list(LEVELS)].min(axis=1), frame[list(LEVELS)].max(axis=1)
 
-    # one line for each level; a single rule in each row joins its three dots
+    # One line for each level. A rule from the lowest to the highest level joins the three dots of a row; it is drawn as
+    # the "interval" of the first level, so that each row has it once.
     long = pd.concat([frame.assign(level=level, confidence=frame[level]) for level in LEVELS], ignore_index=True)
     is_first_level = long[LEVEL] == LEVELS[0]
     long[CONFIDENCE.low] = pd.concat([lowest] * 3, ignore_index=True).where(is_first_level)
@@ -494,7 +560,9 @@ def trends_figure(trends: Table) -> alt.FacetChart:
 
 
 def trends_statements(trends: pd.DataFrame) -> Iterator[Statement]:
-    """In how many attributes and classes confidence falls, and where it does not.
+    """A sentence each for attributes and classes: in how many mean confidence falls, and in which it does not.
+
+    trends: lines of the table confidence_trends for one data set.
 
     >>> line = {"dataset": "zoo", "by": "attribute", "value": "size", "verdict": "falls"}
     >>> [statement] = trends_statements(pd.DataFrame([line, line | {"value": "view", "verdict": "rises"}]))
@@ -505,13 +573,19 @@ def trends_statements(trends: pd.DataFrame) -> Iterator[Statement]:
     for kind, tested in trends.groupby(validate_levels.BY, sort=False):
         verdicts = tested[validate_levels.TREND_VERDICT]
         count = f"{(verdicts == FALLS).sum()} of {len(tested)} {plural[str(kind)]}"
-        exceptions = _exceptions(tested[validate_levels.VALUE], verdicts, validate_levels.TREND_VERDICT.choices)
+        exceptions = _clauses_on_exceptions(
+            tested[validate_levels.VALUE], verdicts, validate_levels.TREND_VERDICT.choices
+        )
         dataset = tested[DATASET].iloc[0]
         yield Statement(f"{dataset}: mean confidence falls at both steps in {count}{exceptions}.")
 
 
-def _exceptions(names: pd.Series, verdicts: pd.Series, words: Mapping[str, str]) -> str:
-    """The end of a sentence: where it does not fall, the first names of each verdict in these words."""
+def _clauses_on_exceptions(names: pd.Series, verdicts: pd.Series, words: Mapping[str, str]) -> str:
+    """The end of a sentence on what falls: for each other verdict, a clause with the names that have it.
+
+    names, verdicts: of attributes or classes.    words: each verdict as a verb phrase, such as "rises at a step".
+    A clause has MOST_NAMES names at most. Empty where all fall.
+    """
     does_not_fall = verdicts != FALLS
     clauses = []
     for verdict, same_verdict in names[does_not_fall].groupby(verdicts[does_not_fall], sort=False):
@@ -523,7 +597,11 @@ def _exceptions(names: pd.Series, verdicts: pd.Series, words: Mapping[str, str])
 
 
 def contradictions_figure(shown: Table) -> alt.FacetChart:
-    """A grid of pictures for each kind of contradiction, with class, attribute and confidence below each."""
+    """A grid of pictures for each kind of contradiction, with class, attribute and confidence below each.
+
+    shown: the table contradictions_shown. Raises NothingToDraw where it has no image, or no picture of any; the second
+    message has the commands that make the pictures.
+    """
     if shown.frame.empty:
         raise style.NothingToDraw("no image contradicts its level")
     frame = shown.frame.dropna(subset="thumbnail")
@@ -554,7 +632,9 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
 
 
 def contradictions_statements(shown: pd.DataFrame) -> Iterator[Statement]:
-    """How many images contradict their level.
+    """A sentence on how many images contradict their level, for each kind of contradiction.
+
+    shown: lines of the table contradictions_shown for one data set.
 
     >>> line = {"dataset": "zoo", "kind": "easy, missed by all", "of": 3, "models": 6}
     >>> [statement] = contradictions_statements(pd.DataFrame([line]))

@@ -137,17 +137,20 @@ class Hierarchy(LevelAnalysis):
     tables: ClassVar = (HIERARCHY, HIERARCHY_PATTERNS, HIERARCHY_CORRELATION)
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables hierarchy (a line for each model), hierarchy_patterns and hierarchy_correlation."""
+        """Tables hierarchy (a line for each model), hierarchy_patterns and hierarchy_correlation.
+
+        Raises FcaError when the store has no predictions for images with attributes and levels.
+        """
         sources = responses_by_level(store, self.query, self.protocol)
-        masked_sources = responses_by_level(store, self.query, "masked")
+        masked_sources = responses_by_level(store, self.query, "masked")  # the same data sets, models and images
 
         model_lines: list[Line] = []
         pattern_lines: list[Line] = []
         for all_sessions, masked in zip(sources, masked_sources, strict=True):
             source = with_complete_sessions(all_sessions)
             triplets = matched_triplets(source.items)
-            is_in_whole_session = masked.items[IMAGE_ID].isin(source.items[IMAGE_ID])
-            masked_correct = masked.correct[:, is_in_whole_session]
+            is_in_complete_session = masked.items[IMAGE_ID].isin(source.items[IMAGE_ID])
+            masked_correct = masked.correct[:, is_in_complete_session]
 
             for position, model in enumerate(source.models):
                 line = _model_line(source, position, masked_correct[position], triplets)
@@ -155,7 +158,7 @@ class Hierarchy(LevelAnalysis):
                 model_lines.append(line)
                 pattern_lines += _pattern_lines(source, position, triplets, line)
 
-        models = HIERARCHY.frame(model_lines).astype({TRIPLETS: "Int64"})
+        models = HIERARCHY.frame(model_lines).astype({TRIPLETS: "Int64"})  # integers of which some are missing
         patterns = pd.DataFrame(pattern_lines).astype({TRIPLETS: "Int64"})
         correlations: list[Line] = []
         for dataset, models_of_dataset in models.groupby(DATASET):
@@ -165,7 +168,10 @@ class Hierarchy(LevelAnalysis):
 
 
 def matched_triplets(items: pd.DataFrame) -> Triplets:
-    """Positions of the easy, the medium and the hard image of each triplet of a session that has one of each.
+    """Positions in `items` of the easy, the medium and the hard image of each complete triplet, one row a triplet.
+
+    A triplet is named by its session and its cell in column `triplet`; images without a name belong to none. Triplets
+    that lack a level, or have several images of one, are left out.
 
     >>> items = pd.DataFrame({"label": "car", "attribute": "size", "triplet": ["a", "a", "b", "a"]})
     >>> matched_triplets(items.assign(level=["hard", "easy", "easy", "medium"]))
@@ -181,8 +187,13 @@ def matched_triplets(items: pd.DataFrame) -> Triplets:
 
 
 def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
-    """Correlation of score and accuracy over the models of one data set, plain and given the level rates' score."""
-    values = models[[HIERARCHICAL_SCORE, ACCURACY, LEVEL_RATES]].to_numpy(dtype=float).T
+    """Two lines: the correlation of hierarchical score and accuracy over the models of a data set, plain and partial.
+
+    The partial correlation is given the level rates: the score that a model's accuracies by level alone make. Intervals
+    leave out whole networks, whose models differ only by seed. With fewer than FEWEST models both are missing.
+    models: the data set's lines of the table hierarchy.
+    """
+    values = models[[HIERARCHICAL_SCORE, ACCURACY, LEVEL_RATES]].to_numpy(dtype=float).T  # 3 x models
     network = pd.factorize(models[MODEL].str.split(", ").str[0])[0]  # `resnet18, seed 1` is the network resnet18
     columns = {"dataset": dataset, "models": len(models), "networks": int(network.max()) + 1}
     if len(models) < FEWEST:
@@ -209,9 +220,12 @@ def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
 def _without_each_network(
     values: Float[np.ndarray, "3 models"], times: Integer[np.ndarray, "networks models"]
 ) -> tuple[Float[np.ndarray, " networks"], Float[np.ndarray, " networks"]]:
-    """Both coefficients without each network; NaN where so few models are left that they lie on a line anyway.
+    """The plain and the partial correlation of score and accuracy, without each network in turn.
 
-    r_given = (r_sa - r_sl r_al) / sqrt((1 - r_sl²) (1 - r_al²)),   s: score, a: accuracy, l: level rates
+        r_partial = (r_sa - r_sl r_al) / sqrt((1 - r_sl²) (1 - r_al²)),   s: score, a: accuracy, l: level rates
+
+    values: s, a and l of each model.    times: how often each model counts, 0 for those of the network left out.
+    NaN where so few models are left (two for the plain one, three for the partial one) that any values fit exactly.
     """
     score, accuracy, by_level = values
     plain = resampled_correlation(score, accuracy, times)
@@ -230,9 +244,11 @@ def _without_each_network(
 def _model_line(
     source: LevelResponses, position: int, masked_correct: Bool[np.ndarray, " items"], triplets: Triplets
 ) -> Line:
-    """The line of one model, except its names.
+    """The line of one model in the table hierarchy, without the names of data set and model.
 
-    masked_correct: what it gets right when only the classes of the images may be predicted.
+    position:       of the model in `source`.
+    masked_correct: whether it is right on each image when only the classes of the images may be predicted.
+    triplets:       positions of their images; see `matched_triplets`.
     """
     correct = source.correct[position]
     levels = levels_of(source.items)
@@ -242,13 +258,14 @@ def _model_line(
     # Accuracy and score over sessions, which count equally
     rates = stats.level_rates(correct, levels, sessions)  # sessions x levels
     masked_rates = stats.level_rates(masked_correct, levels, sessions)
-    classes = labels[np.unique(sessions, return_index=True)[1]]  # of the sessions
+    _, first_image_of_session = np.unique(sessions, return_index=True)
+    classes = labels[first_image_of_session]  # the class of each session
     accuracy, score = (_mean_over_classes(rates @ weights, classes) for weights in LEVEL_WEIGHTS)
     explained = stats.explained_scores(rates, classes)
 
     # Without named triplets the score is that of all triplets of each session
     if len(triplets):
-        easy = triplets[:, 0]
+        easy = triplets[:, 0]  # all three images have the same session and class
         matched = stats.matched_score(correct[triplets], sessions[easy], labels[easy])
         of_triplets = {
             **cells(interval_columns(HIERARCHICAL_SCORE), matched.score),
@@ -270,25 +287,31 @@ def _model_line(
         SESSIONS: len(rates),
         N_CLASSES: len(set(labels)),
         N_TEST: len(correct),
-        TRIPLETS: len(triplets) or None,
+        TRIPLETS: len(triplets) or None,  # missing where none are named
         **of_triplets,
     }
 
 
 def _mean_over_classes(values: Float[np.ndarray, " sessions"], classes: Shaped[np.ndarray, " sessions"]) -> Estimated:
+    """The mean of a share over sessions, with its interval over their classes."""
     return Estimated(values.mean(), *stats.class_interval(values, classes, FRACTION))
 
 
 def _pattern_lines(source: LevelResponses, position: int, triplets: Triplets, model_line: Line) -> Iterator[Line]:
-    """How often a model shows each pattern, and how often accuracies alone, by session and by level, explain it."""
+    """The lines of hierarchy_patterns for one model: how often it shows each of the eight patterns.
+
+    Beside this is the share that its accuracies alone would make, by session and by level.
+    position: of the model in `source`.    model_line: its line of the table hierarchy.
+    """
     correct = source.correct[position]
     all_triplets = stats.all_triplets_score(correct, levels_of(source.items), sessions_of(source.items))
     matched = stats.hierarchical_score(correct[triplets]) if len(triplets) else all_triplets
-    n_matched = sum(matched.patterns.values())
+    n_matched = sum(matched.patterns.values())  # a number of triplets; of all triplets an expected one
     n_all = sum(all_triplets.patterns.values())
 
     columns: Line = {column: model_line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}
     for pattern, count in matched.patterns.items():
+        # of right (1) or wrong (0) at each level, for independent answers at the accuracies by level
         probabilities = [
             model_line[level] if mark == "1" else 1 - model_line[level]
             for level, mark in zip(LEVELS, pattern, strict=True)

@@ -51,11 +51,14 @@ Line = dict[str, Any]  # of a table: column -> cell
 
 
 class LevelResponses(NamedTuple):
-    """What the full models of one data set predicted for its test images, each of an attribute and a level.
+    """What the full models of one data set predicted for those of its test images that have an attribute and a level.
 
     items:      image_id, label, attribute, level (easy, medium, hard), triplet (missing where there is none); one line
                 for each column of `correct`.
-    confidence: the greatest of the probabilities of the classes that may be predicted.
+    models:     the name of each model, with its seed where it was trained here.
+    correct:    whether each model is right on each image.
+    confidence: the largest probability that the model gives to one of the classes that may be predicted.
+    runs:       ids of the stored predictions.
     """
 
     dataset: str
@@ -80,10 +83,14 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
 
     Models are those that know every class of the set, with their best weights, without snapshots of training. Images
     without attribute or level are left out.
+
+    query:    narrows the stored rows; None reads all.
     protocol: open, any class that the model knows may be predicted; masked, only those that the images have (a model of
-    the 1,000 classes of ImageNet on images of 100 of them). Where a model knows no other class, both are the same.
-    A data set with a level of another name is left out, with a line in the log.
-    Raises FcaError for an unknown protocol, and when there is nothing.
+              the 1,000 classes of ImageNet on images of 100 of them). Where a model knows no other class, both are the
+              same.
+
+    A data set with a level of another name is left out, with a line in the log, if there are others.
+    Raises FcaError for an unknown protocol, and when no data set is left.
     """
     sources = sets_with_levels(store, query, protocol)
     requirement = "predictions of full models on test images with columns attribute and level"
@@ -92,7 +99,11 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
 
 
 def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[LevelResponses]:
-    """Responses as of `responses_by_level`; empty when there is nothing."""
+    """Responses as of `responses_by_level`, but an empty list when there is no data set with levels.
+
+    Data sets that cannot be read are left out, with a line in the log. If that leaves none, the first problem is raised
+    as FcaError, so that it is not taken for a store without such data.
+    """
     if protocol not in PROTOCOLS:
         raise FcaError("analysis.protocol", protocol, " or ".join(PROTOCOLS), "take one of them")
     rows = rows_of_subjects(store, query)
@@ -143,7 +154,7 @@ def has_levels(items: pd.DataFrame) -> bool:
 def pool_of(items: pd.DataFrame) -> Pool:
     """The pool of an adaptive test: images by level, session (class and attribute) and group (attribute).
 
-    Of images without levels one group, whose sessions are the classes.
+    Images without levels are a single group, with the classes as its sessions.
     """
     if not has_levels(items):
         return make_pool(None, items["label"].to_numpy(dtype=str))
@@ -151,15 +162,17 @@ def pool_of(items: pd.DataFrame) -> Pool:
 
 
 def with_complete_sessions(source: LevelResponses) -> LevelResponses:
-    """Without the sessions that lack a level (their images were rejected, or never made); the log names these.
+    """The responses without the images of sessions that lack a level; the log names the first of these sessions.
 
-    Raises FcaError when no session is left.
+    A session is a class and an attribute. It may lack a level because its images were rejected, or never made. Raises
+    FcaError when no session has all levels.
     """
     sessions = sessions_of(source.items)
+    # of every image: how many levels its session has
     n_levels = source.items["level"].groupby(sessions).transform("nunique")
-    is_whole = (n_levels == len(LEVELS)).to_numpy()  # of every image: whether its session has all levels
-    incomplete_sessions = sorted(set(sessions[~is_whole]))
-    if not is_whole.any():
+    has_all_levels = (n_levels == len(LEVELS)).to_numpy()
+    incomplete_sessions = sorted(set(sessions[~has_all_levels]))
+    if not has_all_levels.any():
         required = f"sessions (class/attribute) of {source.dataset} with {', '.join(LEVELS)} images"
         step = "make the images of the level that is missing"
         raise FcaError(required, f"none of {len(incomplete_sessions)}", "1 or more", step)
@@ -168,9 +181,11 @@ def with_complete_sessions(source: LevelResponses) -> LevelResponses:
         examples = ", ".join(incomplete_sessions[:5]) + (", ..." if number > 5 else "")
         log.warning("%s: %d sessions lack a level and are left out: %s", source.dataset, number, examples)
 
-    items = source.items[is_whole].reset_index(drop=True)
-    correct = source.correct[:, is_whole]
-    return source._replace(items=items, correct=correct, confidence=source.confidence[:, is_whole])
+    return source._replace(
+        items=source.items[has_all_levels].reset_index(drop=True),
+        correct=source.correct[:, has_all_levels],
+        confidence=source.confidence[:, has_all_levels],
+    )
 
 
 def mean_cells(
@@ -178,12 +193,19 @@ def mean_cells(
     values: Float[np.ndarray, " n"],
     within: tuple[float, float] = SIGNED_FRACTION,
 ) -> Line:
-    """The cells of a mean of shares, or of differences of shares, and of both ends of its interval."""
-    return cells(interval_columns(column), mean_with_interval(values, None, within))
+    """The cells of a column with the mean of some values, and of both ends of its 95 % interval.
+
+    values: shares, or differences of shares, one for each draw.    within: the range that the interval is limited to.
+    """
+    each_by_itself = None  # no clusters of values that are drawn together
+    return cells(interval_columns(column), mean_with_interval(values, each_by_itself, within))
 
 
 def score_cells(rates: Float[np.ndarray, "n 3"]) -> Line:
-    """The cells of the level accuracies, and of accuracy and score with their intervals over the rows of `rates`."""
+    """The cells of the mean accuracies by level, and of accuracy and score with their intervals.
+
+    rates: accuracy by level of each class or session, over which the intervals are.
+    """
     line = cells(BY_LEVEL, rates.mean(axis=0).tolist())
     for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
         line |= mean_cells(target, rates @ weights, FRACTION)
@@ -191,18 +213,21 @@ def score_cells(rates: Float[np.ndarray, "n 3"]) -> Line:
 
 
 def cells(columns: Iterable[Column], values: Iterable[Any]) -> Line:
-    """Cells of a line of a table, by column."""
+    """A line of a table, or a part of it, from its columns and their values in the same order."""
     return dict(zip(columns, values, strict=True))
 
 
 def columns_of(stored: Predictions, labels: Sequence[int] | Int[np.ndarray, " labels"]) -> Int[np.ndarray, " columns"]:
-    """The columns of the logits for these label indices that the model knows, in order."""
+    """The columns of the logits of these label indices, ascending and each once; without classes the model lacks."""
     columns = np.unique(stored.columns[np.asarray(labels)])
-    return columns[columns >= 0]
+    return columns[columns >= 0]  # -1: the model does not know the class
 
 
 def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -> LevelResponses | None:
-    """None for a data set without the columns. Raises FcaError for a level of another name."""
+    """The responses of the models of one data set; None if none of its images has an attribute and a level.
+
+    rows: of its predictions, one for each model.    Raises FcaError for a level that is not easy, medium or hard.
+    """
     prediction_rows = sorted(records(rows), key=lambda row: (row["subject"], row["run_id"]))
     fingerprint, split = prediction_rows[0]["fingerprint"], prediction_rows[0]["split"]
     items = store.items(fingerprint)
@@ -219,32 +244,38 @@ def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str)
         step = f"name levels so, or leave the data set out: 'fingerprint!={fingerprint}'"
         raise FcaError(f"level of {dataset}", ", ".join(unknown_levels[:5]), ", ".join(LEVELS), step)
 
-    responses = [_responses(store, row, has_level, protocol) for row in prediction_rows]
+    responses = [_correct_and_confidence(store, row, has_level, protocol) for row in prediction_rows]
     return LevelResponses(
         dataset=dataset,
         fingerprint=fingerprint,
         items=items,
-        models=tuple(_name(row) for row in prediction_rows),
+        models=tuple(_name_without_best(row) for row in prediction_rows),
         correct=np.stack([correct for correct, _ in responses]),
         confidence=np.stack([confidence for _, confidence in responses]),
         runs=tuple(sorted(row["run_id"] for row in prediction_rows)),
     )
 
 
-def _name(row: Mapping[str, Any]) -> str:
-    """The subject's name without `/best`, which distinguishes it from snapshots; none of these are read."""
+def _name_without_best(row: Mapping[str, Any]) -> str:
+    """The name of a row's model: resnet18, seed 1 for the subject resnet18/best, seed 1.
+
+    `/best` distinguishes best weights from snapshots of training, which are not read here.
+    """
     model, subject = str(row["model"]), str(row["subject"])
     best = f"{model}/{BEST}"
     return model + subject[len(best) :] if subject.startswith(best) else subject
 
 
-def _responses(
+def _correct_and_confidence(
     store: Store, row: Mapping[str, Any], has_level: Bool[np.ndarray, " images"], protocol: str
 ) -> tuple[Bool[np.ndarray, " items"], Float[np.ndarray, " items"]]:
-    """Right or wrong, and confidence, of one model on the images that have a level."""
+    """Whether one model is right on each image that has a level, and how confident it is; see `LevelResponses`.
+
+    row: of its stored predictions.    has_level: of each image that they are for.
+    """
     stored = predictions(store, row)
     allowed = columns_of(stored, stored.labels[has_level])
-    if protocol == "open" or len(allowed) == len(stored.logit_classes):
+    if protocol == "open" or len(allowed) == len(stored.logit_classes):  # every class of the model may be predicted
         confidence = store.array(row["run_id"], "p_max")[has_level].astype(np.float32)
         return stored.right[has_level], confidence
 

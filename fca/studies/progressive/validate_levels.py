@@ -151,7 +151,10 @@ class ValidateLevels(LevelAnalysis):
     shown: Annotated[int, Allowed(1), "images of each kind of contradiction, with pictures"] = 24
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables confidence_levels, confidence_trends, contradictions_shown and contradictions (all of them)."""
+        """Tables confidence_levels, confidence_trends, contradictions_shown (with pictures) and contradictions (all).
+
+        Raises FcaError when the store has no predictions for images with attributes and levels.
+        """
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
         bins: list[pd.DataFrame] = []
@@ -167,7 +170,7 @@ class ValidateLevels(LevelAnalysis):
             with_pictures.append(with_thumbnails)
             all_contradictions.append(contradictions)
             runs |= set(source.runs)
-            if thumbnails.run_id is not None:
+            if thumbnails.run_id is not None:  # the description of the data that the pictures are from
                 runs.add(thumbnails.run_id)
 
         frames = [
@@ -178,8 +181,13 @@ class ValidateLevels(LevelAnalysis):
 
 
 def confidence_bins(source: LevelResponses) -> pd.DataFrame:
-    """Share of the images of each level in ten equal bins of confidence."""
-    bin_of = np.minimum((source.confidence * BINS).astype(int), BINS - 1)  # models x images
+    """A line for each level and each of ten equal bins of confidence: the share of the level's images in the bin.
+
+    The share is the mean over models, beside the smallest and the largest of a model. top1 is the share of right
+    predictions in the bin, over all models; NaN for an empty bin. Levels without images have no line.
+    """
+    # the bin of each prediction, models x images; a confidence of 1 belongs to the last bin
+    bin_of = np.minimum((source.confidence * BINS).astype(int), BINS - 1)
     levels = levels_of(source.items)
     lines: list[Line] = []
     for code, level in enumerate(LEVELS):
@@ -189,7 +197,7 @@ def confidence_bins(source: LevelResponses) -> pd.DataFrame:
         for number in range(BINS):
             is_inside = bin_of[:, is_of_level] == number  # models x images of the level
             shares = is_inside.mean(axis=1)
-            correct = source.correct[:, is_of_level][is_inside]
+            correct = source.correct[:, is_of_level][is_inside]  # of all models, in one axis
             line: Line = {
                 LEVEL: level,
                 BIN: number,
@@ -205,52 +213,65 @@ def confidence_bins(source: LevelResponses) -> pd.DataFrame:
 
 
 def confidence_trends(source: LevelResponses) -> pd.DataFrame:
-    """Mean confidence by level of every attribute and class, and whether it falls."""
-    items = source.items.assign(confidence=source.confidence.mean(axis=0))
+    """A line for each attribute and each class: mean confidence by level, and tests of whether it falls.
+
+    The tests compare levels within blocks: the classes of an attribute, the attributes of a class.
+    """
+    items = source.items.assign(confidence=source.confidence.mean(axis=0))  # mean over models
     frames = [
-        _trends(items, "attribute", block="label").assign(by="attribute"),
-        _trends(items, "label", block="attribute").assign(by="class"),
+        _trends_by(items, "attribute", block="label").assign(by="attribute"),
+        _trends_by(items, "label", block="attribute").assign(by="class"),
     ]
     return CONFIDENCE_TRENDS.frame(pd.concat(frames, ignore_index=True).assign(dataset=source.dataset))
 
 
-def _trends(items: pd.DataFrame, column: str, block: str) -> pd.DataFrame:
-    """A line for each value of a column, with p values corrected over them."""
+def _trends_by(items: pd.DataFrame, column: str, block: str) -> pd.DataFrame:
+    """A line for each value of `column` (attribute or class), with tests over the values of column `block`.
+
+    items: with column `confidence`. P values are corrected over all lines by Holm's method: those of Page's test
+    together, and those of a rise at either step together.
+    """
     means = items.pivot_table("confidence", [column, block], "level")[list(LEVELS)]  # (values, blocks) x levels
     lines: list[Line] = []
     for value, means_of_blocks in means.groupby(level=0):
-        lines.append({VALUE: str(value), **_trend(means_of_blocks.to_numpy(float))})
+        lines.append({VALUE: str(value), **_trend_cells(means_of_blocks.to_numpy(float))})
 
     frame = pd.DataFrame(lines)
     p_rises = [str(p_rise) for p_rise in P_RISES]
-    frame[str(P_HOLM)] = _corrected(frame[PAGE_P].to_numpy())
-    frame[p_rises] = _corrected(frame[p_rises].to_numpy())
-    frame[str(TREND_VERDICT)] = [_verdict(line) for line in frame.to_dict("records")]
+    frame[str(P_HOLM)] = _holm_of_defined(frame[PAGE_P].to_numpy())
+    frame[p_rises] = _holm_of_defined(frame[p_rises].to_numpy())
+    frame[str(TREND_VERDICT)] = [_verdict_on_trend(line) for line in frame.to_dict("records")]
     return frame
 
 
-def _corrected(p: Float[np.ndarray, "*tests"]) -> Float[np.ndarray, "*tests"]:
-    """P values after Holm's correction over all defined ones; NaN stays NaN."""
+def _holm_of_defined(p: Float[np.ndarray, "*tests"]) -> Float[np.ndarray, "*tests"]:
+    """P values after Holm's correction over all that are defined; NaN stays NaN."""
     is_defined = ~np.isnan(p)
     corrected = np.full(p.shape, np.nan)
     corrected[is_defined] = holm(p[is_defined])
     return corrected
 
 
-def _p_rise(drops: Float[np.ndarray, " blocks"]) -> float:
-    """One-sided paired t that drops are below 0; NaN for one block."""
+def _p_of_rise(drops: Float[np.ndarray, " blocks"]) -> float:
+    """P value of a one-sided paired t-test that the drops of confidence are below 0, so that it rises.
+
+    NaN for a single block.
+    """
     if len(drops) < 2:
         return float("nan")
-    if np.ptp(drops) < 1e-12:  # blocks are all equal: t is infinite, or there is no change
+    if np.ptp(drops) < 1e-12:  # all blocks are equal up to rounding: t would be infinite, or 0 / 0
         return 0.0 if drops.mean() < -1e-12 else 1.0
     return float(ttest_1samp(drops, 0.0, alternative="less").pvalue)
 
 
-def _trend(means: Float[np.ndarray, "blocks 3"]) -> Line:
-    """One attribute or class: its level means, Page's test and the interval of each drop."""
+def _trend_cells(means: Float[np.ndarray, "blocks 3"]) -> Line:
+    """The cells of one attribute or class: mean confidence by level, Page's test, both drops and their tests.
+
+    means: mean confidence by block and level. With a single block the tests are NaN.
+    """
     page_l, page_p = np.nan, np.nan
     if len(means) > 1:
-        page = page_trend_test(means, predicted_ranks=[3, 2, 1])
+        page = page_trend_test(means, predicted_ranks=[3, 2, 1])  # easy has the highest confidence
         page_l, page_p = float(page.statistic), float(page.pvalue)
 
     to_medium, to_hard = (means[:, :-1] - means[:, 1:]).T  # drops of each block
@@ -260,14 +281,18 @@ def _trend(means: Float[np.ndarray, "blocks 3"]) -> Line:
         PAGE_L: page_l,
         PAGE_P: page_p,
         **mean_cells(DROPS[0], to_medium),
-        P_RISES[0]: _p_rise(to_medium),
+        P_RISES[0]: _p_of_rise(to_medium),
         **mean_cells(DROPS[1], to_hard),
-        P_RISES[1]: _p_rise(to_hard),
+        P_RISES[1]: _p_of_rise(to_hard),
     }
 
 
-def _verdict(line: Mapping[Any, Any]) -> str:
-    """Whether confidence falls, by the tests of one line; see METHOD."""
+def _verdict_on_trend(line: Mapping[Any, Any]) -> str:
+    """Whether confidence falls from easy to hard, by the tests of one line of confidence_trends at the 5 % level.
+
+    In this order: RISES if it rises at a step, UNTESTED with a single block, UNCLEAR if Page's test is not significant,
+    FALLS if the intervals of both drops are above 0, else TREND.
+    """
     steps = [verdict(line[drop], line[drop.low], line[drop.high]) for drop in DROPS]
     for step, p_rise in zip(steps, P_RISES, strict=True):
         if step == RISES and line[p_rise] < 0.05:
@@ -280,10 +305,11 @@ def _verdict(line: Mapping[Any, Any]) -> str:
 
 
 def find_contradictions(source: LevelResponses) -> pd.DataFrame:
-    """A line for each image that contradicts its level, the most confident of each kind first.
+    """A line for each image that contradicts its level, in two kinds, the most confident image of each kind first.
 
-    Easy: no model is right. Hard: all models are right, with a mean confidence of at least `wanted`, the median over
-    the easy images of the same attribute.    top1, confidence: means over models.
+    An easy image contradicts its level if no model is right. A hard one does if all models are right, and their mean
+    confidence is at least `wanted`, the median confidence of the easy images of the same attribute.
+    Columns top1 and confidence are means over models.
     """
     images = source.items.assign(
         dataset=source.dataset,
@@ -300,6 +326,7 @@ def find_contradictions(source: LevelResponses) -> pd.DataFrame:
     is_hard_and_confident = (images[LEVEL] == "hard") & (images[TOP1] == 1) & is_confident
     frames = []
     for kind, is_of_kind in zip(CONTRADICTION.choices, (is_missed_by_all, is_hard_and_confident), strict=True):
+        # equally confident ones by name, so that the order is the same every time
         most_confident_first = images[is_of_kind].sort_values([CONFIDENCE, "image_id"], ascending=[False, True])
         ranks = np.arange(1, len(most_confident_first) + 1)
         frames.append(most_confident_first.assign(kind=kind, rank=ranks))
@@ -309,10 +336,14 @@ def find_contradictions(source: LevelResponses) -> pd.DataFrame:
 def add_pictures(
     store: Store, contradictions: pd.DataFrame, number: int, fingerprint: str
 ) -> tuple[pd.DataFrame, Pictures]:
-    """The first `number` of each kind with thumbnail, how many there are (`of`), and a place in a grid."""
+    """The lines of contradictions_shown: the first `number` images of each kind, with thumbnails; and the thumbnails.
+
+    contradictions: as of `find_contradictions`.    fingerprint: of the data set that the images are from.
+    Each line has the number of images of its kind in all (`of`), and a place in a grid, ACROSS pictures wide.
+    """
     first = contradictions[contradictions[CONFIDENCE_RANK] <= number].reset_index(drop=True)
     thumbnails = pictures(store, first["image_id"].tolist(), fingerprint)
-    row, column = np.divmod(first[CONFIDENCE_RANK] - 1, ACROSS)
+    row, column = np.divmod(first[CONFIDENCE_RANK] - 1, ACROSS)  # ranks begin with 1
     number_of_kind = contradictions[CONTRADICTION].value_counts()
     frame = first.assign(
         row=row,

@@ -39,7 +39,10 @@ alone: the names of the chosen images.
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """`fca bank`: list the banks of a store, write a bank, or write anchors; exit code 2 for what cannot be written."""
+    """`fca bank`: list the banks of a store, write one to a file, or choose or use anchors; the exit code is 0.
+
+    With `sub_command`, an error that the user can correct becomes a message and exit code 2.
+    """
     if arguments[:1] == [ANCHORS]:
         _choose_or_use_anchors(_anchors_parser().parse_args(arguments[1:]))
     else:
@@ -48,9 +51,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _bank_parser() -> Words:
+    """The parser of `fca bank`, for everything but anchors."""
     parser = Words(prog="fca bank", description=ABOUT_BANK)
     parser.add_argument("id", nargs="?", help="of a saved table irt_items: fca analyse analysis=irt")
-    parser.offer(lambda _: [ANCHORS])
+    parser.offer(lambda _: [ANCHORS])  # completion of the first word in a shell
     parser.add_argument("file", nargs="?", help="where to write it (default: bank-ID.json)")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--cite", help="how to cite it, kept in the file")
@@ -59,6 +63,7 @@ def _bank_parser() -> Words:
 
 
 def _anchors_parser() -> Words:
+    """The parser of `fca bank anchors`: either --save or --use has to be given."""
     parser = Words(prog=f"fca bank {ANCHORS}", description=ABOUT_ANCHORS)
     parser.add_argument(
         "responses", nargs="*", help="files of 0 and 1: CSV (one row per model, one column per image), npz, jsonl"
@@ -72,8 +77,8 @@ def _anchors_parser() -> Words:
     return parser
 
 
-def _json_file(option: str, name: str) -> Path:
-    """Where to write a bank or anchors."""
+def _checked_json_path(option: str, name: str) -> Path:
+    """The path of a file to write. Raises FcaError, naming the option, unless it ends in .json."""
     path = Path(name)
     if path.suffix != ".json":
         raise FcaError(option, path, "a name that ends in .json", "rename it")
@@ -84,25 +89,26 @@ def _json_file(option: str, name: str) -> Path:
 
 
 def _write_or_list_banks(options: argparse.Namespace) -> None:
+    """Write the bank of the given id to a file; without an id print a line for each bank of the store."""
     check_store(options.outputs)
     store = Store(Path(options.outputs))
     if options.id is None:
         print(*_bank_lines(store), sep="\n")
         return
 
-    path = _json_file("file", options.file or f"bank-{options.id}.json")
+    path = _checked_json_path("file", options.file or f"bank-{options.id}.json")
     write_bank(store, options.id, path, options.cite, options.licence)
     log_bank_priors(str(path), origin_of(store, str(path)).not_estimable)
     print(f"{path}: {len(read_bank(store, str(path))):,} items; identity {bank_id(str(path))}; use: task.bank={path}")
 
 
 def _bank_lines(store: Store) -> list[str]:
-    """One line for each bank: its id, data sets, items and model."""
+    """One line for each bank of a store, with its id, data sets, items and item response model; or a hint if none."""
     lines = []
     for table_id in saved_banks(store):
         try:
             items = read_bank(store, table_id)
-        except FcaError as error:  # damaged, or of several scales: no bank for a test
+        except FcaError as error:  # it is damaged, or its items are on several scales
             lines.append(f"{table_id}  cannot be used: {error}")
             continue
         datasets = ", ".join(sorted(set(items["dataset"].astype(str))))
@@ -114,6 +120,7 @@ def _bank_lines(store: Store) -> list[str]:
 
 
 def _choose_or_use_anchors(options: argparse.Namespace) -> None:
+    """Do what the parsed options of `fca bank anchors` ask: exactly one of --save and --use is given."""
     if options.save is not None:
         _choose_anchors(options)
     else:
@@ -121,10 +128,14 @@ def _choose_or_use_anchors(options: argparse.Namespace) -> None:
 
 
 def _choose_anchors(options: argparse.Namespace) -> None:
+    """Choose anchors by the responses of the given files, write them to a file, and print how large their error is.
+
+    Raises FcaError for another file name, without files of responses, and for too few models.
+    """
     from fca.studies.adaptive.anchor_files import error_of, responses_of, write_anchors
     from fca.studies.adaptive.stats import choose_anchors  # imports scipy.stats, for which `fca bank` need not wait
 
-    path = _json_file("--save", options.save)
+    path = _checked_json_path("--save", options.save)
     if not options.responses:
         raise FcaError("responses", "none", "one file or more", "name those of models that responded to all images")
 
@@ -133,12 +144,13 @@ def _choose_anchors(options: argparse.Namespace) -> None:
     chosen = choose_anchors(responses.correct == 1, options.k, networks=networks)
     write_anchors(chosen, responses, path, options.cite, options.licence)
 
-    assert chosen.method is not None
+    assert chosen.method is not None  # `choose_anchors` sets both
     assert chosen.errors is not None
     error, random_error = error_of(chosen, networks)
     interval = "" if pd.isna(error.low) else f" [{100 * error.low:.2f}, {100 * error.high:.2f}]"
-    best_first = sorted(chosen.errors, key=chosen.errors.__getitem__)
-    errors = ", ".join(f"{' + '.join(method)} {100 * chosen.errors[method]:.2f}" for method in best_first)
+    methods_and_errors = [(" + ".join(method), value) for method, value in chosen.errors.items()]
+    best_first = sorted(methods_and_errors, key=lambda method_and_error: method_and_error[1])
+    errors = ", ".join(f"{method} {100 * value:.2f}" for method, value in best_first)
 
     print(f"{path}: {len(chosen.items)} of {chosen.pool:,} images, chosen by {len(networks)} subjects")
     print(f"method: {' + '.join(chosen.method)}; error of each in cross-validation, in points: {errors}")
@@ -148,6 +160,10 @@ def _choose_anchors(options: argparse.Namespace) -> None:
 
 
 def _use_anchors(options: argparse.Namespace) -> None:
+    """Print the accuracy that the anchors of a file estimate for each subject of the given responses.
+
+    Without responses print the names of the anchors, which are the images to evaluate.
+    """
     from fca.studies.adaptive.anchor_files import read_anchors, responses_of, responses_to
 
     names, chosen = read_anchors(options.use)
@@ -157,7 +173,8 @@ def _use_anchors(options: argparse.Namespace) -> None:
 
     log_not_estimable(options.use, chosen.not_estimable)
     responses = responses_of(options.responses)
-    estimates = chosen.estimate(responses_to(responses, names, options.use))
+    responses_to_anchors = responses_to(responses, names, options.use)
+    estimates = chosen.estimate(responses_to_anchors)  # subjects x (estimate, low, high)
 
     frame = pd.DataFrame(estimates, columns=["accuracy", "low", "high"])
     frame.insert(0, "subject", responses.subjects["subject"].tolist())

@@ -117,7 +117,10 @@ WARNINGS: Mapping[str, str] = MappingProxyType(
 
 
 def start_policy(policy: str | StartPolicy, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> Policy:
-    """A test of one model, by a policy's name or by its class (or a partial of it); raises FcaError for other names.
+    """Start a test of one model: returns the policy before its first round.
+
+    policy: a name of POLICIES, or the class of a policy, or a partial of it with options.    budget: share of the pool.
+    Raises FcaError for another name, and for a pool, a budget or a bank that the policy cannot take.
 
     >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
     >>> start_policy("static_k", pool, 0.25).k
@@ -131,16 +134,17 @@ def start_policy(policy: str | StartPolicy, pool: Pool, budget: int | float, ban
 
 
 def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Every target of every group from a test so far.
+    """Estimate every target (accuracy; with levels also score) of every group from the responses of a test so far.
 
-    Raises FcaError for an unknown name, a missing bank, and an estimator that needs levels where there are none.
+    estimator: a name of ESTIMATORS.    bank: the pool's items, for estimators that need a bank; others ignore it.
+    Raises FcaError for an unknown name, a missing bank, an estimator that needs levels where there are none, and a
+    record without responses.
     """
     if estimator not in ESTIMATORS:
         raise FcaError("estimator", repr(estimator), ", ".join(ESTIMATORS), "stratified needs no bank")
     if estimator in LEVEL_ESTIMATORS:
-        pool.check_levels(
-            "estimator", estimator, ", ".join(name for name in ESTIMATORS if name not in LEVEL_ESTIMATORS)
-        )
+        without_levels = [name for name in ESTIMATORS if name not in LEVEL_ESTIMATORS]
+        pool.check_levels("estimator", estimator, ", ".join(without_levels))
     if not record.evaluated.any():
         raise FcaError("items evaluated", 0, "1 or more", "evaluate the policy's first round before estimating")
     return ESTIMATORS[estimator](pool, record, bank)
@@ -158,7 +162,9 @@ def replay(
     repeats: int = 3,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Estimates of a test of each model for each group, `repeats` times, beside the truth of the whole pool.
+    """Replay tests on known responses: estimates for each model and group, beside the truth of the whole pool.
+
+    Every model takes the test `repeats` times, with other random draws.
 
     correct:  right or wrong, of every model on every item of the pool.
     levels:   0 easy, 1 medium, 2 hard.    sessions: (class, attribute).    groups: what is averaged over: attribute.
@@ -214,6 +220,6 @@ def replay(
     columns = ["truth", "estimate", "se", "low", "high", *count_columns]
     table = pd.DataFrame(np.concatenate(blocks), index, columns)
     table = table.astype(dict.fromkeys(count_columns, np.int64)).reset_index()
-    table.insert(1, "group", table.pop("group"))
+    table.insert(1, "group", table.pop("group"))  # model, group, repeat, target
     table.attrs["warning"] = WARNINGS.get(estimator)
     return table

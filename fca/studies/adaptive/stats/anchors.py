@@ -75,9 +75,10 @@ class Anchors:
     not_estimable: tuple[str, ...] = ()
 
     def estimate(self, correct: Shaped[np.ndarray, "models k"]) -> Float[np.ndarray, "models 3"]:
-        """Accuracy on the whole pool of models with responses to the anchors: estimate, and both ends of its interval.
+        """Estimated accuracy on the whole pool of each model, and both ends of its 95 % interval.
 
-        correct: right or wrong, in the order of `items`.    Raises FcaError for responses other than 0 or 1.
+        correct: the models' responses to the anchors (0 or 1), in the order of `items`.
+        Raises FcaError for other values, and for another number of responses than anchors.
         """
         if correct.shape[1] != len(self.items) or not np.isin(correct, (0, 1)).all():
             allowed = f"0 or 1 for each of the {len(self.items)} anchors"
@@ -88,9 +89,13 @@ class Anchors:
     def shares(self, correct: Bool[np.ndarray, "models k"]) -> Shares:
         """Estimated accuracy on all items, before `shift`.
 
-        weighted: Σ w y.    line: a + b Σ w y.    p_irt: the mean over the pool of y where evaluated, elsewhere of the
-        bank's probability at the model's ability (Maia Polo et al. 2024, section 3.2).    gp_irt: λ of weighted and
-        1 - λ of p_irt (section 3.3).
+        With the responses y and the weights w of the anchors, by estimator:
+
+        weighted  Σ w y
+        line      a + b Σ w y
+        p_irt     the mean over the pool of y for anchors, and for other items of the bank's probability at the
+                  ability that the responses show (Maia Polo et al. 2024, section 3.2)
+        gp_irt    λ times weighted plus 1 - λ times p_irt (section 3.3); λ is `share`
         """
         intercept, slope = self.line
         by_weights = intercept + slope * (correct @ self.weights)
@@ -99,9 +104,10 @@ class Anchors:
         return self.share * by_weights + (1 - self.share) * self._by_bank(correct)
 
     def _by_bank(self, correct: Bool[np.ndarray, "models k"]) -> Shares:
-        """The estimate p_irt."""
-        assert self.bank is not None
-        anchor_items = ItemBank(self.bank.model, *(values[self.items] for values in self.bank[1:]))
+        """The estimate p_irt of `shares`: responses to the anchors, and the bank's probabilities of all other items."""
+        assert self.bank is not None  # `shares` has checked it
+        parameters_of_anchors = [values[self.items] for values in self.bank[1:]]  # the first field is the model
+        anchor_items = ItemBank(self.bank.model, *parameters_of_anchors)
         ability = score_ability(correct.astype(np.float64), anchor_items).ability
         expected = self.bank.probability(ability)  # models x items
         expected[:, self.items] = correct
@@ -116,29 +122,33 @@ def choose_anchors(
     networks: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Anchors:
-    """k items from which the accuracy of a new model on all items is estimated; chosen on models with all responses.
+    """Choose k items from which the accuracy of a new model on all items is estimated.
 
-    correct:   of every model on every item.
-    space:     ease, items in order of the share of models that are right, the middle one of every k-th part.
-               responses and irt, k-means clusters of items by the models that solve them, or by intercept and slope of
-               a 2pl: the item closest to each centre, its weight the cluster's share (Maia Polo et al., section 3).
-               random, a simple random sample.
-    estimator: p_irt and gp_irt (with a 2pl fitted here), line (least squares over the models) or weighted; see
-               `Anchors.shares`.    None, of either: the one of METHODS with the least error.
-    networks:  of each model; snapshots and seeds of one are never on both sides of a check. None: all differ.
+    correct:   whether each of the models that choose is right on each item.
+    space:     how the items are chosen.
+               ease: the items are ordered by the share of models that are right and cut into k parts of equal size;
+               the middle item of each is taken.
+               responses and irt: k-means clusters of items, by the models that are right or by slope and intercept of
+               a 2pl; the item closest to each centre is taken, with the cluster's share of the items as its weight
+               (Maia Polo et al., section 3).
+               random: a simple random sample.
+    estimator: how accuracy is estimated: p_irt, gp_irt (with a 2pl fitted here), line (least squares over the models)
+               or weighted; see `Anchors.shares`.    None, for either: the one of METHODS with the least error.
+    networks:  the network of each model; snapshots and seeds of one network are never on both sides of a check. None:
+               all differ.
 
-    In ten folds of networks anchors are chosen by the others with every method, and the errors on held-out models are
-    recorded, with the λ of gp_irt and the shift fitted on the models of the other folds. The method with the least
-    squared error over all folds chooses the anchors that are returned. Their reported error is not the one that chose
-    the method: in each fold it is that of the method that is best, by the same rule, for the models of the OTHER folds
-    (`checked`).
+    The error of every method is found by cross-validation in ten folds of networks: the other folds choose anchors, and
+    the accuracy of the held-out models is estimated; the λ of gp_irt and the shift are fitted on the models of other
+    folds. The method with the least squared error over all folds then chooses the anchors that are returned, on all
+    models. The error that is reported (`checked`) is not the one by which the method was chosen: in each fold it is the
+    error of the method that is best, by the same rule, for the models of the OTHER folds.
 
-    `shift` is the mean residual r = logit(truth) - logit(estimate) of that method (shares moved half an item off 0 and
-    1), `reach` the ceil(0.95 (m + 1))-th smallest |r| of the m models, of their `checked` estimates. For one more
-    network like these the interval contains the truth in about 95 %, whatever the model of responses (cross-conformal:
-    Barber et al. 2021); for models unlike these nothing is promised. It is wide where a few models differ from the
-    others. Raises FcaError for fewer than 19 models, fewer than two networks, and k that is not below the number of
-    items.
+    `shift` is the mean residual r = logit(truth) - logit(estimate) of that method (shares are kept half an item off 0
+    and 1), and `reach` the ceil(0.95 (m + 1))-th smallest |r| of the `checked` estimates of the m models. For one more
+    network like these the interval contains the truth in about 95 % of cases, whatever the model of responses
+    (cross-conformal: Barber et al. 2021); for models unlike these nothing is promised. It is wide where a few models
+    differ from the others. Raises FcaError for fewer than 19 models, for fewer than two networks, and for k that is not
+    below the number of items.
 
     >>> rng = np.random.default_rng(0)
     >>> ability, difficulty = rng.normal(size=(30, 1)), rng.normal(size=300)
@@ -146,22 +156,22 @@ def choose_anchors(
     >>> len(chosen.items), round(float(chosen.weights.sum()), 6), chosen.method
     (20, 1.0, ('ease', 'p_irt'))
     """
-    methods = _methods(space, estimator)
+    methods = _methods_to_compare(space, estimator)
     models, items = correct.shape
     if models < FEWEST:
         raise FcaError("models to choose anchors on", models, f"{FEWEST} or more, for a 95 % interval", "add models")
     if not 1 <= k < items:
         raise FcaError("k", k, f"1 to {items - 1}, below the items of the pool", "lower it")
-    fold = _folds(np.array(range(models) if networks is None else networks), seed)
+    fold = _fold_of_models(np.array(range(models) if networks is None else networks), seed)
 
     # The method with the least error, and the anchors that it chooses on all models
     truth = correct.mean(axis=1)
     held_out = _held_out_estimates(correct, k, methods, fold, seed)  # methods x models x 2
     estimates = _cross_fitted(held_out, truth, fold, items)  # methods x models
-    errors = [_error(by_method, truth) for by_method in estimates]
+    errors = [_rms_error(by_method, truth) for by_method in estimates]
     best = int(np.argmin(errors))
     share, shift = _fit_share_and_shift(held_out[best], truth, items)
-    [chosen] = _choose(correct, k, [methods[best]], seed)
+    [chosen] = _choose_by_each(correct, k, [methods[best]], seed)
     if methods[best][1] == "gp_irt":
         chosen = replace(chosen, share=share)
 
@@ -171,7 +181,7 @@ def choose_anchors(
         is_held_out = fold == number
         other_truth = truth[~is_held_out]
         other_estimates = _cross_fitted(held_out[:, ~is_held_out], other_truth, fold[~is_held_out], items)
-        other_errors = [_error(by_method, other_truth) for by_method in other_estimates]
+        other_errors = [_rms_error(by_method, other_truth) for by_method in other_estimates]
         best_elsewhere[is_held_out] = np.argmin(other_errors)
 
     checked = np.column_stack([truth, estimates[best_elsewhere, np.arange(models)]])
@@ -182,8 +192,11 @@ def choose_anchors(
     return replace(chosen, shift=shift, reach=reach, checked=checked, errors=error_by_method)
 
 
-def _methods(space: str | None, estimator: str | None) -> list[Method]:
-    """Those of METHODS with this space and estimator, or the one that is named in full."""
+def _methods_to_compare(space: str | None, estimator: str | None) -> list[Method]:
+    """The methods to compare: those of METHODS with this space and estimator, or just the one that both name.
+
+    None stands for any. Raises FcaError for an unknown name, and where METHODS has no such method.
+    """
     if space is not None:
         check_choice("space", space, SPACES)
     if estimator is not None:
@@ -201,39 +214,47 @@ def _methods(space: str | None, estimator: str | None) -> list[Method]:
 def _held_out_estimates(
     correct: Correct, k: int, methods: Sequence[Method], fold: Folds, seed: int
 ) -> Float[np.ndarray, "methods models 2"]:
-    """Estimates of every model by anchors that the networks of other folds chose: by `share` 1 and by `share` 0.
+    """Estimated accuracy of every model, from anchors that the networks of the other folds chose, by each method.
 
-    Both are the same but for gp_irt, whose share is fitted later.
+    The last axis has two estimates, with `share` 1 and with `share` 0: gp_irt is a mixture of both whose share is
+    fitted later. For all other methods the two are equal.
     """
     estimates = np.empty((len(methods), len(correct), 2))
     for number in range(fold.max() + 1):
         is_held_out = fold == number
-        chosen_by_method = _choose(correct[~is_held_out], k, methods, seed + number)
+        chosen_by_method = _choose_by_each(correct[~is_held_out], k, methods, seed + number)
         for i, chosen in enumerate(chosen_by_method):
             responses = correct[is_held_out][:, chosen.items]
-            shares = (1.0, 0.0) if methods[i][1] == "gp_irt" else (chosen.share, chosen.share)
-            by_share = [replace(chosen, share=share).shares(responses) for share in shares]
+            _, estimator = methods[i]
+            two_shares = (1.0, 0.0) if estimator == "gp_irt" else (chosen.share, chosen.share)
+            by_share = [replace(chosen, share=share).shares(responses) for share in two_shares]
             estimates[i, is_held_out] = np.stack(by_share, axis=1)
     return estimates
 
 
 def _fit_share_and_shift(estimates: Float[np.ndarray, "models 2"], truth: Shares, items: int) -> tuple[float, float]:
-    """Share of gp_irt with the least squared error on these models, and then the mean residual in logits."""
+    """The best `share` of gp_irt on these models, and the mean residual in logits (`shift`) that it leaves.
+
+    gp_irt gives weight `share` to the weighted mean of responses, and 1 - `share` to the estimate by an item response
+    model. estimates: accuracies of the models with share 1 and with share 0; both are equal for all other methods,
+    whose share is then 0.    truth: accuracies on all items.    items: number of items of the pool.
+    """
+    # least squares of truth - e0 = share (e1 - e0)
     difference = estimates[:, 0] - estimates[:, 1]
     squares = float(difference @ difference)
     share = 0.0
     if squares:
         share = float(np.clip(difference @ (truth - estimates[:, 1]) / squares, 0.0, 1.0))
-    residual = _to_logit(truth, items) - _to_logit(_mixed(estimates, share), items)
+    residual = _to_logit(truth, items) - _to_logit(_mixture(estimates, share), items)
     return share, float(residual.mean())
 
 
-def _mixed(estimates: Float[np.ndarray, "models 2"], share: float) -> Shares:
+def _mixture(estimates: Float[np.ndarray, "models 2"], share: float) -> Shares:
     """The first estimate with weight `share`, the second with 1 - share."""
     return share * estimates[:, 0] + (1 - share) * estimates[:, 1]
 
 
-def _error(estimates: Shares, truth: Shares) -> float:
+def _rms_error(estimates: Shares, truth: Shares) -> float:
     """Root mean squared error."""
     return float(np.sqrt(np.mean((estimates - truth) ** 2)))
 
@@ -243,7 +264,8 @@ def _cross_fitted(
 ) -> Float[np.ndarray, "methods models"]:
     """Estimates of every model by each method, with share and shift fitted on the models of other folds.
 
-    Models of a single fold have no others: theirs are fitted on themselves.
+    held_out: as of `_held_out_estimates`.    items: number of items of the pool.
+    If all models are of a single fold (the other one of two, while one is left out), they are fitted on themselves.
     """
     estimates = np.empty(held_out.shape[:2])
     for number in np.unique(fold):
@@ -251,15 +273,19 @@ def _cross_fitted(
         is_fitted_on = is_held_out if is_held_out.all() else ~is_held_out
         for i, of_method in enumerate(held_out):  # models x 2
             share, shift = _fit_share_and_shift(of_method[is_fitted_on], truth[is_fitted_on], items)
-            shifted_logit = _to_logit(_mixed(of_method[is_held_out], share), items) + shift
+            shifted_logit = _to_logit(_mixture(of_method[is_held_out], share), items) + shift
             estimates[i, is_held_out] = expit(shifted_logit)
     return estimates
 
 
-def _choose(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:
-    """Anchors without an interval, by each method."""
+def _choose_by_each(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:
+    """The anchors that each method chooses on these models, without shift and interval.
+
+    The `share` of gp_irt is set to 0, and is fitted later. Methods share the fitted 2pl, and one choice in each space.
+    """
     items = correct.shape[1]
-    fit = fit_irt(correct.astype(np.float64)) if any(_needs_bank(method) for method in methods) else None
+    needs_fit = any(_needs_bank(method) for method in methods)
+    fit = fit_irt(correct.astype(np.float64)) if needs_fit else None
     bank = None if fit is None else fit.bank
     spaces = dict.fromkeys(space for space, _ in methods)
     choice_by_space = {space: _choose_in_space(correct, k, space, bank, seed) for space in spaces}
@@ -270,16 +296,19 @@ def _choose(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> l
         space, estimator = method
         positions, weights = choice_by_space[space]
         not_estimable = fit.not_estimable if fit is not None and _needs_bank(method) else ()
-        of_method = Anchors(positions, weights, items, None, 1.0, method=method, not_estimable=not_estimable)
+        of_method = Anchors(
+            positions, weights, pool=items, bank=None, share=1.0, method=method, not_estimable=not_estimable
+        )
         if estimator == "line":
-            of_method = replace(of_method, line=_line(correct[:, positions] @ weights, truth))
-        elif estimator != "weighted":
+            of_method = replace(of_method, line=_least_squares_line(correct[:, positions] @ weights, truth))
+        elif estimator != "weighted":  # p_irt or gp_irt
             of_method = replace(of_method, bank=bank, share=0.0)
         chosen.append(of_method)
     return chosen
 
 
 def _needs_bank(method: Method) -> bool:
+    """Whether a method needs item parameters: to choose the anchors, or to estimate from them."""
     space, estimator = method
     return space == "irt" or estimator in ("p_irt", "gp_irt")
 
@@ -287,29 +316,34 @@ def _needs_bank(method: Method) -> bool:
 def _choose_in_space(
     correct: Correct, k: int, space: str, bank: ItemBank | None, seed: int
 ) -> tuple[Positions, Float[np.ndarray, " k"]]:
-    """The items of a space, ascending, and their weights."""
+    """The positions of the items that are chosen in a space (see `choose_anchors`), ascending, and their weights.
+
+    The weights, with sum 1, are in proportion to the number of items that each chosen item stands for.
+    """
     rng = np.random.default_rng(seed)
     items = correct.shape[1]
     if space == "ease":
         tie_break = rng.random(items)
         by_ease = np.lexsort((tie_break, correct.mean(axis=0)))
-        intervals = np.array_split(by_ease, k)
-        positions = np.array([interval[len(interval) // 2] for interval in intervals])
-        sizes = np.array([len(interval) for interval in intervals])
+        parts = np.array_split(by_ease, k)
+        positions = np.array([part[len(part) // 2] for part in parts])
+        sizes = np.array([len(part) for part in parts])
     elif space == "random":
         positions = rng.choice(items, k, replace=False)
         sizes = np.ones(k)
     else:
-        positions, sizes = _centres(correct, bank if space == "irt" else None, k, seed)
+        positions, sizes = _items_nearest_to_centres(correct, bank if space == "irt" else None, k, seed)
 
     order = np.argsort(positions)
     return positions[order], (sizes / sizes.sum())[order]
 
 
-def _line(shares: Shares, truth: Shares) -> tuple[float, float]:
-    """Intercept and slope of the least squares line from shares to accuracies; slope 0 where all shares are equal.
+def _least_squares_line(shares: Shares, truth: Shares) -> tuple[float, float]:
+    """Intercept and slope of the least squares line from weighted means of responses to accuracies, over the models.
 
-    >>> intercept, slope = _line(np.array([0.2, 0.4]), np.array([0.3, 0.4]))
+    The slope is 0 where all models have the same share.
+
+    >>> intercept, slope = _least_squares_line(np.array([0.2, 0.4]), np.array([0.3, 0.4]))
     >>> round(intercept, 6), round(slope, 6)
     (0.2, 0.5)
     """
@@ -319,11 +353,17 @@ def _line(shares: Shares, truth: Shares) -> tuple[float, float]:
     return float(truth.mean() - slope * shares.mean()), slope
 
 
-def _centres(correct: Correct, bank: ItemBank | None, k: int, seed: int) -> tuple[Positions, Shaped[np.ndarray, " k"]]:
-    """The items closest to the centres of k clusters, and the clusters' sizes; fewer where fewer items differ."""
+def _items_nearest_to_centres(
+    correct: Correct, bank: ItemBank | None, k: int, seed: int
+) -> tuple[Positions, Shaped[np.ndarray, " k"]]:
+    """The items closest to the centres of k clusters of items, and how many items each cluster has.
+
+    Items are points given by the models' responses to them; with a bank, by their slope and intercept, each scaled to
+    standard deviation 1. There are fewer clusters than k if fewer items have different responses.
+    """
     from sklearn.cluster import KMeans  # a second to import
 
-    # Items with equal responses are one point: most items of some pools
+    # Items with equal responses (most items of some pools) are one point, which counts as often
     patterns, first_item, count = np.unique(correct, axis=1, return_index=True, return_counts=True)
     if bank is None:
         points = patterns.T.astype(np.float64)
@@ -334,7 +374,7 @@ def _centres(correct: Correct, bank: ItemBank | None, k: int, seed: int) -> tupl
     means = KMeans(min(k, len(points)), n_init=STARTS, random_state=seed).fit(points, sample_weight=count)
     cluster = means.labels_
     squared_distance = ((points - means.cluster_centers_[cluster]) ** 2).sum(axis=1)
-    by_cluster_and_distance = np.lexsort((squared_distance, cluster))
+    by_cluster_and_distance = np.lexsort((squared_distance, cluster))  # cluster by cluster, the nearest point first
     _, first_of_cluster = np.unique(cluster[by_cluster_and_distance], return_index=True)
     nearest = by_cluster_and_distance[first_of_cluster]
     return first_item[nearest], np.bincount(cluster, weights=count)
@@ -345,8 +385,11 @@ def _to_logit(share: Shares, items: int) -> Shares:
     return logit(np.clip(share, 0.5 / items, 1 - 0.5 / items))
 
 
-def _folds(networks: Shaped[np.ndarray, " models"], seed: int) -> Int[np.ndarray, " models"]:
-    """The fold of every model: networks in random order, ten folds at most."""
+def _fold_of_models(networks: Shaped[np.ndarray, " models"], seed: int) -> Int[np.ndarray, " models"]:
+    """The fold of every model, from 0: networks are dealt out at random to FOLDS folds, or to as many as networks.
+
+    Raises FcaError for a single network, which leaves none to check on.
+    """
     names, code = np.unique(networks, return_inverse=True)
     if len(names) < 2:
         raise FcaError("networks to choose anchors on", len(names), "2 or more", "add other networks")

@@ -21,7 +21,7 @@ from fca.studies.progressive.stats.pool import LEVEL_WEIGHTS, Marks, Pool, Recor
 from fca.types import FcaError
 
 Z = float(ndtri(0.5 + LEVEL / 2))  # 1.96
-TINY = 1e-12  # a variance of nothing
+TINY = 1e-12  # in place of a variance of 0, by which nothing can be divided
 STEP = 1e-4  # of ability, for slopes
 KNOWN_CHANCE_POLICIES = ("defensive_irt", "neyman_irt", "random", "static_k", "proportional")  # those with `samples`
 Targets = Float[np.ndarray, "groups targets"]
@@ -58,10 +58,12 @@ class Estimate(NamedTuple):
 def normal_estimate(
     value: Targets, se: Targets, shared: Float[np.ndarray, "groups targets factors"] | None = None
 ) -> Estimate:
-    """Intervals of a normal, value ± 1.96 se.
+    """An estimate with the intervals of a normal distribution, value ± 1.96 se, of every group and of their mean.
 
-    shared: the errors that all groups have in common: each group's standard deviations along independent factors, whose
-    squares are in se². None: the errors of the groups are independent. Of the mean over groups
+    shared: the part of the errors that all groups have in common, as each group's standard deviations along
+            independent factors f; se² includes their squares. None: the errors of the groups are independent.
+
+    The mean over the G groups has
 
         se² = Σ_g (se_g² - Σ_f shared_gf²) / G² + Σ_f (Σ_g shared_gf / G)²
 
@@ -80,21 +82,22 @@ def normal_estimate(
 
 
 def _normal(value: Targets, se: Targets) -> Interval:
+    """The interval value ± 1.96 se, within [0, 1]."""
     return Interval(value, se, np.maximum(value - Z * se, 0.0), np.minimum(value + Z * se, 1.0))
 
 
 def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, added: ByLevel) -> Interval:
-    """Targets from the shares right of each level.
+    """Accuracy and score with standard errors and 95 % intervals, from the shares right by level.
 
     share, variance, df: the share, its variance, and the degrees of freedom of that variance.
     n:     number of responses behind the share.
     added: the variance of a response that was added to those observed, to estimate `variance`.
 
-    The interval of a level is Jeffreys' (the quantiles of Beta(m share + 1/2, m (1 - share) + 1/2); Brown, Cai and
-    DasGupta 2001, Stat. Sci. 16:101) for m = p (1 - p) / variance responses, where p counts `added` responses of each
-    kind beside the n. The ends of the sum Σ w_l p_l are sqrt(Σ w_l² (p_l - end_l)²) away from it (Zou and Donner 2008,
-    Stat. Med. 27:1693), times t / 1.96 with Student's t for the degrees of freedom of the sum (Welch, Satterthwaite):
-    near 0 and 1 they are as lopsided as those of the levels.
+    The interval of a level's share p_l is Jeffreys' (the quantiles of Beta(m share + 1/2, m (1 - share) + 1/2); Brown,
+    Cai and DasGupta 2001, Stat. Sci. 16:101) for m = p (1 - p) / variance responses, where p is the share with `added`
+    right and `added` wrong responses beside the n. A target Σ w_l p_l is sqrt(Σ w_l² (p_l - end_l)²) away from the ends
+    of its own interval (Zou and Donner 2008, Stat. Med. 27:1693), times t / 1.96 with Student's t for the degrees of
+    freedom of the sum (Welch, Satterthwaite). Near 0 and 1 it is as asymmetric as the intervals of the levels.
 
     >>> one = np.ones((1, 3))
     >>> interval = level_interval(one, 0.25 / 12**2 * one, 11 * one, 12 * one, 0.25 * one)
@@ -108,7 +111,7 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     beta = m * (1 - share) + 0.5
     low = betaincinv(alpha, beta, (1 - LEVEL) / 2)
     high = betaincinv(alpha, beta, (1 + LEVEL) / 2)
-    low = np.where((share == 0) | (variance == 0), share, low)
+    low = np.where((share == 0) | (variance == 0), share, low)  # no width where every item was evaluated
     high = np.where((share == 1) | (variance == 0), share, high)
 
     # The targets; levels x groups x targets
@@ -127,7 +130,9 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
 
 
 def welch(variance: Float[np.ndarray, "parts ..."], df: Float[np.ndarray, "parts ..."]) -> Float[np.ndarray, "..."]:
-    """Degrees of freedom of a sum of independent parts: (Σ v)² / Σ v² / df; those of all parts where v is 0.
+    """Degrees of freedom of the variance of a sum of independent parts: (Σ v)² / Σ (v² / df) (Welch, Satterthwaite).
+
+    variance, df: v of each part, and its degrees of freedom. Where all v are 0, the result is the sum of the df.
 
     >>> welch(np.array([1.0, 1.0]), np.array([4.0, 4.0])).item()
     8.0
@@ -138,18 +143,20 @@ def welch(variance: Float[np.ndarray, "parts ..."], df: Float[np.ndarray, "parts
 
 
 def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """The mean over sessions of the share right in each session and level; it rests on the random draw alone.
+    """The mean over sessions of the share right in each session and level, which trusts only the random draw.
 
         Y = Σ_s N_s p_s / Σ_s N_s in each level,   variance Σ_s (N_s / N)² (1 - n_s / N_s) s_s² / n_s,
         s_s² = p_s (1 - p_s) n_s / (n_s - 1)                              (Cochran 1977, sections 5.4 and 3.2)
 
-    No model of responses: unbiased where a session's own responses do not decide how many of its items are evaluated
-    (static_k, random, optimal_allocation), and biased where they do (gre_two_stage).
+    Session s (a class and an attribute) has N_s items of the level; n_s of them were evaluated, and the share p_s was
+    right. Accuracy and score are weighted sums of the Y of the levels. There is no model of responses: Y is unbiased
+    where a session's own responses do not decide how many of its items are evaluated (static_k, random,
+    optimal_allocation), and biased where they do (gre_two_stage).
 
-    Sessions too small to be evaluated are one stratum (see `strata`); a single item of a stratum takes the s² of its
-    level in all groups. Few responses estimate a variance poorly: beside the responses of a group to a level counts one
-    more with the variance of the level in all groups, and beside those of all groups one with the largest variance,
-    1/4. Intervals: see `level_interval`; those of the mean over groups pool the groups level by level.
+    Sessions too small to be evaluated form one stratum (see `strata`); a stratum with a single response takes the s² of
+    its level in all groups. Few responses estimate a variance poorly. So one response more is counted: for a group and
+    level, with the variance of the level in all groups; for all groups together, with the largest variance, 1/4.
+    Intervals: see `level_interval`; those of the mean over groups pool the groups level by level.
 
     >>> from fca.studies.progressive.stats.pool import make_pool
     >>> pool, record = make_pool(np.repeat([0, 1, 2], 4), np.zeros(12, int), np.zeros(12, int)), Record(12)
@@ -158,11 +165,11 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     >>> estimate.value.round(3), estimate.se.round(3)
     (array([[0.5  , 0.286]]), array([[0.125, 0.12 ]]))
     """
-    n, n_right, size, group = strata(pool, record)  # strata x levels
+    n, n_right, size, group = strata(pool, record)  # strata x levels; group: of each stratum
     n_of_group = sums(n, group)  # groups x levels
     size_of_group = sums(size, group)
 
-    # p_s, s_s², and the factor of s_s² in the variance of the level's share
+    # p_s, s_s², and its factor in the variance of the level's share: (N_s / N)² (1 / n_s - 1 / N_s)
     has_several = n > 1
     share = n_right / np.maximum(n, 1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -171,62 +178,106 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
         factor = np.where(n > 0, (size / size_of_group[group]) ** 2 * (1 / n - 1 / size), 0.0)
     level_s_squared, level_df = response_variance_by_level(n, n_right, s_squared)
 
-    # Variance of each group and level from its strata with several responses, and from those with a single one
-    df = sums(has_several * (n - 1), group)
-    observed_variance = sums(factor * s_squared, group)
-    factor_of_several = sums(factor * has_several, group)
-    variance_of_several = (df * observed_variance + factor_of_several * level_s_squared) / (df + 1)
-    variance_of_single = sums(factor * ~has_several, group) * level_s_squared
-    variance_df = welch(
-        np.stack([variance_of_several, variance_of_single]),
-        np.stack([df + 1, np.broadcast_to(level_df, df.shape)]),
+    parts = VarianceParts(
+        df=sums(has_several * (n - 1), group),
+        observed=sums(factor * s_squared, group),
+        factor=sums(factor * has_several, group),
+        of_single=sums(factor * ~has_several, group) * level_s_squared,
     )
-    of_groups = level_interval(
+    of_groups = _intervals_of_groups(level_share, n_of_group, parts, level_s_squared, level_df)
+    overall = _interval_of_mean(level_share, n_of_group, parts, level_s_squared, level_df)
+    return Estimate(*of_groups, overall)
+
+
+class VarianceParts(NamedTuple):
+    """The variance of each group's share right by level, in two parts: strata with several responses, and with one.
+
+    df, observed: degrees of freedom and variance of the first part, from the s_s² of these strata.
+    factor:       what multiplies the s² of a response in the first part.
+    of_single:    the second part, with the s² of the level.
+    """
+
+    df: ByLevel
+    observed: ByLevel
+    factor: ByLevel
+    of_single: ByLevel
+
+
+def _intervals_of_groups(
+    level_share: ByLevel,
+    n_of_group: ByLevel,
+    parts: VarianceParts,
+    level_s_squared: Float[np.ndarray, " 3"],
+    level_df: Float[np.ndarray, " 3"],
+) -> Interval:
+    """Intervals of the groups for `stratified`: beside a group's responses counts one more, with the level's variance.
+
+    level_share, n_of_group: share right and number of responses.    level_s_squared, level_df: the variance of a
+    response to the level in all groups, and its degrees of freedom.
+    """
+    variance_of_several = (parts.df * parts.observed + parts.factor * level_s_squared) / (parts.df + 1)
+    df_of_parts = [parts.df + 1, np.broadcast_to(level_df, parts.df.shape)]
+    return level_interval(
         share=level_share,
-        variance=variance_of_several + variance_of_single,
-        df=variance_df,
+        variance=variance_of_several + parts.of_single,
+        df=welch(np.stack([variance_of_several, parts.of_single]), np.stack(df_of_parts)),
         n=n_of_group,
         added=np.broadcast_to(level_s_squared, level_share.shape),
     )
 
-    # The mean over groups: the added response has the largest variance, as the levels are pooled already
-    added = np.where(df.any(axis=0), 1 / 4, level_s_squared)
-    total_df = df.sum(axis=0)
-    total_observed = observed_variance.sum(axis=0)
-    total_of_several = (total_df * total_observed + factor_of_several.sum(axis=0) * added) / (total_df + 1)
-    total_of_single = variance_of_single.sum(axis=0)
-    total_variance_df = welch(
-        np.concatenate([observed_variance, total_of_single[None]]),
-        np.concatenate([df + 1, level_df[None]]),
+
+def _interval_of_mean(
+    level_share: ByLevel,
+    n_of_group: ByLevel,
+    parts: VarianceParts,
+    level_s_squared: Float[np.ndarray, " 3"],
+    level_df: Float[np.ndarray, " 3"],
+) -> Interval:
+    """Interval of the mean over groups for `stratified`; arguments as of `_intervals_of_groups`.
+
+    The variances of the groups are summed. One more response counts, with the largest variance, 1/4, unless no stratum
+    of a level has several responses: the variance of the level then counts one right and one wrong response already.
+    """
+    added = np.where(parts.df.any(axis=0), 1 / 4, level_s_squared)
+    df = parts.df.sum(axis=0)
+    observed = parts.observed.sum(axis=0)
+    of_several = (df * observed + parts.factor.sum(axis=0) * added) / (df + 1)
+    of_single = parts.of_single.sum(axis=0)
+    variance_df = welch(
+        np.concatenate([parts.observed, of_single[None]]),
+        np.concatenate([parts.df + 1, level_df[None]]),
     )
-    overall = level_interval(
+    n_groups = len(level_share)
+    return level_interval(
         share=level_share.mean(axis=0)[None],
-        variance=((total_of_several + total_of_single) / pool.n_groups**2)[None],
-        df=total_variance_df[None],
+        variance=((of_several + of_single) / n_groups**2)[None],
+        df=variance_df[None],
         n=n_of_group.sum(axis=0)[None],
         added=added[None],
     )
-    return Estimate(*of_groups, overall)
 
 
 def strata(pool: Pool, record: Record) -> tuple[Counts, Counts, Counts, Int[np.ndarray, " strata"]]:
-    """Evaluated items, right ones and all items of every stratum by level, and the group of each stratum.
+    """Counts of evaluated items, right ones and all items by stratum and level, and the group of each stratum.
 
-    First the sessions, then one stratum for each group, of its small sessions: those whose proportional share of the
-    items evaluated at the level is below one, and those without any. Where none of these has an evaluated item, that
-    stratum has all sessions of the group.
+    The strata are the sessions, followed by one stratum for each group that merges its small sessions (whose own strata
+    are then empty, level by level). A session is small at a level if none of its items was evaluated, or if its
+    proportional share of the items evaluated in the group is below one. Where no small session of a group has an
+    evaluated item, all of its sessions are merged, since a stratum without responses has no estimate.
     """
     n = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
     group = pool.session_group
 
+    # n_group N_s / N_group < 1, without the division
     proportional_share_is_below_one = pool.by_group(n)[group] * pool.sizes < pool.group_sizes[group]
     is_small = (n == 0) | proportional_share_is_below_one
-    group_has_small = pool.by_group(is_small.astype(int)) > 0
+    group_has_small = pool.by_group(is_small.astype(int)) > 0  # groups x levels
     small_are_unevaluated = pool.by_group(n * is_small) == 0
     is_small |= group_has_small[group] & small_are_unevaluated[group]
 
     def merge_small(counts: Int[np.ndarray, "sessions 3"]) -> Counts:
+        """Counts by stratum: those of the sessions that are not small, then the sums of the small ones by group."""
         return np.concatenate([counts * ~is_small, pool.by_group(counts * is_small)])
 
     group_of_stratum = np.concatenate([group, np.arange(pool.n_groups)])
@@ -234,7 +285,7 @@ def strata(pool: Pool, record: Record) -> tuple[Counts, Counts, Counts, Int[np.n
 
 
 def sums(values: Shaped[np.ndarray, "strata 3"], group: Int[np.ndarray, " strata"]) -> ByLevel:
-    """Sums over the strata of each group.
+    """Sums over the strata of each group, level by level.    group: the group of each stratum.
 
     >>> sums(np.ones((3, 3)), np.array([0, 1, 0]))
     array([[2., 2., 2.],
@@ -246,10 +297,12 @@ def sums(values: Shaped[np.ndarray, "strata 3"], group: Int[np.ndarray, " strata
 def response_variance_by_level(
     n: Counts, n_right: Counts, s_squared: Float[np.ndarray, "strata 3"]
 ) -> tuple[Float[np.ndarray, " 3"], Float[np.ndarray, " 3"]]:
-    """Variance of a response within the strata of each level, and its degrees of freedom.
+    """Variance of a response within the strata of each level, over all groups, and its degrees of freedom.
 
-    From all groups and one more response, of variance 1/4. Where every stratum has a single response, the variance of
-    all responses to the level.    s_squared: the variance of each stratum.
+    One more response, of the largest variance 1/4, is counted beside those observed. Where no stratum of a level has
+    two responses, which a variance takes, it is the variance of all responses to the level, with one right and one
+    wrong response added.
+    s_squared: the variance of a response within each stratum.
     """
     df_of_stratum = np.maximum(n - 1, 0)
     df = df_of_stratum.sum(axis=0)
@@ -262,11 +315,13 @@ def response_variance_by_level(
 
 
 def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Share right by session and level, averaged over a group's sessions (each counts as many items as it has there).
+    """Share right by session (a class and an attribute) and level, averaged over the sessions of each group.
 
-    Variance: within sessions, (1 - n / N) s² / n; a single item takes the mean s² of the group's level, and a session
-    without any counts with the whole variance of the level. Unbiased for `static_k`; biased where the responses of a
-    session decide how many more of its items are evaluated.
+    Sessions are weighted by their number of items of the level, and levels as accuracy and score weigh them.
+    Sessions of which no item of a level was evaluated are left out of the average of that level. Variance: within
+    sessions, (1 - n / N) s² / n, where a session with a single response takes the mean s² of the level in its group;
+    a session that was left out counts with the whole variance of the level, p (1 - p). Unbiased for `static_k`; biased
+    where the responses of a session decide how many more of its items are evaluated.
     """
     n = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
@@ -281,6 +336,7 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
         mean_s_squared = pool.by_group(np.where(has_several, s_squared, 0.0)) / pool.by_group(has_several.astype(int))
 
     level_variance = level_share * (1 - level_share)
+    # s² of a session with a single response; a mean is NaN where no session of the group has two to the level
     single_s_squared = np.where(np.isnan(mean_s_squared), level_variance, mean_s_squared)[pool.session_group]
     s_squared = np.where(has_several, s_squared, single_s_squared)
     within = s_squared * (1 - n / pool.sizes) / np.maximum(n, 1)
@@ -290,10 +346,11 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
 
 
 def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Share right by level of all evaluated items of a group, whatever their session.
+    """Share right by level of all evaluated items of a group, whatever their session, weighted by level.
 
-    Variance (1 - n / N) p (1 - p) / (n - 1), as of a simple random sample. Unbiased for `random`, where it is the
-    post-stratified mean; biased where sessions have unequally many evaluated items because of their responses.
+    Variance (1 - n / N) p (1 - p) / (n - 1), as for a simple random sample of n of N items. Unbiased for `random`,
+    where it is the post-stratified mean; biased where sessions have unequally many evaluated items because of their
+    responses.
     """
     n = pool.by_group(pool.by_stratum(record.evaluated))  # groups x levels
     n_right = pool.by_group(pool.by_stratum(record.right))
@@ -304,10 +361,11 @@ def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate
 
 
 def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Responses of evaluated items, elsewhere the bank's probabilities at the estimated ability. Needs a bank.
+    """Weighted mean of the responses to evaluated items and of the bank's probabilities p of all others. Needs a bank.
 
-    Variance: of the responses that are missing, Σ w² p (1 - p), and of the ability, (Σ w dp/dθ)² se². It trusts the
-    bank: errors of the bank are a bias that the interval does not cover.
+    The probabilities are those at the ability θ that the responses show. Variance: of the missing responses,
+    Σ w² p (1 - p), and of the ability, (Σ w dp/dθ)² se². It trusts the bank: errors of the bank are a bias that the
+    interval does not cover.
     """
     bank = check_bank("p_irt", pool, bank)
     ability, ability_se = ability_of(record, bank)
@@ -315,7 +373,7 @@ def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
 
     expected = np.where(record.evaluated, record.right, chance)
     response_variance = np.where(record.evaluated, 0.0, chance * (1 - chance))
-    slope = np.where(record.evaluated, 0.0, (chance_above - chance_below) / (2 * STEP))
+    slope = np.where(record.evaluated, 0.0, (chance_above - chance_below) / (2 * STEP))  # dp/dθ
 
     value = _group_sums(pool, pool.weights * expected)
     variance_of_responses = _group_sums(pool, pool.weights**2 * response_variance)
@@ -329,28 +387,30 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
 
         Y = Σ_i w_i p_i + Σ_{i evaluated} w_i (y_i - p_i) / π_i   (Särndal, Swensson & Wretman 1992, section 6.3)
 
-    Needs a bank and a policy of known chances π_i. Unbiased however wrong the bank is, for p_i fixed before the sample
-    was drawn (`neyman_irt`, from its pilot; the items of a pilot are known and leave the sum). After `static_k` and
-    `random` the ability comes from the sample itself, a bias of the order of 1 / n. Variance: Horvitz-Thompson, by
-    group (wide where the draw was spread), and two responses of variance 1/4 beside those observed. Intervals: see
-    `share_interval`.
+    Needs a bank and a policy of known chances π_i. It is unbiased however wrong the bank is, if p_i was fixed before
+    the sample was drawn (in `neyman_irt` by its pilot, whose items count with their responses). After `static_k` and
+    `random` the ability comes from the sample itself, which is a bias of the order of 1 / n. Variance:
+    Horvitz-Thompson, by group (too wide where a systematic draw spread the sample evenly), with two responses of
+    variance 1/4 beside those observed. Intervals: see `share_interval`.
 
-    A test that went on drew several samples, each from the items that remained. Given what was known then, each
-    estimate is unbiased, so their errors are uncorrelated: they are averaged with weights n / (R (R - n)), from n drawn
-    of R alone.
+    A test that was extended drew several samples, each from the items that remained. Given what was known before, each
+    estimate is unbiased, so their errors are uncorrelated. They are averaged with weights n / (R (R - n)) for n drawn
+    of R items, which depend on these counts alone.
     """
     bank = check_bank("difference", pool, bank)
     _check_samples(record)
     latest_chance = response_probabilities(record, bank)
     predictions = []
     for sample in record.samples:
-        chance = latest_chance if sample.chance is None else sample.chance
-        predictions.append(chance[None])
-    return _from_samples(pool, record, predictions)
+        chance = latest_chance if sample.chance is None else sample.chance  # None: drawn without the bank
+        predictions.append(chance[None])  # the same for all targets
+    return _combine_samples(pool, record, predictions)
 
 
 def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """The bank's probabilities as far as the responses bear them out. Needs a bank and a policy of known chances.
+    """The bank's probabilities as far as the responses confirm them, corrected by the responses.
+
+    Needs a bank and a policy of known chances π_i.
 
         Y = Σ_i w_i m_i + Σ_{i evaluated} w_i (y_i - m_i) / π_i,   m_i = a + b p_i
 
@@ -372,7 +432,7 @@ def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     bank = check_bank("regression", pool, bank)
     _check_samples(record)
     predicted = regression_predictions(pool, record, bank)
-    return _from_samples(pool, record, [predicted] * len(record.samples))
+    return _combine_samples(pool, record, [predicted] * len(record.samples))
 
 
 def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[np.ndarray, "targets items"]:
@@ -408,21 +468,23 @@ def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[
 
 
 def _check_samples(record: Record) -> None:
+    """Raise FcaError after a policy whose chances are unknown: its record has no samples."""
     if not record.samples:
         allowed = f"{', '.join(KNOWN_CHANCE_POLICIES)}: each item's chance to be evaluated is known"
         raise FcaError("policy", "one of unknown chances", allowed, "take one of these, or estimator mixed_logit")
 
 
 def evaluated_by_sample(record: Record) -> list[Marks]:
-    """Which items were evaluated by the end of each sample."""
+    """For each sample of a test, which items were evaluated by its end: those before the next one, or so far."""
     evaluated_before_next = [sample.evaluated_before for sample in record.samples[1:]]
     return [*evaluated_before_next, record.evaluated]
 
 
 def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples groups"]:
-    """Weight of each sample in the estimate of each group: n / (R (R - n) v), with sum 1.
+    """Weight of each sample in the estimate of each group: proportional to n / (R (R - n) v), with sum 1 over samples.
 
-    n drawn of the R items that remained; v is `Sample.variance_ratio`.
+    n of the R items of the group that remained were drawn in the sample. R (R - n) / n is proportional to the variance
+    of the total of a simple random sample; v (`Sample.variance_ratio`) is the variance relative to that.
     """
     weights = np.empty((len(record.samples), pool.n_groups))
     for i, (sample, is_evaluated) in enumerate(zip(record.samples, evaluated_by_sample(record), strict=True)):
@@ -430,18 +492,22 @@ def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples gro
         n = np.bincount(pool.group[is_sampled], minlength=pool.n_groups)
         remaining = np.bincount(pool.group[~sample.evaluated_before], minlength=pool.n_groups)
         variance = remaining * (remaining - n) / np.maximum(n, 1)
-        # a sample of all remaining items gets nearly all the weight
+        # 1e-9: a sample of all remaining items has no variance, and gets nearly all the weight
         weights[i] = 1 / np.maximum(variance, 1e-9) / sample.variance_ratio
     return weights / weights.sum(axis=0)
 
 
-def _from_samples(pool: Pool, record: Record, predictions: Sequence[Float[np.ndarray, "#targets items"]]) -> Estimate:
-    """The weighted mean of the estimates by each sample; see `difference`."""
+def _combine_samples(
+    pool: Pool, record: Record, predictions: Sequence[Float[np.ndarray, "#targets items"]]
+) -> Estimate:
+    """The weighted mean of the estimates from each sample, with its variance and interval; see `difference`.
+
+    predictions: for each sample, the predicted response to every item, one line for all targets or one for each.
+    """
+    samples = zip(predictions, record.samples, evaluated_by_sample(record), strict=True)
     estimates = [
         _estimate_by_sample(pool, record, predicted, sample, is_evaluated)
-        for predicted, sample, is_evaluated in zip(
-            predictions, record.samples, evaluated_by_sample(record), strict=True
-        )
+        for predicted, sample, is_evaluated in samples
     ]
     weight = sample_weights(pool, record)[:, :, None]  # samples x groups x 1
     value = (weight * np.stack([estimate.value for estimate in estimates])).sum(axis=0)
@@ -455,13 +521,14 @@ def _from_samples(pool: Pool, record: Record, predictions: Sequence[Float[np.nda
     all_right = n_right == n_evaluated
     of_groups = share_interval(value, variance, bound, bound_squares, all_wrong, all_right)
 
+    # the mean over groups, whose errors are independent; each 1 x targets
     overall = share_interval(
-        (value / pool.n_groups).sum(axis=0)[None],
-        (variance / pool.n_groups**2).sum(axis=0)[None],
-        (bound / pool.n_groups**2).sum(axis=0)[None],
-        (bound_squares / pool.n_groups**4).sum(axis=0)[None],
-        all_wrong.all(axis=0)[None],
-        all_right.all(axis=0)[None],
+        value=(value / pool.n_groups).sum(axis=0)[None],
+        variance=(variance / pool.n_groups**2).sum(axis=0)[None],
+        bound=(bound / pool.n_groups**2).sum(axis=0)[None],
+        bound_squares=(bound_squares / pool.n_groups**4).sum(axis=0)[None],
+        all_wrong=all_wrong.all(axis=0)[None],
+        all_right=all_right.all(axis=0)[None],
     )
     return Estimate(*of_groups, overall)
 
@@ -474,23 +541,24 @@ def share_interval(
     all_wrong: Bool[np.ndarray, "groups 1"],
     all_right: Bool[np.ndarray, "groups 1"],
 ) -> Interval:
-    """Intervals of shares that a bank helped to estimate, as lopsided as those of shares of as few responses.
+    """Intervals of shares that were estimated with a bank; near 0 and 1 as asymmetric as those of few responses.
 
-    bound, bound_squares: see `SampleEstimate`.    all_wrong, all_right: whether all responses were.
+    bound, bound_squares:  see `SampleEstimate`.
+    all_wrong, all_right:  whether all responses of a group were wrong, or right.
 
-    The responses count as n = bound² / bound_squares of equal weight (Kish 1965). Surprises are rare, and where none
-    was observed the variance would be too small: two responses of variance 1/4 count beside those n. The interval is
-    Jeffreys' (see `level_interval`) of m = p (1 - p) / variance responses, at most n, scaled to the standard error: a
-    bank makes errors smaller, but the few responses it does not foresee no more frequent. Times t / 1.96, with
-    Student's t for n + 1 degrees of freedom. Responses that are all right do not exclude the share 1, all wrong ones
-    not 0.
+    The responses count as n = bound² / bound_squares responses of equal weight (Kish 1965). Responses that contradict
+    the bank are rare, and where none was observed the variance would be too small; so two responses of variance 1/4 are
+    counted beside those n. The interval is Jeffreys' (see `level_interval`) for m = p (1 - p) / variance responses, but
+    at most n: a bank makes errors smaller, but does not make the contradicting responses more frequent. It is then
+    scaled to the standard error, times t / 1.96 with Student's t for n + 1 degrees of freedom. Responses that are all
+    right do not exclude the share 1, and responses that are all wrong do not exclude 0.
 
     >>> one, no = np.ones((1, 1)), np.zeros((1, 1), dtype=bool)
     >>> interval = share_interval(0.95 * one, 0.0002 * one, 0.25 / 60 * one, (0.25 / 60) ** 2 / 60 * one, no, no)
     >>> interval.low.round(3), interval.high.round(3)
     (array([[0.901]]), array([[0.973]]))
     """
-    # two responses of variance 1/4 beside n of equal weight
+    # two responses of variance 1/4 beside n of equal weight; TINY: both are 0 where every item was evaluated
     n = bound**2 / np.maximum(bound_squares, TINY**4)
     df = np.maximum(n - 1, 0.0)
     variance = (df * variance + 2 * bound) / (df + 2)
@@ -509,17 +577,17 @@ def share_interval(
     low = np.where(all_wrong | (share == 0), 0.0, np.maximum(value - scale * (share - low), 0.0))
     high = np.where(all_right | (share == 1), 1.0, np.minimum(value + scale * (high - share), 1.0))
 
-    is_certain = variance == 0
+    is_certain = variance == 0  # every item was evaluated
     low = np.where(is_certain, value, low)
     high = np.where(is_certain, value, high)
     return Interval(value, np.sqrt(variance), low, high)
 
 
 class SampleEstimate(NamedTuple):
-    """Targets estimated by one sample, and their variances.
+    """Targets estimated from one sample, and their variances.
 
-    bound:         what the variances would be if every response had the variance 1/4.
-    bound_squares: the sum of the squares of the items' terms of `bound`.
+    bound:         the largest variances possible, if every residual had the variance 1/4: a sum over the items drawn.
+    bound_squares: the sum of the squares of the terms of `bound`.
     """
 
     value: Targets
@@ -531,7 +599,11 @@ class SampleEstimate(NamedTuple):
 def _estimate_by_sample(
     pool: Pool, record: Record, predicted: Float[np.ndarray, "#targets items"], sample: Sample, is_evaluated: Marks
 ) -> SampleEstimate:
-    """Predictions corrected by one sample; see `difference`."""
+    """The targets as weighted sums of predictions, corrected by the responses in one sample; see `difference`.
+
+    predicted:    the predicted response to every item; responses before the sample take the place of predictions.
+    is_evaluated: which items were evaluated by the end of the sample.
+    """
     residual = record.right - predicted  # targets x items
     is_sampled = is_evaluated & ~sample.evaluated_before
     responses_or_predictions = np.where(sample.evaluated_before, record.right, predicted)
@@ -544,11 +616,14 @@ def _estimate_by_sample(
         positions = np.flatnonzero(is_sampled & (pool.group == group))
         variance[group] = fixed_size_variance(weighted_residual[:, positions], sample.inclusion[positions])
 
+    # (1 - π) (w / π)² / 4 of each item drawn; targets x items
     bound_terms = np.where(is_sampled, 1 - sample.inclusion, 0.0) * (pool.weights / sample.inclusion) ** 2 / 4
     bound = _group_sums(pool, bound_terms)
     bound_squares = _group_sums(pool, bound_terms**2)
+    # the variance of a single item is not known (NaN): `share_interval` then uses the bound alone
     return SampleEstimate(value, np.nan_to_num(variance), bound, bound_squares)
 
 
 def _group_sums(pool: Pool, values: Float[np.ndarray, "targets items"]) -> Targets:
+    """Sums over the items of each group, for each target."""
     return np.stack([np.bincount(pool.group, weights=row, minlength=pool.n_groups) for row in values], axis=1)

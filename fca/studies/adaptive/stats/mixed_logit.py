@@ -107,16 +107,19 @@ class Fit(NamedTuple):
 
 
 def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Responses of evaluated items; elsewhere the mean probability given all responses of the session.
+    """Targets from the responses to evaluated items, and from a model's mean probabilities of all other items.
 
-    Each group is fitted alone first; the fits show how β and s vary among groups, and each is fitted again with that as
-    its prior (empirical Bayes). Variance of the finite pool: of missing responses given u, of u given the session's
-    responses, and of β and s (inverse information, and the variance of their mean), linear in them.
+        P(right | session, level) = 1 / (1 + exp(-(β_level + s_level u))),   u ~ N(0, 1) for each session
 
-    Items that were chosen whatever the responses are a random sample. Where their stratified mean contradicts the model
-    (see `contradicted`), that is the estimate, with a `warning`: the model does not fit these responses.
+    The mean probability is over u given all responses of the session (a class and an attribute). Each group (an
+    attribute) is fitted alone first; the fits show how β and s vary among groups, and each group is fitted again with
+    that as its prior (empirical Bayes). The variance has three parts: of the missing responses given u, of u given the
+    session's responses, and of β and s (inverse information and the variance of their prior mean, to first order).
+
+    The items that were chosen whatever the responses are a random sample. Where the stratified mean of their responses
+    contradicts the model (see `contradicted`), it is returned instead, with a `warning` that the model does not fit.
     """
-    kind = KINDS[choose_kind(pool, record)]
+    kind = KINDS[choose_kind(pool, record)]  # whether s, or also u, differs by level
     rows = rows_of(pool, record, kind)
     patterns = count_patterns(rows, kind.loadings)
     fit_of_all = fit_groups(patterns, patterns.frequency.sum(axis=0))
@@ -129,11 +132,11 @@ def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Est
 
 
 def contradicted(by_model: Interval, by_sample: Interval) -> bool:
-    """Whether an estimate by a model differs from one without, for any target, by more than chance (Hausman 1978).
+    """Whether an estimate by a model differs from one without a model by more than chance, for any target.
 
-    If the model is true its estimate is the better one, and the variance of the difference is the difference of the
-    variances; it is taken to be a quarter of that of `by_sample` or more. Two-sided, 5 % over both targets
-    (Bonferroni).
+    This is the test of Hausman (1978): if the model is true, its estimate is the more precise one, and the variance of
+    the difference is the difference of the variances. That is taken to be at least a quarter of the variance of
+    `by_sample`, as it would be near 0 if both variances were similar. Two-sided, at 5 % over both targets (Bonferroni).
 
     >>> half = np.full((1, 2), 0.5)
     >>> contradicted(Interval(half, half / 50, half, half), Interval(half + 0.1, half / 12, half, half))
@@ -146,11 +149,15 @@ def contradicted(by_model: Interval, by_sample: Interval) -> bool:
 
 
 def choose_kind(pool: Pool, record: Record) -> str:
-    """The kind under which sessions held out of the fit are the most likely; two folds of sessions."""
+    """The name of the kind of model, of KINDS, under which the responses of held-out sessions are most likely.
+
+    Two-fold cross-validation: each kind is fitted to one half of the sessions and evaluated on the other half.
+    """
     held_out_log_likelihood: dict[str, float] = {}
     for name, kind in KINDS.items():
         patterns = count_patterns(rows_of(pool, record, kind), kind.loadings)
         total = patterns.frequency.sum(axis=0)
+        # one fit for each fold, to the sessions outside it
         fits = [fit_groups(patterns, total - held_out, ROUGH) for held_out in patterns.frequency]
         log_likelihoods = np.stack([fold_fit.evaluation.log_likelihood for fold_fit in fits])  # folds x patterns
         held_out_log_likelihood[name] = float((patterns.frequency * log_likelihoods).sum())
@@ -158,43 +165,58 @@ def choose_kind(pool: Pool, record: Record) -> str:
 
 
 def rows_of(pool: Pool, record: Record, kind: Kind) -> Rows:
-    """Sessions, or their levels one by one. Folds are of sessions, in turn within each group."""
+    """The numbers of evaluated, right and remaining items by level, in a row for each draw of the effect u.
+
+    That is a row for each session, or for each level of a session if `kind` has a separate effect for each level. The
+    sessions are dealt out to the folds in turn, so that all rows of a session are in the same fold.
+    """
     n_evaluated = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
     n_remaining = pool.sizes - n_evaluated
     sessions = np.arange(len(n_evaluated))
 
     if kind.separate_effects:  # one row for each session and level, 0 at the other levels
-        counts = np.stack([n_evaluated, n_right, n_remaining])
-        n_evaluated, n_right, n_remaining = (counts[:, :, None] * np.eye(3, dtype=np.int64)).reshape(3, -1, 3)
+        counts = np.stack([n_evaluated, n_right, n_remaining])  # 3 x sessions x levels
+        count_of_own_level = counts[:, :, None] * np.eye(3, dtype=np.int64)  # 3 x sessions x levels x levels
+        n_evaluated, n_right, n_remaining = count_of_own_level.reshape(3, -1, 3)
         sessions = np.repeat(sessions, 3)
     return Rows(n_evaluated, n_right, n_remaining, pool.session_group[sessions], sessions % FOLDS)
 
 
 def count_patterns(rows: Rows, loadings: Float[np.ndarray, "3 s"]) -> Patterns:
-    """Counts by level of every row, equal ones of a group merged; how often each is in each fold."""
+    """Merge rows of a group with equal counts into one pattern, since they have the same likelihood.
+
+    loadings: which s each level has; see `Kind`. Each pattern has its number of rows in each fold.
+    """
     keys = np.column_stack([rows.group, rows.n_evaluated, rows.n_right])
+    # the first row of each pattern, and the pattern of each row; patterns are sorted by group
     _, first_row, pattern_of_row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     frequency = np.stack(
         [np.bincount(pattern_of_row[rows.fold == fold], minlength=len(first_row)) for fold in range(FOLDS)]
     )
     return Patterns(
-        rows.n_evaluated[first_row],
-        rows.n_right[first_row],
-        rows.group[first_row],
-        frequency,
-        pattern_of_row,
-        loadings,
+        n_evaluated=rows.n_evaluated[first_row],
+        n_right=rows.n_right[first_row],
+        group=rows.group[first_row],
+        frequency=frequency,
+        pattern_of_row=pattern_of_row,
+        loadings=loadings,
     )
 
 
 def fit_groups(patterns: Patterns, frequency: Frequency, tolerance: float = TOLERANCE) -> Fit:
-    """Each group alone, then each with the prior that the groups show; frequency: how often each pattern counts."""
-    number_of_groups = int(patterns.group[-1]) + 1
+    """Fit β (of three levels) and s of each group alone, and then again with the prior that these fits show.
+
+    patterns: counts of evaluated and right items by level, each once.    frequency: number of rows with each pattern.
+    tolerance: the largest step at which the fit has converged.    A single group shows no prior: it is fitted alone.
+    """
+    number_of_groups = int(patterns.group[-1]) + 1  # groups ascend
     number_of_loadings = patterns.loadings.shape[1]
 
+    # alone, a wide normal prior keeps β and s finite where all responses are right, or wrong
     sd_alone = np.array([BETA_ALONE] * 3 + [S_ALONE] * number_of_loadings)
-    prior = Prior(np.zeros(3 + number_of_loadings), sd_alone**2, np.zeros(3 + number_of_loadings))
+    none = np.zeros(3 + number_of_loadings)
+    prior = Prior(mean=none, variance=sd_alone**2, mean_variance=none)
 
     # Start at the logits of the shares right, and s = 1
     n_right = group_sums(patterns, patterns.n_right, frequency)
@@ -206,26 +228,31 @@ def fit_groups(patterns: Patterns, frequency: Frequency, tolerance: float = TOLE
 
     if number_of_groups > 1:
         covariance = inverse(curvature(patterns, prior, evaluation, frequency))
-        prior = learn_prior(parameters, np.diagonal(covariance, axis1=1, axis2=2))
+        variance = np.diagonal(covariance, axis1=1, axis2=2)  # groups x k
+        prior = learn_prior(parameters, variance)
         parameters, evaluation = fit(patterns, prior, parameters, frequency, tolerance)
     return Fit(parameters, evaluation, prior)
 
 
 def learn_prior(parameters: Parameters, variance: Parameters) -> Prior:
-    """Mean and spread of β and s among groups, from each group's estimate and its variance.
+    """The prior of a group's β and s: mean and spread of each parameter among the groups.
 
-    The spread τ is its posterior mean under a flat prior on SPREADS, given the residual likelihood of normal estimates;
-    with few groups that is wide, so that two groups that are similar by luck are not taken for one.
+    parameters, variance: each group's estimate x_g and its variance v_g. The spread τ is its posterior mean under a
+    flat prior on the range of SPREADS, given the residual likelihood of normal estimates
 
         log L(τ) = -1/2 Σ_g [(x_g - μ)² / (v_g + τ²) + log(v_g + τ²)] - 1/2 log Σ_g 1 / (v_g + τ²)
+
+    where μ is the mean of x_g with weights 1 / (v_g + τ²). With few groups the posterior is wide, so its mean does not
+    vanish for groups that are similar by luck.
     """
-    x = parameters[:, :, None]
+    x = parameters[:, :, None]  # groups x k x 1
     total = variance[:, :, None] + SPREADS**2  # groups x k x spreads
     precision = (1 / total).sum(axis=0)
     mean = (x / total).sum(axis=0) / precision
     residual_terms = (x - mean) ** 2 / total + np.log(total)
     log_likelihood = -residual_terms.sum(axis=0) / 2 - np.log(precision) / 2  # k x spreads
 
+    # SPREADS has geometric steps: their widths make the prior flat in τ
     posterior = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True)) * np.gradient(SPREADS)
     posterior /= posterior.sum(axis=1, keepdims=True)
     spread = (posterior * SPREADS).sum(axis=1)
@@ -236,7 +263,13 @@ def learn_prior(parameters: Parameters, variance: Parameters) -> Prior:
 
 
 def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency: Frequency) -> Evaluation:
-    """The likelihood over a grid of u, and the posterior of u in each pattern."""
+    """The penalised log-likelihood of each group at these parameters, and the posterior of u for each pattern.
+
+    A pattern is the counts of evaluated and right items by level that rows (sessions) of a group share; u is a row's
+    effect, on the grid NODES. In a group with β and s, P(right) at level l is 1 / (1 + exp(-(β_l + s_l u))).
+
+    parameters: β of three levels, then s, of each group.    frequency: number of rows with each pattern.
+    """
     s = parameters[:, 3:] @ patterns.loadings.T  # groups x levels
     eta = parameters[:, :3, None] + s[:, :, None] * NODES  # groups x levels x nodes
     chance = expit(eta)
@@ -254,6 +287,7 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
     total = mass.sum(axis=1, keepdims=True)
     log_likelihood = (np.log(total) + maximum)[:, 0]
 
+    # less the penalty by the normal prior of β and s
     height = np.bincount(patterns.group, weights=frequency * log_likelihood, minlength=len(parameters))
     height -= ((parameters - prior.mean) ** 2 / (2 * prior.variance)).sum(axis=1)
 
@@ -268,8 +302,8 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
 def group_sums(
     patterns: Patterns, values: Num[np.ndarray, "patterns ..."], frequency: Frequency
 ) -> Num[np.ndarray, "groups ..."]:
-    """Sums over the rows of each group."""
-    starts = np.searchsorted(patterns.group, np.arange(patterns.group[-1] + 1))
+    """Sums over the patterns of each group, each counted as often as `frequency` says."""
+    starts = np.searchsorted(patterns.group, np.arange(patterns.group[-1] + 1))  # first pattern of each group
     return np.add.reduceat((values.T * frequency).T, starts, axis=0)
 
 
@@ -281,7 +315,11 @@ def posterior_score(evaluation: Evaluation) -> Float[np.ndarray, "patterns k"]:
 def curvature(
     patterns: Patterns, prior: Prior, evaluation: Evaluation, frequency: Frequency
 ) -> Num[np.ndarray, "groups ..."]:
-    """Negative Hessian of the penalised log-likelihood: information if u were known, less what u hides (Louis 1982)."""
+    """Negative Hessian of each group's penalised log-likelihood by β and s, groups x k x k.
+
+    It is the information if u were known, less the information that is lost because u is not (Louis 1982), plus the
+    precision of the prior.
+    """
     # What u hides: the covariance of the score over the posterior of u; patterns x k x k
     score = posterior_score(evaluation)
     weighted_score = evaluation.score_by_node * evaluation.posterior[:, None]
@@ -312,7 +350,12 @@ def fit(
     frequency: Frequency,
     tolerance: float = TOLERANCE,
 ) -> tuple[Parameters, Evaluation]:
-    """β and s at the mode, by Newton's method with steps halved where the likelihood would fall; s stays above 0."""
+    """The mode of every group's penalised likelihood by Newton's method, and the likelihood there.
+
+    parameters: β and s to start from.    frequency: how often each pattern counts.    tolerance: of the largest step.
+    A group's step is halved until its likelihood does not fall, and is shortened so that s stays above 0. It ends after
+    STEPS steps at the latest.
+    """
     evaluation = evaluate(patterns, prior, parameters, frequency)
     for _ in range(STEPS):
         score = group_sums(patterns, posterior_score(evaluation), frequency)
@@ -320,13 +363,14 @@ def fit(
         covariance = inverse(curvature(patterns, prior, evaluation, frequency))
         step = np.einsum("gkl,gl->gk", covariance, score)
 
-        # shorter where too long or where an s would reach 0, at which its slope vanishes whatever is beyond
+        # no parameter changes by more than 2, and no s loses more than 0.7 of itself: at s = 0 its derivative is 0,
+        # whatever lies beyond, and the search would stop there
         longest = np.abs(step).max(axis=1) / 2
         towards_zero = (-step[:, 3:] / (0.7 * parameters[:, 3:])).max(axis=1)
         step /= np.maximum(np.maximum(longest, towards_zero), 1.0)[:, None]
 
         next_evaluation = evaluate(patterns, prior, parameters + step, frequency)
-        lowest_allowed = evaluation.height - 1e-9 * np.abs(evaluation.height)
+        lowest_allowed = evaluation.height - 1e-9 * np.abs(evaluation.height)  # rounding is no fall
         has_fallen = next_evaluation.height < lowest_allowed
         while has_fallen.any():
             step[has_fallen] /= 2
@@ -341,7 +385,9 @@ def fit(
 
 
 def inverse(matrix: Float[np.ndarray, "groups k k"]) -> Float[np.ndarray, "groups k k"]:
-    """Inverse of curvatures; a negative curvature counts as positive, so that a step leads uphill off a saddle too.
+    """Inverse of symmetric matrices of curvature, with the absolute values of their eigenvalues, at least 1e-3.
+
+    A Newton step with this inverse leads uphill also near a saddle, where a curvature is negative, and stays finite.
 
     >>> inverse(np.diag([2.0, -4.0])[None])[0].tolist()
     [[0.5, 0.0], [0.0, 0.25]]
@@ -351,7 +397,11 @@ def inverse(matrix: Float[np.ndarray, "groups k k"]) -> Float[np.ndarray, "group
 
 
 def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Estimate:
-    """Both targets of the pool and their standard errors; see `mixed_logit`."""
+    """The targets of every group and their standard errors, from the fitted model; see `mixed_logit`.
+
+    rows: the counts of every session (or level of one), whose items without a response are predicted.
+    patterns: the same rows, merged.    fit_of_all: fitted to all of them.
+    """
     evaluation = fit_of_all.evaluation
     prior = fit_of_all.prior
 
@@ -386,7 +436,7 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     variance += np.einsum("tpl,plm,tpm->tp", remaining_weight, chance_covariance[pattern], remaining_weight)
 
     # Sums over the rows of each group
-    starts = np.searchsorted(rows.group, np.arange(pool.n_groups))
+    starts = np.searchsorted(rows.group, np.arange(pool.n_groups))  # first row of each group
     sum_by_group = partial(np.add.reduceat, indices=starts, axis=0)
     gradient = sum_by_group(np.einsum("tpl,plk->ptk", remaining_weight, slopes[pattern]))  # groups x targets x k
     # g groups, t targets, k and m parameters

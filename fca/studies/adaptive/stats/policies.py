@@ -4,8 +4,8 @@
         policy.record.add(positions, run_the_model_on(positions))
 
 That loop is `fca.studies.adaptive.stats.rounds`. After the last round `next` gives no positions, and `policy.record`
-holds what an estimator reads. `budget` is the share of the pool to evaluate; `again` allows as many items once more, so
-that a test can go on until its estimate is precise.
+holds what an estimator reads. `budget` is the share of the pool to evaluate; `extend` allows as many items once more,
+so that a test can go on until its estimate is precise.
 """
 
 from __future__ import annotations
@@ -64,7 +64,13 @@ MAPPINGS = {"Q": MAPPING_Q, "L": MAPPING_L}
 
 
 class Policy(ABC):
-    """A test in progress: items in random order within strata, evaluated in rounds."""
+    """A test of one model in progress: items in random order within strata, evaluated in rounds.
+
+    rounds:  number of rounds per budget.
+    stratum: code of each item's stratum; a random sample of a stratum is its first items in that order.
+    record:  the responses so far.
+    round:   the current round, from 1; 0 before the first.
+    """
 
     rounds = 2
 
@@ -73,25 +79,28 @@ class Policy(ABC):
         self.stratum = stratum
         self.record = Record(pool.n_items)
         self.round = 0
-        self.rank: Codes = NO_ITEMS  # place of every item in its stratum, once the first round began
+        self.rank: Codes = NO_ITEMS  # place of every item in its stratum, from 0; empty before the first round
 
     def next(self, rng: np.random.Generator) -> Positions:
-        """Positions of the next round's items; none when the test is over."""
+        """Positions of the next round's items; an empty array when the budget is spent."""
         if not len(self.rank):
             self.rank = shuffled_ranks(self.stratum, rng)
         while self.round < self.rounds:
             self.round += 1
             positions = self.select(rng)
-            if len(positions):
+            if len(positions):  # else the round has no items, and the next one follows
                 return positions
         return NO_ITEMS
 
     @abstractmethod
     def select(self, rng: np.random.Generator) -> Positions:
-        """Positions of the items of round `self.round`, which counts from 1; a round without items is passed over."""
+        """Positions of the items of round `self.round`, from 1; a round without items is passed over."""
 
     def first_of_strata(self, counts: Shaped[np.ndarray, "..."]) -> Positions:
-        """Items not evaluated so far that are among the first `counts` of their stratum."""
+        """Positions of the items that are among the first `counts` of their stratum and were not evaluated so far.
+
+        counts: a number for each stratum; of two axes (sessions x levels), they are in the order of the stratum codes.
+        """
         is_among_first = self.rank < counts.ravel()[self.stratum]
         return np.flatnonzero(is_among_first & ~self.record.evaluated)
 
@@ -104,7 +113,7 @@ StartPolicy = Callable[[Pool, "int | float", "ItemBank | None"], Policy]  # a po
 
 
 class _SimpleSample(Policy):
-    """n random items of every stratum, in one round; the old and the new items of `again` are one such sample."""
+    """n random items of every stratum, in one round; after `extend`, the old and the new items are one such sample."""
 
     rounds = 1
 
@@ -115,14 +124,21 @@ class _SimpleSample(Policy):
         self.extend()
 
     def select(self, rng: np.random.Generator) -> Positions:
+        """The first n items of every stratum, in their random order."""
         return self.first_of_strata(self.n)
 
     def extend(self) -> None:
+        """Allow as many more items of every stratum as one budget has, or all.
+
+        The record then has a single sample, of the old and the new items together: both are the first of their stratum
+        in a random order.
+        """
         sizes = np.bincount(self.stratum)
         self.n = np.minimum(self.n + self.n_per_budget, sizes)
         self.round = 0
         none_before = np.zeros(self.pool.n_items, dtype=bool)
-        self.record.samples = [Sample(none_before, (self.n / sizes)[self.stratum], None)]
+        inclusion_of_stratum = self.n / sizes
+        self.record.samples = [Sample(none_before, inclusion_of_stratum[self.stratum], None)]
 
 
 class StaticK(_SimpleSample):
@@ -135,6 +151,10 @@ class StaticK(_SimpleSample):
     """
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
+        """Raises FcaError for a pool without levels, a budget of less than k = 1, and a session too small for k items.
+
+        bank: not used.
+        """
         pool.check_levels("policy", "static_k", WITHOUT_LEVELS)
         self.k = round(check_budget(budget) * pool.n_items / pool.sizes.size)
         if self.k < 1:
@@ -160,9 +180,10 @@ class Random(_SimpleSample):
 class Proportional(Policy):
     """`proportional`: a random sample of every group, spread over its sessions (classes) in proportion to their size.
 
-    Systematic along the sessions, in random order within each: every item of a group has the same chance n / N, and a
-    session of N_s items gets n N_s / N of them, rounded up or down at random. The share right then varies no more than
-    in a simple random sample, up to rounding, and less where sessions differ (Cochran 1977, sections 5.6 and 8.6).
+    The sample is systematic along the sessions, with items in random order within each (see `systematic`): every item
+    of a group has the same chance n / N, and n N_s / N items of a session of N_s are evaluated, rounded up or down at
+    random. The share right then varies no more than in a simple random sample, up to rounding, and less where sessions
+    differ (Cochran 1977, sections 5.6 and 8.6).
 
     >>> from fca.studies.progressive.stats.pool import make_pool
     >>> pool, rng = make_pool(None, np.repeat(["cat", "dog"], 6)), np.random.default_rng(0)
@@ -177,29 +198,37 @@ class Proportional(Policy):
         self.n = np.maximum(share_of_groups(pool, budget), 1)
 
     def select(self, rng: np.random.Generator) -> Positions:
-        inclusion = np.ones(self.pool.n_items)
-        positions = [NO_ITEMS]
+        """Draw n of each group's items that were not evaluated so far, or all of them, evenly along its sessions.
+
+        The sample, with each item's chance, is added to the record.
+        """
+        inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are no part of the sample
+        positions_by_group = [NO_ITEMS]
         for group, n in enumerate(self.n):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
             if not len(items):
                 continue
             inclusion[items] = min(n / len(items), 1.0)
             session = self.pool.session[items].astype(float)
-            positions.append(items[systematic(inclusion[items], rng, along=session)])
+            is_drawn = systematic(inclusion[items], rng, along=session)
+            positions_by_group.append(items[is_drawn])
         self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, None))
-        return np.concatenate(positions)
+        return np.concatenate(positions_by_group)
 
-    def extend(self) -> None:  # as many of the items that remain: still every item has the same chance
+    def extend(self) -> None:
+        """Allow one more sample of the same size, from the items that remain; these still have equal chances."""
         self.round = 0
 
 
 class GreTwoStage(Policy):
     """`gre_two_stage`: 1 easy, 2 medium and 1 hard item of every session; then 5 more by the points won (1, 2, 4).
 
-    Huang et al. (2025, arXiv 2503.13058), section 4 and figure 5: two rounds per session, as in the GRE. Nine items per
-    session; a budget of twice as many has twice as many items in both rounds, and reads the mapping at the points per 4
-    items, rounded down. `again` is two more rounds of other items, the second by the points of these alone, as far as a
-    session has such items.
+    Huang et al. (2025, arXiv 2503.13058), section 4 and figure 5: two rounds per session, as in the GRE. A session has
+    nine items; with a budget of twice as many, both rounds have twice as many items, and the mapping is read at the
+    points per 4 items, rounded down. `extend` allows two more rounds of other items, the second by the points of these
+    alone, as far as a session has such items.
+
+    mapping: for 0, 1, ... 9 points the numbers of easy, medium and hard items in the second round.
 
     >>> from fca.studies.progressive.stats.pool import make_pool
     >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
@@ -213,10 +242,14 @@ class GreTwoStage(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, mapping: Mapping = MAPPING_Q
     ) -> None:
+        """Raises FcaError for a pool without levels, too few items, a small budget, and an invalid mapping.
+
+        bank: not used.
+        """
         pool.check_levels("policy", "gre_two_stage", WITHOUT_LEVELS)
         table = check_mapping(mapping)
         items_per_session = pool.n_items / len(pool.sizes)
-        if items_per_session < 9:
+        if items_per_session < 9:  # FIRST_ROUND has four items, the second round five
             step = "add images (12 a level are usual) or take another policy"
             session = "images a session (class and attribute)"
             raise FcaError(session, f"{items_per_session:.3g}", "9 or more, to evaluate nine", step)
@@ -225,23 +258,31 @@ class GreTwoStage(Policy):
             allowed = f"{9 / items_per_session:.3g}, nine items a session, or a multiple"
             raise FcaError("budget", budget, allowed, "raise it")
         self.table = table * self.times
-        check_room(pool, FIRST_ROUND * self.times + self.table.max(axis=0))
+        most_by_level = FIRST_ROUND * self.times + self.table.max(axis=0)
+        check_room(pool, most_by_level)
         super().__init__(pool, pool.stratum)
-        self.right_in_earlier_pairs = np.zeros_like(pool.sizes)  # of rounds; sessions x levels
+        self.right_in_earlier_pairs = np.zeros_like(pool.sizes)  # of rounds, before `extend`; sessions x levels
 
     def select(self, rng: np.random.Generator) -> Positions:
+        """The items of a session's first round (1 easy, 2 medium, 1 hard), or of its second (5, by its points).
+
+        The points of a session are 1, 2 and 4 for a right easy, medium and hard item of the first round; the mapping,
+        `self.table`, has the second round's items by level for 0 to 9 points. With `self.times` times the budget of
+        nine items a session, both rounds have as many times the items.
+        """
         n_evaluated = self.pool.by_stratum(self.record.evaluated)  # sessions x levels
         if self.round == 1:
             n_next = FIRST_ROUND * self.times
         else:
             n_right = self.pool.by_stratum(self.record.right) - self.right_in_earlier_pairs
-            points = n_right @ POINTS // self.times
-            n_next = self.table[points]
+            points = n_right @ POINTS // self.times  # of every session, 0 to 9
+            n_next = self.table[points]  # sessions x levels
         positions = self.first_of_strata(n_evaluated + n_next)
         self.record.chosen_by_responses[positions] = self.round == 2
         return positions
 
     def extend(self) -> None:
+        """Allow two more rounds; the points of the second will not count what was right so far."""
         self.round = 0
         self.right_in_earlier_pairs = self.pool.by_stratum(self.record.right)
 
@@ -249,11 +290,11 @@ class GreTwoStage(Policy):
 class OptimalAllocation(Policy):
     """`optimal_allocation`: a first round as in `gre_two_stage`, then each group's items by level where they help most.
 
-    Items of a level in proportion to c sqrt(p (1 - p)) (Neyman 1934), with c its weight in the objective and p the
-    share right in the OTHER groups so far (half a response of each kind added), spread evenly over sessions. A group's
-    own responses do not decide which of its items are evaluated: else a level with unlucky first responses would get
-    few more items and stay low, a bias of a point in pools of a few hundred items. The first round is at most half of
-    the budget.
+    The number of items of a level is proportional to c sqrt(p (1 - p)) (Neyman 1934), with c the weight of the level in
+    the objective, and p the share right at the level in the OTHER groups so far (half a response of each kind is
+    added). The items are spread evenly over sessions. A group's own responses do not decide which of its items are
+    evaluated: otherwise few more items of a level with unlucky first responses would be evaluated, and its estimate
+    would stay low, a bias of a point in pools of a few hundred items. The first round is at most half of the budget.
 
     >>> from fca.studies.progressive.stats.pool import make_pool
     >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
@@ -267,92 +308,115 @@ class OptimalAllocation(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, objective: str = "accuracy"
     ) -> None:
+        """Raises FcaError for a pool without levels, fewer than six items a group, and another objective.
+
+        bank: not used.    objective: accuracy or score.
+        """
         pool.check_levels("policy", "optimal_allocation", WITHOUT_LEVELS)
         self.weight = LEVEL_WEIGHTS[objective_row(objective)]
         self.n_per_budget = share_of_groups(pool, budget)
         self.n_total = self.n_per_budget
-        if (self.n_total < 6).any():
+        if (self.n_total < 6).any():  # half of six is an item of each level in the first round
             raise FcaError("budget", budget, "six items of every group, or more", "raise it")
         super().__init__(pool, pool.stratum)
 
     def select(self, rng: np.random.Generator) -> Positions:
+        """The items of the first round; in the second, all items up to the final counts, without those of the first."""
         if self.round == 1:
-            self.session_starts = rng.random(len(self.pool.sizes))  # the same when the test goes on
-            return self.first_of_groups(self._first_round())
-        return self.first_of_groups(self._second_round())
+            # of each session, in [0, 1); kept after `extend`, which does not repeat the first round
+            self.session_starts = rng.random(len(self.pool.sizes))
+            return self.first_of_groups(self._first_round_counts())
+        return self.first_of_groups(self._final_counts())
 
-    def _first_round(self) -> list[Levels]:
-        """How many items of each group are evaluated in the first round, by level."""
+    def _first_round_counts(self) -> list[Levels]:
+        """How many items of each group are evaluated in the first round, by level.
+
+        A group gets FIRST_ROUND for each of its sessions, but at most half of its budget, at least one item a level.
+        """
         pool = self.pool
-        full_round = FIRST_ROUND.sum() * np.bincount(pool.session_group)
+        full_round = FIRST_ROUND.sum() * np.bincount(pool.session_group)  # items of each group
         n_by_group = np.minimum(full_round, self.n_total // 2)
         weight = FIRST_ROUND.astype(float)
         return [
             spread(int(n), weight, ONE_PER_LEVEL, sizes) for n, sizes in zip(n_by_group, pool.group_sizes, strict=True)
         ]
 
-    def _second_round(self) -> list[Levels]:
-        """How many items of each group are evaluated by the end of the second round, by level."""
+    def _final_counts(self) -> list[Levels]:
+        """How many items of each group are evaluated in both rounds together, by level.
+
+        In proportion to c sqrt(p (1 - p)), with c the weight of the level in the objective and p the share right at the
+        level in the OTHER groups, and at least as many as were evaluated so far.
+        """
         pool = self.pool
         n_evaluated = pool.by_group(pool.by_stratum(self.record.evaluated))  # groups x levels
         n_right = pool.by_group(pool.by_stratum(self.record.right))
         n_evaluated_elsewhere = n_evaluated.sum(axis=0) - n_evaluated
         n_right_elsewhere = n_right.sum(axis=0) - n_right
-        share = (n_right_elsewhere + 0.5) / (n_evaluated_elsewhere + 1)
+        share = (n_right_elsewhere + 0.5) / (n_evaluated_elsewhere + 1)  # defined also for a single group
 
         size = self.weight * np.sqrt(share * (1 - share))  # c sqrt(p (1 - p))
         groups = zip(self.n_total, size, n_evaluated, pool.group_sizes, strict=True)
         return [spread(int(n), size_of_group, least, most) for n, size_of_group, least, most in groups]
 
     def first_of_groups(self, counts: Sequence[Levels]) -> Positions:
-        """Items not evaluated so far that are among the first `counts` of their group and level.
+        """Positions of the items among the first `counts` of their group and level that were not evaluated so far.
 
-        A session's items have equal steps from a random start, so that of any number each session has its share,
-        rounded up or down.
+        counts: for each group, the number of items by level.
+        The items of a group and level are ordered by (rank in session + start of session) / size of session. The items
+        of every session are then equally spaced from 0 to 1, so that the first of any number have each session's
+        share, rounded up or down.
         """
         pool = self.pool
         place = (self.rank + self.session_starts[pool.session]) / pool.sizes[pool.session, pool.level]
-        cell = 3 * pool.group + pool.level
-        rank_in_cell = ranks_within(cell, np.lexsort((place, cell)))
-        is_among_first = rank_in_cell < np.stack(counts).ravel()[cell]
+        cell = 3 * pool.group + pool.level  # code of (group, level)
+        order = np.lexsort((place, cell))  # by cell, then by place
+        rank_in_cell = ranks_within(cell, order)
+        count_of_cell = np.stack(counts).ravel()
+        is_among_first = rank_in_cell < count_of_cell[cell]
         return np.flatnonzero(is_among_first & ~self.record.evaluated)
 
-    def extend(self) -> None:  # a larger total, which includes the items evaluated already
+    def extend(self) -> None:
+        """Repeat the second round with a larger total, which includes the items evaluated so far."""
         self.n_total = np.minimum(self.n_total + self.n_per_budget, self.pool.group_sizes.sum(axis=1))
-        self.round = 1
+        self.round = 1  # the next round is the second
 
 
 class _WithBank(Policy):
-    """A policy that knows the items from a bank: a random pilot for the ability, then items chosen by that ability."""
+    """A policy with an item bank: a pilot of random items gives the ability, by which the other items are chosen.
+
+    name: of the policy, for messages. Of each group n_total items are evaluated per budget: n_pilot in the pilot, which
+    is the first round, and n_after_pilot in all later rounds.
+    """
 
     name: str
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
+        """Raises FcaError without a bank of the pool's items, and for fewer than two items a group."""
         super().__init__(pool, pool.group)
         self.bank = check_bank(self.name, pool, bank)
         self.n_total = share_of_groups(pool, budget)
-        if (self.n_total < 2).any():
+        if (self.n_total < 2).any():  # one for the pilot, one after it
             raise FcaError("budget", budget, "two items of every group, or more", "raise it")
         self.n_pilot = np.maximum(np.round(PILOT_SHARE * self.n_total).astype(np.int64), 1)
         self.n_after_pilot = self.n_total - self.n_pilot
 
     def extend(self) -> None:
-        """As many items of every group once more, or all that remain of it, without a pilot."""
+        """Allow as many items of every group once more, or all that remain of it, without another pilot."""
         remaining = np.bincount(self.pool.group[~self.record.evaluated], minlength=self.pool.n_groups)
         self.n_after_pilot = np.minimum(self.n_total, remaining)
-        self.round = 1
+        self.round = 1  # the next round is the first after the pilot
 
 
 class NeymanIrt(_WithBank):
     """`neyman_irt`: a random twentieth of the budget gives the ability; then items with uncertain responses.
 
-    Of every group's other items a sample of fixed size without replacement, with chances
+    From every group's other items a sample of fixed size is drawn without replacement, with chances
 
         π_i proportional to w_i sqrt(p_i (1 - p_i)), at most 1,
 
-    p_i the bank's probability at that ability (p (1 - p) at least 0.005) and w_i the item's weight in the objective.
-    Drawn along p, so that every range of p is in the sample. For estimator `difference`. Needs a bank. `again` draws
-    from the items that remain; those evaluated before are known.
+    where p_i is the bank's probability at that ability (p (1 - p) counts as LEAST_VARIANCE or more), and w_i is the
+    item's weight in the objective. It is drawn along p, so that every range of p is in the sample. For estimator
+    `difference`. Needs a bank. After `extend` a sample is drawn from the items that remain.
     """
 
     name = "neyman_irt"
@@ -364,18 +428,24 @@ class NeymanIrt(_WithBank):
         self.weight = pool.weights[objective_row(objective, pool.targets)]
 
     def select(self, rng: np.random.Generator) -> Positions:
+        """The random pilot in round 1; then items with unequal chances, as a sample that is added to the record.
+
+        The chances are proportional to w sqrt(p (1 - p)): w is the item's weight in the objective, and p the bank's
+        probability of a right response at the ability that the pilot shows.
+        """
         if self.round == 1:
             return self.first_of_strata(self.n_pilot)
 
         chance = response_probabilities(self.record, self.bank)
         size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
-        inclusion = np.ones(self.pool.n_items)
+        inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are no part of the sample
         positions_by_group = [NO_ITEMS]
         for group, n in enumerate(self.n_after_pilot):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
             if len(items):
                 inclusion[items] = capped_inclusion(size[items], int(n))
-                positions_by_group.append(items[systematic(inclusion[items], rng, along=chance[items])])
+                is_drawn = systematic(inclusion[items], rng, along=chance[items])
+                positions_by_group.append(items[is_drawn])
 
         positions = np.concatenate(positions_by_group)
         self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, chance))
@@ -386,18 +456,20 @@ class NeymanIrt(_WithBank):
 class DefensiveIrt(_WithBank):
     """`defensive_irt`: as `neyman_irt`, but only as far as the responses of a random part show that it helps.
 
-    The first 30 % of the budget are random. They show the ability, and how well the bank predicts this model. The other
-    items of every group are drawn without replacement, along p, with chances
+    The first 30 % of the budget (RANDOM_SHARE) are random items. They show the ability, and how well the bank predicts
+    this model. The other items of every group are drawn without replacement, along p, with chances
 
         π_i proportional to w_i (λ + (1 - λ) s_i),   s_i proportional to sqrt(p_i (1 - p_i)), with mean 1
 
-    a mixture with equal chances (defensive importance sampling: Hesterberg 1995, Technometrics 37:185), where λ of 0,
-    0.25, ... 1 has the least D + se(D): D is the mean of w_i² e_i² (1 / π_i - 1 / equal chance) over the random items,
-    e_i the residuals of m = a + b p (see estimator `regression`), with one response more of the largest variance, 1/4,
-    in every item. λ = 1 has D = 0. With a bank that does not know this model the sample stays random; p decides only as
-    far as it predicted the random responses. For estimator `regression`. Needs a bank.
+    which is a mixture with equal chances (defensive importance sampling: Hesterberg 1995, Technometrics 37:185). Of the
+    λ 0, 0.25, 0.5, 0.75 and 1 it takes the one with the least D + se(D). D, the change in variance against equal
+    chances, is the mean of w_i² e_i² (1 / π_i - 1 / equal chance) over the random items; e_i are the residuals of
+    m = a + b p (see estimator `regression`), and one more response of the largest variance, 1/4, is counted, with the
+    mean factor of the remaining items. λ = 1 has D = 0. So the bank decides only as far as it predicted the random
+    responses, and with a bank that does not fit this model the sample stays random. For estimator `regression`. Needs
+    a bank.
 
-    `again` draws from the items that remain, with λ by the same random items.
+    After `extend` items are drawn from those that remain, with λ by the same random items.
     """
 
     name = "defensive_irt"
@@ -411,6 +483,10 @@ class DefensiveIrt(_WithBank):
         self.n_after_pilot = self.n_total - self.n_pilot
 
     def select(self, rng: np.random.Generator) -> Positions:
+        """Random items in round 1; then items whose chances are the best mixture of equal and unequal ones.
+
+        Each of the two samples is added to the record, with the items' chances.
+        """
         pool = self.pool
         evaluated_before = self.record.evaluated.copy()
         if self.round == 1:
@@ -421,41 +497,54 @@ class DefensiveIrt(_WithBank):
             return NO_ITEMS
 
         chance = response_probabilities(self.record, self.bank)
-        inclusion, variance_ratio = self._mixture(chance)
+        inclusion, variance_ratio = self._best_mixture(chance)
         positions_by_group = [NO_ITEMS]
         for group in range(pool.n_groups):
             items = np.flatnonzero((pool.group == group) & ~evaluated_before)
             if len(items):
-                positions_by_group.append(items[systematic(inclusion[items], rng, along=chance[items])])
+                is_drawn = systematic(inclusion[items], rng, along=chance[items])
+                positions_by_group.append(items[is_drawn])
 
         positions = np.concatenate(positions_by_group)
         self.record.samples.append(Sample(evaluated_before, inclusion, chance, variance_ratio))
         self.record.chosen_by_responses[positions] = True
         return positions
 
-    def _mixture(self, chance: PerItem) -> tuple[PerItem, float]:
-        """Chances of the items not evaluated so far, and the variance foreseen for them over that of equal chances."""
+    def _best_mixture(self, chance: PerItem) -> tuple[PerItem, float]:
+        """The chances π of the remaining items to be drawn, and the variance expected, relative to equal chances.
+
+        π is proportional to w (λ + (1 - λ) s), where w is an item's weight in the objective and s, with mean 1, is
+        proportional to sqrt(p (1 - p)). λ has the least D + se(D): D is the mean change w² e² (1 / π - 1 / equal π) of
+        the variance, over the random items with residuals e. The relative variance is 1 + D / (the variance with equal
+        chances), and at least LEAST_FORESEEN, because estimates divide by it.
+
+        chance: the bank's probability p of a right response.    The chances of items evaluated so far are 1.
+        """
         is_random = self.record.evaluated & ~self.record.chosen_by_responses
         is_remaining = ~self.record.evaluated
         squared_residual = self._residuals(chance, is_random) ** 2
         n_random = len(squared_residual)
-        largest_variance = 1 / 4
 
+        def mean_with_one_more(factor: PerItem) -> float:
+            """Mean of factor e² over the random items, and over one more response of the largest variance, 1/4."""
+            observed = factor[is_random] * squared_residual
+            return (observed.sum() + 1 / 4 * factor[is_remaining].mean()) / (n_random + 1)
+
+        # with equal chances the variance is the mean of w² e² (1 / π - 1)
         spread_of_item = np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
         equal_inclusion = self._inclusion(np.ones_like(spread_of_item), is_remaining)
-        equal_factor = self.weight**2 * (1 / equal_inclusion - 1)
-        equal_terms = equal_factor[is_random] * squared_residual
-        equal_variance = (equal_terms.sum() + largest_variance * equal_factor[is_remaining].mean()) / (n_random + 1)
+        equal_variance = mean_with_one_more(self.weight**2 * (1 / equal_inclusion - 1))
 
         # λ with the least D + se(D); equal chances, λ = 1, have D = 0
         best_inclusion, best_criterion, variance_ratio = equal_inclusion, 0.0, 1.0
         for equal_share in EQUAL_SHARES:
-            mixed_size = equal_share + (1 - equal_share) * spread_of_item / spread_of_item[is_remaining].mean()
+            scaled_spread = spread_of_item / spread_of_item[is_remaining].mean()  # s, with mean 1
+            mixed_size = equal_share + (1 - equal_share) * scaled_spread
             inclusion = self._inclusion(mixed_size, is_remaining)
             change = self.weight**2 * (1 / inclusion - 1 / equal_inclusion)
-            observed_change = change[is_random] * squared_residual
-            mean_change = (observed_change.sum() + largest_variance * change[is_remaining].mean()) / (n_random + 1)
-            criterion = mean_change + observed_change.std() / np.sqrt(n_random)
+            mean_change = mean_with_one_more(change)  # D
+            se_of_change = (change[is_random] * squared_residual).std() / np.sqrt(n_random)
+            criterion = mean_change + se_of_change
             if criterion < best_criterion:
                 best_inclusion = inclusion
                 best_criterion = criterion
@@ -465,35 +554,37 @@ class DefensiveIrt(_WithBank):
         return inclusion_of_remaining, max(variance_ratio, LEAST_FORESEEN)
 
     def _residuals(self, chance: PerItem, is_random: Marks) -> Float[np.ndarray, " random"]:
-        """Residuals of the line through the random responses and ten that agree with the bank.
+        """Residuals e of the random items: response minus m = a + b p, for the line that `regression` would fit.
 
-        See estimator `regression`.
+        a and b are fitted to the random responses, and to AGREEING further ones, spread over the pool, that equal p.
         """
         columns = np.stack([np.ones_like(chance), chance])  # 2 x items
         random_columns = columns[:, is_random]
         residual = self.record.right[is_random] - chance[is_random]
 
+        # least squares of the residuals from p: further responses that equal p have residual 0
         normal_matrix = random_columns @ random_columns.T + AGREEING * columns @ columns.T / len(chance)
         line = np.linalg.lstsq(normal_matrix, random_columns @ residual)[0]  # singular where chances are all equal
         return residual - line @ random_columns
 
     def _inclusion(self, size: PerItem, is_remaining: Marks) -> PerItem:
-        """Chances in proportion to the weight and to `size`, group by group.
+        """Chances proportional to w_i `size`, at most 1, that sum to n_after_pilot over a group's remaining items.
 
-        Items evaluated already get the chances that they would have.
+        Items evaluated so far get the chances that they would have as one of the remaining items.
         """
         pool = self.pool
         size = self.weight * size
         total = np.bincount(pool.group[is_remaining], weights=size[is_remaining], minlength=pool.n_groups)
+        # infinite for a group without remaining items, whose chances are then 1
         scale = np.divide(self.n_after_pilot, total, out=np.full(pool.n_groups, np.inf), where=total > 0)
         inclusion = scale[pool.group] * size
 
-        # groups in which some items are taken for certain
+        # groups in which some items would pass 1: these are drawn for certain, which changes the scale of the others
         for group in np.unique(pool.group[(inclusion > 1) & is_remaining]):
             is_of_group = pool.group == group
             items = np.flatnonzero(is_of_group & is_remaining)
             capped = capped_inclusion(size[items], int(self.n_after_pilot[group]))
-            uncapped = int(capped.argmin())  # an item whose chance is in proportion to its size
+            uncapped = int(capped.argmin())  # an item whose chance is in proportion to its size shows the scale
             inclusion[is_of_group] = size[is_of_group] * capped[uncapped] / size[items[uncapped]]
             inclusion[items] = capped
         return np.minimum(inclusion, 1.0)
@@ -502,8 +593,9 @@ class DefensiveIrt(_WithBank):
 class FisherCat(_WithBank):
     """`fisher_cat`: a random twentieth of the budget, then rounds of the most informative items.
 
-    Item information at the ability so far, P'² / (P (1 - P)), largest first, equally many of every group. For ranking
-    models: the items it selects are not like the pool, so estimates of accuracy rely on the bank alone. Needs a bank.
+    A round has those items of every group with the largest information at the ability so far, P'² / (P (1 - P)). It is
+    for ranking models: the items that it selects are not like the pool, so estimates of accuracy rely on the bank
+    alone. Needs a bank.
 
     batch:       items per round, of all groups together; None: four rounds per budget. Large ones keep a GPU busy. With
                  400 of 4,000 ImageNet images (20 models, seed 0, experiments/progressive/ability.py) batches of 1, 16,
@@ -526,6 +618,7 @@ class FisherCat(_WithBank):
         batch: int | None = None,
         randomesque: int = 1,
     ) -> None:
+        """Raises FcaError as other policies with a bank, and for a batch or randomesque below 1."""
         super().__init__(pool, budget, bank)
         for option, value in (("batch", batch), ("randomesque", randomesque)):
             if value is not None and value < 1:
@@ -541,10 +634,14 @@ class FisherCat(_WithBank):
         return 1 + -(-n_after_pilot // self.batch)  # rounded up
 
     def select(self, rng: np.random.Generator) -> Positions:
+        """The random pilot in round 1; then a batch of the items that are most informative about the ability so far.
+
+        With `randomesque` r above 1, a batch is drawn at random among the r times as many most informative items.
+        """
         if self.round == 1:
             return self.first_of_strata(self.n_pilot)
 
-        # the items of each group that this round gets, so that all rounds together get `n_after_pilot`
+        # the number of items of each group that this round gets, so that all rounds together get `n_after_pilot`
         rounds_after_pilot = self.rounds - 1
         n_after_round = self.n_after_pilot * (self.round - 1) // rounds_after_pilot
         n_after_last_round = self.n_after_pilot * (self.round - 2) // rounds_after_pilot
@@ -552,9 +649,11 @@ class FisherCat(_WithBank):
         n_of_round = (n_after_round - n_after_last_round)[group]
 
         ability, _ = ability_of(self.record, self.bank)
+        # -1 puts items evaluated before behind all others; information is never negative
         item_information = np.where(self.record.evaluated, -1.0, information(self.bank, ability))
-        rank = ranks_within(group, np.lexsort((-item_information, group)))
-        if self.randomesque > 1:
+        most_informative_first = np.lexsort((-item_information, group))  # group by group
+        rank = ranks_within(group, most_informative_first)
+        if self.randomesque > 1:  # rank the candidates at random, and before all other items
             is_candidate = (rank < self.randomesque * n_of_round) & ~self.record.evaluated
             random_order = np.where(is_candidate, rng.random(len(group)), 1.0)
             rank = ranks_within(group, np.lexsort((random_order, group)))
@@ -576,13 +675,16 @@ def check_budget(budget: int | float) -> float:
 
 
 def share_of_groups(pool: Pool, budget: int | float) -> PerGroup:
-    """The share of the items of every group, rounded."""
+    """How many items of every group a budget (a share of the pool) allows, rounded."""
     return np.round(check_budget(budget) * pool.group_sizes.sum(axis=1)).astype(np.int64)
 
 
 def check_room(pool: Pool, needed: Levels) -> None:
-    """Raises FcaError where a session has fewer items of a level than a policy may evaluate there."""
-    too_small = np.argwhere(pool.sizes < needed)
+    """Raise FcaError where a session has fewer items of a level than a policy may evaluate there.
+
+    needed: the largest number of items that it may evaluate in a session, by level.
+    """
+    too_small = np.argwhere(pool.sizes < needed)  # a line (session, level) for each of them
     if not len(too_small):
         return
     session, level = too_small[0]
@@ -593,7 +695,10 @@ def check_room(pool: Pool, needed: Levels) -> None:
 
 
 def check_bank(policy: str, pool: Pool, bank: ItemBank | None) -> ItemBank:
-    """The bank, if there is one and it has the pool's items; else FcaError."""
+    """The bank unchanged. Raises FcaError if it is None, or has another number of items than the pool.
+
+    policy: the policy or estimator that needs it, for the message.
+    """
     if bank is None:
         step = "fit one on other models' answers (fca.studies.irt.stats.fit_irt(...).bank), or take what needs none"
         raise FcaError("bank", None, f"an item bank: {policy} needs one", step)
@@ -604,7 +709,9 @@ def check_bank(policy: str, pool: Pool, bank: ItemBank | None) -> ItemBank:
 
 
 def check_mapping(mapping: Mapping) -> Int[np.ndarray, "10 3"]:
-    """Ten triples of items by level, each summing to 5; raises FcaError naming the line that does not.
+    """The mapping as an array of points (0 to 9) x levels.
+
+    Raises FcaError unless it has ten lines of three numbers from 0 with sum SECOND_ROUND_ITEMS; it names the line.
 
     >>> check_mapping(MAPPING_Q)[7]
     array([0, 2, 3])
@@ -619,7 +726,9 @@ def check_mapping(mapping: Mapping) -> Int[np.ndarray, "10 3"]:
 
 
 def objective_row(objective: str, targets: Sequence[str] = TARGETS) -> int:
-    """Which of the targets a policy spends its budget on; raises FcaError for another name.
+    """Position of the objective, on which a policy spends its budget, among the targets.
+
+    Raises FcaError for another name.
 
     >>> objective_row("score")
     1
@@ -629,25 +738,30 @@ def objective_row(objective: str, targets: Sequence[str] = TARGETS) -> int:
 
 
 def spread(n: int, size: Float[np.ndarray, " levels"], least: Levels, most: Levels) -> Levels:
-    """n whole items over levels, each in turn where size² / (k (k + 1)) is largest, from `least` to `most`.
+    """Distribute n items over levels: returns the whole number of items of each level, from `least` to `most`.
 
-    That greedy rule is optimal for the sum of size² / k in whole numbers (Wright 2012).
+    Beyond `least`, one item after the other goes to the level where size² / (k (k + 1)) is largest, k being the number
+    of items that the level has so far. In whole numbers this minimises the sum of size² / k (Wright 2012).
 
     >>> spread(10, np.array([1.0, 2.0, 4.0]), np.array([1, 1, 1]), np.array([12, 12, 4]))
     array([2, 4, 4])
     """
-    candidates = [np.arange(low, high) for low, high in zip(np.maximum(least, 1), most, strict=True)]
-    level = np.repeat(np.arange(len(size)), [len(numbers) for numbers in candidates])
-    k = np.concatenate(candidates)  # of each candidate: how many items its level would have without it
+    # a candidate is one more item of a level that has k; its gain falls with k, so all can be ranked at once
+    smallest_k = np.maximum(least, 1)  # k = 0 would divide by zero
+    k_by_level = [np.arange(low, high) for low, high in zip(smallest_k, most, strict=True)]
+    level = np.repeat(np.arange(len(size)), [len(numbers) for numbers in k_by_level])  # of each candidate
+    k = np.concatenate(k_by_level)
     gain = size[level] ** 2 / (k * (k + 1))
-    best = np.argsort(-gain, kind="stable")[: n - int(least.sum())]
+    n_beyond_least = n - int(least.sum())
+    best = np.argsort(-gain, kind="stable")[:n_beyond_least]
     return least + np.bincount(level[best], minlength=len(size))
 
 
 def ability_of(record: Record, bank: ItemBank) -> tuple[float, float]:
-    """Ability and its standard error from the responses so far."""
-    evaluated_items = ItemBank(bank.model, *(values[record.evaluated] for values in bank[1:]))
-    responses = record.right[record.evaluated][None].astype(float)
+    """A model's ability on the scale of the bank, and its standard error, from the responses so far."""
+    parameters_of_evaluated = [values[record.evaluated] for values in bank[1:]]  # the first field is the model
+    evaluated_items = ItemBank(bank.model, *parameters_of_evaluated)
+    responses = record.right[record.evaluated][None].astype(float)  # 1 x evaluated
     scored = score_ability(responses, evaluated_items)
     return float(scored.ability[0]), float(scored.ability_se[0])
 

@@ -12,12 +12,12 @@ from fca.studies.adaptive.stats.policies import Policy, Positions
 
 
 class Rounds:
-    """Asks for the responses to one round of items after the other; see `fca.stats.ask`.
+    """The asker of an adaptive test: asks for the responses to one round of items after the other (`fca.stats.ask`).
 
-    policy:    chooses the items of a round; its record keeps the responses.
-    rng:       generator of all draws.
-    is_enough: whether the responses suffice, once the policy has spent its budget; where they do not, it has as much
-               again, until every item was evaluated. None: one budget is enough.
+    policy:    chooses the items of each round; its record keeps the responses.
+    rng:       generator of all random draws.
+    is_enough: called each time the policy has spent its budget: whether the test may end. If not, the policy gets the
+               same budget once more, until every item was evaluated. None: one budget is enough.
     positions: the items of every round with responses.
     """
 
@@ -34,7 +34,7 @@ class Rounds:
             if len(positions):
                 return positions
 
-            # the budget is spent
+            # the budget is spent; is_enough comes first, as live tests make their final estimate in it
             if self.is_enough is None or self.is_enough() or self.policy.record.evaluated.all():
                 return None
             self.policy.extend()
@@ -46,6 +46,6 @@ class Rounds:
 
 
 def run_policy(policy: Policy, correct: Bool[np.ndarray, " items"], rng: np.random.Generator) -> Policy:
-    """The whole test of one model whose responses are known; the policy, at its end."""
+    """Replay the whole test of one model whose responses to all items are known; returns the policy at its end."""
     ask_until_done(Rounds(policy, rng), lambda positions: correct[positions])
     return policy

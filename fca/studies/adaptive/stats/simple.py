@@ -22,7 +22,8 @@ def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> 
 
         se² = (1 - n / N) p (1 - p) / (n - 1);   interval: see `exact_interval`
 
-    The interval of the mean over G groups extends sqrt(Σ (end_g - value_g)²) / G to either side (Zou and Donner 2008).
+    n of a group's N items were evaluated, and the share p was right. The interval of the mean over G groups extends
+    sqrt(Σ (end_g - value_g)²) / G to either side (Zou and Donner 2008).
 
     For `random`, where the interval contains the truth in 95 % or more of all samples, whatever the model; and for
     `proportional`, which varies no more. Needs no bank and no model of responses. Raises FcaError after a policy under
@@ -44,16 +45,17 @@ def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> 
         allowed = "proportional, random: every item has the same chance"
         raise FcaError("policy", "one of different chances", allowed, "take one of these, or estimator difference")
 
-    n = pool.by_group(pool.by_stratum(record.evaluated))[:, :1]  # groups x 1
+    # without levels the counts have one column: groups x 1
+    n = pool.by_group(pool.by_stratum(record.evaluated))[:, :1]
     n_right = pool.by_group(pool.by_stratum(record.right))[:, :1]
     size = pool.group_sizes[:, :1]
     share = n_right / n
     variance = (1 - n / size) * share * (1 - share) / np.maximum(n - 1, 1)
     counts = zip(n_right.ravel().tolist(), n.ravel().tolist(), size.ravel().tolist(), strict=True)
     intervals = [exact_interval(right, evaluated, items) for right, evaluated, items in counts]
-    low, high = np.array(intervals).T[:, :, None]
+    low, high = np.array(intervals).T[:, :, None]  # each groups x 1
 
-    # The mean over groups: squares add up
+    # The mean over groups: squares of distances add up
     value = share.mean(axis=0)[None]
     se = np.sqrt(variance.sum(axis=0))[None] / pool.n_groups
     below = np.sqrt(((share - low) ** 2).sum(axis=0))[None] / pool.n_groups
@@ -62,20 +64,23 @@ def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> 
 
 
 def _has_equal_chances(pool: Pool, sample: Sample) -> bool:
-    """Whether all items of a group that could be drawn had the same chance."""
+    """Whether, in every group, all items that could be drawn in the sample had the same chance, up to rounding."""
     for group in range(pool.n_groups):
         inclusion = sample.inclusion[~sample.evaluated_before & (pool.group == group)]
-        if len(inclusion) and float(np.ptp(inclusion)) >= 1e-9:
+        if len(inclusion) and float(np.ptp(inclusion)) >= 1e-9:  # largest less smallest
             return False
     return True
 
 
 def exact_interval(right: int, evaluated: int, items: int, level: float = LEVEL) -> tuple[float, float]:
-    """Shares K / N of a pool of which a simple random sample may well have so many right: two tests of (1 - level) / 2.
+    """Interval of the share right in a pool, from the number right in a simple random sample without replacement.
 
-    K with P(X >= right | K) and P(X <= right | K) above (1 - level) / 2, X hypergeometric: Clopper and Pearson's (1934)
-    interval for a finite pool (Konijn 1973). It contains the truth in a share `level` of all samples or more.
-    right of evaluated of items: counts. Raises ValueError for counts that cannot be.
+    The ends are the smallest and the largest K / N for which both P(X >= right | K) and P(X <= right | K) are above
+    (1 - level) / 2. X, the number right among the evaluated, is hypergeometric if K of all N items are right. This is
+    Clopper and Pearson's (1934) interval for a finite pool (Konijn 1973): it contains the truth in a share `level` of
+    all samples or more.
+    right, evaluated, items: numbers of items: right in the sample, in the sample, in the pool (N).
+    Raises ValueError unless 0 <= right <= evaluated <= items and evaluated > 0.
 
     >>> [round(end, 3) for end in exact_interval(95, 100, 1000)], exact_interval(10, 10, 10)
     ([0.891, 0.982], (1.0, 1.0))
@@ -83,7 +88,7 @@ def exact_interval(right: int, evaluated: int, items: int, level: float = LEVEL)
     if not 0 <= right <= evaluated <= items or not evaluated:
         raise ValueError(f"{right} right of {evaluated} evaluated of {items} items")
     tail = (1 - level) / 2
-    smallest = right
+    smallest = right  # K that the sample does not rule out for certain
     largest = items - (evaluated - right)
 
     # The smallest K with P(X >= right | K) > tail, by bisection: it rises with K

@@ -85,14 +85,18 @@ class Matched(NamedTuple):
 
 
 def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
-    """Score and patterns of matched triplets, one row each, easy to hard. Raises FcaError without triplets.
+    """The share of matched triplets that follow the order of levels, and how many show each pattern.
+
+    correct: whether a model is right on the easy, the medium and the hard image of each triplet. A triplet follows the
+             order if no harder image is right where an easier one is wrong.
+    Raises FcaError without triplets.
 
     >>> hierarchical_score(np.array([[True, True, False], [False, True, False]])).score
     0.5
     """
     if not len(correct):
         raise FcaError("triplets", 0, "1 or more", "give the answers to an easy, a medium and a hard image each")
-    pattern_codes = correct @ np.array([4, 2, 1])  # positions in PATTERNS
+    pattern_codes = correct @ np.array([4, 2, 1])  # a pattern read as a binary number: its position in PATTERNS
     counts = np.bincount(pattern_codes, minlength=len(PATTERNS))
     patterns: dict[str, int | float] = dict(zip(PATTERNS, counts.tolist(), strict=True))
     following = sum(patterns[name] for name in FOLLOWING)
@@ -100,10 +104,12 @@ def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
 
 
 def expected_score(easy: Rate, medium: Rate, hard: Rate) -> Rate:
-    """Score expected of a model that is right at these rates, image by image independently.
+    """The hierarchical score of a model whose answers are independent, with accuracies e, m and h by level.
 
-    (1 - m)(1 - h) + e m: in the sum of 000 and 100 e cancels, in that of 110 and 111 h does. High accuracy on easy
-    images and low accuracy on hard ones explain much of a score.
+    The score is the share of (easy, medium, hard) triplets with a pattern of right (1) and wrong (0) that follows the
+    order: 000, 100, 110 or 111. It is (1 - m)(1 - h) + e m, since the probabilities of 000 and 100 sum to
+    (1 - m)(1 - h), and those of 110 and 111 to e m. So high accuracy on easy images and low accuracy on hard ones
+    explain much of a score.
 
     >>> round(expected_score(0.9, 0.7, 0.3), 2)
     0.84
@@ -112,10 +118,12 @@ def expected_score(easy: Rate, medium: Rate, hard: Rate) -> Rate:
 
 
 def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> TripletScore:
-    """The score over every triplet that each session's items can form: the mean over all random matchings, no noise.
+    """The score over every triplet that the items of a session can form, which is the mean over all random matchings.
 
-    Within a session, with level accuracies e, m, h, it is (1 - m)(1 - h) + e m; sessions count equally. levels: 0 easy,
-    1 medium, 2 hard. Raises FcaError for a session that lacks a level.
+    Within a session, with level accuracies e, m, h, it is (1 - m)(1 - h) + e m; sessions count equally.
+
+    levels: 0 easy, 1 medium, 2 hard.    sessions: the name or code of each item's session.
+    Raises FcaError for a session that lacks a level.
 
     >>> levels, session = np.array([0, 0, 1, 2]), np.zeros(4, dtype=int)
     >>> all_triplets_score(np.array([True, False, True, False]), levels, session).score
@@ -123,7 +131,7 @@ def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> Tr
     """
     rates = level_rates(correct, levels, sessions)
     probability = np.stack([1 - rates, rates])  # (wrong, right) x sessions x levels
-    triplets = len(levels) / 3
+    triplets = len(levels) / 3  # expected counts of patterns sum to the number of disjoint triplets
 
     patterns: dict[str, int | float] = {}
     for name in PATTERNS:
@@ -140,8 +148,10 @@ def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     excess:  positive where sessions differ, that is classes and attributes. It does not mean that the same object fails
              first when hard: answers that are independent inside every session have it as well.
 
-    rates: accuracy of each session by level (see level_rates).    classes: the class of each session. Intervals leave
-    out whole classes (see jackknife_interval), since sessions of one class share a network's grasp of it.
+    rates: accuracy of each session by level (see level_rates).    classes: the class of each session.
+
+    Intervals are jackknife intervals that leave out whole classes (see jackknife_interval), since the sessions of one
+    class are not independent: a network that knows the class well is right in all of them. They are NaN for one class.
 
     >>> rates = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=float)
     >>> explained = explained_scores(rates, np.arange(4))
@@ -177,15 +187,15 @@ def matched_score(
 ) -> Matched:
     """Score of matched triplets, and how much of it the matching explains: the same object, from easy to hard.
 
-    excess = mean over triplets of [follows - ((1 - m)(1 - h) + e m)],   e, m, h: accuracies of its session's triplets
+        excess = mean over triplets of [follows - ((1 - m)(1 - h) + e m)],   e, m, h: accuracies of its session
 
-    which is the score minus its mean over all matchings within sessions, and equals the mean of cov(e, m) + cov(m, h)
-    over the triplets of a session. It is 0 for answers that are independent inside sessions, however these differ.
-    p: given m, the triplets of a session that follow the order are those with m wrong and h wrong, and those with m and
-    e right; over random matchings both counts are hypergeometric and independent, and their sum over sessions is a
-    convolution.
+    The accuracies are those on the images of the session's triplets. The excess is the score minus its mean over all
+    matchings within sessions, and equals the mean of cov(e, m) + cov(m, h) over the triplets of a session. It is
+    expected to be 0 for answers that are independent inside sessions, however these differ. For p see
+    `_p_of_matching`.
 
-    right: one row a triplet, easy to hard.    classes: of each triplet; intervals are over them (see class_interval).
+    right: whether the model is right on the easy, the medium and the hard image of each triplet.
+    sessions, classes: of each triplet; intervals are over classes (see class_interval).
     Raises FcaError without triplets.
 
     >>> right = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]], dtype=bool)
@@ -194,11 +204,11 @@ def matched_score(
     (1.0, 0.375, 0.125)
     """
     easy, medium, hard = right.T
-    follows = ((easy >= medium) & (medium >= hard)).astype(float)
+    follows = ((easy >= medium) & (medium >= hard)).astype(float)  # no harder image is right where an easier is wrong
     score = Estimated(hierarchical_score(right).score, *class_interval(follows, classes, FRACTION))
 
     _, session, n = np.unique(sessions, return_inverse=True, return_counts=True)
-    if n.max() < 2:
+    if n.max() < 2:  # a single triplet can be matched in one way only
         return Matched(score, UNKNOWN_ESTIMATE, float("nan"))
 
     n_right = np.stack([np.bincount(session, weights=level) for level in right.T], axis=1)  # sessions x levels
@@ -213,33 +223,48 @@ def class_interval(
     classes: Shaped[np.ndarray, " points"],
     within: tuple[float, float] = EVERYWHERE,
 ) -> tuple[float, float]:
-    """95 % interval of a mean over whole classes (see mean_interval); NaN, NaN for one class, or if all are equal.
+    """95 % interval of the mean of `values`, which leaves out whole classes (see mean_interval).
+
+    values, classes: of each point, such as a triplet or a session.    within: the range that limits the interval.
+    NaN, NaN for a single class, or if all values are equal.
 
     >>> [round(end, 2) for end in class_interval(np.arange(10) / 10, np.arange(10))]
     [0.23, 0.67]
     """
-    return mean_interval(values, np.unique(classes, return_inverse=True)[1], within)
+    _, class_of_point = np.unique(classes, return_inverse=True)
+    return mean_interval(values, class_of_point, within)
 
 
 def _p_of_matching(
     n_right: Integer[np.ndarray, "sessions 3"], n: Integer[np.ndarray, " sessions"], following: int
 ) -> float:
-    """How often random matchings within sessions have `following` or more triplets in order.
+    """The probability that random matchings within sessions have `following` or more triplets in order.
 
-    n_right: right answers by session and level.    n: triplets of each session.
+    n_right: right answers by session and level.    n: number of triplets of each session.
+
+    A triplet follows the order if its medium and hard images are both wrong, or its easy and medium images both right.
+    In a random matching of a session's images, the numbers of both are independent and hypergeometric: each wrong
+    medium image draws one of the n hard images, and each right one draws one of the n easy images. The distribution of
+    their sum over all sessions is the convolution of all these distributions.
     """
     easy, medium, hard = n_right.T
 
-    # Of each session, in order are: m wrong and h wrong, of n - m draws; m right and e right, of m draws
+    # of each session: number of images to draw from, number of those that complete the order, number of draws
+    wrong_hard_images = zip(n, n - hard, n - medium, strict=True)  # drawn by wrong medium images
+    right_easy_images = zip(n, easy, medium, strict=True)  # drawn by right medium images
     distributions = []
-    for total, marked, draws in [*zip(n, n - hard, n - medium, strict=True), *zip(n, easy, medium, strict=True)]:
-        distributions.append(hypergeom.pmf(np.arange(draws + 1), total, marked, draws))
-    of_sum = reduce(np.convolve, distributions)
-    return min(1.0, float(of_sum[following:].sum()))
+    for total, wanted, draws in [*wrong_hard_images, *right_easy_images]:
+        distributions.append(hypergeom.pmf(np.arange(draws + 1), total, wanted, draws))
+    distribution_of_sum = reduce(np.convolve, distributions)
+    return min(1.0, float(distribution_of_sum[following:].sum()))  # rounding may pass 1
 
 
 def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.ndarray, "sessions 3"]:
-    """Accuracy of every session by level, sessions in sorted order.
+    """Accuracy of every session by level; sessions are in the sorted order of their names.
+
+    correct: whether a model is right on each item.    levels: 0 easy, 1 medium, 2 hard.
+    sessions: the name or code of each item's session, a class and an attribute.
+    Raises FcaError without items, for another level, and for a session that lacks a level.
 
     >>> level_rates(np.array([True, False, True]), np.arange(3), np.zeros(3, dtype=int))
     array([[1., 0., 1.]])
@@ -247,7 +272,7 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
     names, session = np.unique(sessions, return_inverse=True)
     if not len(names) or not np.isin(levels, [0, 1, 2]).all():
         raise FcaError("levels", sorted(set(levels.tolist())), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
-    cell = 3 * session + levels
+    cell = 3 * session + levels  # code of (session, level)
     n_items = np.bincount(cell, minlength=3 * len(names))
     n_right = np.bincount(cell[correct], minlength=3 * len(names))
     empty_cells = np.flatnonzero(n_items == 0)
@@ -259,11 +284,14 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
 
 
 def score_and_accuracy(score: Models, accuracy: Models, by_level: Models) -> tuple[Correlation, Correlation]:
-    """Pearson's correlation of score and accuracy over models (figure 4), plain and given the level rates' score.
+    """Pearson's correlation of score and accuracy over models (figure 4), plain and partial given `by_level`.
 
-    Partial: of the residuals of both after a straight line on `by_level`, the score that each model's accuracies by
-    level explain; p has one degree of freedom less. Accurate models have a high `by_level`, whatever the order in which
-    single images fail. NaN with fewer than four models, or where nothing varies.
+    by_level: the score that each model's accuracies by level explain (see expected_score). Accurate models have a high
+    one, whatever the order in which single images fail.
+
+    The partial correlation is that of the residuals of score and accuracy from straight lines on `by_level`; its p has
+    one degree of freedom less. It is NaN with fewer than four models, where `by_level` does not vary, or where it
+    explains one of both completely.
 
     >>> plain, _ = score_and_accuracy(np.array([0.8, 0.84, 0.9]), np.array([0.4, 0.5, 0.6]), np.array([0.7, 0.75, 0.8]))
     >>> round(plain.r, 3)
@@ -274,7 +302,7 @@ def score_and_accuracy(score: Models, accuracy: Models, by_level: Models) -> tup
     if len(score) < 4 or np.ptp(by_level) == 0:
         return plain, undefined
 
-    line = np.column_stack([np.ones(len(by_level)), by_level])
+    line = np.column_stack([np.ones(len(by_level)), by_level])  # models x (intercept, slope)
     residuals = []
     for values in (score, accuracy):
         residual = values - line @ np.linalg.lstsq(line, values, rcond=None)[0]

@@ -35,13 +35,15 @@ Names = Shaped[np.ndarray, " items"]
 
 @dataclass(frozen=True)
 class Pool:
-    """Items by level, session and group, as codes. Sessions are numbered so that those of a group follow each other.
+    """The items of a test by level, session and group, as codes from 0.
 
-    level, session, group:      codes of every item.
-    session_group:              the group of every session.
-    sizes:                      how many items each session has by level.
+    Sessions are numbered so that those of a group follow each other.
+
+    level, session, group:      the codes of every item.
+    session_group:              the code of every session's group, ascending.
+    sizes:                      number of items of each session by level.
     session_names, group_names: the names behind the codes.
-    levels:                     easy, medium and hard; or one, `all`, of items without levels.
+    levels:                     the names of the levels: easy, medium and hard, or `all` for items without levels.
     """
 
     level: Codes
@@ -90,7 +92,7 @@ class Pool:
 
     @cached_property
     def weights(self) -> Float[np.ndarray, "targets items"]:
-        """w_i of every target: the weight of its level over the items of that level in its group."""
+        """Weight w_i of every item in each target of its group: the level's weight over its number of items there."""
         return self.level_weights[:, self.level] / self.group_sizes[self.group, self.level]
 
     def by_stratum(self, values: Marks) -> Int[np.ndarray, "sessions levels"]:
@@ -98,7 +100,7 @@ class Pool:
         return np.bincount(self.stratum[values], minlength=self.sizes.size).reshape(-1, len(self.levels))
 
     def by_group(self, values: Shaped[np.ndarray, "sessions ..."]) -> Shaped[np.ndarray, "groups ..."]:
-        """Sums over the sessions of each group."""
+        """Sums over the sessions of each group; sessions of a group follow each other."""
         starts = np.searchsorted(self.session_group, np.arange(self.n_groups))
         return np.add.reduceat(values, starts, axis=0)
 
@@ -112,21 +114,23 @@ class Pool:
         return (self.by_group(self.by_stratum(correct)) / self.group_sizes) @ self.level_weights.T
 
     def check_levels(self, what: str, name: str, others: str) -> None:
-        """Raises FcaError where a policy or estimator needs levels that the items do not have.
+        """Raise FcaError where a policy or estimator needs levels, and the items have none.
 
-        what: policy or estimator.    others: the policies or estimators that need none.
+        what: the setting, such as "policy".    name: its value.    others: the values that need no levels.
         """
         if not self.has_levels:
             raise FcaError(what, name, f"{others}: these items have no levels", "take one of these")
 
 
 class Sample(NamedTuple):
-    """Items drawn at random from those not evaluated before.
+    """How a sample was drawn at random from the items that were not evaluated before; all arrays are over the pool.
 
-    evaluated_before: evaluated already (in a pilot round, or by an earlier sample), and so no part of this sample.
-    inclusion:      chance of every other item to be drawn, given those.
-    chance:         predicted probability of a right response, before the sample was drawn; None without bank.
-    variance_ratio: variance foreseen before it was drawn, over that of as many items with equal chances.
+    evaluated_before: whether an item was evaluated before (in a pilot round, or by an earlier sample), so that it could
+                      not be drawn.
+    inclusion:        the chance of every other item to be drawn, given what was evaluated before.
+    chance:           the predicted probability of a right response, by what was known before; None without bank.
+    variance_ratio:   the variance of the estimate expected before the draw, relative to as many items with equal
+                      chances.
     """
 
     evaluated_before: Marks
@@ -136,12 +140,13 @@ class Sample(NamedTuple):
 
 
 class Record:
-    """The items evaluated and the responses so far, and how the policy chose the items.
+    """The items that a test has evaluated, the responses to them, and how the policy chose them.
 
-    evaluated, right:    of every item (right is False where it was not evaluated).
-    chosen_by_responses: items chosen because of the responses of their own session, or of an item bank.
-    samples:             those drawn one after the other, each from the items that remained; none where chances are
-                         unknown.
+    evaluated, right:    of every item of the pool (right is False where it was not evaluated).
+    chosen_by_responses: whether an item was chosen because of earlier responses in its own session, or because of the
+                         model's ability on the scale of an item bank.
+    samples:             the samples in the order of drawing, each from the items that remained; empty after a policy
+                         under which the items' chances to be drawn are unknown.
     """
 
     def __init__(self, items: int) -> None:
@@ -159,7 +164,7 @@ class Record:
         return sample
 
     def add(self, positions: Integer[np.ndarray, " evaluated"], correct: Bool[np.ndarray, " evaluated"]) -> None:
-        """Responses to the items at these positions, each evaluated for the first time."""
+        """Record the responses to the items at these positions. Raises ValueError for one that was evaluated before."""
         n_before = int(self.evaluated.sum())
         self.evaluated[positions] = True
         if int(self.evaluated.sum()) < n_before + len(positions):
@@ -170,10 +175,12 @@ class Record:
 def make_pool(
     levels: Integer[np.ndarray, " items"] | None, sessions: Names, groups: Shaped[np.ndarray, " items"] | None = None
 ) -> Pool:
-    """Codes and counts of a pool; raises FcaError where a session lacks a level or belongs to two groups.
+    """The pool of these items, in their order.
 
     levels:           0 easy, 1 medium, 2 hard; None: the items have no levels.
-    sessions, groups: any names, without levels e.g. classes. groups None: one group, `all`.
+    sessions, groups: names of each item's session and group; without levels, sessions may be classes.    groups None:
+                      one group, `all`.
+    Raises FcaError without items, for another level, and where a session lacks a level or belongs to two groups.
 
     >>> make_pool(np.array([2, 1, 0, 0]), np.array(["dog"] * 4), np.array(["size"] * 4)).sizes
     array([[2, 1, 1]])
@@ -192,6 +199,7 @@ def make_pool(
     if len(invalid_levels):
         raise FcaError("level of an item", int(invalid_levels[0]), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
 
+    # sorted names, the first item of each session, and the session of each item
     session_names, first_item, session = np.unique(sessions, return_index=True, return_inverse=True)
     group_names, group = np.unique(groups, return_inverse=True)
     group_of_session = group[first_item]
@@ -204,7 +212,8 @@ def make_pool(
 
     # Number the sessions so that those of a group follow each other
     order = np.argsort(group_of_session, kind="stable")
-    session = np.argsort(order)[session]
+    new_number = np.argsort(order)  # the inverse permutation
+    session = new_number[session]
     session_names = session_names[order]
 
     number_of_levels = len(level_names)
@@ -230,29 +239,39 @@ def make_pool(
 
 
 def ranks_within(stratum: Codes, order: Codes) -> Codes:
-    """Place of every item among those of its stratum, from 0, along an `order` in which strata follow each other.
+    """Rank of every item within its stratum, from 0, along `order`.
+
+    stratum: code of each item's stratum.
+    order:   positions of all items, sorted by stratum first.
 
     >>> ranks_within(np.array([0, 1, 0]), np.array([2, 0, 1]))
     array([1, 0, 0])
     """
     sizes = np.bincount(stratum)
+    start_of_stratum = np.cumsum(sizes) - sizes  # its place along `order`
     ranks = np.empty(len(stratum), dtype=np.int64)
-    ranks[order] = np.arange(len(stratum)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    ranks[order] = np.arange(len(stratum)) - np.repeat(start_of_stratum, sizes)
     return ranks
 
 
 def shuffled_ranks(stratum: Integer[np.ndarray, " items"], rng: np.random.Generator) -> Codes:
-    """Place of every item in a random order of its stratum, from 0: those below k are a simple random sample of k.
+    """Rank of every item in a random order of its stratum, from 0.
+
+    The items of a stratum with ranks below k are a simple random sample of k of them.
 
     >>> ranks = shuffled_ranks(np.array([0, 1, 0, 1, 1]), np.random.default_rng(0))
     >>> sorted(ranks[[0, 2]].tolist()), sorted(ranks[[1, 3, 4]].tolist())
     ([0, 1], [0, 1, 2])
     """
-    return ranks_within(stratum, np.argsort(stratum + rng.random(len(stratum))))
+    random_order = np.argsort(stratum + rng.random(len(stratum)))  # in [0, 1), so that strata follow each other
+    return ranks_within(stratum, random_order)
 
 
 def capped_inclusion(size: PerItem, n: int) -> PerItem:
-    """Chances proportional to `size`, at most 1, that sum to n; items that would pass 1 are drawn for certain.
+    """Chances of inclusion proportional to `size`, at most 1, that sum to n.
+
+    An item whose chance would be above 1 is drawn for certain; the others share what is left of n.
+    Raises ValueError for an n that is not from 0 to the number of items, and for a size that is not above 0.
 
     >>> capped_inclusion(np.array([8.0, 1.0, 1.0, 2.0]), 2)
     array([1.  , 0.25, 0.25, 0.5 ])
@@ -263,20 +282,25 @@ def capped_inclusion(size: PerItem, n: int) -> PerItem:
         raise ValueError("an item of size 0 could never be drawn")
     is_certain = np.zeros(len(size), dtype=bool)
     while True:
-        n_open = n - is_certain.sum()
-        total_size = max(size[~is_certain].sum(), np.finfo(float).tiny)
-        chance = np.where(is_certain, 1.0, size * n_open / total_size)
+        n_uncertain = n - is_certain.sum()
+        total_size = max(size[~is_certain].sum(), np.finfo(float).tiny)  # not 0 where every item is certain
+        chance = np.where(is_certain, 1.0, size * n_uncertain / total_size)
         if (chance <= 1).all() or is_certain.sum() == n:
             return np.minimum(chance, 1.0)
-        is_certain |= chance > 1
+        is_certain |= chance > 1  # raises the chances of the others, which may then pass 1
 
 
 def systematic(inclusion: PerItem, rng: np.random.Generator, along: PerItem | None = None) -> Marks:
-    """A sample of fixed size that includes every item with exactly its chance (Madow 1949).
+    """Draw a sample of fixed size that includes every item with exactly its chance (Madow 1949).
 
-    The items' chances are laid end to end; an item is drawn if a point u, u + 1, ... falls into its stretch. In random
-    order joint chances are close to those of conditional Poisson sampling (Hartley & Rao 1962); ordered `along` a
-    number, the sample covers every range of that number evenly, and varies less where residuals depend on it.
+    inclusion: the chance of each item; their sum is the size of the sample.
+    along:     a number of each item; items are ordered by it, those with equal numbers at random. None: at random.
+    Returns whether each item is drawn.
+
+    The items' chances are laid end to end as segments; an item is drawn if one of the points u, u + 1, ... lies in its
+    segment, with u uniform in [0, 1). In random order joint chances are close to those of conditional Poisson sampling
+    (Hartley & Rao 1962). Ordered `along` a number, the sample covers every range of that number evenly, and varies less
+    where residuals depend on it.
 
     >>> int(systematic(np.array([1.0, 0.5, 0.5]), np.random.default_rng(0)).sum())
     2
@@ -285,13 +309,14 @@ def systematic(inclusion: PerItem, rng: np.random.Generator, along: PerItem | No
     if along is not None:
         order = order[np.argsort(along[order], kind="stable")]
 
-    ends = np.cumsum(inclusion[order])  # of the stretches
+    ends = np.cumsum(inclusion[order])  # of the segments
     n = round(ends[-1])
-    points = np.floor(np.concatenate([[0.0], ends * (n / ends[-1])]) + rng.random())
-    points[-1] = points[0] + n  # rounding must not cost the last item
+    starts_and_end = np.concatenate([[0.0], ends * (n / ends[-1])])
+    points_so_far = np.floor(starts_and_end + rng.random())  # grows over a segment if a point lies in it
+    points_so_far[-1] = points_so_far[0] + n  # rounding must not cost the last item
 
     is_drawn = np.empty(len(inclusion), dtype=bool)
-    is_drawn[order] = np.diff(points) > 0
+    is_drawn[order] = np.diff(points_so_far) > 0
     return is_drawn
 
 
@@ -302,19 +327,23 @@ def fixed_size_variance(
 
         m / (m - 1) Σ (1 - π_i) (e_i / π_i - B)²,   B = Σ (1 - π_i) e_i / π_i / Σ (1 - π_i)
 
-    over the m items with π < 1: the Horvitz-Thompson variance with Hájek's (1964) approximation of joint chances, which
-    is exact for equal ones (m / π is then the pool: the simple random sample's (1 - f) s² N² / m).
+    e_i: the residual of a drawn item, for each target.    π_i: its inclusion, the chance with which it was drawn.
+
+    Sums are over the m items with π < 1. It is the Horvitz-Thompson variance with Hájek's (1964) approximation of joint
+    chances, which is exact for equal chances, where it is (1 - f) s² N² / m of a simple random sample. It is 0 where m
+    is 0, all items having been drawn for certain, and NaN where m is 1.
 
     >>> fixed_size_variance(np.array([[1.0, 0.0, 1.0, 0.0]]), np.full(4, 0.5))
     array([2.66666667])
     """
-    open_ = inclusion < 1
-    m = int(open_.sum())
+    is_uncertain = inclusion < 1
+    m = int(is_uncertain.sum())
     if not m:
         return np.zeros(len(residual))
     if m == 1:
         return np.full(len(residual), np.nan)
-    free = 1 - inclusion[open_]
-    scaled = residual[:, open_] / inclusion[open_]
-    centre = scaled @ free / free.sum()
-    return m / (m - 1) * ((scaled - centre[:, None]) ** 2 @ free)
+
+    weight = 1 - inclusion[is_uncertain]  # 1 - π
+    scaled = residual[:, is_uncertain] / inclusion[is_uncertain]  # e / π, targets x m
+    centre = scaled @ weight / weight.sum()  # B of each target
+    return m / (m - 1) * ((scaled - centre[:, None]) ** 2 @ weight)
