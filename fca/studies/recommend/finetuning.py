@@ -22,7 +22,7 @@ TUNING_GAIN = GAIN.with_format("+.1%", "what fine-tuning gained on the same test
 
 FINETUNING = TableSpec(
     "recommendation_finetuning",
-    "What did fine-tuning bring? (test images, which chose nothing)",
+    "What did fine-tuning bring? (test images, which were not used to choose the model)",
     "paired difference of accuracies (Newcombe, 1998, method 10)",
     (DATASET, CANDIDATE, TUNED_TOP1, PROBE_TOP1, *interval_columns(TUNING_GAIN), N_TEST, EPOCHS, TRAIN_S, RUN_ID),
 )

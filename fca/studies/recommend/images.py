@@ -35,7 +35,7 @@ SUSPECTS = Column("suspects", int, ".0f", "training and validation images whose 
 
 CONFUSIONS = TableSpec(
     "recommendation_confusions",
-    "Which classes does the recommended model confuse? (test images, which chose nothing)",
+    "Which classes does the recommended model confuse? (test images, which were not used to choose it)",
     "confusion matrix: Kohavi and Provost, 1998",
     (DATASET, LABEL, PREDICTED_CLASS, ERRORS, OF_CLASS, SHARE, COST_OF_ERRORS),
 )
