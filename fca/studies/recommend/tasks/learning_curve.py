@@ -45,7 +45,7 @@ class LearningCurve:
     summary: ClassVar[tuple[Column | str, ...]] = ("{n_fits} probes on {fewest_images} to {n_train} images",)
 
     def plan(self, context: RunContext) -> list[Run]:
-        """The features of all images, as for adaptation=probe, then the curve.
+        """The run that computes the features of all images, as for adaptation=probe, then the run of the curve.
 
         Raises FcaError for a model without weights, for a shift, with compat, and for a class with fewer than four
         training images.
@@ -67,6 +67,7 @@ class LearningCurve:
 
 
 def _measured(run: Run[ProbeWork], context: RunContext) -> Finished:
+    """Fit and judge the probes of all sizes on stored features: the row of the curve, and its arrays."""
     data = run.work.data
     subset = context.subset
     features = run.work.values(context.store)
@@ -97,6 +98,7 @@ def _measured(run: Run[ProbeWork], context: RunContext) -> Finished:
         SIZES: subsets.sizes,
         FITS: subsets.fits,
         RIGHT: subsets.right.astype(np.float32),
+        # positions among training images, then validation images -> positions in the data's items
         JUDGED_IMAGES: np.concatenate([train, val])[subsets.judged].astype(np.int32),
     }
     return Finished(run, columns, arrays)

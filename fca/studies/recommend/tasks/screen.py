@@ -38,7 +38,7 @@ class Screen:
     images: Annotated[int, Allowed(4)]
 
     def plan(self, context: RunContext) -> list[Run]:
-        """The features of the few images, then the probe.
+        """The run that computes the features of the few images, then the run of the probe.
 
         Raises FcaError for a model without weights, for a shift, and with compat.
         """
@@ -56,6 +56,7 @@ class Screen:
             yield embed_images(run, context) if run.task == "embed" else self._probed(run, context)
 
     def _probed(self, run: Run[ProbeWork], context: RunContext) -> Finished:
+        """Fit the probe to the stored features of the few images: its row, and its outputs for left-out images."""
         few = run.work.data
         labels = context.subset.new_labels(few.labels)
         probe = fit_probe(run.work.values(context.store), labels, connected_images(few.items, few.group))
@@ -77,12 +78,15 @@ class Screen:
 
 
 def few_images(data: ImageData, rows: Int[np.ndarray, " rows"]) -> ImageData:
-    """A data set of only these images, with its own fingerprint."""
+    """A data set of only these images, with its own fingerprint, so that its features are stored apart."""
     few = at_rows(data, rows)
     return replace(few, fingerprint=fingerprint(few.items, f"{data.fingerprint} screened"))
 
 
 def few_rows(data: ImageData, classes: Sequence[int], images: int) -> Int[np.ndarray, " rows"]:
-    """Positions of about so many training images of these classes, by class shares, equal for all networks."""
+    """Positions of about `images` training images of these classes, each class by its share.
+
+    They are the same for all networks, so that their probes can be compared.
+    """
     train = data.rows("train", classes)
     return train[representative_rows(data.labels[train], images)]
