@@ -61,6 +61,10 @@ class AtInput:
     """
 
     def __init__(self, data: ImageData, split: str, rows: Rows, classifier: Classifier, context: RunContext) -> None:
+        """Open the images now; masks and backgrounds are opened when a shift first asks for them.
+
+        split: that of the images.    rows: positions in `data.items` of all images that will be asked for.
+        """
         machine = context.machine
         self.data = data
         self.rows = rows
@@ -113,7 +117,7 @@ class AtInput:
                 keyed_rng(seed, image_ids[i], "noise", draw).standard_normal(dtype=np.float32, out=noise[i])
 
             with ThreadPoolExecutor(self._n_threads) as pool:  # numpy leaves Python's lock while it draws
-                list(pool.map(fill, range(len(rows))))
+                list(pool.map(fill, range(len(rows))))  # list raises what a thread has raised
             return torch.from_numpy(noise).to(self.device)
 
         return self.once("noise", (rows.tobytes(), seed, draw), draw_noise)

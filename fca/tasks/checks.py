@@ -37,6 +37,7 @@ def check_masks_of(setting: str, data: ImageData, split: str, classes: Sequence[
     items = data.items.iloc[data.rows(split, classes)]
     ids_without_mask = items.loc[items["mask_content"] == "", "image_id"].tolist()
     is_without_any_mask = len(ids_without_mask) == len(items)
+    # while classes are not known, images without a mask may be of classes that are not needed
     if ids_without_mask and (classes is not None or is_without_any_mask):
         examples = f"{choices_in_words(ids_without_mask[:3])} ({len(ids_without_mask)} of {len(items)} images)"
         allowed = f"a mask for every image; {data.name} has none for {examples}"

@@ -79,7 +79,7 @@ class Compile:
         model, depths = with_every_depth(context.model)
         identity: dict[str, Any] = {
             "model": context.model.identity(),
-            "opset": OPSET,
+            "opset": OPSET,  # version of the operators in the ONNX file
         }
         columns: dict[str, Any] = {
             "model": context.model.label(),
@@ -94,7 +94,7 @@ class Compile:
         if self.precision == FP32:
             return [fp32_run]
 
-        data = for_training(context.data)
+        data = for_training(context.data)  # with training images, which calibrate int8, also if all images were test
         int8_run = Run(
             "compile",
             {**identity, "precision": INT8, "data": data.fingerprint, "calibration": self.calibration},

@@ -83,7 +83,8 @@ class Describe:
 
             columns = summary(split_data, arrays)
             if columns[CHECKSUM] is not None:
-                columns[CHECKSUM] = checksum(context.data, arrays["sha256"])  # of the data set's own splits
+                # with the data set's own splits, not those drawn for training, so that it can be compared
+                columns[CHECKSUM] = checksum(context.data, arrays["sha256"])
             yield Finished(run, columns, arrays)
 
 

@@ -127,10 +127,10 @@ def embed_images(run: Run[ForwardWork], context: RunContext) -> Finished:
         columns, arrays = compare_sample(encoder, data, rows, context)
         return Finished(run, columns, arrays)
 
-    from fca.training.infer import features_of
+    from fca.training.infer import features_of  # imports torch, which comparisons do without
 
     network = build_model(encoder)
-    context.store.keep_items(data)
+    context.store.keep_items(data)  # the list of images, in whose order arrays are stored
     pixels = open_pixels(data, network.geometry, context.cache, machine.workers, machine.cache_gb, rows)
 
     start = time.perf_counter()

@@ -14,6 +14,7 @@ from fca.models.compiled import Compiled
 from fca.models.onnx_file import OnnxFile
 from fca.store.columns import DEVICE, FILE_MB, GFLOPS, INPUT_SIZE, LATENCY, LOAD, MEMORY, OTHERS_CPU, PARAMS, SPEED
 from fca.tasks import RunContext
+from fca.training.devices import accelerator_for, device_name
 from fca.types import Column, FcaError, Finished, Model, Run, interval_columns
 from fca.validation import Allowed
 
@@ -85,8 +86,7 @@ class Latency:
 
     def run(self, runs: Sequence[Run[Timed]], context: RunContext) -> Iterator[Finished]:
         """Measure the networks of all these runs in interleaved rounds, then yield each run with its columns."""
-        from fca.training.devices import accelerator_for, device_name
-        from fca.training.speed import ProcessorTime, load, on_threads, speeds
+        from fca.training.speed import ProcessorTime, load, on_threads, speeds  # imports torch; planning does not
 
         check_threads("task.threads", self.threads)
         accelerator = context.machine.accelerator
@@ -137,7 +137,7 @@ def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subj
     A compiled network becomes the file that `fca export` would write of a linear probe on it. An ONNX file is measured
     with the head that it has, and a model that takes none, such as HOG, without: a linear layer is cheap.
     """
-    from fca.training.speed import cost
+    from fca.training.speed import cost  # imports torch
 
     if isinstance(model, Compiled):
         feature_columns = model.description.columns(model.depth)
@@ -157,7 +157,7 @@ def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subj
 def _program_in_onnxruntime(content: bytes, size: int, threads: int) -> _Subject:
     """A classifier's ONNX program in onnxruntime.    content: of its file.    size: of its input, in pixels."""
     from fca.models.programs import LOGITS, Session, cost_of
-    from fca.training.speed import Program
+    from fca.training.speed import Program  # imports torch
 
     session = Session(content, threads)
     network = Program(lambda images: session.run(images, [LOGITS]), size)

@@ -31,6 +31,7 @@ from fca.subset import Groups, read_groups
 from fca.tables.predictions import predictions as stored_predictions
 from fca.tasks import RunContext
 from fca.tasks.checks import check_classes, check_masks, check_subset
+from fca.training.devices import accelerator_for, device_name
 from fca.types import (
     SPLITS,
     Arrays,
@@ -310,7 +311,7 @@ def score_run(predict_run: Run[ForwardWork], work: Scoring) -> Run[Scoring]:
         "classes": [work.data.classes[c] for c in work.subset.classes],
     }
     if groups:
-        identity["groups"] = dict(groups.of)
+        identity["groups"] = dict(groups.of)  # class key -> group
 
     columns = {
         **predict_run.metadata,
@@ -332,8 +333,6 @@ def forward_columns(classifier: Classifier, n: int, seconds: float, accelerator:
 
     seconds: for all images.    accelerator: as configured; the column has the device that was used.
     """
-    from fca.training.devices import accelerator_for, device_name
-
     device = accelerator_for(classifier.module, accelerator)
     return {
         PREDICT_S: seconds,
@@ -397,7 +396,7 @@ def finish_predictions(runs: Sequence[Run[ForwardWork]], context: RunContext) ->
         model_runs = list(runs_of_model)
         first_work = model_runs[0].work
         classifier = build_model(first_work.model)
-        context.store.keep_items(first_work.data)
+        context.store.keep_items(first_work.data)  # the list of images, in whose order arrays are stored
 
         # shifts at the model's input size share what is computed for a batch; others change the images as they are read
         input_runs = [run for run in model_runs if isinstance(run.work.shift, InputShift)]
@@ -460,7 +459,7 @@ def predict_images(
     Logits of shifted images are stored only if the work says so. For shifts at the input size: `predict_at_input`.
     on_batch: called after every batch with its number of images.
     """
-    from fca.training.infer import logits_of
+    from fca.training.infer import logits_of  # imports torch, which planning does without
 
     work = run.work
     machine = context.machine
@@ -504,13 +503,13 @@ def predict_at_input(
     mask_area, the share of the input that is object, and examples (uint8, 64 pixels a side), the first shifted image of
     each of the first EXAMPLES classes. The time of a run is its equal share of the time for all shifts.
     """
-    from fca.tasks.at_input import AtInput, outputs_under
+    from fca.tasks.at_input import AtInput, outputs_under  # imports torch, which planning does without
 
     work = runs[0].work
     rows, true, classes = known_images(work, classifier)
     images = AtInput(work.data, work.split, rows, classifier, context)
 
-    _, first_of_class = np.unique(work.data.labels[rows], return_index=True)
+    _, first_of_class = np.unique(work.data.labels[rows], return_index=True)  # positions among `rows`
     example_rows = rows[first_of_class[:EXAMPLES]]
 
     # the logits of all shifts in a chunk are in memory until it ends
@@ -518,7 +517,7 @@ def predict_at_input(
     runs_at_once = max(1, LOGITS_HELD_BYTES // logits_bytes)
     for first_run in range(0, len(runs), runs_at_once):
         chunk = runs[first_run : first_run + runs_at_once]
-        shifts = [run.work.shift for run in chunk if isinstance(run.work.shift, InputShift)]
+        shifts = [run.work.shift for run in chunk if isinstance(run.work.shift, InputShift)]  # all are; mypy asks
 
         start = time.perf_counter()
         outputs = outputs_under(shifts, classifier, images, example_rows)
@@ -586,7 +585,7 @@ def score(run: Run[Scoring], store: Store) -> dict[str, Any]:
         **accuracy_columns("top1_masked", masked_top1(logits, stored.columns[classes], true), n),
     }
     if work.groups:
-        group_of_logit = work.groups.codes(stored.logit_classes)
+        group_of_logit = work.groups.codes(stored.logit_classes)  # -1: a class of no group
         top1_grouped, n_grouped = grouped_top1(logits, group_of_logit, true)
         columns["n_grouped"] = n_grouped
         columns.update(accuracy_columns("top1_grouped", top1_grouped, n_grouped))

@@ -102,14 +102,14 @@ class Limits:
             return None
 
         params = _number(latency_row.get("params"))
-        limit_by_value = {
+        value_and_limit = {
             "latency_ms": (_number(latency_row.get("latency_ms")), self.latency_ms),
             "memory_mb": (_number(latency_row.get("memory_mb")), self.memory_mb),
             "file_mb": (_number(latency_row.get("file_mb")), self.file_mb),
             "params_m": (params / 1e6, self.params_m),
         }
-        for name, (value, limit) in limit_by_value.items():
-            is_within = limit is None or value <= limit  # False also for NaN: not measured
+        for name, (value, limit) in value_and_limit.items():
+            is_within = limit is None or value <= limit  # False for NaN: what was not measured may exceed the limit
             if not is_within:
                 return f"{name} = {value:.3g} > {limit:g}"
         return None
@@ -144,6 +144,10 @@ class Comparison:
     """
 
     def __init__(self, evidence: Evidence, other_jobs: OtherJobs, limits: Limits, metric: Metric) -> None:
+        """Compare the candidates of a job.
+
+        evidence: stored results of the job.    other_jobs: results on other jobs, which are the prior.
+        """
         self.evidence = evidence
         self.other_jobs = other_jobs
         self.limits = limits
@@ -154,8 +158,9 @@ class Comparison:
         self.sizes = np.array([limits.size(candidate.latency_row) for candidate in self.candidates])
 
         self.expectation: Expectation = other_jobs.expectation(evidence, metric)
-        self.draws = self.expectation.draws
+        self.draws = self.expectation.draws  # draws x candidates
 
+        # those that are within the limits, and whose speed and accuracy are both known
         self.compared = [
             i
             for i, candidate in enumerate(self.candidates)
@@ -176,10 +181,10 @@ class Comparison:
 
     @cached_property
     def answer(self) -> int | None:
-        """The recommended candidate: the smallest that is expected to be within the margin of the best.
+        """Position of the recommended candidate: the smallest that is expected to be within the margin of the best.
 
-        If several are as small, or their times do not differ significantly, the most accurate of them. None before any
-        training.
+        Of candidates that are as small, or whose times do not differ significantly from its time, the most accurate.
+        None before any training. Candidates over a limit, or without a measurement or a training, are not considered.
         """
         if self.best is None:
             return None
@@ -392,7 +397,10 @@ class Comparison:
         }
 
     def _verdict(self, i: int) -> str:
-        """The verdict on candidate i (see VERDICT)."""
+        """The verdict on candidate i, one word of VERDICT.
+
+        For candidates that can be compared it depends on the probability that they are within the margin of the best.
+        """
         if self.exceeded[i] is not None:
             return REFUSED
         if i not in self.compared:  # within the limits, but its speed or its accuracy is missing

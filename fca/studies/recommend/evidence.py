@@ -356,8 +356,10 @@ def _of_job(store: Store, rows: pd.DataFrame, trainings: pd.DataFrame, fingerpri
     clean_predictions = rows_of_data[is_prediction]
 
     latencies = rows[(rows["task"] == "latency") & (rows["ncl"] == len(classes))]
-    latencies = _with_input_size(latencies).sort_values("finished")  # so that below the latest of a program stays
+    latencies = _with_input_size(latencies).sort_values("finished")
     compiled_rows = {row["run_id"]: row for row in records(rows[rows["task"] == "compile"])}
+    # the latest row of a program replaces earlier ones; "": the speed does not depend on how it was adapted
+    latency_rows = {_program(row, compiled_rows, ""): row for row in records(latencies)}
 
     return Evidence(
         store=store,
@@ -365,7 +367,7 @@ def _of_job(store: Store, rows: pd.DataFrame, trainings: pd.DataFrame, fingerpri
         trainings=tuple(records(trainings)),
         validation_rows=_by_training(clean_predictions[clean_predictions["split"] == "val"]),
         test_rows=_by_training(clean_predictions[clean_predictions["split"] == "test"]),
-        latency_rows={_program(row, compiled_rows, ""): row for row in records(latencies)},
+        latency_rows=latency_rows,
         compiled_rows=compiled_rows,
     )
 

@@ -187,7 +187,7 @@ def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
                 "dataset": evidence.job.fingerprint,
                 "job": f"{evidence.job.fingerprint[:8]}:{','.join(map(str, evidence.job.classes))}",
                 "ncl": len(evidence.job.classes),
-                "images_a_class": max(float(evidence.images("train").mean()), 1.0),
+                "images_a_class": max(float(evidence.images("train").mean()), 1.0),  # above 0: a logarithm is taken
                 "network": program.network,
                 "size": program.size,
                 "depth": program.depth,

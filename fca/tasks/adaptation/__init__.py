@@ -37,7 +37,7 @@ def training_columns(context: RunContext, data: ImageData, name: str) -> dict[st
         "weights": context.model.weights_label(),
         "adaptation": name,
         GROUP: data.group,
-        N_UNUSED: data.unused or None,
+        N_UNUSED: data.unused or None,  # no column if all images are used
     }
 
 

@@ -153,13 +153,14 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
     """
     data = context.data
     recipe = _recipe_for(context, finetune)
-    callbacks = context.trainer.meaning()
+    callbacks = context.trainer.meaning()  # those of Lightning that may change results
 
+    # optional keys are left out where they change nothing, so that results from before they existed stay valid
     identity = {
         "data": data.fingerprint,
         "classes": [data.classes[c] for c in context.subset.classes],
         "model": context.model.identity(),
-        "recipe": canonical("recipe", asdict(recipe)),
+        "recipe": canonical("recipe", asdict(recipe)),  # without keys that were added later and have their default
         "seed": context.seed,
     }
     if context.compat:
@@ -240,6 +241,7 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
 
     To reproduce the original (compat), the head has all classes of the data, not only those of the subset.
     """
+    # these import torch, which planning does without
     from fca.training.batches import Examples
     from fca.training.devices import devices_name
     from fca.training.loop import TrainingPlace, fit, seed_everything
@@ -280,7 +282,8 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
         trainer=context.trainer,
     )
     write_json(place.folder / "model.json", describe_model(work.model, keys))
-    fitted = fit(classifier, train, val, work.recipe, context.seed, place, start_counts=work.features is not None)
+    begins_with_probe = work.features is not None  # it then counts as an epoch, which may be the best
+    fitted = fit(classifier, train, val, work.recipe, context.seed, place, start_counts=begins_with_probe)
     if fitted.diverged:
         log.warning(
             "training %s diverged in epoch %d: losses or weights are no longer finite; no accuracy is stored; next: a "
@@ -339,6 +342,7 @@ def _begin_with_probe(
         allowed = f"random for {type(classifier.module).__name__}: its last layer is not linear with a bias"
         raise FcaError("adaptation.start", PROBE, allowed, "set adaptation.start=random")
 
+    # copies, and images of one group, are left out together when the penalty is chosen
     unit_of_image = connected_images(features.data.items.iloc[rows], features.data.group)
     probe = fit_probe(features.values(context.store)[rows], labels, unit_of_image)
     with torch.no_grad():

@@ -159,6 +159,7 @@ def _fit_and_predict(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Ite
     labels = {split: subset.new_labels(data.labels[rows[split]]) for split in rows}  # 0 to classes - 1
 
     start = time.perf_counter()
+    # copies, and images of one group, are left out together
     unit_of_image = connected_images(data.items.iloc[rows["train"]], data.group)
     probe = fit_probe(features[rows["train"]], labels["train"], unit_of_image)
     seconds = time.perf_counter() - start

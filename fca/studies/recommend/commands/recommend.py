@@ -258,7 +258,10 @@ class Search:
 
     @cached_property
     def subjects(self) -> list[Subject]:
-        """Every program of every network. Missing ones are compiled now; a line is printed for each that cannot be."""
+        """Every program of every network: the network at an input size, in a precision and at a depth.
+
+        Missing ones are compiled now; a line is printed for each that cannot be.
+        """
         if self.is_compiled:
             self._compile_ahead()
         subjects: list[Subject] = []
@@ -272,9 +275,10 @@ class Search:
         return subjects
 
     def _compile_ahead(self) -> None:
-        """Compile the programs on all cores: first every network at its default size in fp32, then the variants.
+        """Compile the missing programs on all cores.
 
-        The default size is known only from the first program, and decides which smaller ones there are.
+        First come all networks at their default size in fp32, then their variants: smaller sizes and other precisions.
+        The default size is known only from the first program, and decides which smaller sizes there are.
         """
         networks = [network for network in self.networks if network.kind == WEIGHTS]
         keys_of_defaults = [self._compile_keys(network, {}, FP32) for network in networks]
@@ -475,6 +479,7 @@ class Search:
         if not chosen_passes:  # no program is within the limits, or all failed, which was shown
             return list(subjects)
 
+        # all programs whose features come from a chosen pass over the images, in the order of the passes
         chosen = [
             subject for chosen_pass in chosen_passes for subject in allowed if pass_of_features(subject) == chosen_pass
         ]
@@ -614,7 +619,7 @@ class Search:
             self.store.forgive(planned.run_id)  # one that failed in an earlier command is tried again
         if not is_probe or unfinished(self.store, job.plan):
             self._comparison = None  # candidates are about to change
-        execute(job, alone=False)
+        execute(job, alone=False)  # errors are recorded, not raised
         show_failures(self.store, [run.run_id for run in job.plan])
 
         if self.store.has_diverged(train.run_id):
@@ -688,7 +693,7 @@ class Search:
         if comparison.chosen is not None and not comparison.chosen_is_at_chance:
             run = f"run={comparison.chosen['run_id']}"
             outputs = str(self.config.outputs)
-            store = [] if outputs == "outputs" else [f"outputs={outputs}"]
+            store = [] if outputs == "outputs" else [f"outputs={outputs}"]  # the default need not be typed
             costs = [f"costs={self.analysis.costs}"] if self.analysis.costs is not None else []
             yield "use it: " + shlex.join(["fca", "predict", "FOLDER", run, *costs, *store])
             if comparison.can_be_shipped:

@@ -182,7 +182,7 @@ def relabel_figure(relabel: Table) -> alt.FacetChart:
     n_rows = int(frame[ROW].max()) + 1
     n_columns = int(frame[COLUMN].max()) + 1
     figure = style.faceted(pictures, frame, title, (DATASET,), height=n_rows * (kinds.SIDE + 40), columns=1)
-    figure.usermeta = kinds.FIXED
+    figure.usermeta = kinds.FIXED  # pictures are not scaled to the width of the page
     figure.spec.width = n_columns * (kinds.SIDE + kinds.GAP)
     return figure
 

@@ -283,7 +283,7 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
     weights /= weights.sum()
     observations = [_observations(job) for job in jobs]
 
-    current = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)  # a start near typical values
+    current = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)  # where to start
     for _ in range(ITERATIONS):
         means, covariances, fit_variances = [], [], []
         for value, noise, matrix, fits in observations:

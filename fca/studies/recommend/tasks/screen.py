@@ -47,8 +47,8 @@ class Screen:
         rows = few_rows(data, context.subset.classes, self.images)
         features, work = features_run_and_work(context, few_images(data, rows))
         identity = probe_identity(context, data) | {"images": self.images}
-        about = training_columns(context, data, "probe")
-        return [features, Run("screen", identity, about, features.run_id, work=work)]
+        columns = training_columns(context, data, "probe")
+        return [features, Run("screen", identity, columns, features.run_id, work=work)]
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Embed the images, then fit the probe and leave its images out in turn."""
@@ -58,8 +58,9 @@ class Screen:
     def _probed(self, run: Run[ProbeWork], context: RunContext) -> Finished:
         """Fit the probe to the stored features of the few images: its row, and its outputs for left-out images."""
         few = run.work.data
-        labels = context.subset.new_labels(few.labels)
-        probe = fit_probe(run.work.values(context.store), labels, connected_images(few.items, few.group))
+        labels = context.subset.new_labels(few.labels)  # 0 to classes - 1
+        groups = connected_images(few.items, few.group)  # copies, and images of one group, are left out together
+        probe = fit_probe(run.work.values(context.store), labels, groups)
 
         # arrays refer to all images of the data, not to the few of the features
         data = for_training(context.data)

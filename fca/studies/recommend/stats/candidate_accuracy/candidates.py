@@ -45,15 +45,16 @@ class Candidates:
     adaptation: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        """Make all candidates probes if no adaptation is given; refuse attributes of other lengths and wrong sizes."""
         if not self.adaptation:
-            object.__setattr__(self, "adaptation", (PROBE,) * len(self.network))
+            object.__setattr__(self, "adaptation", (PROBE,) * len(self.network))  # the dataclass is frozen
 
         lengths = {len(values) for values in (self.size_px, self.depth, self.precision, self.adaptation)}
         if not self.network or lengths != {len(self.network)}:
             allowed = f"as many as networks ({len(self.network)}), at least 1"
             raise FcaError("values of a candidate's attributes", sorted(lengths), allowed, "give one a candidate")
 
-        wrong_sizes = [size for size in self.size_px if not size > 0]
+        wrong_sizes = [size for size in self.size_px if not size > 0]  # NaN is wrong, too
         if wrong_sizes:
             raise FcaError("size_px", wrong_sizes[0], "above 0", "give the side of the network's input in pixels")
 

@@ -184,9 +184,9 @@ def likeness(hyperparameters: Hyperparameters, candidates: Candidates) -> Betwee
 def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Covariances:
     """The covariances of every level of the hierarchy for these candidates.
 
-    Each is a sum: a variance that all candidates share, the effect of larger inputs and of cut networks (a slope or an
-    offset s with variance σ² adds σ² v v', with the values v of the candidates), and each candidate's individual
-    effect, which is correlated with that of similar candidates.
+    Each is a sum of three parts: a variance that all candidates share; effects of their attributes (a slope or an
+    offset with variance σ² adds σ² v v', with the values v of the candidates); and individual effects, which are
+    correlated between similar candidates. Hand-made features (HOG) are no network, so input size has no effect on them.
     """
     h = hyperparameters
 
@@ -197,12 +197,13 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
     individual_sd = h.hand_made_factor**is_hand_made * h.adapted_factor**is_adapted
     individual = alike * np.outer(individual_sd, individual_sd)
 
-    # effects of an attribute, per unit of their variance
+    # effects of input size and of cutting, per unit of their variance
     log_size_of_networks = candidates.log_size * (1 - is_hand_made)
     of_size = np.outer(log_size_of_networks, log_size_of_networks)
     is_cut = 1 - candidates.are("depth", WHOLE)
     of_cut = np.outer(is_cut, is_cut)
 
+    # what attributes gain over all jobs; it is hardly known before any job
     gains = SIZE_GAIN_SD**2 * of_size + CUT_GAIN_SD**2 * of_cut
     is_int8 = 1 - candidates.are("precision", FP32)
     gains += INT8_GAIN_SD**2 * np.outer(is_int8, is_int8)
@@ -214,7 +215,7 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
     of_job = h.job_size_sd**2 * of_size + h.job_cut_sd**2 * of_cut
 
     paired = h.noise_shared + (1 - h.noise_shared) * h.noise_alike * alike
-    np.fill_diagonal(paired, 1.0)
+    np.fill_diagonal(paired, 1.0)  # the correlation of a candidate's noise with itself
     return Covariances(
         overall=USUAL_LOGIT_SD**2 + gains + h.candidate_sd**2 * individual,
         dataset=h.dataset_sd**2 + h.dataset_candidate_sd**2 * individual + of_dataset,

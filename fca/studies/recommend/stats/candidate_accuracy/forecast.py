@@ -268,21 +268,23 @@ def prior(
     count = len(candidates)
 
     def normal_at(dataset_scale: float, shift_scale: float) -> Normal:
-        """The distribution of these logits if the variances between data sets had these factors."""
+        """The distribution of these logits if the variances of effects and of shifts had these factors."""
         if has_dataset:
             state = dataset_posterior(result, str(dataset), dataset_effects(effects))
-        else:
+        else:  # the state that all jobs share, plus the unknown effects of a new data set
             scaled = effects._replace(
                 dataset=dataset_scale * effects.dataset,
                 dataset_shift=shift_scale * effects.dataset_shift,
             )
             state = Normal(result.shared.mean, result.shared.covariance + dataset_effects(scaled))
         covariance = matrix @ state.covariance @ matrix.T
+        # the effect of the job on a candidate is the same on judged and test images; shifts add to the latter
         covariance += np.tile(dataset_scale * effects.job[block], (2, 2)) + unrecorded
         covariance[count:, count:] += shift_scale * effects.shift[block]
         return Normal(matrix @ state.mean, covariance)
 
     scales = np.ones(1) if has_dataset else uncertain_scales(hyperparameters.datasets)
+    # one component for every combination of the two factors
     components = [normal_at(dataset_scale, shift_scale) for dataset_scale in scales for shift_scale in scales]
     mixture = Mixture(
         log_weights=np.full(len(components), -np.log(len(components))),  # equally likely
@@ -353,7 +355,8 @@ def observe(
     that are not above 0.
     """
     is_observed = ~np.isnan(correct)
-    is_allowed = (correct >= 0) & (correct <= 1) if losses.min() < 1 else np.isin(correct, (0, 1))
+    may_lose_parts = losses.min() < 1
+    is_allowed = (correct >= 0) & (correct <= 1) if may_lose_parts else np.isin(correct, (0, 1))
     refused_values = correct[is_observed & ~is_allowed]
     if len(refused_values):
         allowed = "1 (right), 0 (wrong), between them where mistakes lose a part of 1, or NaN (not judged)"

@@ -282,6 +282,7 @@ def upward(
         log_determinant = np.linalg.slogdet(covariance)[1] + batch.logits.shape[1] * np.log(2 * np.pi)
         constant = -(squares + log_determinant) / 2
 
+        # messages of the jobs of one data set add up
         for position, job in enumerate(batch.jobs):
             dataset = records[job].dataset
             message = Message(float(constant[position]), linear[position], precision[position])
