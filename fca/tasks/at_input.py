@@ -109,6 +109,7 @@ class AtInput:
         """
 
         def draw_noise() -> Tensor:
+            """The noise of these images as a tensor on the device; threads draw the images at the same time."""
             image_ids = self.data.items["image_id"].iloc[rows].tolist()
             side = self._geometry.size
             noise = np.empty((len(rows), 3, side, side), np.float32)

@@ -52,9 +52,12 @@ def _is_unfinished(jobs: Jobs, keys: Keys) -> bool:
 
 
 def _do(words: Sequence[str], keys: Keys, modules: Sequence[str]) -> None:
-    """Do one job in this worker process."""
+    """Do one job in this worker process, which ends if its parent does.
+
+    words, keys: of the job.    modules: plugins that the parent has imported.
+    """
     end_with_parent()
     console()
     use_plugins(modules)
-    with if_whole(), suppress(FcaError):
+    with if_whole(), suppress(FcaError):  # the caller meets the error when it does the job itself
         execute(Jobs(words).job(keys), alone=True)
