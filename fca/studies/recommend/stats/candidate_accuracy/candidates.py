@@ -120,11 +120,12 @@ class JobRecord:
     covariates: Float[np.ndarray, " covariates"] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "covariates", covariates_of(self.ncl, self.images_a_class))
+        """Compute the covariates, and refuse counts of right images that are negative or exceed the images."""
+        object.__setattr__(self, "covariates", covariates_of(self.ncl, self.images_a_class))  # the dataclass is frozen
         for images, right in ((self.n_judged, self.right_judged), (self.n_test, self.right_test)):
-            wrong = ~((right >= 0) & (right <= images))
-            if wrong.any():
-                value = f"{right[wrong][0]} of {images[wrong][0]} (job {self.job} of {self.dataset})"
+            is_wrong = ~((right >= 0) & (right <= images))  # NaN is wrong, too
+            if is_wrong.any():
+                value = f"{right[is_wrong][0]} of {images[is_wrong][0]} (job {self.job} of {self.dataset})"
                 raise FcaError("right of images", value, "0 to all images", "mend the table of earlier jobs")
 
 

@@ -244,6 +244,9 @@ def prior(
 ) -> JobForecast:
     """The forecast for the candidates of a new job from earlier jobs, before any of its images is classified.
 
+    A job is a set of images and classes for which a model is needed; it judges candidates on left-out training images
+    and validation images.
+
     records:        results of earlier jobs.
     recorded:       the candidates to which the records' positions refer.
     candidates:     those of the new job, recorded or not.

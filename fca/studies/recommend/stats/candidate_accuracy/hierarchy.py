@@ -109,8 +109,9 @@ class JobBatch(NamedTuple):
 def batches_of(records: Sequence[JobRecord]) -> list[JobBatch]:
     """The records as batches, one for each combination of judged and tested candidates, with empirical logits.
 
-    Jobs of one batch have arrays of the same shape, so that they are computed at once. Records without any judged or
-    tested candidate are left out.
+    A candidate is judged on the job's own left-out training and validation images, and tested on its test images. Jobs
+    of one batch have arrays of the same shape, so that they are computed at once. Records without any judged or tested
+    candidate are left out.
     """
     jobs_by_candidates = defaultdict(list)
     for position, record in enumerate(records):
@@ -141,7 +142,8 @@ def batches_of(records: Sequence[JobRecord]) -> list[JobBatch]:
 def _observed_logits(record: JobRecord) -> tuple[Float[np.ndarray, " observed"], ...]:
     """Shares right, numbers of images, empirical logits and variances of their noise.
 
-    Each array has first the candidates that were judged, then those that were tested.
+    Each array has first the results of judged candidates on the job's own images, then those of tested ones on its test
+    images.
     """
     is_judged = record.n_judged > 0
     is_tested = record.n_test > 0
@@ -183,7 +185,8 @@ def design(
 ) -> Float[np.ndarray, "jobs observed state"]:
     """The matrix of each job by which the state is multiplied to get the expected logits: design @ state.
 
-    A logit is the candidate's mean logit + sum over covariates c and features f of covariate_c feature_f slope_cf, and,
+    The state has the mean logit of every candidate, the slopes of the covariates, and the mean shift of test images. A
+    logit is the candidate's mean logit + sum over covariates c and features f of covariate_c feature_f slope_cf, and,
     on test images, + the mean shift.
 
     judged, tested: positions of candidates; rows are first the logits of the judged ones, then of the tested ones.
@@ -258,6 +261,9 @@ def upward(
 ) -> tuple[Pass, list[BatchTerms]]:
     """Pass all messages from the jobs over the data sets to the shared state; also returns the terms of each batch.
 
+    A state has the mean logit of every candidate, slopes of covariates, and the mean shift of test images. A message is
+    what was observed below a node, as a log density of its state: constant + linear' x - x' precision x / 2.
+
     The observed logits of a job are y ~ N(D s, S), with the state s of its data set, D = `design` and S =
     `job_covariance`. Its message about s is
 
@@ -300,7 +306,7 @@ def upward(
 
 
 def dataset_posterior(result: Pass, dataset: str, effects: BetweenStates) -> Normal:
-    """The posterior of the state of a data set, from all jobs: its own and those of the others.
+    """The posterior of the state of a data set, from the results of all jobs: its own and those of other data sets.
 
     effects: covariance E of its effects. Given the shared state z, the state of the data set has the mean
     z + E (linear' - precision' z) and the covariance E - E precision' E, with the message of its own jobs about z;
