@@ -87,7 +87,7 @@ class RunContext:
     tracker: Tracker
 
     def for_training(self) -> RunContext:
-        """This context with the data as a training sees them (see `fca.data.splits.for_training`)."""
+        """This context with the data in the splits that a training uses (see `fca.data.splits.for_training`)."""
         return replace(self, data=for_training(self.data))
 
     @property

@@ -30,7 +30,7 @@ from fca.types import Classifier, FcaError, Geometry, ImageData, Pixels, keyed_r
 
 @dataclass(frozen=True)
 class MaskGeometry:
-    """The geometry of masks that are stored as images are: grey pixels of 0 and 1."""
+    """Resizes a mask as a geometry resizes its image; the mask is read as an image, with grey pixels of 0 and 1."""
 
     image_geometry: Geometry
 
@@ -45,21 +45,26 @@ class MaskGeometry:
     def __call__(
         self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None
     ) -> tuple[UInt8[np.ndarray, "size size 3"], None]:
-        """The mask is in `image`."""
+        """The resized mask as an image of 0 and 1.    image: the mask; argument `mask` is ignored."""
         _, resized_mask = self.image_geometry(image, image[..., 0] > 0)
         grey = np.asarray(resized_mask, np.uint8)[..., None]
         return np.repeat(grey, 3, axis=2), None
 
 
 class AtInput:
-    """Images, masks and backgrounds for shifts of stage `input` (see fca.shifts.InputImages).
+    """Images, masks, backgrounds and noise for shifts of stage `input` (see fca.shifts.InputImages).
 
-    Rows are positions in `data.items`.
+    They are tensors at the input size of a classifier, on its device. The methods take rows: positions in `data.items`.
 
-    split: whose masks and true backgrounds are read, each once into outputs/cache.    rows: the images that are shown.
+    split: the split of the images, whose masks and backgrounds are decoded once into outputs/cache.
+    rows:  all images that will be asked for, over all batches.
     """
 
     def __init__(self, data: ImageData, split: str, rows: Rows, classifier: Classifier, context: RunContext) -> None:
+        """Open the images now; masks and backgrounds are opened when a shift first asks for them.
+
+        split: that of the images.    rows: positions in `data.items` of all images that will be asked for.
+        """
         machine = context.machine
         self.data = data
         self.rows = rows
@@ -72,17 +77,21 @@ class AtInput:
         self._n_threads = threads(machine.workers)
         self._open = partial(open_pixels, cache=context.cache, workers=machine.workers, limit_gb=machine.cache_gb)
         self._pixels = self._open(data, classifier.geometry, rows=rows)
-        self._latest_tensors = dict[str, tuple[Any, Tensor]]()  # by kind: its key, the tensor
+        self._latest_tensors = dict[str, tuple[Any, Tensor]]()  # kind -> the key and the tensor of the latest one
 
     def images(self, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        """Pixels in [0, 1]."""
-        return self.once("images", rows.tobytes(), lambda: as_input(to_device(self._pixels[rows], self.device)))
+        """The pixels of these images, in [0, 1]."""
+
+        def read_images() -> Tensor:
+            return as_input(to_device(self._pixels[rows], self.device))
+
+        return self.once("images", rows.tobytes(), read_images)
 
     def masks(self, rows: Rows) -> Bool[Tensor, "rows size size"]:
-        """True on the object. Raises FcaError for an image without a mask."""
+        """The masks of these images: True on the object. Raises FcaError for an image without a mask."""
 
         def read_masks() -> Tensor:
-            grey = self._masks[self._positions_in_split(rows)]
+            grey = self._masks[self._positions_in_split(rows)]  # three equal channels
             return to_device(np.ascontiguousarray(grey[..., 0]), self.device).bool()
 
         return self.once("masks", rows.tobytes(), read_masks)
@@ -94,9 +103,13 @@ class AtInput:
         return as_input(to_device(self._backgrounds[self._positions_in_split(rows)], self.device))
 
     def noise(self, rows: Rows, seed: int, draw: int) -> Float[Tensor, "rows 3 size size"]:
-        """Standard normal numbers by (seed, image id, draw), drawn on the CPU: the same on any device."""
+        """Standard normal numbers for each image, keyed by (seed, image id, draw) and drawn on the CPU.
+
+        So they are the same on any device and in any batch.    draw: number of the draw, for several of one image.
+        """
 
         def draw_noise() -> Tensor:
+            """The noise of these images as a tensor on the device; threads draw the images at the same time."""
             image_ids = self.data.items["image_id"].iloc[rows].tolist()
             side = self._geometry.size
             noise = np.empty((len(rows), 3, side, side), np.float32)
@@ -105,13 +118,16 @@ class AtInput:
                 keyed_rng(seed, image_ids[i], "noise", draw).standard_normal(dtype=np.float32, out=noise[i])
 
             with ThreadPoolExecutor(self._n_threads) as pool:  # numpy leaves Python's lock while it draws
-                list(pool.map(fill, range(len(rows))))
+                list(pool.map(fill, range(len(rows))))  # list raises what a thread has raised
             return torch.from_numpy(noise).to(self.device)
 
         return self.once("noise", (rows.tobytes(), seed, draw), draw_noise)
 
     def once(self, kind: str, key: Any, make: Callable[[], Tensor]) -> Tensor:
-        """The latest tensor of this kind if it has this key, else a new one: for many shifts of one batch."""
+        """The latest tensor of this kind if its key is the same, else a new one by `make`.
+
+        So shifts that are computed in turn on one batch share its tensors, and those of earlier batches are not kept.
+        """
         latest = self._latest_tensors.get(kind)
         if latest is not None and latest[0] == key:
             return latest[1]
@@ -122,6 +138,7 @@ class AtInput:
 
     @cached_property
     def _masks(self) -> Pixels:
+        """The masks of the split at input size, by position in the split; decoded and cached as images are."""
         image_ids = self.data.items["image_id"].tolist()
 
         def read_mask(position: int) -> UInt8[np.ndarray, "height width 3"]:
@@ -130,8 +147,9 @@ class AtInput:
             if mask is None:
                 allowed = f"a mask for every image of {self.data.name}"
                 raise FcaError(f"mask of {image_ids[row]}", None, allowed, WITH_MASKS)
-            return np.repeat(mask[..., None], 3, axis=2).view(np.uint8)
+            return np.repeat(mask[..., None], 3, axis=2).view(np.uint8)  # an image has three channels
 
+        # a data set of its own: the fingerprint keeps its cached pixels apart from those of the images
         mask_data = replace(
             self._split_data,
             read=read_mask,
@@ -142,6 +160,7 @@ class AtInput:
 
     @cached_property
     def _backgrounds(self) -> Pixels | None:
+        """The images of the split without their objects, by position in the split; None if the data set has none."""
         background = self.data.background
         if background is None:
             return None
@@ -156,6 +175,7 @@ class AtInput:
         return self._open(background_data, self._geometry, rows=self._positions_in_split(self.rows))
 
     def _positions_in_split(self, rows: Rows) -> Rows:
+        """Positions within the split of these positions in the data's items; those of the split are ascending."""
         return np.searchsorted(self._split_rows, rows)
 
 
@@ -178,13 +198,15 @@ class OutputsUnderShifts(NamedTuple):
 def outputs_under(
     shifts: Sequence[InputShift], classifier: Classifier, images: AtInput, example_rows: Rows
 ) -> OutputsUnderShifts:
-    """Every shift of a batch in turn, so that its pixels, masks and noise are made once; in full precision.
+    """The classifier's outputs for all images under each of these shifts, in full precision.
 
-    example_rows: among those of the images.    Raises FcaError for logits that are NaN or infinite.
+    All shifts of a batch are computed in turn, so that its pixels, masks and noise are made once.
+
+    example_rows: images of which shifted examples are returned.    Raises FcaError for logits that are NaN or infinite.
     """
     module = classifier.module.eval().to(images.device)
     n_images = len(images.rows)
-    n_batches = -(-n_images // batch_size_of(classifier.input_size))
+    n_batches = -(-n_images // batch_size_of(classifier.input_size))  # rounded up
     batches = np.array_split(images.rows, n_batches)
 
     logit_batches: list[list[Float32[np.ndarray, "batch logits"]]] = [[] for _ in shifts]
@@ -212,6 +234,7 @@ def outputs_under(
 
 
 def _thumbnails(images: Float[Tensor, "images 3 size size"]) -> UInt8[np.ndarray, "images side side 3"]:
-    """Images in [0, 1], SIDE pixels a side."""
+    """These images, with values in [0, 1], resized to SIDE pixels a side and stored as bytes."""
     small = interpolate(images, (SIDE, SIDE), mode="area")
-    return (small.permute(0, 2, 3, 1) * 255).round().byte().cpu().numpy()
+    channels_last = small.permute(0, 2, 3, 1)
+    return (channels_last * 255).round().byte().cpu().numpy()

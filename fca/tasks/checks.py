@@ -12,29 +12,33 @@ WITH_MASKS = "use a set that has them: manifest with a column mask or mask_box, 
 
 
 def check_masks(shifts: Sequence[Shift], data: ImageData, split: str, classes: Sequence[int] | None = None) -> None:
-    """Raise FcaError for the first shift that needs the masks of these images, where they have none.
+    """Raise FcaError if one of the shifts needs object masks that these images do not have.
 
     classes: label indices of the images; None = they are not known yet, and only a split without any mask is refused.
     """
     for shift in shifts:
         if isinstance(shift, InputShift):
             check_masks_of(f"shift={shift.label()}", data, split, classes)
-            return  # the others need the same masks
+            return  # other shifts need the same masks
 
 
 def check_masks_of(setting: str, data: ImageData, split: str, classes: Sequence[int] | None = None) -> None:
-    """Raise FcaError unless these images have masks.    setting: what needs them, as it is typed (key=value)."""
+    """Raise FcaError unless these images have object masks.
+
+    setting: what needs them, as it is typed (key=value).    classes: as in `check_masks`.
+    """
     key, _, value = setting.partition("=")
     if data.mask is no_mask:
         allowed = f"images with object masks: it needs a mask for every image, {data.name} has none"
         raise FcaError(key, value, allowed, WITH_MASKS)
-    if "mask_content" not in data.items:
+    if "mask_content" not in data.items:  # whether an image has a mask is known only when it is read
         return
 
     items = data.items.iloc[data.rows(split, classes)]
     ids_without_mask = items.loc[items["mask_content"] == "", "image_id"].tolist()
-    has_no_mask = len(ids_without_mask) == len(items)
-    if ids_without_mask and (classes is not None or has_no_mask):
+    is_without_any_mask = len(ids_without_mask) == len(items)
+    # while classes are not known, images without a mask may be of classes that are not needed
+    if ids_without_mask and (classes is not None or is_without_any_mask):
         examples = f"{choices_in_words(ids_without_mask[:3])} ({len(ids_without_mask)} of {len(items)} images)"
         allowed = f"a mask for every image; {data.name} has none for {examples}"
         raise FcaError(key, value, allowed, "add the masks, or leave these images out")
@@ -46,7 +50,10 @@ def known_keys(model: Model) -> list[str] | None:
 
 
 def check_classes(model: Model, data: ImageData, split: str) -> None:
-    """Raise FcaError for a stored run that knows no class of the data, or none of the images of a split."""
+    """Raise FcaError for a stored run that knows no class of the data, or the class of no image of the split.
+
+    Other models are checked once they are built.
+    """
     model_keys = known_keys(model)
     if model_keys is None:
         return
@@ -65,12 +72,12 @@ def check_classes(model: Model, data: ImageData, split: str) -> None:
 
 
 def check_subset(model: Model, data: ImageData, subset: Sequence[int], predicted: Sequence[int] | None = None) -> None:
-    """Raise FcaError for a subset with classes that the model does not know.
+    """Raise FcaError for a subset with classes that the model does not know, or whose images are not predicted.
 
-    subset: label indices.    predicted: those that it predicts for, where that is restricted.
+    subset: label indices.    predicted: label indices whose images are predicted; None: all that the model knows.
     """
     model_keys = known_keys(model)
-    if model_keys is None and predicted is None:
+    if model_keys is None and predicted is None:  # nothing is known before the model is built
         return
 
     predictable_keys = set(data.classes if model_keys is None else model_keys)

@@ -38,7 +38,7 @@ WHOLE = "whole"
 
 @dataclass(frozen=True, eq=False)
 class Compiling:
-    """The work of a run: a network with all its depths, the precision, and the images that int8 is calibrated on."""
+    """The work of a run: a network, its depths, the precision, and the data whose training images calibrate int8."""
 
     model: Model
     depths: Sequence[str]
@@ -48,9 +48,12 @@ class Compiling:
 
 @dataclass(frozen=True)
 class Compile:
-    """`task=compile`: one run for a network and its input size; in int8 another one, for the training images, of it.
+    """`task=compile`: writes a network at one input size as an ONNX program of its features, in fp32 or int8.
 
-    precision:   of weights and activations.    calibration: training images whose activations give the ranges of int8.
+    A program in int8 is made from the one in fp32 and from training images, so it is another run.
+
+    precision:   of weights and activations.
+    calibration: number of training images whose activations give the ranges of int8.
     """
 
     columns: ClassVar[tuple[Column, ...]] = (PRECISION, FILE_MB, N_CALIBRATION, COMPILE_S)
@@ -62,11 +65,12 @@ class Compile:
     def plan(self, context: RunContext) -> list[Run[Compiling]]:
         """The run in fp32 and, for precision=int8, another one that quantises its program.
 
-        Raises FcaError for a network without weights, and where the packages that write programs are missing.
+        Raises FcaError for a network without weights, for models that are no network in PyTorch, and where the packages
+        that write programs are missing.
         """
         context.check_clean("compile")
         check_packages("task", "compile")
-        check_has_weights(context, "probe")
+        check_has_weights(context, "probe")  # a program has features, for probes
         learns_nothing = not context.model.learns
         if learns_nothing or isinstance(context.model, Compiled | OnnxFile):
             kind = "has no layers" if learns_nothing else "is a program already"
@@ -75,7 +79,7 @@ class Compile:
         model, depths = with_every_depth(context.model)
         identity: dict[str, Any] = {
             "model": context.model.identity(),
-            "opset": OPSET,
+            "opset": OPSET,  # version of the operators in the ONNX file
         }
         columns: dict[str, Any] = {
             "model": context.model.label(),
@@ -90,7 +94,7 @@ class Compile:
         if self.precision == FP32:
             return [fp32_run]
 
-        data = for_training(context.data)
+        data = for_training(context.data)  # with training images, which calibrate int8, also if all images were test
         int8_run = Run(
             "compile",
             {**identity, "precision": INT8, "data": data.fingerprint, "calibration": self.calibration},
@@ -101,7 +105,7 @@ class Compile:
         return [fp32_run, int8_run]
 
     def run(self, runs: Sequence[Run[Compiling]], context: RunContext) -> Iterator[Finished]:
-        """Leaves program.onnx and program.json in the run's folder."""
+        """Write the programs, each as program.onnx and program.json in its run's folder, and yield the runs."""
         for run in runs:
             start = time.perf_counter()
             columns: dict[str, Any] = {}
@@ -119,6 +123,10 @@ class Compile:
             yield Finished(run, columns, {})
 
     def _fp32_program(self, run: Run[Compiling]) -> tuple[bytes, Description]:
+        """The program of the network's features in fp32, and its description.
+
+        Raises FcaError for a network whose images are prepared otherwise than by resizing and cropping.
+        """
         work = run.work
         encoder = work.model.build()
         if not isinstance(encoder.geometry, ResizeCrop):
@@ -130,7 +138,10 @@ class Compile:
         return program, Description(run.metadata["model"], run.metadata["weights"], FP32, encoder.geometry, widths)
 
     def _int8_program(self, run: Run[Compiling], context: RunContext) -> tuple[bytes, Description, int]:
-        """The program of the run in fp32, quantised to the ranges of its activations; how many images gave these."""
+        """The program of the run in fp32, quantised to the ranges of its activations on training images.
+
+        Also returns its description, and the number of these images.
+        """
         fp32_model = Compiled(str(context.store.outputs), str(run.parent), EVERY_DEPTH)
         description = fp32_model.description
         images = self._calibration_images(description.geometry, run.work.data, context)
@@ -140,7 +151,7 @@ class Compile:
     def _calibration_images(
         self, geometry: ResizeCrop, data: ImageData, context: RunContext
     ) -> UInt8[np.ndarray, "images size size 3"]:
-        """A fixed draw of the training images at input size, every class in turn."""
+        """A fixed draw of at most `calibration` training images at input size, each class by its share."""
         rows = fixed_draw(data, data.rows("train"), self.calibration)
         machine = context.machine
         pixels = open_pixels(data, geometry, context.cache, machine.workers, machine.cache_gb, rows)
@@ -148,7 +159,10 @@ class Compile:
 
 
 def with_every_depth(model: Model) -> tuple[Model, tuple[str, ...]]:
-    """The model as the encoder of all its depths, and their names; a network with one depth stays as it is."""
+    """The model as an encoder with the features of all its depths side by side, and the names of the depths.
+
+    A network with one depth stays as it is. Raises FcaError for a model that is configured with a single depth.
+    """
     if not isinstance(model, OfSeveralDepths):
         return model, (WHOLE,)
 
@@ -163,7 +177,7 @@ def with_every_depth(model: Model) -> tuple[Model, tuple[str, ...]]:
 
 
 def widths_of(program: bytes, depths: Sequence[str], size: int) -> dict[str, int]:
-    """How many features the program has at each depth, by running it once."""
+    """The number of features that the program has at each depth, found by running it on one image of this size."""
     session = Session(program)
     image = np.zeros((1, size, size, 3), np.uint8)
     return {depth: session.run(image, [depth]).shape[1] for depth in depths}

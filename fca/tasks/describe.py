@@ -49,18 +49,19 @@ class Describe:
     summary: ClassVar[tuple[Column | str, ...]] = (N_IMAGES, N_TRAIN, N_VAL, "n_test", N_UNUSED, *DETAILS)
 
     def plan(self, context: RunContext) -> list[Run[None]]:
-        """One run, whatever the subset, model and seed."""
+        """One run, whatever the subset, model and seed. Raises FcaError for a shift."""
         context.check_clean("describe")
         data = context.data
         split_data = _split_as_for_training(data)
 
+        # keys are left out where they change nothing, so that results stored before they existed stay valid
         identity: dict[str, Any] = {"data": data.fingerprint}
         if data.group is not None:
             identity["group"] = data.group
         if data.unused:  # these images are counted, but are no part of the fingerprint
             identity["unused"] = data.unused
         if data.fingerprint_kind == "content":
-            identity["files"] = "damage, bits"  # before, only pixels were looked at
+            identity["files"] = "damage, bits"  # before, only pixels were examined
         if split_data is not data:
             identity["cut"] = split_data.fingerprint  # before, a set of one split was described as all test
 
@@ -72,7 +73,7 @@ class Describe:
         return [Run("describe", identity, columns)]
 
     def run(self, runs: Sequence[Run[None]], context: RunContext) -> Iterator[Finished]:
-        """Read all images; beside the row and its arrays, write findings.csv (see `findings`)."""
+        """Read all images, write findings.csv (see `findings`), and yield the run with its columns and arrays."""
         for run in runs:
             context.store.keep_items(context.data)
             arrays = describe_images(context.data, context.machine.workers)
@@ -82,7 +83,8 @@ class Describe:
 
             columns = summary(split_data, arrays)
             if columns[CHECKSUM] is not None:
-                columns[CHECKSUM] = checksum(context.data, arrays["sha256"])  # of the data set's own splits
+                # with the data set's own splits, not those drawn for training, so that it can be compared
+                columns[CHECKSUM] = checksum(context.data, arrays["sha256"])
             yield Finished(run, columns, arrays)
 
 
@@ -95,7 +97,7 @@ def _split_as_for_training(data: ImageData) -> ImageData:
 
 
 def describe_images(data: ImageData, workers: int = 0) -> Arrays:
-    """Arrays over all images, in the order of `data.items`.
+    """Read every image once: arrays over all images, in the order of `data.items`.    workers: threads; 0: one a core.
 
     unreadable: whether the image, or its mask, cannot be read; its other values are NaN, or 0 or empty where a type has
     no NaN, and mean nothing.    height, width: pixels.
@@ -121,12 +123,13 @@ def describe_images(data: ImageData, workers: int = 0) -> Arrays:
         else:
             image_facts.append(facts_or_reason)
 
+    # the keys of UNREADABLE are the names of all values; signature and damage are not stored as they are
     arrays = {name: np.stack([facts[name] for facts in image_facts]) for name in UNREADABLE}
     signatures = arrays.pop("signature")
     damages = arrays.pop("damage")
     digests = arrays["sha256"]
 
-    # The first image of each group of exact copies is compared with the others.
+    # positions of the readable images, and of the first one of each set of exact copies, which stands for the others
     readable = np.flatnonzero(~arrays["unreadable"])
     _, first_of_digest = np.unique(digests[readable], return_index=True)
     distinct = readable[np.sort(first_of_digest)]
@@ -146,10 +149,12 @@ def describe_images(data: ImageData, workers: int = 0) -> Arrays:
 
 
 def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
-    """The row's columns: counts, extreme sizes, pairs of duplicates (those between splits are counted again), checksum.
+    """The columns of the run: counts of images, extreme sizes, counts of duplicates and of bad files, checksum.
 
-    The checksum is one value for the whole set, which two people can compare; see `checksum`. It is missing where an
-    image cannot be read; sizes are those of the readable images.
+    A pair of duplicates is counted as exact or near, and again if it differs in split, in label, or in both. Sizes are
+    those of readable images. The checksum is missing where an image cannot be read; see `checksum`.
+
+    arrays: of `describe_images`.
     """
     splits = data.items["split"].to_numpy()
     is_readable = ~arrays["unreadable"]
@@ -186,13 +191,13 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
 
 
 def findings(data: ImageData, arrays: Arrays) -> pd.DataFrame:
-    """Findings that a person should look at, one line each.
+    """The lines of findings.csv, one for each finding that a person should look at.
 
-    Columns: finding, image_id, split, label, other_*, group, detail.
+    Findings are: files that cannot be read, with the reason; those that are damaged, or use few of their 16 bits;
+    groups in several of train, val and test, with their numbers of images; pairs of duplicates that differ in split or
+    label, exact ones before near ones.
 
-    Files that cannot be read, with the reason; those that are damaged, or use few of their 16 bits; groups in several
-    of train, val and test, with their numbers of images; pairs of duplicates that differ in split or label, exact ones
-    before near ones.
+    Columns: finding (its kind), image_id, split, label, other_* (these of the second image of a pair), group, detail.
     """
     images = data.items[["image_id", "split", "label"]]
     unreadable = images[arrays["unreadable"]]
@@ -209,7 +214,7 @@ def findings(data: ImageData, arrays: Arrays) -> pd.DataFrame:
 
 
 def _crossing_groups(data: ImageData) -> pd.DataFrame:
-    """The groups in several of train, val and test, with their numbers of images."""
+    """A line for each group with images in several of train, val and test, with their numbers as its detail."""
     crossing = groups_across_splits(data)
     details = []
     for _, counts in crossing.iterrows():
@@ -218,11 +223,14 @@ def _crossing_groups(data: ImageData) -> pd.DataFrame:
 
 
 def _contradicting_duplicates(images: pd.DataFrame, pairs: Int[np.ndarray, "pairs 2"], kind: str) -> pd.DataFrame:
-    """The pairs of duplicates whose images are in two splits, or have two labels."""
+    """A line for each pair of duplicates whose images are in two splits, or have two labels.
+
+    images: image_id, split and label of all images.    pairs: positions among them.    kind: exact or near.
+    """
     first = images.iloc[pairs[:, 0]].reset_index(drop=True)
     second = images.iloc[pairs[:, 1]].reset_index(drop=True)
 
-    contradiction = pd.Series("", first.index)
+    contradiction = pd.Series("", first.index)  # `mask` replaces values where the condition holds
     contradiction = contradiction.mask(first["split"] != second["split"], " in two splits")
     contradiction = contradiction.mask(first["label"] != second["label"], contradiction + " with two labels")
 
@@ -232,6 +240,7 @@ def _contradicting_duplicates(images: pd.DataFrame, pairs: Int[np.ndarray, "pair
 
 
 def _damaged_files(images: pd.DataFrame, arrays: Arrays) -> pd.DataFrame:
+    """A line for each damaged JPEG file, with what is wrong with it as its detail."""
     damaged = images[arrays["damaged"]]
     damages = arrays["damages"].tolist()
     details = [f"{image_id}: {damage}" for image_id, damage in zip(damaged["image_id"], damages, strict=True)]
@@ -243,18 +252,27 @@ QUARTER = 2**14
 
 
 def _uses_few_bits(largest: Float32[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
-    """Which files use few of their 16 bits: below an eighth of the range, or of a set that uses 14 bits at most."""
+    """Which files with 16 bits a channel use few of them, so that they are shown too dark.
+
+    If no file of the set uses more than 14 bits, all of them; otherwise those whose values are all below an eighth of
+    the range.
+
+    largest: the largest value of each file; NaN for files without 16 bits, which are never among them.
+    """
     largest_of_set = _largest_of_set(largest)
-    if largest_of_set == 0:  # there is no such file, or they are black
+    if largest_of_set == 0:  # there is no file of 16 bits, or all are black
         return np.zeros(len(largest), bool)
-    return largest < (QUARTER if largest_of_set < QUARTER else EIGHTH)
+    limit = QUARTER if largest_of_set < QUARTER else EIGHTH
+    return largest < limit
 
 
 def _largest_of_set(largest: Float32[np.ndarray, " images"]) -> int:
+    """The largest value of any file with 16 bits a channel; 0 without such files."""
     return int(np.nan_to_num(largest).max(initial=0))
 
 
 def _files_of_few_bits(images: pd.DataFrame, largest: Float32[np.ndarray, " images"]) -> pd.DataFrame:
+    """A line for each file that uses few of its 16 bits, with its largest value and what to do as its detail."""
     largest_of_set = _largest_of_set(largest)
     if largest_of_set < QUARTER:
         white = fewest_bits(largest_of_set)
@@ -277,7 +295,10 @@ def _files_of_few_bits(images: pd.DataFrame, largest: Float32[np.ndarray, " imag
 def checksum(data: ImageData, digests: Shaped[np.ndarray, " images"]) -> str:
     """sha256 over every image's id, label, split and digest, whatever their order: 64 hex digits.
 
-    A record a line, sorted; fields end in \\x1f, records in \\x1e. Unlike the fingerprint it depends on the pixels.
+    Two people can compare it to see whether they have the same data: unlike the fingerprint it depends on the pixels.
+    Records are sorted; their fields are separated by \\x1f, and each record ends in \\x1e.
+
+    digests: of each image, see `describe_images`.
     """
     columns = [data.items[column].tolist() for column in ("image_id", "label", "split")]
     records = sorted(zip(*columns, digests.astype(str).tolist(), strict=True))
@@ -301,7 +322,7 @@ UNREADABLE: dict[str, Any] = {
 
 
 def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
-    """The values of one image by the names of `describe_images`, and its signature; or why it cannot be read."""
+    """The values of one image, by the names of UNREADABLE; or the reason why it, or its mask, cannot be read."""
     try:
         image, in_file = _read(data, index)
         mask = data.mask(index)
@@ -326,8 +347,8 @@ def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
 
 
 def _read(data: ImageData, index: int) -> tuple[UInt8[np.ndarray, "height width 3"], InFile]:
-    """An image, and the facts of its file beside the pixels; these are empty where it is not a file."""
-    in_file = InFile()
+    """An image, and what its file holds beside the pixels: bits in use, damage. Without a file these are empty."""
+    in_file = InFile()  # the decoder fills in the one in this context variable
     token = IN_FILE.set(in_file)
     try:
         return data.read(index), in_file
@@ -336,7 +357,10 @@ def _read(data: ImageData, index: int) -> tuple[UInt8[np.ndarray, "height width 
 
 
 def _area_and_centroid(mask: Bool[np.ndarray, "height width"] | None) -> tuple[float, float, float]:
-    """The object's share of the image, and its centroid (y, x) as shares of height and width."""
+    """The object's share of the image, and its centroid (y, x) as shares of height and width.
+
+    All NaN without a mask; for an empty one the share is 0 and the centroid NaN.
+    """
     if mask is None:
         return np.nan, np.nan, np.nan
     if not mask.any():
@@ -344,6 +368,6 @@ def _area_and_centroid(mask: Bool[np.ndarray, "height width"] | None) -> tuple[f
 
     height, width = mask.shape
     rows, columns = np.nonzero(mask)
-    centre_y = (rows.mean() + 0.5) / height
+    centre_y = (rows.mean() + 0.5) / height  # 0.5: the centre of a pixel
     centre_x = (columns.mean() + 0.5) / width
     return mask.mean(), centre_y, centre_x

@@ -56,13 +56,16 @@ class Embed:
     split: Annotated[str, Allowed(choices=(*SPLITS, ALL_SPLITS))]
 
     def plan(self, context: RunContext) -> list[Run[ForwardWork]]:
-        """One run: data, split and encoder weights."""
+        """One run, for the data, the split and the encoder. Raises FcaError for a shift, and without weights."""
         context.check_clean("embed")
         with encoder_keys_in_errors():
             return [embed_run(ForwardWork(context.encoder, context.data, self.split))]
 
     def run(self, runs: Sequence[Run[ForwardWork]], context: RunContext) -> Iterator[Finished]:
-        """Array `features` (float16), in the order of the split's items; or the arrays of `compare_sample`."""
+        """Yield the run with array `features` (float16), in the order of the split's items.
+
+        With an encoder that compares images, with the arrays of `compare_sample` instead.
+        """
         for run in runs:
             with encoder_keys_in_errors():
                 finished = embed_images(run, context)
@@ -71,7 +74,10 @@ class Embed:
 
 @contextmanager
 def encoder_keys_in_errors() -> Iterator[None]:
-    """Let errors name the keys of the encoder (encoder.weights, model@encoder=...) where they name those of a model."""
+    """In the body, change errors about a model's keys so that they name the keys of the encoder.
+
+    `model.weights` becomes `encoder.weights`, and `model=...` becomes `model@encoder=...`.
+    """
     try:
         yield
     except FcaError as error:
@@ -82,10 +88,13 @@ def encoder_keys_in_errors() -> Iterator[None]:
 
 
 def embed_run(work: ForwardWork) -> Run[ForwardWork]:
-    """The run of an encoder's pass over a split."""
+    """The run that computes the features of a split, or of all images, with an encoder.
+
+    Raises FcaError for an encoder without weights and for a split without images, unless all images are embedded.
+    """
     data = work.data
     encoder = work.model
-    if work.split != ALL_SPLITS:
+    if work.split != ALL_SPLITS:  # the check looks for images of the split, and "all" is none
         check_forward(work)
 
     identity = {
@@ -104,9 +113,9 @@ def embed_run(work: ForwardWork) -> Run[ForwardWork]:
 
 
 def embed_images(run: Run[ForwardWork], context: RunContext) -> Finished:
-    """The features of a run's images, or the similarities of a sample of them.
+    """Do an embed run: the features of its images, or similarities of a sample if the encoder compares images.
 
-    Raises FcaError for features that are no numbers, or larger than float16 holds.
+    Raises FcaError for features that are NaN, or larger than float16 holds.
     """
     data = run.work.data
     encoder = run.work.model
@@ -118,10 +127,10 @@ def embed_images(run: Run[ForwardWork], context: RunContext) -> Finished:
         columns, arrays = compare_sample(encoder, data, rows, context)
         return Finished(run, columns, arrays)
 
-    from fca.training.infer import features_of
+    from fca.training.infer import features_of  # imports torch, which comparisons do without
 
     network = build_model(encoder)
-    context.store.keep_items(data)
+    context.store.keep_items(data)  # the list of images, in whose order arrays are stored
     pixels = open_pixels(data, network.geometry, context.cache, machine.workers, machine.cache_gb, rows)
 
     start = time.perf_counter()
@@ -135,15 +144,17 @@ def embed_images(run: Run[ForwardWork], context: RunContext) -> Finished:
 def compare_sample(
     encoder: ComparesImages, data: ImageData, rows: Int[np.ndarray, " rows"], context: RunContext
 ) -> tuple[dict[str, Any], Arrays]:
-    """Columns and arrays of a sample of every class, from one call per pair of images (the function is symmetric).
+    """Compare every pair of a sample of images with the encoder's own function; returns columns and arrays.
 
-    sampled:    positions within the split's items.
-    similarity: float32 (sampled images, classes), the mean over the sampled images of a class but the image itself;
-                NaN for a class without any.
+    The sample has encoder.images_per_class images of each class. As the function is symmetric, it is called
+    n (n - 1) / 2 times for n images; the number is printed first.
 
-    First prints how many calls it takes: n (n - 1) / 2 for n images.
+    rows: positions of the split's images in `data.items`.
+
+    Arrays: sampled, positions of the sampled images within the split's items; similarity (sampled images x classes),
+    see `mean_similarities`.
     """
-    rank = rank_in_class(data.items.iloc[rows], encoder.seed)
+    rank = rank_in_class(data.items.iloc[rows], encoder.seed)  # in a random order of each class
     sampled = np.flatnonzero(rank < encoder.images_per_class)
     sampled_rows = rows[sampled]
 
@@ -153,7 +164,7 @@ def compare_sample(
     log.info(cost)
     print(cost, flush=True)
 
-    # With a limit of 0 GB these images only are read, not the whole set into the cache.
+    # with a cache of 0 GB these images alone are read, not the whole set
     opened = open_pixels(data, encoder.geometry, context.cache, context.machine.workers, 0.0, sampled_rows)
     pixels = opened[sampled_rows]
 

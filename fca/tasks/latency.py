@@ -14,6 +14,7 @@ from fca.models.compiled import Compiled
 from fca.models.onnx_file import OnnxFile
 from fca.store.columns import DEVICE, FILE_MB, GFLOPS, INPUT_SIZE, LATENCY, LOAD, MEMORY, OTHERS_CPU, PARAMS, SPEED
 from fca.tasks import RunContext
+from fca.training.devices import accelerator_for, device_name
 from fca.types import Column, FcaError, Finished, Model, Run, interval_columns
 from fca.validation import Allowed
 
@@ -29,7 +30,7 @@ def check_threads(key: str, threads: int | None) -> None:
 
 
 class Timed(NamedTuple):
-    """The work of a run: a network, and the class keys of its head."""
+    """The work of a run: a network to measure, and the class keys that its head is given."""
 
     model: Model
     keys: Sequence[str]
@@ -37,7 +38,7 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True)
 class Latency:
-    """`task=latency`: one run for a network, head size, machine and number of threads.
+    """`task=latency`: measures the speed, size and memory of a network with a head for the classes of the subset.
 
     The networks of several runs are measured in turn, round after round, so that other load on the machine affects all
     of them equally; it is stored as `load`, and as `others_cpu`.
@@ -66,7 +67,7 @@ class Latency:
     threads: Annotated[int | None, Allowed(1, 1024)]
 
     def plan(self, context: RunContext) -> list[Run[Timed]]:
-        """One run: the network with a head for the subset's classes, on this machine."""
+        """One run: the network with a head for the subset's classes, on this machine. Raises FcaError for a shift."""
         context.check_clean("latency")
         model = context.model
         ncl = context.subset.ncl
@@ -76,7 +77,7 @@ class Latency:
             "batch": self.batch,
             "rounds": self.rounds,
             "threads": self.threads,
-            "host": socket.gethostname(),
+            "host": socket.gethostname(),  # a speed is that of one machine
             "accelerator": context.machine.accelerator,
         }
         columns = {"model": model.label(), "weights": model.weights_label(), "ncl": ncl}
@@ -84,15 +85,14 @@ class Latency:
         return [Run("latency", identity, columns, work=Timed(model, keys))]
 
     def run(self, runs: Sequence[Run[Timed]], context: RunContext) -> Iterator[Finished]:
-        """All networks of these runs in interleaved rounds."""
-        from fca.training.devices import accelerator_for, device_name
-        from fca.training.speed import ProcessorTime, load, on_threads, speeds
+        """Measure the networks of all these runs in interleaved rounds, then yield each run with its columns."""
+        from fca.training.speed import ProcessorTime, load, on_threads, speeds  # imports torch; planning does not
 
         check_threads("task.threads", self.threads)
         accelerator = context.machine.accelerator
         load_at_start = load()
         with on_threads(self.threads) as threads:
-            subjects = [_subject(run.work.model, run.work.keys, threads) for run in runs]
+            subjects = [_network_with_head(run.work.model, run.work.keys, threads) for run in runs]
             networks = [subject.network for subject in subjects]
 
             start = ProcessorTime.now()
@@ -100,7 +100,7 @@ class Latency:
             share_of_others = start.share_of_others_until(ProcessorTime.now())
 
         for run, subject, speed in zip(runs, subjects, measured_speeds, strict=True):
-            is_program = subject.file_mb is not None
+            is_program = subject.file_mb is not None  # in onnxruntime, on the CPU
             used_accelerator = "cpu" if is_program else accelerator_for(subject.network.module, accelerator)
             throughput = {} if speed.images_per_s is None else _interval_columns(SPEED, speed.images_per_s)
             columns: dict[str, Any] = {
@@ -111,7 +111,7 @@ class Latency:
                 LOAD: load_at_start,
                 OTHERS_CPU: share_of_others,
                 DEVICE: device_name(used_accelerator),
-                GFLOPS: subject.cost.flops / 1e9 or None,
+                GFLOPS: subject.cost.flops / 1e9 or None,  # 0: not counted, as for HOG in NumPy
                 MEMORY: subject.cost.memory / 2**20,
                 PARAMS: subject.cost.params,
                 INPUT_SIZE: subject.network.input_size,
@@ -121,35 +121,43 @@ class Latency:
 
 
 class _Subject(NamedTuple):
-    """A network to measure.    file_mb: of a program; None for a network in PyTorch."""
+    """A network to measure, and its cost in operations, memory and parameters.
+
+    file_mb: size of an ONNX program; None for a network in PyTorch.
+    """
 
     network: Any
     cost: Any
     file_mb: float | None
 
 
-def _subject(model: Model, keys: Sequence[str], threads: int) -> _Subject:
-    """A model with a head for these classes; one that takes no head, such as HOG, without (a linear layer is cheap)."""
-    from fca.training.speed import cost
+def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subject:
+    """A model as it is measured, with a head for these classes if it takes one.
 
-    if isinstance(model, Compiled):  # the file that `fca export` would write of a probe, with zeros as its weights
+    A compiled network becomes the file that `fca export` would write of a linear probe on it. An ONNX file is measured
+    with the head that it has, and a model that takes none, such as HOG, without: a linear layer is cheap.
+    """
+    from fca.training.speed import cost  # imports torch
+
+    if isinstance(model, Compiled):
         feature_columns = model.description.columns(model.depth)
-        weight = np.zeros((len(keys), feature_columns.stop - feature_columns.start))
+        n_features = feature_columns.stop - feature_columns.start
+        weight = np.zeros((len(keys), n_features))  # the values of the weights do not change the speed
         bias = weight[:, 0]
-        return _program(model.with_head(weight, bias), model.description.geometry.size, threads)
+        return _program_in_onnxruntime(model.with_head(weight, bias), model.description.geometry.size, threads)
 
     if isinstance(model, OnnxFile):
-        return _program(model.program, model.description.geometry.size, threads)
+        return _program_in_onnxruntime(model.program, model.description.geometry.size, threads)
 
-    takes_head = model.from_scratch() is not None
+    takes_head = model.from_scratch() is not None  # a model that can be trained
     classifier = model.build(keys if takes_head else None)
     return _Subject(classifier, cost(classifier), None)
 
 
-def _program(content: bytes, size: int, threads: int) -> _Subject:
-    """A classifier's program in onnxruntime.    size: of its input, in pixels."""
+def _program_in_onnxruntime(content: bytes, size: int, threads: int) -> _Subject:
+    """A classifier's ONNX program in onnxruntime.    content: of its file.    size: of its input, in pixels."""
     from fca.models.programs import LOGITS, Session, cost_of
-    from fca.training.speed import Program
+    from fca.training.speed import Program  # imports torch
 
     session = Session(content, threads)
     network = Program(lambda images: session.run(images, [LOGITS]), size)
@@ -157,7 +165,7 @@ def _program(content: bytes, size: int, threads: int) -> _Subject:
 
 
 def _interval_columns(column: Column, estimate: Sequence[float]) -> dict[str, float | None]:
-    """An estimate and the ends of its interval, which few rounds do not have."""
+    """An estimate and the ends of its interval as columns; None for ends that are NaN, after too few rounds."""
     columns = {}
     for name, value in zip(interval_columns(column), estimate, strict=True):
         columns[str(name)] = None if np.isnan(value) else value

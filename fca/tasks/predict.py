@@ -31,6 +31,7 @@ from fca.subset import Groups, read_groups
 from fca.tables.predictions import predictions as stored_predictions
 from fca.tasks import RunContext
 from fca.tasks.checks import check_classes, check_masks, check_subset
+from fca.training.devices import accelerator_for, device_name
 from fca.types import (
     SPLITS,
     Arrays,
@@ -58,9 +59,10 @@ FORWARD_COLUMNS = (PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE, DEVICE)  # colum
 
 @dataclass(frozen=True, eq=False)
 class ForwardWork:
-    """The work of a predict run (or an embed run): these images, under a shift, through the weights of a model.
+    """The work of a predict run (or an embed run): the images of a split, under a shift, go through a model.
 
-    classes: label indices to predict for; None = all that the model knows.    keep_logits: even of shifted images.
+    classes:     label indices whose images are predicted; None = all that the model knows.
+    keep_logits: store the logits of shifted images, too; those of clean ones always are.
     """
 
     model: Model
@@ -73,7 +75,7 @@ class ForwardWork:
 
 @dataclass(frozen=True, eq=False)
 class Scoring:
-    """The work of a score run: a subset of the classes, and groups if there are any."""
+    """The work of a score run: a subset of the classes, and their groups for the grouped protocol, if there are any."""
 
     data: ImageData
     subset: ClassSubset
@@ -123,7 +125,11 @@ class Predict:
     group_columns: list[str]
 
     def plan(self, context: RunContext) -> list[Run]:
-        """A predict run for each shift, whatever the subset and seed; the subset's scores on their stored logits."""
+        """One predict run for each shift, of all classes; then one score run for each, if there is a subset or groups.
+
+        A score run computes the accuracy on the subset from the logits that the predict run stored. Raises FcaError for
+        a model that cannot predict these images, and for a subset of shifted images without task.keep=logits.
+        """
         if self.keep not in (None, "logits"):
             raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
         groups = None if self.groups is None else read_groups(self.groups, self.group_columns)
@@ -134,7 +140,7 @@ class Predict:
         check_classes(work.model, work.data, self.split)
 
         has_all_classes = context.subset.ncl == len(context.data.classes)
-        if has_all_classes and groups is None:
+        if has_all_classes and groups is None:  # the predict runs have the accuracy on all classes already
             return [*predict_runs]
 
         has_shifted_images = any(shift.label() != CLEAN.label() for shift in context.shifts)
@@ -155,11 +161,14 @@ class Predict:
 
 
 def runs_of_split(context: RunContext, split: str, keep_logits: bool = False) -> list[Run[ForwardWork]]:
-    """The run of each shift that predicts a whole split.
+    """For each shift, the run that predicts a whole split.
 
-    A stored run predicts the data as its training split them. As released (compat), a sub-model's head has all classes,
-    and it predicts only the images of its subset. So the predictions of a stored run are the same, whether its training
-    makes them or a later `task=predict`.
+    A trained model of the store predicts the same images as the predictions that belong to its training. So the data
+    are split as for its training; and a sub-model that reproduces the original (compat), whose head has all classes,
+    predicts only the images of its subset.
+
+    keep_logits: of shifted images, too. Raises FcaError without the column of groups by which the training split the
+    data, and for a shift that needs masks which the images do not have.
     """
     data = context.data
     classes = None
@@ -168,12 +177,13 @@ def runs_of_split(context: RunContext, split: str, keep_logits: bool = False) ->
     if training_row is not None:
         group = training_row.get("group")
         lacks_group_column = group not in (None, *data.items)
-        if lacks_group_column and training_row["dataset"] == data.name:
+        if lacks_group_column and training_row["dataset"] == data.name:  # other data sets were not split by training
             allowed = f"{group}, by which training {training_row['run_id']} split it"
             raise FcaError("dataset.group", data.group, allowed, f"add dataset.group={group}")
 
         data = as_trained_on(data, training_row["fingerprint"], group)
-        if training_row.get("compat") and data.fingerprint == training_row["fingerprint"]:
+        is_data_of_training = data.fingerprint == training_row["fingerprint"]
+        if training_row.get("compat") and is_data_of_training:
             classes = training_row["classes"]
 
     model, zero_shot_columns = with_class_keys(context.model, data)
@@ -194,12 +204,14 @@ def runs_of_split(context: RunContext, split: str, keep_logits: bool = False) ->
 
 
 def with_class_keys(model: Model, data: ImageData) -> tuple[Model, dict[str, str]]:
-    """The model with the classes that it chooses among, if it is zero-shot, and a column for classes not of the data.
+    """A zero-shot model with the classes that it chooses among; other models stay as they are.
 
     Classes that the configuration gives stay. Otherwise they are those of the data set, or published ones that contain
     them (see `Nameable.choose_among`): networks trained on the published classes choose among all of them, so a model
     with fewer classes to choose among would have an easier test. The masked protocol restricts the stored logits to
     the classes of the data set.
+
+    Also returns column ZERO_SHOT with the name of the classes; no column where they are those of the data set.
     """
     if not isinstance(model, Nameable):
         return model, {}
@@ -216,7 +228,10 @@ def with_class_keys(model: Model, data: ImageData) -> tuple[Model, dict[str, str
 
 
 def shift_on(shift: Shift, data: ImageData, split: str) -> Shift:
-    """The shift as it is for the images of this split: a corruption depends on whether any is above 96 pixels."""
+    """The shift with the settings for the images of this split.
+
+    Those of a corruption depend on whether any image of the split is larger than the reference size.
+    """
     if not isinstance(shift, DependsOnSize):
         return shift
     return shift.for_images(any_above_reference(data, split))
@@ -245,11 +260,11 @@ def _training_row(model: Model) -> Row | None:
     return store.row(model.run_id)
 
 
-# The runs, and the columns of their rows.
+# The runs, and the columns of their rows (a row is the stored record of a finished run).
 
 
 def subset_columns(subset: ClassSubset) -> dict[str, Any]:
-    """Columns of a subset: its classes, and how they were drawn."""
+    """Columns of a row that describe the subset: its classes, and how they were drawn."""
     return {
         "ncl": subset.ncl,
         "subset_seed": subset.seed,
@@ -259,7 +274,7 @@ def subset_columns(subset: ClassSubset) -> dict[str, Any]:
 
 
 def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str, Any]:
-    """Columns of the images and their shift."""
+    """Columns of a row that describe the images: their data set and split, and the shift that changes them."""
     return {
         "dataset": data.name,
         "fingerprint": data.fingerprint,
@@ -273,9 +288,10 @@ def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str,
 def predict_run(
     work: ForwardWork, weights: Mapping[str, Any], columns: Mapping[str, Any], parent: str | None = None
 ) -> Run[ForwardWork]:
-    """The run that predicts: its identity contains neither subset nor seed.
+    """The run that does this work. Its id depends on data, split, weights and shift, not on a subset or a seed.
 
     weights: identity of the model's weights.    columns: of the row, beside those of the data.
+    parent:  id of the run that makes the weights, which is done first; None: no run does.
     """
     identity = {
         "data": work.data.fingerprint,
@@ -288,14 +304,14 @@ def predict_run(
 
 
 def score_run(predict_run: Run[ForwardWork], work: Scoring) -> Run[Scoring]:
-    """The run that scores a subset on the stored logits of a predict run."""
+    """The run that computes the accuracy on a subset from the logits that a predict run stores."""
     groups = work.groups
     identity: dict[str, Any] = {
         "parent": predict_run.run_id,
         "classes": [work.data.classes[c] for c in work.subset.classes],
     }
     if groups:
-        identity["groups"] = dict(groups.of)
+        identity["groups"] = dict(groups.of)  # class key -> group
 
     columns = {
         **predict_run.metadata,
@@ -306,15 +322,17 @@ def score_run(predict_run: Run[ForwardWork], work: Scoring) -> Run[Scoring]:
 
 
 def accuracy_columns(name: str, top1: float, n: int) -> dict[str, float]:
-    """A headline accuracy on n images with its Wilson interval, as three columns."""
-    low, high = wilson(round(top1 * n), n)
+    """An accuracy on n images with its Wilson interval, as columns `name`, `name`_low and `name`_high."""
+    n_right = round(top1 * n)
+    low, high = wilson(n_right, n)
     return {name: top1, f"{name}_low": low, f"{name}_high": high}
 
 
 def forward_columns(classifier: Classifier, n: int, seconds: float, accelerator: str) -> dict[str, Any]:
-    """Columns of the forward passes of n images: time, device and size of the network."""
-    from fca.training.devices import accelerator_for, device_name
+    """Columns of the forward passes of n images: time, device, and size of the network and its input.
 
+    seconds: for all images.    accelerator: as configured; the column has the device that was used.
+    """
     device = accelerator_for(classifier.module, accelerator)
     return {
         PREDICT_S: seconds,
@@ -328,9 +346,9 @@ def forward_columns(classifier: Classifier, n: int, seconds: float, accelerator:
 def prediction_columns(
     logits: Float[np.ndarray, "images logits"], true: Int[np.ndarray, " images"], classes: Sequence[int]
 ) -> dict[str, Any]:
-    """Open accuracy (argmax over all logits) on these images, with its Wilson interval.
+    """Columns of a prediction: its classes, number of images and open accuracy (argmax over all logits).
 
-    true: the column of each image's class.    classes: label indices of the classes that the model knows.
+    true: the column of each image's class.    classes: label indices of the classes whose images were predicted.
     Raises FcaError for logits that are NaN or infinite, of which argmax would be the first class.
     """
     check_outputs("logits", logits)
@@ -346,15 +364,20 @@ def prediction_columns(
 def prediction_arrays(
     logits: Float[np.ndarray, "images logits"], true: Int[np.ndarray, " images"], classes: Sequence[str]
 ) -> Arrays:
-    """pred, p_true and p_max from float32 logits; the logits themselves as float16 when they are large.
+    """The stored arrays of a prediction, from float32 logits.
 
+    pred: the predicted column of each image.    p_true, p_max: probability of its class, and of the predicted one.
+    logits: as float16 if they take more than LOGITS_FLOAT32_MB.    logit_classes: class key of each column.
+
+    true: the column of each image's class.    classes: class keys of the columns.
     Raises FcaError for logits that float16 cannot hold.
     """
     probabilities = softmax(logits, axis=1)
     is_small = logits.nbytes <= LOGITS_FLOAT32_MB * 2**20
+    probability_of_class = probabilities[np.arange(len(true)), true]  # of each image
     return {
         "pred": logits.argmax(axis=1).astype(np.int32),
-        "p_true": probabilities[np.arange(len(true)), true].astype(np.float32),
+        "p_true": probability_of_class.astype(np.float32),
         "p_max": probabilities.max(axis=1).astype(np.float32),
         "logits": logits.astype(np.float32) if is_small else as_half("logits", logits),
         "logit_classes": np.array(classes),
@@ -365,13 +388,17 @@ def prediction_arrays(
 
 
 def finish_predictions(runs: Sequence[Run[ForwardWork]], context: RunContext) -> Iterator[Finished]:
-    """Finish predict runs in turn; each model is built once.    runs: those of one model follow each other."""
+    """Do predict runs in turn, and yield each with its results; a model is built once for all of its runs.
+
+    runs: those of one model must follow each other.
+    """
     for _, runs_of_model in groupby(runs, lambda run: id(run.work.model)):
         model_runs = list(runs_of_model)
         first_work = model_runs[0].work
         classifier = build_model(first_work.model)
-        context.store.keep_items(first_work.data)
+        context.store.keep_items(first_work.data)  # the list of images, in whose order arrays are stored
 
+        # shifts at the model's input size share what is computed for a batch; others change the images as they are read
         input_runs = [run for run in model_runs if isinstance(run.work.shift, InputShift)]
         raw_runs = [run for run in model_runs if not isinstance(run.work.shift, InputShift)]
         n_images = sum(len(known_images(run.work, classifier).rows) for run in raw_runs)
@@ -398,7 +425,7 @@ class KnownImages(NamedTuple):
 
 
 def known_images(work: ForwardWork, classifier: Classifier) -> KnownImages:
-    """The images of a split whose class the classifier knows.
+    """The images of the work's split whose class the classifier knows, among `work.classes` if that is given.
 
     Raises FcaError where the classifier knows no class of the data, and where no image is of a known class.
     """
@@ -427,11 +454,12 @@ def predict_images(
     context: RunContext,
     on_batch: Callable[[int], object] = lambda n_images: None,
 ) -> Finished:
-    """Forward every image of the split whose class the classifier knows, as the shift shows it.
+    """Do a predict run: forward every image of the split whose class the classifier knows, changed by the shift.
 
+    Logits of shifted images are stored only if the work says so. For shifts at the input size: `predict_at_input`.
     on_batch: called after every batch with its number of images.
     """
-    from fca.training.infer import logits_of
+    from fca.training.infer import logits_of  # imports torch, which planning does without
 
     work = run.work
     machine = context.machine
@@ -445,7 +473,7 @@ def predict_images(
         data = shifted(work.data, work.shift, work.split)
         positions = np.searchsorted(work.data.rows(work.split), rows)  # shifted data hold this split only
 
-    # The pixels of all shifts are cached, or those of none.
+    # decoded pixels are cached for all shifts, or only for the clean images
     bytes_of_all_shifts = 3 * classifier.input_size**2 * len(rows) * len(context.shifts)
     fits_cache = bytes_of_all_shifts <= 1e9 * machine.cache_gb
     cache_gb = machine.cache_gb if is_clean or fits_cache else 0.0
@@ -469,25 +497,27 @@ def predict_images(
 def predict_at_input(
     runs: Sequence[Run[ForwardWork]], classifier: Classifier, context: RunContext
 ) -> Iterator[Finished]:
-    """Forward the same images under many shifts of stage `input`: batch by batch, every shift of a batch in turn.
+    """Do predict runs whose shifts change images at the model's input size (stage `input`): same model, same images.
 
-    Beside the usual arrays: mask_area, the share of the input that is object, and examples (uint8, 64 pixels a side),
-    the first shifted image of each of the first classes.
+    Every shift of a batch is computed in turn, so that its pixels and masks are made once. Beside the usual arrays:
+    mask_area, the share of the input that is object, and examples (uint8, 64 pixels a side), the first shifted image of
+    each of the first EXAMPLES classes. The time of a run is its equal share of the time for all shifts.
     """
-    from fca.tasks.at_input import AtInput, outputs_under
+    from fca.tasks.at_input import AtInput, outputs_under  # imports torch, which planning does without
 
     work = runs[0].work
     rows, true, classes = known_images(work, classifier)
     images = AtInput(work.data, work.split, rows, classifier, context)
 
-    _, first_of_class = np.unique(work.data.labels[rows], return_index=True)
+    _, first_of_class = np.unique(work.data.labels[rows], return_index=True)  # positions among `rows`
     example_rows = rows[first_of_class[:EXAMPLES]]
 
-    logits_bytes = 4 * len(rows) * len(classifier.classes)
+    # the logits of all shifts in a chunk are in memory until it ends
+    logits_bytes = 4 * len(rows) * len(classifier.classes)  # float32
     runs_at_once = max(1, LOGITS_HELD_BYTES // logits_bytes)
     for first_run in range(0, len(runs), runs_at_once):
         chunk = runs[first_run : first_run + runs_at_once]
-        shifts = [run.work.shift for run in chunk if isinstance(run.work.shift, InputShift)]
+        shifts = [run.work.shift for run in chunk if isinstance(run.work.shift, InputShift)]  # all are; mypy asks
 
         start = time.perf_counter()
         outputs = outputs_under(shifts, classifier, images, example_rows)
@@ -509,22 +539,28 @@ def predict_at_input(
 
 
 def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: ClassSubset) -> dict[str, Any]:
-    """The columns of a sub-model from those of its predictions on test.
+    """The columns of a training that its predictions for test images give: accuracy, time, device, size.
 
-    flag: chance where the interval of the accuracy includes that of always predicting the most frequent class.
+    predicted: columns of these predictions. Column `flag` is "chance" where the interval of the accuracy includes that
+    of always predicting the most frequent class.
     """
     top1 = accuracy_columns("top1", predicted["top1_open"], predicted["n_test"])
     test_labels = data.labels[data.rows("test", subset.classes)]
-    has_flag = is_at_chance(top1["top1_low"], guessing_accuracy(test_labels))
+    at_chance = is_at_chance(top1["top1_low"], guessing_accuracy(test_labels))
     return {
         **{column: predicted[column] for column in ("n_test", *FORWARD_COLUMNS)},
         **top1,
-        "flag": "chance" if has_flag else None,
+        "flag": "chance" if at_chance else None,
     }
 
 
 def score(run: Run[Scoring], store: Store) -> dict[str, Any]:
-    """A subset's open, masked and, with groups, grouped accuracy from the parent's stored logits."""
+    """The columns of a score run: the accuracy on a subset from the logits that its parent, a predict run, stored.
+
+    Open accuracy lets all classes of the model compete, masked accuracy only those of the subset; with groups, grouped
+    accuracy sums the probabilities of each group. Raises FcaError for a class that the parent did not predict, and if
+    it stored no logits.
+    """
     work = run.work
     classes = list(work.subset.classes)
     parent = store.row(str(run.parent))
@@ -549,7 +585,7 @@ def score(run: Run[Scoring], store: Store) -> dict[str, Any]:
         **accuracy_columns("top1_masked", masked_top1(logits, stored.columns[classes], true), n),
     }
     if work.groups:
-        group_of_logit = work.groups.codes(stored.logit_classes)
+        group_of_logit = work.groups.codes(stored.logit_classes)  # -1: a class of no group
         top1_grouped, n_grouped = grouped_top1(logits, group_of_logit, true)
         columns["n_grouped"] = n_grouped
         columns.update(accuracy_columns("top1_grouped", top1_grouped, n_grouped))

@@ -14,10 +14,10 @@ from fca.types import Column, Finished, Run
 
 @dataclass(frozen=True)
 class Train:
-    """`task=train`: a sub-model (or the full model, when the subset has all classes) and its predictions on test.
+    """`task=train`: train a network on the classes of the subset, and predict the test images.
 
-    With compat=fca as released: a head of all classes, trained on all images that are not test and chosen by its
-    accuracy on test.
+    compat=fca does so as the original code was released: with a head of all classes, trained on all images that are not
+    test, and with the epoch of the highest accuracy on test.
     """
 
     columns: ClassVar[tuple[Column, ...]] = (VAL_TOP1, N_TRAIN, N_VAL, *TRAINING_COLUMNS)  # and those of the adaptation
@@ -28,5 +28,5 @@ class Train:
         return context.adaptation.plan(context.for_training())
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
-        """Adapt if that is among the runs, then predict the test images."""
+        """Do the training if that is among the runs, then predict the test images."""
         return context.adaptation.run(runs, context)

@@ -21,37 +21,43 @@ FEWEST = 3  # jobs for which processes are worth their start, some seconds each
 
 
 def do_ahead(jobs: Jobs, keys_of_jobs: Sequence[Keys], label: str) -> None:
-    """Do the unfinished ones of these jobs, in one process per core.
+    """Do the unfinished ones of these jobs in other processes, as many at once as there are cores.
 
-    It raises nothing: a job that fails, is refused or loses its process stays unfinished, and the caller meets its
-    error when it does the job itself.    label: of the progress bar.
+    Few jobs are left to the caller, as is a job that fails, is refused or loses its process: it stays unfinished here,
+    and the caller meets its error when it does the job itself.
+
+    keys_of_jobs: the configuration keys of each job, beside those of `jobs`.    label: of the progress bar.
     """
     unfinished_keys = [keys for keys in keys_of_jobs if _is_unfinished(jobs, keys)]
-    workers = min(threads(0), len(unfinished_keys))
+    workers = min(threads(0), len(unfinished_keys))  # 0: one a core
     if len(unfinished_keys) < FEWEST or workers < 2:
         return
 
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
         tasks = [pool.submit(_do, tuple(jobs.words), dict(keys), plugins()) for keys in unfinished_keys]
-        with Meter(label, len(tasks)) as meter, suppress(BrokenProcessPool):
+        with Meter(label, len(tasks)) as meter, suppress(BrokenProcessPool):  # a process that was killed
             for task in as_completed(tasks):
                 task.result()
                 meter.add(1)
-        pool.shutdown()  # the next measurement has the machine to itself
+        pool.shutdown()  # wait for the processes to end: the next measurement has the machine to itself
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)  # after an interrupt, start no more jobs
 
 
 def _is_unfinished(jobs: Jobs, keys: Keys) -> bool:
+    """Whether any run of a job is still to be done."""
     job = jobs.job(keys)
     return bool(unfinished(job.context.store, job.plan))
 
 
 def _do(words: Sequence[str], keys: Keys, modules: Sequence[str]) -> None:
-    """Do one job in this worker process."""
+    """Do one job in this worker process, which ends if its parent does.
+
+    words, keys: of the job.    modules: plugins that the parent has imported.
+    """
     end_with_parent()
     console()
     use_plugins(modules)
-    with if_whole(), suppress(FcaError):
+    with if_whole(), suppress(FcaError):  # the caller meets the error when it does the job itself
         execute(Jobs(words).job(keys), alone=True)

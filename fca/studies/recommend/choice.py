@@ -79,9 +79,10 @@ TIMES_IMAGES = (2, 3, 5, 10, 20, 50, 100)  # multiples of the number of images, 
 class Limits:
     """What a model must satisfy.
 
-    within: how far below the best it may be, in the metric's score.    confidence: probability that it is within that.
+    within:     margin: how far the model may be below the best one, in the metric's score.
+    confidence: probability with which it has to be within the margin.
     latency_ms, memory_mb, file_mb, params_m: the largest values allowed; None: no limit.
-    smallest: the column by which one model is smaller than another.
+    smallest:   the column by which one model is smaller than another.
     """
 
     within: float
@@ -93,31 +94,38 @@ class Limits:
     smallest: str = "latency_ms"
 
     def exceeded(self, latency_row: Mapping[str, Any] | None) -> str | None:
-        """The first limit that a measured network exceeds, in words; None for a network that was not measured."""
+        """The first limit that a measured program exceeds, such as "latency_ms = 12.3 > 10"; None if it exceeds none.
+
+        latency_row: the stored result of task=latency; None if the program was not measured, which exceeds no limit.
+        """
         if latency_row is None:
             return None
 
         params = _number(latency_row.get("params"))
-        limit_by_value = {
+        value_and_limit = {
             "latency_ms": (_number(latency_row.get("latency_ms")), self.latency_ms),
             "memory_mb": (_number(latency_row.get("memory_mb")), self.memory_mb),
             "file_mb": (_number(latency_row.get("file_mb")), self.file_mb),
             "params_m": (params / 1e6, self.params_m),
         }
-        for name, (value, limit) in limit_by_value.items():
-            is_within = limit is None or value <= limit  # False also for NaN: not measured
+        for name, (value, limit) in value_and_limit.items():
+            is_within = limit is None or value <= limit  # False for NaN: what was not measured may exceed the limit
             if not is_within:
                 return f"{name} = {value:.3g} > {limit:g}"
         return None
 
     def size(self, latency_row: Mapping[str, Any] | None) -> float:
-        """The value by which candidates are compared; infinite if it was not measured."""
+        """The value of column `smallest`, by which candidates are compared; infinite if it was not measured."""
         value = _number((latency_row or {}).get(self.smallest))
         return float("inf") if np.isnan(value) else value
 
 
 class Line(NamedTuple):
-    """One line of the answer.    name: SMALLEST, BEST or FASTER.    candidate: its position."""
+    """One line of the answer.
+
+    name:      SMALLEST, BEST (the most accurate) or FASTER (half the time of the smallest).
+    candidate: position among the candidates.
+    """
 
     name: str
     candidate: int
@@ -126,12 +134,20 @@ class Line(NamedTuple):
 class Comparison:
     """The candidates of one job, the expected accuracy of each, and which is recommended.
 
-    Candidates are known by their position.    exceeded: the limit that each exceeds, in words, or None.
-    sizes: what makes one candidate smaller than another.    compared: positions of those within all limits that were
-    measured and judged.    within: the probability of each of these to be within the margin of the best.
+    Methods take the position of a candidate, and attributes have one entry for each candidate.
+
+    exceeded: the limit that it exceeds, in words, or None.
+    sizes:    the value by which one candidate is smaller than another, such as its time.
+    draws:    joint posterior draws of the expected accuracies, draws x candidates; with costs, of scores.
+    compared: positions of the candidates within all limits that were measured and trained.
+    within:   probability of each of these to be within the margin of the best of them; NaN for the others.
     """
 
     def __init__(self, evidence: Evidence, other_jobs: OtherJobs, limits: Limits, metric: Metric) -> None:
+        """Compare the candidates of a job.
+
+        evidence: stored results of the job.    other_jobs: results on other jobs, which are the prior.
+        """
         self.evidence = evidence
         self.other_jobs = other_jobs
         self.limits = limits
@@ -142,8 +158,9 @@ class Comparison:
         self.sizes = np.array([limits.size(candidate.latency_row) for candidate in self.candidates])
 
         self.expectation: Expectation = other_jobs.expectation(evidence, metric)
-        self.draws = self.expectation.draws
+        self.draws = self.expectation.draws  # draws x candidates
 
+        # those that are within the limits, and whose speed and accuracy are both known
         self.compared = [
             i
             for i, candidate in enumerate(self.candidates)
@@ -159,14 +176,15 @@ class Comparison:
 
     @cached_property
     def best(self) -> int | None:
-        """The most accurate within the limits, by what is known now; None before any training."""
+        """The candidate within the limits with the highest expected accuracy; None before any training."""
         return max(self.compared, key=lambda i: self.mean[i], default=None)
 
     @cached_property
     def answer(self) -> int | None:
-        """The smallest that is expected to be within the margin of the best; None before any training.
+        """Position of the recommended candidate: the smallest that is expected to be within the margin of the best.
 
-        Of several whose times do not differ significantly, the most accurate.
+        Of candidates that are as small, or whose times do not differ significantly from its time, the most accurate.
+        None before any training. Candidates over a limit, or without a measurement or a training, are not considered.
         """
         if self.best is None:
             return None
@@ -176,18 +194,20 @@ class Comparison:
         smallest = min(within_margin, key=lambda i: self.sizes[i])
 
         as_small = [
-            i for i in within_margin if self.sizes[i] == self.sizes[smallest] or self._do_times_overlap(i, smallest)
+            i
+            for i in within_margin
+            if self.sizes[i] == self.sizes[smallest] or self._are_times_indistinguishable(i, smallest)
         ]
         return max(as_small, key=lambda i: self.mean[i])
 
-    def _do_times_overlap(self, i: int, j: int) -> bool:
-        """Whether time decides, and the intervals of these two candidates' times overlap."""
+    def _are_times_indistinguishable(self, i: int, j: int) -> bool:
+        """Whether candidates are compared by time, and the intervals of these two candidates' times overlap."""
         if self.limits.smallest != LATENCY:
             return False
         latency_rows = [self.candidates[k].latency_row or {} for k in (i, j)]
         lows = [_number(row.get(LATENCY.low)) for row in latency_rows]
         highs = [_number(row.get(LATENCY.high)) for row in latency_rows]
-        return bool(np.max(lows) <= np.min(highs))  # False if one was measured without an interval
+        return bool(np.max(lows) <= np.min(highs))  # False for NaN: measured without an interval
 
     @property
     def is_sure(self) -> bool:
@@ -196,22 +216,25 @@ class Comparison:
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The answer: the smallest within the margin, the most accurate, and one of half the time for two points."""
+        """The lines of the answer: the smallest candidate within the margin of the best, and the best one.
+
+        A third line has the most accurate candidate of at most half the size or time that is expected to be at most
+        FASTER_POINTS below the smallest, if there is one. Empty before any training.
+        """
         if self.answer is None or self.best is None:
             return []
 
         lines = [Line(SMALLEST, self.answer), Line(BEST, self.best)]
+        half_the_size = self.sizes[self.answer] / 2
         lowest_mean = self.mean[self.answer] - FASTER_POINTS * self.metric.point
-        faster = [
-            i for i in self.compared if self.sizes[i] <= self.sizes[self.answer] / 2 and self.mean[i] >= lowest_mean
-        ]
+        faster = [i for i in self.compared if self.sizes[i] <= half_the_size and self.mean[i] >= lowest_mean]
         if faster:
             lines.append(Line(FASTER, max(faster, key=lambda i: self.mean[i])))
         return lines
 
     @property
     def chosen(self) -> Mapping[str, Any] | None:
-        """The training to use; None before any training."""
+        """The row of the training to use: that of the recommended candidate; None before any training."""
         return None if self.answer is None else self.candidates[self.answer].first_training
 
     @property
@@ -245,10 +268,14 @@ class Comparison:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """One line per candidate: the recommended one first, then by expected accuracy."""
+        """One line per candidate: the recommended one first, then by decreasing expected accuracy.
+
+        Beside the columns of each candidate: whether it is on the front of accuracy and size, among those within the
+        limits, and the name of its line of the answer.
+        """
         allowed = [i for i, limit in enumerate(self.exceeded) if limit is None]
         on_front = {i for i, is_on_front in zip(allowed, self.front(allowed), strict=True) if is_on_front}
-        # a candidate of two lines has the name of the first
+        # reversed, so that a candidate of two lines keeps the name of the first one
         line_of_candidate = {line.candidate: line.name for line in reversed(self.lines)}
 
         order = sorted(range(len(self.candidates)), key=lambda i: (i != self.answer, -self.mean[i], i))
@@ -260,7 +287,7 @@ class Comparison:
         return pd.DataFrame([{LINE: line.name, **self._line(line.candidate)} for line in self.lines])
 
     def _line(self, i: int) -> dict[str, Any]:
-        """All columns of candidate i."""
+        """The columns of candidate i that both tables have: what it is, its verdict and its results."""
         candidate = self.candidates[i]
         program = candidate.program
         return {
@@ -283,17 +310,22 @@ class Comparison:
         }
 
     def _expected_columns(self, i: int) -> dict[str, Any]:
-        """The expected accuracy of candidate i, or its expected cost in the user's unit, with 90 % intervals."""
+        """The expected accuracy of candidate i with its 90 % interval, and the one expected from other jobs alone.
+
+        With costs: the expected cost in the user's unit with its 90 % interval.
+        """
         low, high = np.quantile(self.draws[:, i], (0.05, 0.95))
         if self.metric.costs is not None:
             costs = [self.metric.cost(score) for score in (self.mean[i], high, low)]  # a high score is a low cost
             return dict(zip(interval_columns(COST_EXPECTED), costs, strict=True))
 
+        expected = (self.mean[i], low, high)
         prior_draws = self.expectation.prior_draws[:, i]
         prior_low, prior_high = np.quantile(prior_draws, (0.05, 0.95))
+        expected_before = (prior_draws.mean(), prior_low, prior_high)
         return {
-            **dict(zip(interval_columns(EXPECTED), (self.mean[i], low, high), strict=True)),
-            **dict(zip(interval_columns(PREDICTED), (prior_draws.mean(), prior_low, prior_high), strict=True)),
+            **dict(zip(interval_columns(EXPECTED), expected, strict=True)),
+            **dict(zip(interval_columns(PREDICTED), expected_before, strict=True)),
         }
 
     @staticmethod
@@ -305,7 +337,11 @@ class Comparison:
         return {column: candidate.latency_row.get(column) for column in measured}
 
     def _training_columns(self, candidate: Candidate) -> dict[str, Any]:
-        """Results of a candidate's first training; none if it was not trained."""
+        """Columns of a candidate's first training, which is the one to use; none if it was not trained.
+
+        They have its results on test images, and its accuracy or mean cost on the images by which candidates are
+        judged: validation images, and left-out training images.
+        """
         if not candidate.trainings:
             return {}
 
@@ -329,19 +365,25 @@ class Comparison:
         return {**line, COST_JUDGED: float(paid.mean()), **self._cost_on_test(training)}
 
     def _balanced_on_test(self, training: Mapping[str, Any]) -> dict[str, Any]:
-        """Balanced accuracy of a training on test images, if that is the metric."""
+        """Balanced accuracy of a training on test images with its 95 % interval, if that is the metric.
+
+        No columns under other metrics, and for a training without predictions for test images.
+        """
         if self.metric.name != BALANCED or training["run_id"] not in self.evidence.test_rows:
             return {}
         tested = self.evidence.answered(training, "test", self.metric)
         n_images = np.bincount(tested.labels)
         n_right = np.bincount(tested.labels, weights=tested.labels == tested.predicted)
 
-        has_images = n_images > 0
+        has_images = n_images > 0  # a class without test images has no accuracy
         balanced = balanced_accuracy(n_right[has_images], n_images[has_images])
         return dict(zip(interval_columns(BALANCED_TOP1), balanced, strict=True))
 
     def _cost_on_test(self, training: Mapping[str, Any]) -> dict[str, Any]:
-        """Mean cost of a training's answers to the test images, and of the best single answer to all of them."""
+        """Mean cost of a training's answers to the test images, and of the cheapest single answer to all of them.
+
+        No columns without costs, and for a training without predictions for test images.
+        """
         costs = self.metric.costs
         if costs is None or training["run_id"] not in self.evidence.test_rows:
             return {}
@@ -355,9 +397,13 @@ class Comparison:
         }
 
     def _verdict(self, i: int) -> str:
+        """The verdict on candidate i, one word of VERDICT.
+
+        For candidates that can be compared it depends on the probability that they are within the margin of the best.
+        """
         if self.exceeded[i] is not None:
             return REFUSED
-        if i not in self.compared:
+        if i not in self.compared:  # within the limits, but its speed or its accuracy is missing
             return UNMEASURED if self.candidates[i].trainings else UNTRAINED
         if i == self.answer:
             return CHOSEN if self.is_sure else GUESS
@@ -370,7 +416,7 @@ class Comparison:
     # What would change the answer
 
     def steps(self) -> Iterator[tuple[str, str]]:
-        """What to try, the most useful first, each with its reason."""
+        """What to try to get a better or a surer answer, the most useful first: pairs of a step and its reason."""
         if self.answer is None:
             yield "give more minutes", "no candidate within the limits has been trained"
             return
@@ -388,7 +434,7 @@ class Comparison:
         yield from self._finetuning_step()
 
     def _weights_step(self) -> Iterator[tuple[str, str]]:
-        """Pretrained weights, if no candidate has any: nothing else gains as much."""
+        """The step to install pretrained weights, if no candidate has any: nothing else gains as much."""
         if not any(candidate.program.weights for candidate in self.candidates):
             yield (
                 "pip install 'fca[weights]'",
@@ -396,20 +442,28 @@ class Comparison:
             )
 
     def _finetuning_step(self) -> Iterator[tuple[str, str]]:
-        """Fine-tuning the first probed network of the answer that was not fine-tuned."""
+        """The step to fine-tune a network of the answer that has only been probed.
+
+        At most one: the smallest candidate within the margin if it can be fine-tuned, or else the most accurate one.
+        """
         trained = {candidate.program for candidate in self.candidates if candidate.trainings}
-        for line in self.lines[:2]:
+        smallest_and_best = self.lines[:2]
+        for line in smallest_and_best:
             program = self.candidates[line.candidate].program
-            finetuned = program._replace(precision="fp32", adaptation=FINETUNE)
+            finetuned = program._replace(precision="fp32", adaptation=FINETUNE)  # networks are trained in fp32
             if program.adaptation != PROBE or program.weights is None or finetuned in trained:
                 continue
 
-            reason = "a probe leaves the network as it is; fine-tuning starts from it, and is kept where it is better"
+            reason = "a linear probe trains only the last layer; fine-tuning trains all layers, starting from the probe"
             yield f"fine-tune {program.network} at {program.size} px: minutes=20", reason
             return
 
     def _more_images_step(self) -> tuple[str, str]:
-        """The smallest number of images with which the answer would be sure."""
+        """The step to judge by more images: by so many that some candidate would surely be within the margin.
+
+        The number is the smallest of TIMES_IMAGES times the present one; if none is enough, the step is to accept a
+        wider margin.
+        """
         n = self.expectation.n_judged
         for times in TIMES_IMAGES:
             expectation = self.other_jobs.expectation(self.evidence, self.metric, times)
@@ -422,7 +476,7 @@ class Comparison:
         return "accept a wider margin", f"no number of images would separate models {margin} apart"
 
     def _limits_step(self) -> Iterator[tuple[str, str]]:
-        """The gain of the best candidate over the limits, if it is larger than the margin."""
+        """The step to relax the limits, if the best candidate over a limit would gain at least the margin."""
         over_limits = [i for i, limit in enumerate(self.exceeded) if limit is not None]
         if not over_limits or self.best is None:
             return
@@ -441,10 +495,14 @@ class Comparison:
 
 
 def _is_at_chance(training: Mapping[str, Any], guess: float) -> bool:
-    """Whether the accuracy of a training on test images is at the level of chance."""
+    """Whether the accuracy of a training on test images is at the level of chance.
+
+    guess: accuracy of always predicting the most frequent class. False for a training without an accuracy.
+    """
     low = training.get(TOP1.low)
     return low is not None and is_at_chance(float(low), guess)
 
 
 def _number(value: Any) -> float:
+    """The value of a stored column as a number; NaN if it is missing."""
     return float("nan") if value is None else float(value)

@@ -50,7 +50,7 @@ class Program(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name under which people see it.
+        """The name of the program in tables and sentences; "whole" and "fp32" are left out, as most programs are that.
 
         >>> Program("resnet18", "a1_in1k", 160, "whole", "int8", "probe").name
         'resnet18 160 px int8 (linear probe)'
@@ -105,6 +105,7 @@ class LeftOutImages(NamedTuple):
 
     @property
     def top1(self) -> float:
+        """Accuracy on these images."""
         return float((self.outputs.argmax(axis=1) == self.label).mean())
 
 
@@ -128,7 +129,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All stored rows of one job.
+    """The stored results of one job. A row is the record of one finished run: column name -> value.
 
     trainings:       rows of its trainings.
     validation_rows: run id of a training -> its `predict` row on validation images.
@@ -158,12 +159,16 @@ class Evidence:
 
     @cached_property
     def candidates(self) -> list[Candidate]:
-        """Every program whose speed was measured, and every training."""
+        """Every program whose speed was measured or that was trained, sorted by name.
+
+        A program that was only measured is a candidate with the adaptation that would be tried first.
+        """
         measured_programs = {program.adapted(_first_adaptation(row)) for program, row in self.latency_rows.items()}
         trained_programs = {self.program_of(row) for row in self.trainings}
 
         candidates = []
         for program in measured_programs | trained_programs:
+            # the speed is stored once for all adaptations of a program
             latency_row = self.latency_rows.get(_without_adaptation(program))
             candidates.append(Candidate(program, latency_row, self._longest_trainings(program)))
         return sorted(candidates, key=lambda candidate: candidate.program.name)
@@ -173,22 +178,27 @@ class Evidence:
         return _program(row, self.compiled_rows, str(row["adaptation"]))
 
     def _longest_trainings(self, program: Program) -> tuple[Mapping[str, Any], ...]:
-        """Its evaluated trainings with the most epochs, one per seed.
+        """The rows of a program's evaluated trainings with the most epochs, one for each seed, sorted by seed.
 
-        Of several recipes, the one of the latest training; of several trainings with one seed, the latest.
+        Of several recipes with as many epochs, that of the latest training counts; of several trainings with one seed,
+        the latest. Empty if no training was evaluated.
         """
         rows = [row for row in self.trainings if self.program_of(row) == program and self.is_judged(row)]
         if not rows:
             return ()
 
+        # a linear probe has neither epochs nor a seed
         longest = max(rows, key=lambda row: (row.get("recipe_epochs") or 0, row["finished"]))
         rows_of_recipe = [row for row in rows if _recipe(row) == _recipe(longest)]
         rows_of_recipe.sort(key=lambda row: row["finished"])
-        latest_by_seed = {row.get("seed") or 0: row for row in rows_of_recipe}
+        latest_by_seed = {row.get("seed") or 0: row for row in rows_of_recipe}  # later rows replace earlier ones
         return tuple(latest_by_seed[seed] for seed in sorted(latest_by_seed))
 
     def is_judged(self, row: Mapping[str, Any]) -> bool:
-        """Whether a training was evaluated on images of no fit: a probe stores them, others predict val."""
+        """Whether a training was evaluated on images that it was not fitted to.
+
+        A linear probe always stores its outputs for such images; other trainings need a run of `predict` on val.
+        """
         return row["adaptation"] == PROBE or row["run_id"] in self.validation_rows
 
     def predicted(self, row: Mapping[str, Any], split: str) -> Predictions:
@@ -200,33 +210,43 @@ class Evidence:
         """Outputs of a probe for the images that it was not fitted to."""
         images = self.store.array(row["run_id"], JUDGED_IMAGES)
         outputs = self.store.array(row["run_id"], LEFT_OUT_LOGITS)
-        codes = self.items["label"].cat.codes.to_numpy()[images]
-        return LeftOutImages(images, outputs, np.searchsorted(self.job.classes, codes))
+        label_of_data = self.items["label"].cat.codes.to_numpy()[images]
+        label_of_job = np.searchsorted(self.job.classes, label_of_data)  # classes are sorted: position = new label
+        return LeftOutImages(images, outputs, label_of_job)
 
     def judged(self, row: Mapping[str, Any], metric: Metric) -> ImagePredictions:
-        """Answers of a training for images of no fit."""
+        """Predictions of a training by this metric for images that it was not fitted to.
+
+        Of a linear probe these are left-out training images and validation images, of others validation images.
+        """
         if row["adaptation"] == PROBE:
             probe = self.left_out(row)
             return ImagePredictions(probe.images, probe.label, metric.decide(probe.outputs))
         return self.answered(row, "val", metric)
 
     def answered(self, row: Mapping[str, Any], split: str, metric: Metric) -> ImagePredictions:
-        """Answers of a training for the job's images of val or test."""
+        """Predictions of a training by this metric for the job's images of a split, "val" or "test".
+
+        With costs the answer to an image is the class of least expected cost, otherwise the stored prediction.
+        """
         job_classes = list(self.job.classes)
         codes = self.items["label"].cat.codes.to_numpy()
         is_in_split = (self.items["split"] == split).to_numpy()
         is_of_job = np.isin(codes, job_classes)
         predicted = self.predicted(row, split)
 
-        # class of the data -> class of the job; the last entry stands for classes that the data do not have
-        job_class_of = np.full(len(predicted.classes) + 1, -1)
-        job_class_of[job_classes] = np.arange(len(job_classes))
+        # label of the data -> label of the job, -1 for other classes; label -1, a class that the data do not have,
+        # reads the additional last entry
+        job_label_of = np.full(len(predicted.classes) + 1, -1)
+        job_label_of[job_classes] = np.arange(len(job_classes))
 
         if metric.costs is None:
-            answers = job_class_of[predicted.predicted_labels]
+            answers = job_label_of[predicted.predicted_labels]
         else:
-            answers = metric.decide(predicted.logits[:, predicted.columns[job_classes]])
-        return ImagePredictions(np.flatnonzero(is_in_split & is_of_job), job_class_of[predicted.labels], answers)
+            logits_of_job = predicted.logits[:, predicted.columns[job_classes]]  # images x classes of the job
+            answers = metric.decide(logits_of_job)
+        images = np.flatnonzero(is_in_split & is_of_job)
+        return ImagePredictions(images, job_label_of[predicted.labels], answers)
 
     @cached_property
     def tested_copies(self) -> int:
@@ -235,13 +255,17 @@ class Evidence:
         return copies_in_test(pictures_of_copies(self.items[is_of_job]))
 
     def images(self, split: str) -> Int[np.ndarray, " classes"]:
-        """Number of images of each class in a split."""
+        """Number of images of each of the job's classes in a split."""
         labels = self.items["label"][self.items["split"] == split].cat.codes
-        return np.bincount(labels, minlength=max(self.job.classes) + 1)[list(self.job.classes)]
+        n_images_of_label = np.bincount(labels, minlength=max(self.job.classes) + 1)
+        return n_images_of_label[list(self.job.classes)]
 
 
 def evidence_of(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evidence:
-    """Evidence of the job of these classes of the images with this fingerprint."""
+    """The stored results of one job.
+
+    fingerprint: identifies its images.    classes: their label indices.
+    """
     rows = without_diverged(store.rows())
     is_training = (rows["task"] == "train") & (rows["fingerprint"] == fingerprint)
     trainings = _with_input_size(rows[is_training])
@@ -250,7 +274,7 @@ def evidence_of(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evi
 
 
 def screened_evidence(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evidence:
-    """Evidence of the same job, with probes on few training images (task=screen) in place of its trainings."""
+    """As `evidence_of`, but with the probes on few training images (task=screen) in the place of trainings."""
     rows = store.rows()
     probes = rows[(rows["task"] == "screen") & (rows["fingerprint"] == fingerprint)]
     probes_of_classes = probes[probes["classes"].map(tuple) == classes]
@@ -258,7 +282,11 @@ def screened_evidence(store: Store, fingerprint: str, classes: tuple[int, ...]) 
 
 
 def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
-    """Evidence of each job in the store whose trainings match the query, newest job first."""
+    """The stored results of each job that has a training which matches the query, newest job first.
+
+    A job is a combination of a fingerprint and classes. query: None selects all trainings; those that do not match it
+    are left out of their job, too.
+    """
     rows = readable_rows(store, query)
     trainings = _with_input_size(apply_query(rows[rows["task"] == "train"], query))
     classes_of_training = trainings["classes"].map(tuple)
@@ -269,7 +297,7 @@ def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
         trainings_of_job = trainings[is_of_job]
 
         n_classes_of_data = len(store.items(fingerprint)["label"].cat.categories)
-        if max(classes) >= n_classes_of_data:
+        if max(classes) >= n_classes_of_data:  # the stored list of images does not fit these rows
             log.warning("trainings on classes %s are left out: their data set has fewer", classes)
             continue
 
@@ -281,14 +309,18 @@ def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
 
 
 def _with_input_size(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that record the input size of their network."""
-    if INPUT_SIZE not in rows:
+    """The rows that record the input size of their network, without which a program is not identified."""
+    if INPUT_SIZE not in rows:  # a column exists once any row has a value
         return rows.iloc[:0]
     return rows[rows[INPUT_SIZE].notna()]
 
 
 def job_names(jobs: Sequence[Evidence]) -> list[str]:
-    """The data set of each job; if several jobs share one, with the first properties that distinguish them."""
+    """A name for each job: its data set, and where jobs share a name, the properties in which they differ.
+
+    Number of classes, draw of the subset, images and classes are appended in turn, each to those jobs only whose names
+    are still the same and that differ in it.
+    """
     names = [evidence.job.dataset for evidence in jobs]
     for suffixes in (
         [f"ncl={len(evidence.job.classes)}" for evidence in jobs],
@@ -300,6 +332,7 @@ def job_names(jobs: Sequence[Evidence]) -> list[str]:
         for name, suffix in zip(names, suffixes, strict=True):
             suffixes_of_name.setdefault(name, set()).add(suffix)
 
+        # a suffix that all jobs of a name share does not distinguish them
         names = [
             f"{name}, {suffix}" if len(suffixes_of_name[name]) > 1 else name
             for name, suffix in zip(names, suffixes, strict=True)
@@ -308,12 +341,16 @@ def job_names(jobs: Sequence[Evidence]) -> list[str]:
 
 
 def _subset_in_words(evidence: Evidence) -> str:
+    """The seed of the job's class subset, or "as listed" for classes that were named."""
     seed = evidence.trainings[0].get("subset_seed")
     return "as listed" if seed is None else f"subset.seed={seed}"
 
 
 def _of_job(store: Store, rows: pd.DataFrame, trainings: pd.DataFrame, fingerprint: str, classes: Any) -> Evidence:
-    """Evidence of one job.    rows: of the whole store, since latency and compilation do not depend on the images."""
+    """The stored results of one job.
+
+    rows: of the whole store, since latency and compilation do not depend on the images.    trainings: rows of the job.
+    """
     rows_of_data = rows[rows["fingerprint"] == fingerprint]
     is_prediction = (rows_of_data["task"] == "predict") & (rows_of_data["shift"] == "clean")
     clean_predictions = rows_of_data[is_prediction]
@@ -321,6 +358,8 @@ def _of_job(store: Store, rows: pd.DataFrame, trainings: pd.DataFrame, fingerpri
     latencies = rows[(rows["task"] == "latency") & (rows["ncl"] == len(classes))]
     latencies = _with_input_size(latencies).sort_values("finished")
     compiled_rows = {row["run_id"]: row for row in records(rows[rows["task"] == "compile"])}
+    # the latest row of a program replaces earlier ones; "": the speed does not depend on how it was adapted
+    latency_rows = {_program(row, compiled_rows, ""): row for row in records(latencies)}
 
     return Evidence(
         store=store,
@@ -328,13 +367,13 @@ def _of_job(store: Store, rows: pd.DataFrame, trainings: pd.DataFrame, fingerpri
         trainings=tuple(records(trainings)),
         validation_rows=_by_training(clean_predictions[clean_predictions["split"] == "val"]),
         test_rows=_by_training(clean_predictions[clean_predictions["split"] == "test"]),
-        latency_rows={_program(row, compiled_rows, ""): row for row in records(latencies)},
+        latency_rows=latency_rows,
         compiled_rows=compiled_rows,
     )
 
 
 def _by_training(rows: pd.DataFrame) -> dict[str, Mapping[str, Any]]:
-    """Predictions by the run id of the training whose weights made them; those of other models are left out."""
+    """The prediction rows by the run id of the training whose weights made them; rows of other models are left out."""
     row_by_training: dict[str, Mapping[str, Any]] = {}
     for row in records(rows):
         training_id = _training_of(row)
@@ -344,7 +383,10 @@ def _by_training(rows: pd.DataFrame) -> dict[str, Mapping[str, Any]]:
 
 
 def _training_of(row: Mapping[str, Any]) -> str | None:
-    """Run id of the training whose best weights made this prediction; None for another model."""
+    """Run id of the training whose best weights made this prediction; None for another model or snapshot.
+
+    `task=predict model=run` writes the training into column `weights`, a training's own predictions have it as parent.
+    """
     match = _OF_RUN.fullmatch(str(row["weights"]))
     if match is not None:
         return match["run"]
@@ -354,10 +396,16 @@ def _training_of(row: Mapping[str, Any]) -> str | None:
 
 
 def _program(row: Mapping[str, Any], compiled_rows: Mapping[str, Mapping[str, Any]], adaptation: str) -> Program:
-    """The program of a row: the compiled one that its weights name, otherwise the network in PyTorch."""
+    """The program that a row of a training or of a measurement is about.
+
+    Column `weights` has the run id of task=compile and a depth if it is a compiled program; otherwise it is a network
+    in PyTorch, in fp32.
+
+    compiled_rows: run id -> row of task=compile.    adaptation: of the program.
+    """
     match = _OF_COMPILED.fullmatch(str(row["weights"]))
     if match is not None and match["run"] in compiled_rows:
-        network_row = compiled_rows[match["run"]]
+        network_row = compiled_rows[match["run"]]  # has the network's own name and weights
         depth = match["depth"]
         precision = str(network_row["precision"])
     else:
@@ -390,8 +438,10 @@ def _first_adaptation(latency_row: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str | None:
+    """The value of a column of text; None if it is missing, which a table stores as None or NaN."""
     return value if isinstance(value, str) else None
 
 
 def _recipe(row: Mapping[str, Any]) -> str:
+    """All columns of the recipe as one text, to compare the recipes of two trainings."""
     return str(sorted((name, str(value)) for name, value in row.items() if name.startswith("recipe_")))

@@ -59,14 +59,18 @@ class OtherJobs:
 
     @property
     def number(self) -> int:
+        """Number of jobs."""
         return len(self.records)
 
     def expectation(self, evidence: Evidence, metric: Metric, times: int = 1) -> Expectation:
-        """Expected accuracies of a job's candidates.    times: as if so many copies of each image had judged them."""
+        """Expected accuracies of a job's candidates by a metric; with costs, expected scores.
+
+        times: as if so many copies of each image had judged the candidates, to see what more images would bring.
+        """
         forecast = self.forecast([candidate.program for candidate in evidence.candidates], evidence)
         if metric.costs is not None:
             forecast = forecast.of_losses(metric.losses)
-        scores, weights = judged_scores(evidence, metric)
+        scores, weights = judged_scores(evidence, metric)  # no column before any training
         posterior = forecast.update(scores, weights, float(times)) if scores.size else forecast
 
         has_judged = (~np.isnan(scores)).any(axis=0)
@@ -75,11 +79,13 @@ class OtherJobs:
     def forecast(self, programs: Sequence[Program], evidence: Evidence) -> JobForecast:
         """The forecast for these programs from other jobs, at this job's number of classes and images."""
         images = evidence.images("train")
-        return _forecast(self, tuple(programs), len(images), max(float(images.mean()), 1.0))
+        images_per_class = max(float(images.mean()), 1.0)  # its logarithm is a covariate
+        return _forecast(self, tuple(programs), len(images), images_per_class)
 
 
 @lru_cache(maxsize=8)  # a recommendation compares its candidates again and again
 def _forecast(other_jobs: OtherJobs, programs: tuple[Program, ...], ncl: int, images_per_class: float) -> JobForecast:
+    """The forecast for these programs on a new data set with so many classes and training images per class."""
     return prior(
         other_jobs.hyperparameters,
         other_jobs.records,
@@ -105,7 +111,11 @@ def as_candidates(programs: Iterable[Program]) -> Candidates:
 def judged_scores(
     evidence: Evidence, metric: Metric
 ) -> tuple[Float[np.ndarray, "candidates images"], Float[np.ndarray, " images"]]:
-    """The score of each candidate on each image (NaN if the image does not judge it), and the weight of each image."""
+    """The score of each candidate on each image, and the weight of each image in the metric.
+
+    The images are all that judge some candidate: left-out training images of probes, and validation images. The score
+    is NaN where a candidate is not judged by an image. Without any training both arrays have no images.
+    """
     judged_by_candidate = {
         i: evidence.judged(candidate.first_training, metric)
         for i, candidate in enumerate(evidence.candidates)
@@ -116,7 +126,7 @@ def judged_scores(
 
     # every image that judges some candidate is a column, in the order of the data
     labels = pd.concat([pd.Series(judged.labels, index=judged.images) for judged in judged_by_candidate.values()])
-    label_of_image = labels[~labels.index.duplicated()].sort_index()
+    label_of_image = labels[~labels.index.duplicated()].sort_index()  # the index has positions in the data
     column_of_image = pd.Series(range(len(label_of_image)), index=label_of_image.index)
 
     scores = np.full((len(evidence.candidates), len(label_of_image)), np.nan)
@@ -126,14 +136,17 @@ def judged_scores(
 
 
 def gather_other_jobs(jobs: Iterable[Evidence], metric: Metric) -> OtherJobs:
-    """The jobs that come with this package, and these of the store, by a metric: accuracy, or balanced accuracy."""
-    lines_of_store = tuple(tuple(line.values()) for job in jobs for line in lines_of(job, metric))
+    """The results of the jobs that come with this package, and of these jobs of the store.
+
+    metric: accuracy or balanced accuracy, by which the results of the store are counted.
+    """
+    lines_of_store = tuple(tuple(line.values()) for job in jobs for line in lines_of(job, metric))  # can be hashed
     return _with_shipped_jobs(lines_of_store)
 
 
 @lru_cache(maxsize=4)  # one recommendation asks several times
 def _with_shipped_jobs(lines_of_store: Sequence[tuple[Any, ...]]) -> OtherJobs:
-    """The jobs of the package and these lines, which have the columns of measured.csv."""
+    """The jobs that come with the package, and these lines of others, which have the columns of measured.csv."""
     frame = _shipped_jobs()
     if lines_of_store:
         frame_of_store = pd.DataFrame(lines_of_store, columns=frame.columns)
@@ -144,18 +157,20 @@ def _with_shipped_jobs(lines_of_store: Sequence[tuple[Any, ...]]) -> OtherJobs:
 
 @cache
 def _shipped_jobs() -> pd.DataFrame:
+    """The results of the jobs that come with the package: one line for each job and candidate."""
     return with_types(read_table(MEASURED, MEASURED))
 
 
 @cache
 def _hyperparameters() -> Hyperparameters:
+    """The hyperparameters that come with the package, fitted to its jobs."""
     return Hyperparameters.from_json(json.loads(HYPERPARAMETERS.read_text()))
 
 
 def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
     """Results of a job's candidates in the columns of measured.csv: one line per trained and tested candidate.
 
-    With a weighted metric, counts are its value times the number of images.
+    right_judged and right_test are the metric's value times the number of images; with accuracy, numbers of right ones.
     """
     lines = []
     for candidate in evidence.candidates:
@@ -172,7 +187,7 @@ def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
                 "dataset": evidence.job.fingerprint,
                 "job": f"{evidence.job.fingerprint[:8]}:{','.join(map(str, evidence.job.classes))}",
                 "ncl": len(evidence.job.classes),
-                "images_a_class": max(float(evidence.images("train").mean()), 1.0),
+                "images_a_class": max(float(evidence.images("train").mean()), 1.0),  # above 0: a logarithm is taken
                 "network": program.network,
                 "size": program.size,
                 "depth": program.depth,

@@ -22,14 +22,17 @@ TUNING_GAIN = GAIN.with_format("+.1%", "what fine-tuning gained on the same test
 
 FINETUNING = TableSpec(
     "recommendation_finetuning",
-    "What did fine-tuning bring? (test images, which chose nothing)",
+    "What did fine-tuning bring? (test images, which were not used to choose the model)",
     "paired difference of accuracies (Newcombe, 1998, method 10)",
     (DATASET, CANDIDATE, TUNED_TOP1, PROBE_TOP1, *interval_columns(TUNING_GAIN), N_TEST, EPOCHS, TRAIN_S, RUN_ID),
 )
 
 
 def finetuning(evidence: Evidence) -> pd.DataFrame:
-    """One line per fine-tuned network that has a probe to compare it with, the largest gain first."""
+    """The lines of table FINETUNING, the largest gain first.
+
+    One line per fine-tuned network for which a linear probe on the same network exists, if both were tested.
+    """
     by_program = {candidate.program: candidate for candidate in evidence.candidates if candidate.trainings}
     lines = []
     for program, tuned in by_program.items():
@@ -41,19 +44,19 @@ def finetuning(evidence: Evidence) -> pd.DataFrame:
 
 
 def _are_tested(evidence: Evidence, *candidates: Candidate) -> bool:
+    """Whether all of these candidates have predictions for test images."""
     return all(candidate.first_training["run_id"] in evidence.test_rows for candidate in candidates)
 
 
 def _line(evidence: Evidence, tuned: Candidate, probe: Candidate) -> Mapping[Any, Any]:
-    """Accuracies of both on the same test images, and their paired difference."""
+    """One line: the accuracies of both on the same test images, and their paired difference with its interval."""
     tuned_right = _is_right(evidence, tuned)
     probe_right = _is_right(evidence, probe)
-    low, high = paired_interval(
-        int((tuned_right & probe_right).sum()),
-        int((tuned_right & ~probe_right).sum()),
-        int((~tuned_right & probe_right).sum()),
-        int((~tuned_right & ~probe_right).sum()),
-    )
+    both = int((tuned_right & probe_right).sum())
+    only_tuned = int((tuned_right & ~probe_right).sum())
+    only_probe = int((~tuned_right & probe_right).sum())
+    neither = int((~tuned_right & ~probe_right).sum())
+    low, high = paired_interval(both, only_tuned, only_probe, neither)
     gain = tuned_right.mean() - probe_right.mean()
 
     training = tuned.first_training
@@ -70,6 +73,6 @@ def _line(evidence: Evidence, tuned: Candidate, probe: Candidate) -> Mapping[Any
 
 
 def _is_right(evidence: Evidence, candidate: Candidate) -> np.ndarray:
-    """Of each test image, whether the candidate is right."""
+    """Whether the candidate is right on each test image."""
     answered = evidence.answered(candidate.first_training, "test", Metric(ACCURACY))
     return answered.labels == answered.predicted

@@ -35,7 +35,7 @@ SUSPECTS = Column("suspects", int, ".0f", "training and validation images whose 
 
 CONFUSIONS = TableSpec(
     "recommendation_confusions",
-    "Which classes does the recommended model confuse? (test images, which chose nothing)",
+    "Which classes does the recommended model confuse? (test images, which were not used to choose it)",
     "confusion matrix: Kohavi and Provost, 1998",
     (DATASET, LABEL, PREDICTED_CLASS, ERRORS, OF_CLASS, SHARE, COST_OF_ERRORS),
 )
@@ -54,9 +54,9 @@ CLASSES = TableSpec(
 
 
 def judging_probe(evidence: Evidence) -> LeftOutImages | None:
-    """The most accurate of the leave-one-out probes; None if there is none, or if it is at the level of chance.
+    """The outputs of the most accurate linear probe for images that it was not fitted to, which then judge labels.
 
-    A probe that is no better than guessing contradicts labels at random.
+    None if there is no probe, or if the best is at the level of chance: it would contradict labels at random.
     """
     trainings = [candidate.first_training for candidate in evidence.candidates if candidate.trainings]
     probes = [evidence.left_out(training) for training in trainings if training["adaptation"] == PROBE]
@@ -72,14 +72,18 @@ def judging_probe(evidence: Evidence) -> LeftOutImages | None:
 
 
 def mislabelled(evidence: Evidence) -> pd.DataFrame:
-    """Images whose label looks wrong, the most suspicious first, by the features of the most accurate probe."""
+    """The lines of table RELABEL: images whose label looks wrong to the most accurate probe, the most suspicious first.
+
+    The first PICTURED of them have pictures. Empty without a probe that is better than guessing.
+    """
     probe = judging_probe(evidence)
     if probe is None:
         return RELABEL.frame([])
 
+    # under the temperature that makes the labels of all these images likeliest
     probabilities = softmax(temperature(probe.outputs, probe.label) * probe.outputs, axis=1)
     scored = confident_learning(probabilities, probe.label)
-    suspects = np.flatnonzero(scored.suggested >= 0)
+    suspects = np.flatnonzero(scored.suggested >= 0)  # -1: the label does not look wrong
     suspects = suspects[np.argsort(-scored.margin[suspects], kind="stable")]
 
     metadata = evidence.items.iloc[probe.images[suspects]][[IMAGE_ID, SPLIT, LABEL]]
@@ -92,7 +96,7 @@ def mislabelled(evidence: Evidence) -> pd.DataFrame:
 
 
 def _pictured(evidence: Evidence, image_ids: Sequence[str]) -> pd.DataFrame:
-    """The pictures of these images, and their places in the figure."""
+    """The pictures of these images, and the row and column of each in the figure, ACROSS in a row."""
     places = range(len(image_ids))
     thumbnails = pictures(evidence.store, image_ids, evidence.job.fingerprint).thumbnails
     return pd.DataFrame(
@@ -105,19 +109,24 @@ def _pictured(evidence: Evidence, image_ids: Sequence[str]) -> pd.DataFrame:
 
 
 def confusions(evidence: Evidence, training: Mapping[str, Any] | None, metric: Metric) -> pd.DataFrame:
-    """Pairs of a class and the class predicted instead, on test images; most errors first, or most costly first."""
+    """The lines of table CONFUSIONS: pairs of a class and the class predicted instead, on test images.
+
+    The pair with the most errors comes first; with costs, the one whose errors cost most in total. Empty without a
+    training, and for one without predictions for test images.
+    """
     if training is None or training["run_id"] not in evidence.test_rows:
         return CONFUSIONS.frame([])
 
     answered = evidence.answered(training, "test", metric)
     is_wrong = answered.labels != answered.predicted
-    keys = np.array([*evidence.classes, "another class"], dtype=object)  # the last one at -1
+    keys = np.array([*evidence.classes, "another class"], dtype=object)  # the last one is that of label -1
     true_classes = keys[answered.labels]
     predicted_classes = keys[answered.predicted]
 
     errors = pd.DataFrame({LABEL: true_classes[is_wrong], PREDICTED_CLASS: predicted_classes[is_wrong]})
-    pairs = errors.value_counts().rename(str(ERRORS)).reset_index()
-    pairs[str(OF_CLASS)] = pairs[LABEL].map(pd.Series(true_classes).value_counts())
+    pairs = errors.value_counts().rename(str(ERRORS)).reset_index()  # one line per pair, the most frequent first
+    images_of_class = pd.Series(true_classes).value_counts()
+    pairs[str(OF_CLASS)] = pairs[LABEL].map(images_of_class)
     pairs[str(SHARE)] = pairs[ERRORS] / max(1, int(is_wrong.sum()))
     if metric.costs is None:
         return pairs
@@ -131,7 +140,10 @@ def confusions(evidence: Evidence, training: Mapping[str, Any] | None, metric: M
 
 
 def classes(evidence: Evidence, suspects: pd.DataFrame) -> pd.DataFrame:
-    """Number of images of each class in each split, and of suspects; missing if no probe can judge labels."""
+    """The lines of table CLASSES: each class with its number of images in each split, and of suspicious labels.
+
+    suspects: lines of table RELABEL. Their numbers are missing if no probe can judge labels.
+    """
     n_images = {str(column): evidence.images(split) for split, column in N_SPLITS.items()}
     if judging_probe(evidence) is None:
         n_suspects = np.full(len(evidence.classes), np.nan)

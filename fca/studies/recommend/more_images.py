@@ -62,10 +62,10 @@ MORE_IMAGES = TableSpec(
 
 
 def more_images(evidence: Evidence, program: Program | None, metric: Metric) -> pd.DataFrame:
-    """The learning curve of a probe: accuracies with parts of the training images, then with more images.
+    """The lines of table MORE_IMAGES: accuracies measured with parts of the training images, then predicted with more.
 
-    Empty without a curve. program: the recommended one, or None.    metric: with costs there is no curve, as it was not
-    learnt how costs fall.
+    program: the recommended one, or None. Empty unless it is a linear probe whose learning curve was measured, and with
+    costs, as predictions were learnt from accuracies only.
     """
     if program is None or program.adaptation != PROBE or metric.costs is not None:
         return MORE_IMAGES.frame([])
@@ -80,18 +80,20 @@ def more_images(evidence: Evidence, program: Program | None, metric: Metric) -> 
 
     lines = []
     for size, top1, fits in sorted(zip(measured.sizes, measured.accuracy, measured.fits, strict=True)):
-        line = _line(curve, size, ncl)
-        lines.append({**line, POINT: MEASURED, SHARE_RIGHT: top1, N_FITS: fits})
-    predicted_sizes = [size for size in n * np.array(STEPS) if size <= reach(n, ncl) * (1 + 1e-9)]
-    for size in predicted_sizes:
-        lines.append({**_line(curve, size, ncl), POINT: PREDICTED, **_gain(curve, size)})
+        expected = _expected_columns(curve, size, ncl)
+        lines.append({**expected, POINT: MEASURED, SHARE_RIGHT: top1, N_FITS: fits})
+    largest_size = reach(n, ncl) * (1 + 1e-9)  # a multiple of n may be rounded up
+    for size in n * np.array(STEPS):
+        if size <= largest_size:
+            expected = _expected_columns(curve, size, ncl)
+            lines.append({**expected, POINT: PREDICTED, **_gain_columns(curve, size)})
 
     metadata = {NCL: ncl, CANDIDATE: program.name, METRIC: metric.name, RUN_ID: row["run_id"]}
     return pd.DataFrame([{**metadata, **line} for line in lines])
 
 
 def curve_row(evidence: Evidence, program: Program) -> Mapping[str, Any] | None:
-    """The latest finished run of task=learning_curve of this program and these images; None if there is none."""
+    """The row of the latest task=learning_curve of this program and the job's images; None if there is none."""
     rows = evidence.store.rows(f"task == 'learning_curve' and fingerprint == '{evidence.job.fingerprint}'")
     rows_of_program = [
         row
@@ -102,7 +104,10 @@ def curve_row(evidence: Evidence, program: Program) -> Mapping[str, Any] | None:
 
 
 def measured_curve(evidence: Evidence, row: Mapping[str, Any], metric: Metric) -> Measured:
-    """The accuracies that a run of task=learning_curve measured, by a metric."""
+    """The accuracies that a run of task=learning_curve measured, with the weights of a metric.
+
+    row: of that run.
+    """
     sizes, fits, right, images = (
         evidence.store.array(row["run_id"], name) for name in (SIZES, FITS, RIGHT, JUDGED_IMAGES)
     )
@@ -116,8 +121,8 @@ def curves_of_other_jobs() -> Hyperparameters:
     return Hyperparameters.from_json(json.loads(HYPERPARAMETERS.read_text()))
 
 
-def _line(curve: Forecast, size: float, ncl: int) -> dict[Any, Any]:
-    """The expected accuracy at a number of training images."""
+def _expected_columns(curve: Forecast, size: float, ncl: int) -> dict[Any, Any]:
+    """The columns of a number of training images and of the accuracy expected with them.    ncl: number of classes."""
     sizes: Float[np.ndarray, "1"] = np.array([size])
     low, high = curve.interval(sizes)
     accuracy = (curve.accuracy(sizes)[0], low[0], high[0])
@@ -129,8 +134,8 @@ def _line(curve: Forecast, size: float, ncl: int) -> dict[Any, Any]:
     }
 
 
-def _gain(curve: Forecast, size: float) -> dict[Any, Any]:
-    """The expected gain over the present number of images; nothing for that number itself."""
+def _gain_columns(curve: Forecast, size: float) -> dict[Any, Any]:
+    """The columns of the expected gain over the present number of images; none for that number itself."""
     if size <= curve.n:
         return {}
     return dict(zip(interval_columns(MORE_GAIN), curve.gain(size), strict=True))

@@ -35,10 +35,11 @@ class Network(NamedTuple):
 
 
 def networks(config: Mapping[str, Any]) -> list[Network]:
-    """HOG first, then networks with weights; without weights, small networks from scratch.
+    """The networks to choose among: HOG first, then networks with weights, then networks to train from scratch.
 
-    Prints a line for each kind of weights that is left out. Raises FcaError for a name that is not a model, for a
-    missing folder or file of weights, and for a candidate that cannot be trained.
+    Those to train from scratch are `candidates` of the configuration; if that is null, `small_networks`, but none if
+    there are weights. Prints a line for weights that are left out. Raises FcaError for a name that is not a model, for
+    a missing folder or file of weights, and for a candidate that cannot be trained.
     """
     options = option_names("model")
     for key in ("packages", "pretrained", "candidates"):
@@ -47,8 +48,8 @@ def networks(config: Mapping[str, Any]) -> list[Network]:
 
     jobs = Jobs()
     keys_with_weights = [
-        *_of_packages(jobs, config["packages"]),
-        *_of_files(config["weights"], options),
+        *_keys_of_packages(jobs, config["packages"]),
+        *_keys_of_files(config["weights"], options),
         *[{"model": name, "model.weights": PRETRAINED} for name in config["pretrained"]],
     ]
     names_from_scratch = config["candidates"]
@@ -62,31 +63,36 @@ def networks(config: Mapping[str, Any]) -> list[Network]:
     ]
 
 
-def _of_packages(jobs: Jobs, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Networks whose package of weights is installed with the right content; a line for each other."""
-    missing: list[str] = []
+def _keys_of_packages(jobs: Jobs, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The keys of the networks whose package of weights is installed with the right content.
+
+    For those that are left out it prints the reasons, each once: several networks may be in one missing package.
+    """
+    reasons: list[str] = []
     for name in names:
+        keys = {"model": name, "model.weights": PACKAGE}
         try:
-            _model(jobs, {"model": name, "model.weights": PACKAGE}).identity()
+            _model(jobs, keys).identity()  # reads the weights, and raises if they are missing or not the right ones
         except FcaError as error:
-            missing.append(str(error))
+            reasons.append(str(error))
             continue
-        yield {"model": name, "model.weights": PACKAGE}
-    for line in dict.fromkeys(missing):
-        print(f"left out: {line}")
+        yield keys
+    for reason in dict.fromkeys(reasons):
+        print(f"left out: {reason}")
 
 
-def _of_files(folder_or_files: Any, options: Sequence[str]) -> list[dict[str, Any]]:
-    """Networks with weights in files, see `weight_files`."""
+def _keys_of_files(folder_or_files: Any, options: Sequence[str]) -> list[dict[str, Any]]:
+    """The keys of the networks with weights in files, see `weight_files`."""
     return [{"model": name, "model.weights": file} for name, file in weight_files(folder_or_files, options).items()]
 
 
 def weight_files(folder_or_files: Any, options: Sequence[str]) -> dict[str, str]:
-    """The file of weights of each model.
+    """The files of weights: name of a model -> path.
 
-    folder_or_files: such a mapping, or a folder whose files have the names of models; files of other names get a line.
-    options:         the names of models.
-    Raises FcaError for a missing folder and an unknown model.
+    folder_or_files: such a mapping; or the path of a folder, whose files are named after models; or None.
+    options:         the names of all models.
+    Prints a line about files of a folder that have other names. Raises FcaError for a missing folder, and for a mapping
+    with an unknown model.
     """
     if folder_or_files is None:
         return {}
@@ -98,6 +104,7 @@ def weight_files(folder_or_files: Any, options: Sequence[str]) -> dict[str, str]
 
 
 def _weight_files_in(folder: str, options: Sequence[str]) -> dict[str, str]:
+    """The files of weights in a folder whose names, without suffix, are those of models: name -> path."""
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise FcaError("weights", folder, "a folder of weight files, or {MODEL: FILE}", "correct the path")
@@ -110,6 +117,7 @@ def _weight_files_in(folder: str, options: Sequence[str]) -> dict[str, str]:
 
 
 def _network(jobs: Jobs, kind: str, keys: dict[str, Any]) -> Network:
+    """The network with these keys. Raises FcaError if its weights are missing."""
     model = _model(jobs, keys)
     model.identity()  # missing weights are refused before any work
     return Network(kind, keys, model)
@@ -122,6 +130,7 @@ def _model(jobs: Jobs, keys: Keys) -> Model:
 
 
 def _from_scratch(jobs: Jobs, name: str) -> Network:
+    """The network of this name, to be trained from scratch. Raises FcaError for a model that cannot be."""
     model = _model(jobs, {"model": name})
     if model.from_scratch() is None:
         allowed = f"networks that can be trained; {name} has no weights of its own"
@@ -130,7 +139,9 @@ def _from_scratch(jobs: Jobs, name: str) -> Network:
 
 
 def smaller_sizes(default_size: int, number: int) -> tuple[int, ...]:
-    """At most `number` input sizes below the default, multiples of 32 pixels.
+    """At most `number` input sizes below the default, the largest first.
+
+    They are SHARES of the default, rounded down to multiples of 32 pixels.
 
     >>> smaller_sizes(224, 3), smaller_sizes(260, 3), smaller_sizes(64, 3), smaller_sizes(32, 3)
     ((192, 160, 128), (192, 160, 128), (32,), ())

@@ -106,7 +106,10 @@ METHOD = {
 
 @dataclass(frozen=True)
 class Recommendation:
-    """`analysis=recommendation`; reads `train`, `predict`, `latency`, `compile` and `learning_curve` rows."""
+    """`analysis=recommendation`: which model to use, from rows of `train`, `predict`, `latency`, `compile` and others.
+
+    Rows are stored results of runs. A job is a set of images and classes for which a model is needed.
+    """
 
     tables: ClassVar = (RECOMMENDATION, ANSWER, CONFUSIONS, RELABEL, CLASSES, NEXT, MORE_IMAGES, FINETUNING)
 
@@ -149,11 +152,11 @@ class Recommendation:
             raise FcaError("metric", self.metric, allowed, "give metric= or costs=; costs can weigh classes")
         if self.costs is None and self.within is not None and self.within > 100:
             raise FcaError("within", self.within, "a finite number, at least 0, at most 100 points", "correct within")
-        self.cost_table  # noqa: B018
+        self.cost_table  # noqa: B018  reads the file, which raises
 
     @cached_property
     def cost_table(self) -> Costs | None:
-        """The table of costs; None without costs."""
+        """The table of costs; None without costs. Raises FcaError for a missing file, and one without such a table."""
         if self.costs is None:
             return None
         if isinstance(self.costs, Mapping):
@@ -161,11 +164,14 @@ class Recommendation:
         return read_costs(str(self.costs))
 
     def __call__(self, store: Store) -> list[Table]:
-        """The tables of every job, in the order of `tables`: candidates, answer, confusions, labels, classes, ..."""
+        """The filled tables, in the order of `tables`; each has the lines of all jobs that the query selects.
+
+        Raises FcaError if the store has no training that matches the query.
+        """
         jobs = evidence_of_jobs(store, self.query)
         require_rows(jobs, "trainings", len(store.rows()), COMMAND)
 
-        # the query selects the jobs to answer, not the other jobs that inform the answer
+        # the query selects the jobs that get an answer; results of all other jobs inform it
         all_jobs = jobs if self.query is None else evidence_of_jobs(store, None)
 
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
@@ -181,7 +187,7 @@ class Recommendation:
         return filled(self.tables, tables, self._parameters(), run_ids)
 
     def _frames(self, evidence: Evidence, comparison: Comparison) -> list[pd.DataFrame]:
-        """The rows of each of `tables` for one job."""
+        """The lines of each of `tables` for one job, in their order; a frame is empty where a table has none."""
         suspects = mislabelled(evidence)
 
         # a model at the level of chance has no confusions and no learning curve
@@ -200,7 +206,7 @@ class Recommendation:
         ]
 
     def _parameters(self) -> dict[str, Any]:
-        """The options with their defaults resolved, and how the tables were made."""
+        """What the tables store beside their lines: the options with their defaults filled in, and the methods."""
         parameters = {**asdict(self), **METHOD, "metric": self.metric or ACCURACY}
         if self.within is None:
             parameters["within"] = 1.0 if self.cost_table is None else "one more mistake in a hundred images"
@@ -211,7 +217,10 @@ class Recommendation:
         return parameters
 
     def compare(self, evidence: Evidence, other_jobs: OtherJobs) -> Comparison:
-        """The candidates of a job by this metric.    other_jobs: by `metric_of_others`."""
+        """The candidates of a job, compared by the metric of the options.
+
+        other_jobs: results on other jobs, by `metric_of_others`.
+        """
         metric = self.metric_of(evidence)
         return Comparison(evidence, other_jobs, self.limits(metric), metric)
 
@@ -233,13 +242,17 @@ class Recommendation:
         return Metric(self.metric or ACCURACY)
 
     def metric_of(self, evidence: Evidence) -> Metric:
-        """The metric of a job. Raises FcaError for a table of costs that lacks some of its classes."""
+        """The metric by which the candidates of a job are compared.
+
+        Raises FcaError for a table of costs that lacks one of its classes, or has a class that the data set does not.
+        """
         if self.cost_table is None:
             return self.metric_of_others
-        costs = self.cost_table.of(evidence.classes, evidence.items["label"].cat.categories.astype(str))
+        classes_of_data = evidence.items["label"].cat.categories.astype(str)
+        costs = self.cost_table.of(evidence.classes, classes_of_data)
 
         # the mean cost of an image if every answer were the cheapest for its class
         n_images = evidence.images("train")
-        cheapest_answer = costs.matrix.min(axis=1)
-        base = float(cheapest_answer @ n_images / n_images.sum())
+        cheapest_cost = costs.matrix.min(axis=1)
+        base = float(cheapest_cost @ n_images / n_images.sum())
         return Metric(BY_COST, costs, base)

@@ -13,29 +13,29 @@ COVERED = 0.9  # probability that the answer is among them, from which on there 
 
 
 def finalists(screened: Comparison, pass_of: Mapping[Program, Hashable]) -> list[Hashable]:
-    """Passes over all images that may well decide the answer, the likeliest first: at most FINALISTS of them.
+    """The passes that are worth computing on all images, since one of their programs may well be the answer.
 
-    The passes of the answer's lines, as few images judge them, come first. Others follow by the probability that one of
-    their programs is the answer, until the total probability is COVERED.
+    A pass computes the features of one network for all images; depths of a network share it. The passes of the answer's
+    lines, as few images judge them, come first. Others follow by the probability that one of their programs is the
+    answer, until the total probability is COVERED or there are FINALISTS passes.
 
     screened: the candidates as few images judge them.
-    pass_of:  for each program the pass that computes its features, which depths of a network share; programs without a
-              pass are left out.
+    pass_of:  for each program what identifies its pass; programs without one are left out.
     """
     probability_of_pass = _probability_of_passes(screened, pass_of)
-    likeliest_first = sorted(probability_of_pass, key=lambda features: -probability_of_pass[features])
+    likeliest_first = sorted(probability_of_pass, key=lambda one_pass: -probability_of_pass[one_pass])
 
     answered_programs = [screened.candidates[line.candidate].program for line in screened.lines]
     chosen = list(dict.fromkeys(pass_of[program] for program in answered_programs if program in pass_of))
-    for features in likeliest_first:
-        covered = sum(probability_of_pass[chosen_features] for chosen_features in chosen)
-        if features not in chosen and covered < COVERED and len(chosen) < FINALISTS:
-            chosen.append(features)
+    for one_pass in likeliest_first:
+        covered = sum(probability_of_pass[chosen_pass] for chosen_pass in chosen)
+        if one_pass not in chosen and covered < COVERED and len(chosen) < FINALISTS:
+            chosen.append(one_pass)
     return chosen
 
 
 def _probability_of_passes(screened: Comparison, pass_of: Mapping[Program, Hashable]) -> dict[Hashable, float]:
-    """For each pass, the probability that one of its programs is the answer."""
+    """For each pass, the probability that one of its programs is the answer; empty without any compared program."""
     positions = [i for i in screened.compared if screened.candidates[i].program in pass_of]
     if not positions:
         return {}
@@ -43,6 +43,6 @@ def _probability_of_passes(screened: Comparison, pass_of: Mapping[Program, Hasha
     probabilities = probability_chosen(screened.draws[:, positions], screened.sizes[positions], screened.limits.within)
     total: dict[Hashable, float] = {}
     for i, probability in zip(positions, probabilities, strict=True):
-        features = pass_of[screened.candidates[i].program]
-        total[features] = total.get(features, 0.0) + float(probability)
+        program_pass = pass_of[screened.candidates[i].program]
+        total[program_pass] = total.get(program_pass, 0.0) + float(probability)
     return total

@@ -18,7 +18,7 @@ WORTH_A_LINE_S = 180.0
 
 
 def measured_seconds_per_image(program: Compiled) -> float:
-    """Time per image of a batch on all cores, for all depths of the program in one pass."""
+    """Seconds per image for all depths of the program in one pass, measured now on a small batch of black images."""
     description = program.description
     session = Session(program.program)
     size = description.geometry.size
@@ -43,10 +43,11 @@ def share_of_pass(size: int, default_size: int, precision: str) -> float:
 
 
 def announcement(seconds_per_image: float, programs: int, images: int, screened_by: int | None = None) -> str:
-    """A line with the expected time; empty below WORTH_A_LINE_S.
+    """A line with the expected time of computing all features; empty if that is below WORTH_A_LINE_S.
 
-    seconds_per_image: of all programs together.
-    screened_by:       images for all programs, of which FINALISTS then get all images; None: all get all images.
+    seconds_per_image: of all programs together.    programs: their number.    images: number of all images.
+    screened_by:       number of images on which all programs are compared first, of which FINALISTS then get all
+                       images; None: all programs get all images.
 
     >>> announcement(0.09, 24, 10_000)
     'features of 10,000 images by 24 programs will take about 15 minutes, or less: programs over a limit are left out'
@@ -74,7 +75,9 @@ def announcement(seconds_per_image: float, programs: int, images: int, screened_
 def work_of(milliseconds: Iterable[float], passes: Iterable[object]) -> list[float]:
     """The work of each candidate for a progress bar: its time for one image, or 0 if an earlier one shares its pass.
 
-    passes: the pass that computes the features of each.
+    A pass computes the features of all images with one program; those of several depths come from the same pass.
+
+    passes: for each candidate, what identifies its pass.
 
     >>> work_of([9.0, 8.0, 4.0], ["a", "a", "b"])
     [9.0, 0.0, 4.0]

@@ -19,14 +19,17 @@ TRAINING_COLUMNS = (GROUP, N_UNUSED)  # columns of `training_columns`, beside th
 
 
 def check_has_weights(context: RunContext, name: str) -> None:
-    """Raise FcaError if the adaptation of this name begins with weights and the model has none."""
+    """Raise FcaError if the model has no weights, which the adaptation of this name needs."""
     if starts_from_scratch(context.model):
         step = "give them: model.weights=pretrained, or model.weights=PATH"
         raise FcaError("adaptation", name, f"scratch: {context.model.label()} has no weights", step)
 
 
 def training_columns(context: RunContext, data: ImageData, name: str) -> dict[str, Any]:
-    """The columns of a training and its predictions that every adaptation has; `name` is in column `adaptation`."""
+    """The columns that the rows of a training and of its predictions have under every adaptation.
+
+    name: of the adaptation.
+    """
     return {
         **data_columns(data, "test"),
         **subset_columns(context.subset),
@@ -34,16 +37,22 @@ def training_columns(context: RunContext, data: ImageData, name: str) -> dict[st
         "weights": context.model.weights_label(),
         "adaptation": name,
         GROUP: data.group,
-        N_UNUSED: data.unused or None,
+        N_UNUSED: data.unused or None,  # no column if all images are used
     }
 
 
 def prediction_runs(
     train: Run, context: RunContext, data: ImageData, snapshots: Sequence[str] = (BEST,)
 ) -> list[Run[ForwardWork]]:
-    """The predict runs of a training's weights on the test images: for each snapshot on clean ones, then by shift."""
+    """The runs that predict the test images with the weights of a training.
+
+    For each snapshot of the weights: first the clean images, then those under each shift of the configuration. Raises
+    FcaError for a shift that needs masks which the images do not have.
+
+    train: the run of the training.
+    """
     check_masks(context.shifts, data, "test", context.subset.classes)
-    shift_by_label = {shift.label(): shift for shift in (CLEAN, *context.shifts)}
+    shift_by_label = {shift.label(): shift for shift in (CLEAN, *context.shifts)}  # clean once, and first
     shifts = [shift_on(shift, data, "test") for shift in shift_by_label.values()]
 
     runs = []

@@ -62,35 +62,35 @@ class Network:
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
     def plan(self, context: RunContext) -> list[Run]:
-        """The training and its predictions."""
+        """The runs of `Finetune` for a model with weights, of `Scratch` for others."""
         has_weights = context.model.weights_label() is not None
         adaptation = Finetune() if has_weights else Scratch()
         return adaptation.plan(context)
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
-        """Train if the training is among the runs, then predict the test images with the weights that it kept.
+        """Do the training if it is among the runs, then predict the test images with the weights that it kept.
 
-        A training that diverged has no accuracy, and its weights predict nothing.
+        If the training diverges, it is stored without accuracy, and nothing is predicted.
         """
         first_run = runs[0]
-        if first_run.task != "train":
+        if first_run.task != "train":  # the training is done already
             yield from finish_predictions(runs, context)
             return
 
         classifier, columns, has_diverged = _train(first_run, context)
-        context.store.keep_items(first_run.work.data)  # a model that cannot be built leaves no file
+        context.store.keep_items(first_run.work.data)  # after the training: a model that cannot be built leaves no file
         if has_diverged:
             yield Finished(first_run, {**columns, VAL_TOP1: None, FLAG: DIVERGED}, {})
             return
 
-        # The trained network predicts the clean images while it is in memory, to give the training its accuracy.
+        # the trained network predicts the clean images while it is in memory, to give the training its accuracy
         clean = predict_images(first_run.work.clean, classifier, context)
         test_columns = adapted_columns(clean.columns, first_run.work.data, context.subset)
         yield Finished(first_run, {**test_columns, **columns}, {})
 
         predict_runs = runs[1:]
         other_runs = [run for run in predict_runs if run.run_id != clean.run.run_id]
-        if len(other_runs) < len(predict_runs):
+        if len(other_runs) < len(predict_runs):  # unless this prediction is stored already
             yield clean
         yield from finish_predictions(other_runs, context)
 
@@ -100,7 +100,7 @@ class Scratch(Network):
     """`adaptation=scratch`: begin with random weights, whatever weights the model was given."""
 
     def plan(self, context: RunContext) -> list[Run]:
-        """The training and its predictions. Raises FcaError for a model that cannot lose its weights."""
+        """The training and its predictions. Raises FcaError for a model that exists only with what it has learnt."""
         model = context.model.from_scratch()
         if model is None:
             step = "name the network itself, e.g. model=resnet18"
@@ -121,19 +121,19 @@ class Finetune(Network):
     start: Annotated[str, Allowed(choices=(RANDOM, PROBE))] = RANDOM
 
     def plan(self, context: RunContext) -> list[Run]:
-        """The training and its predictions, after the features of a probe to start from.
+        """The training and its predictions; to start from a probe, first the run that computes its features.
 
-        Raises FcaError for a model without weights, and to start from a probe with compat.
+        Raises FcaError for a model without weights, and for compat together with start=probe.
         """
         check_has_weights(context, "finetune")
         if self.start == RANDOM:
             return _plan(context, finetune=True)
 
-        embed_run, features = features_run_and_work(context, context.data)
-        return [embed_run, *_plan(context, finetune=True, features=features)]
+        features_run, features = features_run_and_work(context, context.data)
+        return [features_run, *_plan(context, finetune=True, features=features)]
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
-        """Embed if that is among the runs, then train and predict."""
+        """Compute the features if that is among the runs, then train and predict."""
         for run in runs:
             if run.task == "embed":
                 yield embed_images(run, context)
@@ -144,19 +144,23 @@ class Finetune(Network):
 
 
 def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = None) -> list[Run]:
-    """The training, and the predict runs of its best weights and of every snapshot, under every shift.
+    """The run of the training, then those that predict the test images under every shift.
 
-    features: those of the probe that the last layer begins as, if it does.
+    The predictions are made with its best weights, and with every snapshot that the recipe keeps.
+
+    finetune: whether it begins with the weights of the model.
+    features: of the linear probe with which the last layer begins; None: it begins with random weights.
     """
     data = context.data
     recipe = _recipe_for(context, finetune)
-    callbacks = context.trainer.meaning()
+    callbacks = context.trainer.meaning()  # those of Lightning that may change results
 
+    # optional keys are left out where they change nothing, so that results from before they existed stay valid
     identity = {
         "data": data.fingerprint,
         "classes": [data.classes[c] for c in context.subset.classes],
         "model": context.model.identity(),
-        "recipe": canonical("recipe", asdict(recipe)),
+        "recipe": canonical("recipe", asdict(recipe)),  # without keys that were added later and have their default
         "seed": context.seed,
     }
     if context.compat:
@@ -165,7 +169,7 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
         identity["callbacks"] = callbacks
     if features:
         identity["start"] = PROBE
-        identity["group"] = data.group
+        identity["group"] = data.group  # images of one group are left out of the probe together
 
     recipe_values = {
         **asdict(recipe),
@@ -177,7 +181,7 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
         **training_columns(context, data, "finetune" if finetune else "scratch"),
         "compat": context.compat,
         "seed": context.seed,
-        # steps and min_steps are part of recipe_epochs and recipe_passes
+        # steps and min_steps are 0 here: they became recipe_epochs and recipe_passes
         **{f"recipe_{key}": value for key, value in recipe_values.items() if key not in ("steps", "min_steps")},
     }
     parent = features.features if features else None
@@ -186,12 +190,17 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
     names = [BEST, *map(snapshot_name, recipe.snapshots)]
     distinct_names = list(dict.fromkeys(names))
     clean, *other_predictions = prediction_runs(training, context, data, distinct_names)
+    # the work has the clean prediction, whose id needs that of the training, so it is added now
     work = TrainingWork(data, context.model, recipe, clean, features)
     return [replace(training, work=work), clean, *other_predictions]
 
 
 def _recipe_for(context: RunContext, finetune: bool) -> Recipe:
-    """The recipe as this training follows it; warns, once for each data set, of a training with few steps."""
+    """The recipe with the values that this training uses, which are part of its identity.
+
+    Images are flipped only if the data allow it, the learning rate is the effective one, and steps become epochs for
+    the number of images. Warns, once for each data set, of a training with few steps.
+    """
     data = context.data
     train_splits, val_splits = _train_and_val_splits(context)
     n_train = sum(data.n_images(split, context.subset.classes) for split in train_splits)
@@ -199,7 +208,7 @@ def _recipe_for(context: RunContext, finetune: bool) -> Recipe:
 
     recipe = replace(context.recipe, flip=context.recipe.flip and data.mirror)
     if context.compat:
-        recipe = replace(recipe, val_max=0)  # there all test images choose the epoch
+        recipe = replace(recipe, val_max=0)  # the epoch is chosen on all test images
     recipe = recipe.scaled(finetune).essential(n_train, n_val)
 
     steps = recipe.steps_for(n_train)
@@ -218,17 +227,21 @@ def _recipe_for(context: RunContext, finetune: bool) -> Recipe:
 
 
 def _train_and_val_splits(context: RunContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Splits that are trained on, and those that choose the epoch: as released (compat), all test images."""
+    """The splits whose images are trained on, and the splits on which the epoch is chosen.
+
+    To reproduce the original (compat), these are train and val, and test.
+    """
     if context.compat:
         return ("train", "val"), ("test",)
     return ("train",), ("val",)
 
 
 def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dict[str, Any], bool]:
-    """The trained network, the columns of its training, and whether that diverged.
+    """Do a training: returns the network with the weights that it keeps, its columns, and whether it diverged.
 
-    As released (compat), the head has all classes.
+    To reproduce the original (compat), the head has all classes of the data, not only those of the subset.
     """
+    # these import torch, which planning does without
     from fca.training.batches import Examples
     from fca.training.devices import devices_name
     from fca.training.loop import TrainingPlace, fit, seed_everything
@@ -241,13 +254,13 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
     train_rows, val_rows = _train_and_val_rows(work, context)
     train_labels = head_classes.new_labels(data.labels[train_rows])
 
-    seed_everything(context.seed)
+    seed_everything(context.seed)  # before the network is built with random weights
     classifier = work.model.build(keys)
     check_built(work.model, classifier, keys)
     if work.features is not None:
         _begin_with_probe(classifier, work.features, train_rows, train_labels, context)
 
-    # A recipe that crops needs its training images with their margins, and only validation images at input size.
+    # a recipe that crops needs its training images with their margins, and only validation images at input size
     cache = (context.cache, machine.workers, machine.cache_gb)
     if work.recipe.crops:
         pixels = open_pixels(data, classifier.geometry, *cache, rows=val_rows)
@@ -269,7 +282,8 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
         trainer=context.trainer,
     )
     write_json(place.folder / "model.json", describe_model(work.model, keys))
-    fitted = fit(classifier, train, val, work.recipe, context.seed, place, start_counts=work.features is not None)
+    begins_with_probe = work.features is not None  # it then counts as an epoch, which may be the best
+    fitted = fit(classifier, train, val, work.recipe, context.seed, place, start_counts=begins_with_probe)
     if fitted.diverged:
         log.warning(
             "training %s diverged in epoch %d: losses or weights are no longer finite; no accuracy is stored; next: a "
@@ -293,11 +307,12 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
 def _train_and_val_rows(
     work: TrainingWork, context: RunContext
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
-    """Rows of the training images, and of those that choose the epoch: at most `recipe.val_max` of these."""
+    """Positions of the training images, and of those on which the epoch is chosen: at most `recipe.val_max`; 0: all."""
     data = work.data
     train_splits, val_splits = _train_and_val_splits(context)
 
     def rows_of(splits: Sequence[str]) -> Int[np.ndarray, " rows"]:
+        """Positions of the subset's images in these splits, in the order of the data."""
         rows_by_split = [data.rows(split, context.subset.classes) for split in splits]
         return np.sort(np.hstack(rows_by_split))
 
@@ -315,9 +330,10 @@ def _begin_with_probe(
     labels: Int[np.ndarray, " images"],
     context: RunContext,
 ) -> None:
-    """Fit a linear probe to these training images, and make it the last layer.
+    """Fit a linear probe to stored features of these training images, and copy it into the network's last layer.
 
-    Raises FcaError for a network whose last layer is not linear.
+    rows: of the training images.    labels: 0 to classes - 1, as in the head.
+    Raises FcaError for a network whose last layer is not linear, or has no bias.
     """
     import torch
 
@@ -326,6 +342,7 @@ def _begin_with_probe(
         allowed = f"random for {type(classifier.module).__name__}: its last layer is not linear with a bias"
         raise FcaError("adaptation.start", PROBE, allowed, "set adaptation.start=random")
 
+    # copies, and images of one group, are left out together when the penalty is chosen
     unit_of_image = connected_images(features.data.items.iloc[rows], features.data.group)
     probe = fit_probe(features.values(context.store)[rows], labels, unit_of_image)
     with torch.no_grad():

@@ -38,7 +38,8 @@ PENALTY = Column("penalty", float, ".2g", "ridge penalty of a probe, as a share 
 class ProbeWork:
     """The work of a probe and of its predictions on clean test images.
 
-    features: the run of the network's pass.    encoder: whose pass that is, where it is of every depth.
+    features: id of the run that computes the features of all images with the network.
+    encoder:  the compiled network, if that run has the features of all its depths side by side; otherwise None.
     """
 
     data: ImageData
@@ -46,17 +47,18 @@ class ProbeWork:
     encoder: Compiled | None = None
 
     def values(self, store: Store) -> Float16[np.ndarray, "images features"]:
-        """Features of every image of the data, at the depth that the probe stands on."""
+        """The stored features of every image of the data, at the depth of the network to which the probe is fitted."""
         stored_features = store.array(self.features, "features")
         if self.encoder is None:
             return stored_features
-        return self.encoder.features(stored_features)  # a pass of every depth: its columns of this depth
+        return self.encoder.features(stored_features)  # the columns of its depth
 
 
 def features_run_and_work(context: RunContext, data: ImageData) -> tuple[Run[ForwardWork], ProbeWork]:
-    """The run of the network's pass over all images, whatever the subset, and the work of the probes fitted to them.
+    """The run that computes the features of all images, and the work of the probes that are fitted to these features.
 
-    Raises FcaError for a model without weights, and with compat.
+    The features do not depend on the subset, so probes of all subsets share the run; those of a compiled network share
+    it for all depths, too. Raises FcaError for a model without weights, and with compat.
     """
     check_has_weights(context, "probe")
     if context.compat:
@@ -70,18 +72,24 @@ def features_run_and_work(context: RunContext, data: ImageData) -> tuple[Run[For
 
 
 def predicted_from_features(prediction: Run[ForwardWork], work: ProbeWork) -> Run[ProbeWork]:
-    """The same prediction, made from stored features instead of by the network."""
-    by_features: Run[Any] = prediction
-    return replace(by_features, light=True, work=work)
+    """The same prediction with other work: the probe is applied to stored features, instead of the network to images.
+
+    So it takes milliseconds and needs no launcher (light).
+    """
+    untyped: Run[Any] = prediction  # its work becomes one of another type
+    return replace(untyped, light=True, work=work)
 
 
 def probe_identity(context: RunContext, data: ImageData) -> dict[str, Any]:
-    """The identity that runs with probes share: images, classes, network, and which images are left out together."""
+    """The part of the identity that all runs which fit probes share.
+
+    It has the images, the classes, the network, and the column of groups whose images are left out together.
+    """
     identity = {
         "data": data.fingerprint,
         "classes": [data.classes[c] for c in context.subset.classes],
         "model": context.model.identity(),
-        "judged": f"{MAX_LEFT_OUT}, each class by its share",  # before: 1000, as many of each class
+        "judged": f"{MAX_LEFT_OUT}, each class by its share",  # in earlier versions: 1000, as many of each class
     }
     if data.group is not None:
         identity["group"] = data.group
@@ -103,18 +111,20 @@ class Probe:
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
     def plan(self, context: RunContext) -> list[Run]:
-        """The features of all images (whatever the subset), then the probe and its predictions, which need no launcher.
+        """The run of the features of all images, then the training of the probe, then its predictions.
 
-        Raises FcaError for a model without weights, and with compat.
+        The training and its predictions for clean images take little time and need no launcher; predictions for shifted
+        images need the network. Raises FcaError for a model without weights, and with compat.
         """
         data = context.data
         features_run, work = features_run_and_work(context, data)
         identity = {
             **probe_identity(context, data),
             "adaptation": "probe",
-            "layer": "as solved",  # before, the stored layer had the same numbers in another order
-            "penalty": LEFT_OUT,  # before, the validation images chose it
-            "judgement": "kept",  # before, the logits of the images left out were not stored
+            # these change the id of the run, as the results of earlier versions differ
+            "layer": "as solved",  # the stored layer had the same numbers in another order
+            "penalty": LEFT_OUT,  # it was chosen on the validation images
+            "judgement": "kept",  # the logits of the images left out were not stored
         }
         columns = {**training_columns(context, data, "probe"), PENALTY_BY: LEFT_OUT}
         training = Run("train", identity, columns, features_run.run_id, light=True, work=work)
@@ -123,29 +133,33 @@ class Probe:
         return [features_run, training, predicted_from_features(clean, work), *shifted]
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
-        """Embed once, solve for the subset, predict its test images; shifted ones by the network with the probe."""
+        """Compute the features, fit the probe, and predict the test images; shifted ones go through the network."""
         for run in runs:
             if run.task == "embed":
                 yield embed_images(run, context)
 
         light_runs = [run for run in runs if run.light]
         if light_runs:
-            yield from _solve(light_runs, context)
+            yield from _fit_and_predict(light_runs, context)
 
         yield from finish_predictions([run for run in runs if run.task == "predict" and not run.light], context)
 
 
-def _solve(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Finished]:
-    """Fit the probe of a subset; finish its training and its predictions, whichever of them are among these runs."""
+def _fit_and_predict(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Finished]:
+    """Fit the probe of a subset to stored features, and yield its training and its predictions for test images.
+
+    runs: these two, or the one of them that is not done; a missing prediction needs the fit again, which is exact.
+    """
     work = runs[0].work
     data = work.data
     subset = context.subset
     features = work.values(context.store)
     keys = [data.classes[c] for c in subset.classes]
     rows = {split: data.rows(split, subset.classes) for split in ("train", "val", "test")}
-    labels = {split: subset.new_labels(data.labels[rows[split]]) for split in rows}
+    labels = {split: subset.new_labels(data.labels[rows[split]]) for split in rows}  # 0 to classes - 1
 
     start = time.perf_counter()
+    # copies, and images of one group, are left out together
     unit_of_image = connected_images(data.items.iloc[rows["train"]], data.group)
     probe = fit_probe(features[rows["train"]], labels["train"], unit_of_image)
     seconds = time.perf_counter() - start
@@ -153,7 +167,7 @@ def _solve(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Fini
     val_logits = probe.logits(features[rows["val"]])
     judged_rows = np.concatenate([rows["train"][probe.judged], rows["val"]])
     judged_logits = np.concatenate([probe.left_out, val_logits])
-    judgement = {
+    arrays = {
         JUDGED_IMAGES: judged_rows.astype(np.int32),
         LEFT_OUT_LOGITS: judged_logits.astype(np.float32),
     }
@@ -181,15 +195,18 @@ def _solve(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Fini
             "train_s": seconds,
             **adapted_columns(predict_columns, data, subset),
         }
-        yield Finished(run, columns, judgement)
+        yield Finished(run, columns, arrays)
 
 
 def write_probe(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, context: RunContext) -> None:
-    """Write the probe into its run's folder, as model=run reads it."""
+    """Write the probe into the folder of its run: the description of its network, and the weights of its last layer.
+
+    `model=run` reads them.    weight: classes x features.    keys: of the classes.
+    """
     folder = context.store.folder(run.run_id)
     write_json(folder / "model.json", describe_model(Probed.of(context.model), keys))
 
-    # In C order: safetensors writes the memory as it is, and reads it as if it were in that order.
+    # in C order: safetensors writes the memory as it is, and reads it as if it were in that order
     layer = {
         "weight": np.ascontiguousarray(weight, np.float32),
         "bias": np.ascontiguousarray(bias, np.float32),

@@ -30,7 +30,7 @@ def sentence(**changes):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "words"), [(CHOSEN, "the model that other images chose, net"), (GUESS, "the best guess, net")]
+    ("verdict", "words"), [(CHOSEN, "the model chosen on other images, net"), (GUESS, "the best guess, net")]
 )
 def test_at_chance_only_a_best_guess_is_called_one(verdict, words):
     said = sentence(verdict=verdict, at_chance=True)

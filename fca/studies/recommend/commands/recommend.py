@@ -66,7 +66,10 @@ ROUNDS = 9  # of measuring, of which the median is taken
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code 0, or 2 for what cannot be understood. The first word may be the folder (or zip) of images."""
+    """Run `fca recommend` with these arguments. Returns exit code 0, or 2 for a command that cannot be understood.
+
+    The first word may be the folder (or zip) of images instead of KEY=VALUE.
+    """
     words = list(arguments)
     is_folder_first = words and "=" not in words[0] and not words[0].startswith("-")
     if is_folder_first:
@@ -76,16 +79,19 @@ def main(arguments: Sequence[str]) -> int:
 
 @shared()
 def recommend(config: DictConfig) -> None:
-    """Describe, measure, probe and train; then print the answer and the path of its page."""
+    """Describe the images, measure, probe and train programs; then print the answer and the path of its page."""
     check_root("recommend", config)
     check_threads("threads", config.threads)
     check_device(config.device)
     search = Search(config, shared_words(config), component(config, "analysis"))
+
+    # what cannot be done is refused before any work; the line about networks refuses unknown names
     search.check_costs()
     search.check_file_limit()
-    print(search.opening, flush=True)  # a wrong name is refused before any work
+    print(search.opening, flush=True)
     search.describe()
     search.check_classes()
+
     search.measure()
     search.probe()
     search.train()
@@ -95,14 +101,17 @@ def recommend(config: DictConfig) -> None:
 
 
 def check_device(device: str) -> None:
-    """Raise FcaError for a GPU where there is none, and for what is no device."""
+    """Raise FcaError for a name that is no device, and for a GPU on a machine that has none."""
     check_choice("device", device, ACCELERATORS, "leave it at auto")
     if device == "gpu":
         device_of(device, "device")  # imports torch: a second
 
 
 def shared_words(config: DictConfig) -> list[str]:
-    """The typed words that concern the data, the machine and the recipe, for `fca run`."""
+    """The typed words that concern the data, the machine and the recipe, as words of `fca run`.
+
+    Without a data set they have dataset=folder; the device becomes machine.accelerator.
+    """
     words = [word for word in typed_words(HydraConfig.get()) if _group_of(word) in SHARED]
     if not any(word.startswith("dataset=") for word in words):
         words.insert(0, "dataset=folder")
@@ -110,7 +119,7 @@ def shared_words(config: DictConfig) -> list[str]:
 
 
 def _group_of(word: str) -> str:
-    """The first part of the key of a word.
+    """The first part of the key of a typed word, which is the group of its configuration.
 
     >>> _group_of("+dataset.root=photos"), _group_of("limit=3")
     ('dataset', 'limit')
@@ -127,15 +136,19 @@ class Subject(NamedTuple):
 
 
 def pass_of_features(subject: Subject) -> Hashable:
-    """The pass that computes a subject's features; all depths of a compiled program share one."""
+    """What identifies the pass over all images that computes a subject's features.
+
+    All depths of a compiled program share one: its run id. Other subjects have their own: their keys.
+    """
     return subject.keys.get("model.run_id") or tuple(subject.keys.items())
 
 
 @dataclass
 class Search:
-    """The runs of one recommendation.
+    """The work of one recommendation, which is done as jobs of `fca run`: each plans and executes runs.
 
-    words: of all its jobs.    analysis: compares the candidates by the user's metric and limits.
+    words:    of all its jobs, beside the keys of each.
+    analysis: compares the candidates by the user's metric and limits.
     """
 
     config: DictConfig
@@ -160,9 +173,13 @@ class Search:
 
     @cached_property
     def fingerprint_and_classes(self) -> tuple[str, tuple[int, ...]]:
-        """Of the images that trainings of this job see."""
-        about = self._training({"model": "hog", "adaptation": PROBE}).metadata
-        return str(about["fingerprint"]), tuple(about["classes"])
+        """Fingerprint of the images, in the splits that trainings use, and label indices of the classes.
+
+        They are those that a training would store, so a training is planned, but not done. Raises FcaError if it cannot
+        be planned.
+        """
+        metadata = self._training({"model": "hog", "adaptation": PROBE}).metadata
+        return str(metadata["fingerprint"]), tuple(metadata["classes"])
 
     @cached_property
     def is_compiled(self) -> bool:
@@ -182,18 +199,22 @@ class Search:
 
     @property
     def minutes(self) -> float:
-        """Time for training. Without pretrained weights only trainings give an answer, so there is a default."""
+        """Minutes for trainings beside probes: the typed ones, or else none.
+
+        Without pretrained weights only trainings give a good answer; then the default is MINUTES_FROM_SCRATCH.
+        """
         if self.config.minutes is not None:
             return float(self.config.minutes)
         return 0.0 if self._has_weights else MINUTES_FROM_SCRATCH
 
     @property
     def _has_weights(self) -> bool:
+        """Whether any network to choose among has pretrained weights."""
         return any(network.kind == WEIGHTS for network in self.networks)
 
     @property
     def opening(self) -> str:
-        """The networks to choose among, in words, and whether they run in PyTorch."""
+        """The first printed lines: the networks to choose among, and why they run in PyTorch if they do."""
         labels = [network.label for network in self.networks if network.kind != FEATURES]
         weights = "pretrained weights" if self._has_weights else "no weights"
         line = f"networks to choose among, with {weights}: {', '.join(labels)}"
@@ -215,7 +236,7 @@ class Search:
     # Programs
 
     def describe(self) -> None:
-        """Print a line about the images, and findings that a person should look at."""
+        """Run task=describe; print a line about the images, and findings that a person should look at."""
         execute(self.description, alone=True)
         print(described(self.store.row(self._description_id)), flush=True)
         show_findings(self.store, self._description_id)
@@ -233,11 +254,14 @@ class Search:
 
     def check_classes(self) -> None:
         """Raise FcaError for a class with too few images to train and test on, before programs take minutes."""
-        self.fingerprint_and_classes  # noqa: B018
+        self.fingerprint_and_classes  # noqa: B018  plans a training, which raises
 
     @cached_property
     def subjects(self) -> list[Subject]:
-        """Every program of every network; missing ones are compiled, and a line names each that cannot be."""
+        """Every program of every network: the network at an input size, in a precision and at a depth.
+
+        Missing ones are compiled now; a line is printed for each that cannot be.
+        """
         if self.is_compiled:
             self._compile_ahead()
         subjects: list[Subject] = []
@@ -245,15 +269,16 @@ class Search:
             if network.kind != WEIGHTS:
                 subjects.append(Subject(network, network.keys))
             elif self.is_compiled:
-                subjects += self._programs(network)
+                subjects += self._compiled_programs(network)
             else:
-                subjects += self._eager(network)
+                subjects += self._pytorch_programs(network)
         return subjects
 
     def _compile_ahead(self) -> None:
-        """Compile the programs on all cores: first every network at its default size in fp32, then the variants.
+        """Compile the missing programs on all cores.
 
-        The default size is known only from the first program, and decides which smaller ones there are.
+        First come all networks at their default size in fp32, then their variants: smaller sizes and other precisions.
+        The default size is known only from the first program, and decides which smaller sizes there are.
         """
         networks = [network for network in self.networks if network.kind == WEIGHTS]
         keys_of_defaults = [self._compile_keys(network, {}, FP32) for network in networks]
@@ -262,16 +287,19 @@ class Search:
 
         keys_of_variants = []
         for network, default_id in zip(networks, default_ids, strict=True):
-            if self.store.state(default_id) is State.DONE:
-                for size, precision in self._variants(default_id):
-                    keys_of_variants.append(self._compile_keys(network, size, precision))
+            if self.store.state(default_id) is State.DONE:  # one that failed is tried again, and shown, later
+                for size_keys, precision in self._variants(default_id):
+                    keys_of_variants.append(self._compile_keys(network, size_keys, precision))
 
+        # the same command again, whose programs are all there, prints no line about their time
         if any(unfinished(self.store, self.jobs.job(keys).plan) for keys in keys_of_variants):
             self._announce_features(default_ids)
         do_ahead(self.jobs, keys_of_variants, "compiling smaller sizes")
 
     def _announce_features(self, run_ids: Sequence[str]) -> None:
-        """Print how long the features of all programs will take, if that is minutes.
+        """Print how long computing the features of all programs will take, if that is minutes.
+
+        Each network is timed at its default size in fp32; its other sizes and precisions take known shares of that.
 
         run_ids: compilations of each network at its default size in fp32; one that failed is left out.
         """
@@ -283,8 +311,8 @@ class Search:
             program = Compiled(str(self.config.outputs), run_id, EVERY_DEPTH)
             default_size = program.description.geometry.size
             shares = [
-                share_of_pass(size.get("model.input_size", default_size), default_size, precision)
-                for size, precision in self._variants(run_id)
+                share_of_pass(size_keys.get("model.input_size", default_size), default_size, precision)
+                for size_keys, precision in self._variants(run_id)
             ]
             seconds_per_image += measured_seconds_per_image(program) * sum(shares)
             n_programs += len(shares)
@@ -295,25 +323,26 @@ class Search:
             print(line, flush=True)
 
     def _variants(self, default_id: str) -> Iterator[tuple[dict[str, Any], str]]:
-        """Keys of the input sizes of a network, its default first, each with every precision.
+        """Every combination of an input size and a precision in which a network is compiled.
 
+        Yields the keys of the size, which are empty for the default size and come first, and the precision.
         default_id: run that compiled the network at its default size.
         """
         default_size = int(self.store.row(default_id)[INPUT_SIZE])
-        sizes: list[dict[str, Any]] = [{}]
-        sizes += [{"model.input_size": size} for size in smaller_sizes(default_size, self.config.sizes)]
-        for size in sizes:
+        keys_of_sizes: list[dict[str, Any]] = [{}]
+        keys_of_sizes += [{"model.input_size": size} for size in smaller_sizes(default_size, self.config.sizes)]
+        for size_keys in keys_of_sizes:
             for precision in self.config.precisions:
-                yield size, precision
+                yield size_keys, precision
 
-    def _programs(self, network: Network) -> Iterator[Subject]:
+    def _compiled_programs(self, network: Network) -> Iterator[Subject]:
         """A network at its default size and smaller ones, in every precision, at the depths of the configuration."""
-        default_id = self._compiled(network, {}, FP32)
-        if default_id is None:
+        default_id = self._compile(network, {}, FP32)
+        if default_id is None:  # it failed, which was printed; its other sizes are unknown
             return
         variants = list(self._variants(default_id))
-        for size, precision in track(variants, f"compiling {network.label}", len(variants)):
-            run_id = self._compiled(network, size, precision)
+        for size_keys, precision in track(variants, f"compiling {network.label}", len(variants)):
+            run_id = self._compile(network, size_keys, precision)
             if run_id is None:
                 continue
             program = Compiled(str(self.config.outputs), run_id, EVERY_DEPTH)
@@ -324,45 +353,52 @@ class Search:
                     yield Subject(network, keys)
 
     @staticmethod
-    def _compile_keys(network: Network, size: Mapping[str, Any], precision: str) -> dict[str, Any]:
-        return {"task": "compile", **network.keys, **size, "task.precision": precision}
+    def _compile_keys(network: Network, size_keys: Mapping[str, Any], precision: str) -> dict[str, Any]:
+        """The keys of the job that compiles a network.    size_keys: of its input size; empty for its default."""
+        return {"task": "compile", **network.keys, **size_keys, "task.precision": precision}
 
-    def _compiled(self, network: Network, size: Mapping[str, Any], precision: str) -> str | None:
-        """Run id of task=compile, which is done here if it was not; None, with a line, if it fails."""
-        name = f"{network.label} {size.get('model.input_size', '')} {precision}"
+    def _compile(self, network: Network, size_keys: Mapping[str, Any], precision: str) -> str | None:
+        """Compile a network unless that is done; returns the run id, or None after a printed line if it fails.
+
+        size_keys: of its input size; empty for its default.
+        """
+        name = f"{network.label} {size_keys.get('model.input_size', '')} {precision}"
         try:
-            job = self.jobs.job(self._compile_keys(network, size, precision))
+            job = self.jobs.job(self._compile_keys(network, size_keys, precision))
             execute(job, alone=True)
         except FcaError as error:
             print(f"left out: {name}: {error}", flush=True)
             return None
-        run_id = job.plan[-1].run_id
+        run_id = job.plan[-1].run_id  # the run in this precision; int8 is made from one in fp32 before it
         if self.store.state(run_id) is not State.DONE:
             show_failures(self.store, [run.run_id for run in job.plan])
             return None
         return run_id
 
-    def _eager(self, network: Network) -> Iterator[Subject]:
-        """A network in PyTorch, at its default size and smaller ones, in every depth."""
+    def _pytorch_programs(self, network: Network) -> Iterator[Subject]:
+        """A network in PyTorch, at its default size and smaller ones, at the depths of the configuration."""
         model = network.model
+        # 0: the size is fixed, or not known before the network is built; then there are no smaller ones
         default_size = (model.input_size or 0) if isinstance(model, OfAnySize) else 0
-        sizes: list[dict[str, Any]] = [{}]
-        sizes += [{"model.input_size": size} for size in smaller_sizes(default_size, self.config.sizes)]
+        keys_of_sizes: list[dict[str, Any]] = [{}]
+        keys_of_sizes += [{"model.input_size": size} for size in smaller_sizes(default_size, self.config.sizes)]
 
         depths = model.depths() if isinstance(model, OfSeveralDepths) else (WHOLE,)
-        for size in sizes:
+        for size_keys in keys_of_sizes:
             for depth in depths:
                 if depth in self.config.depths:
-                    keys_of_depth = {"model.depth": depth} if depth != WHOLE else {}
-                    yield Subject(network, {**network.keys, **size, **keys_of_depth})
+                    depth_keys = {"model.depth": depth} if depth != WHOLE else {}
+                    yield Subject(network, {**network.keys, **size_keys, **depth_keys})
 
     def measure(self) -> None:
-        """Measure the speed of all programs, in turns, as one task."""
+        """Measure the speed of all programs; warn if other processes disturbed it."""
         if not self.subjects:
             return
         jobs = [self._speed_job(subject.keys) for subject in self.subjects]
         print(f"measuring {len(jobs)} candidates", flush=True)
-        execute(replace(jobs[0], plan=[run for job in jobs for run in job.plan]), alone=True)
+        # the runs of all jobs as one job: it measures them in turn, so that other load affects all of them equally
+        runs = [run for job in jobs for run in job.plan]
+        execute(replace(jobs[0], plan=runs), alone=True)
         if self.config.device != "gpu":
             self._warn_of_other_processes()
 
@@ -375,25 +411,26 @@ class Search:
             print(f"{used}, so times may be too long; {step}", flush=True)
 
     def _speed_job(self, keys: Mapping[str, Any]) -> Job:
+        """The job that measures the time for one image of the program with these keys, without batches."""
         measuring = {"task.threads": self.config.threads, "task.batch": None, "task.rounds": ROUNDS}
         return self.jobs.job({"task": "latency", **measuring, **keys})
 
     # Training
 
     def probe(self) -> None:
-        """Fit a linear probe to each program within the limits, and to HOG.
+        """Fit a linear probe to the features of each program within the limits, and to those of HOG.
 
-        With many images, only the programs that a screen on few images leaves are probed. Once the probes have taken
-        PATIENCE_S, programs that are unlikely to change the answer are left out as well; not before, since a wrong
-        expectation could otherwise exclude the best one. The time of probes of earlier commands counts, so that the
-        same command again tries no others.
+        With many images, programs are first compared on few of them, and only the likeliest answers are probed. Once
+        the probes have taken PATIENCE_S, programs that are unlikely to change the answer are left out as well; not
+        before, since a wrong expectation could otherwise exclude the best one. The time of probes of earlier commands
+        counts, so that the same command again tries no others.
         """
         subjects = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
         n_passes = len({pass_of_features(subject) for subject in subjects})
         if self.is_screened and n_passes > FINALISTS:
             subjects = self._screened(subjects)
 
-        seconds_by_run: dict[str, float] = {}  # depths of a program share the run of their features
+        seconds_by_run: dict[str, float] = {}  # by run, so that features which depths of a program share count once
         n_left_out = 0
         with Meter("probing programs", len(subjects), work=self._work_of(subjects)) as meter:
             for subject in subjects:
@@ -417,12 +454,15 @@ class Search:
 
     @property
     def _number_of_images(self) -> int:
-        """Number of images of which a pass computes the features."""
+        """Number of training, validation and test images, of all of which a pass computes the features."""
         row = self.store.row(self._description_id)
         return sum(int(row[f"n_{split}"]) for split in USES)
 
     def _screened(self, subjects: Sequence[Subject]) -> list[Subject]:
-        """Those of these programs that may well be the answer, judged on few training images."""
+        """Probe these programs on few training images; returns those that may well be the answer.
+
+        All of them if no result is left to choose by.
+        """
         n_images = self.config.screen
         allowed = [subject for subject in subjects if self._is_allowed(subject)]
         with Meter(f"probing programs on {n_images} images", len(allowed), work=self._work_of(allowed)) as meter:
@@ -439,18 +479,25 @@ class Search:
         if not chosen_passes:  # no program is within the limits, or all failed, which was shown
             return list(subjects)
 
-        chosen = [subject for features in chosen_passes for subject in allowed if pass_of_features(subject) == features]
+        # all programs whose features come from a chosen pass over the images, in the order of the passes
+        chosen = [
+            subject for chosen_pass in chosen_passes for subject in allowed if pass_of_features(subject) == chosen_pass
+        ]
         likeliest = f"{len(chosen)} of {len(subjects)} programs, the likeliest answers by {n_images} training images"
         print(f"probed on all images: {likeliest}", flush=True)
         return chosen
 
     def _program_of(self, subject: Subject, comparison: Comparison) -> Program:
+        """The program of a subject as the candidates of a comparison know it: with a linear probe."""
         without_weights = {"weights": None}  # HOG's row has none
         row = {**without_weights, **self._latency_row(subject), "adaptation": PROBE}
         return comparison.evidence.program_of(row)
 
     def _work_of(self, subjects: Sequence[Subject]) -> list[float]:
-        """Work of a probe on each, for the progress bar: mostly features, which depths of a program share."""
+        """The work of a probe on each subject, for the progress bar; 0 for those that are left out.
+
+        It is the time for one image: most of the work is computing features, which depths of a program share.
+        """
         milliseconds = [
             float(self._latency_row(subject).get(LATENCY) or 0) if self._is_within_limits(subject) else 0.0
             for subject in subjects
@@ -458,18 +505,23 @@ class Search:
         return work_of(milliseconds, [pass_of_features(subject) for subject in subjects])
 
     def _latency_row(self, subject: Subject) -> Mapping[str, Any]:
+        """The stored measurement of a subject's speed."""
         return self.store.row(self._speed_job(subject.keys).plan[0].run_id)
 
     def _is_allowed(self, subject: Subject) -> bool:
-        """Whether it is within the limits, or HOG, which any answer can be compared with."""
+        """Whether a subject is within the limits, or is HOG, with which any answer can be compared."""
         return subject.network.kind == FEATURES or self._is_within_limits(subject)
 
     def _is_within_limits(self, subject: Subject) -> bool:
-        limits = self.analysis.limits(self.analysis.metric_of_others)
+        """Whether a subject exceeds none of the limits of time, memory, file size and parameters."""
+        limits = self.analysis.limits(self.analysis.metric_of_others)  # the metric does not matter for these limits
         return limits.exceeded(self._latency_row(subject)) is None
 
     def _is_to_be_probed(self, subject: Subject, seconds: float) -> bool:
-        """Whether it is within the limits, and already probed or worth it.    seconds: taken by probes so far."""
+        """Whether a subject is within the limits, and was probed earlier or is worth the time of a probe.
+
+        seconds: taken by probes so far.
+        """
         if not self._is_allowed(subject):
             return False
         probe = self._training({**subject.keys, "adaptation": PROBE})
@@ -477,15 +529,19 @@ class Search:
         return is_probed or seconds < PATIENCE_S or self._is_worth_a_probe(subject)
 
     def _seconds_by_run(self, keys: Mapping[str, Any]) -> dict[str, float]:
-        """Seconds that each finished run of a training took, in this command or an earlier one."""
+        """Run id -> seconds, of the finished runs of a training, whether this command did them or an earlier one."""
         run_ids = [run.run_id for run in self.jobs.job({"task": "train", **keys}).plan]
         finished = [run_id for run_id in run_ids if self.store.state(run_id) is State.DONE]
         return {run_id: seconds_of(self.store.row(run_id)) for run_id in finished}
 
     def _is_worth_a_probe(self, subject: Subject) -> bool:
-        """Whether it may well be smaller than the answer and as good, or better than all."""
+        """Whether a probe of the subject has a probability of at least WORTH to change the answer.
+
+        It would if the subject were better than the best so far by the margin, or smaller than the answer and within
+        the margin of the best.
+        """
         comparison = self.compare()
-        if comparison.answer is None or comparison.best is None:
+        if comparison.answer is None or comparison.best is None:  # there is no answer yet
             return True
 
         i = comparison.position(self._program_of(subject, comparison))
@@ -497,18 +553,21 @@ class Search:
         return bool(may_be_better or (is_smaller and may_be_as_good))
 
     def train(self) -> None:
-        """Fine-tune the networks of the answer, or train small ones from scratch, until the minutes are over."""
+        """Fine-tune the networks of the answer, then train networks from scratch, until the minutes are over.
+
+        A training that has begun is finished even after that.
+        """
         if not self.minutes:
             return
         deadline = time.monotonic() + 60 * self.minutes
-        for keys in [*self._to_finetune(), *self._to_train_from_scratch()]:
+        for keys in [*self._finetuning_jobs(), *self._scratch_jobs()]:
             if time.monotonic() >= deadline:
                 print(f"no time left for {keys['model']}: give more minutes", flush=True)
                 return
             self._train(keys)
 
-    def _to_finetune(self) -> Iterator[dict[str, Any]]:
-        """Keys of the networks of the answer's lines, the smallest first."""
+    def _finetuning_jobs(self) -> Iterator[dict[str, Any]]:
+        """The keys of a fine-tuning for each network that the lines of the answer recommend as a linear probe."""
         if FINETUNE not in self.config.adaptations or not self._has_weights:
             return
 
@@ -516,8 +575,9 @@ class Search:
         answered = [comparison.candidates[line.candidate].program for line in comparison.lines]
         probed = [program for program in answered if program.weights is not None and program.adaptation == PROBE]
         network_of_label = {network.label: network for network in self.networks}
+        # networks are trained in fp32, so two programs that differ in precision alone are one training
         for program in dict.fromkeys(program._replace(precision=FP32) for program in probed):
-            if program.network in network_of_label:
+            if program.network in network_of_label:  # the answer may have a network of an earlier command
                 yield {
                     **network_of_label[program.network].keys,
                     "model.input_size": program.size,
@@ -527,24 +587,28 @@ class Search:
 
     @property
     def _finetuning_keys(self) -> dict[str, Any]:
-        """Start from the linear probe, with the recipe for few images unless the user names one."""
+        """The keys of every fine-tuning: from the linear probe on, by the recipe for few images or the typed one."""
         keys = {"adaptation": FINETUNE, "adaptation.start": PROBE}
         has_recipe = any(word.startswith("recipe=") for word in self.words)
         if not has_recipe:
             keys["recipe"] = "few_images"
         return keys
 
-    def _to_train_from_scratch(self) -> Iterator[dict[str, Any]]:
+    def _scratch_jobs(self) -> Iterator[dict[str, Any]]:
+        """The keys of a training from scratch for each such network within the limits."""
         for subject in self.subjects:
             if subject.network.kind == SCRATCH and self._is_within_limits(subject):
                 yield {**subject.keys, "adaptation": FROM_SCRATCH}
 
     def _training(self, keys: Mapping[str, Any]) -> Run:
-        """The run that trains, among those that a training plans."""
+        """The run of task "train" among the runs of a training with these keys: features, training and predictions."""
         return next(run for run in self.jobs.job({"task": "train", **keys}).plan if run.task == "train")
 
     def _train(self, keys: Mapping[str, Any]) -> None:
-        """Do one training, and predict the validation images. One that fails is recorded and left out."""
+        """Do one training, and predict the validation images with it; a probe stores its own outputs for these.
+
+        A training that fails or diverges is recorded, shown and left out.
+        """
         job = self.jobs.job({"task": "train", **keys})
         train = self._training(keys)
         is_probe = keys["adaptation"] == PROBE
@@ -552,10 +616,10 @@ class Search:
             print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.metadata['model']}", flush=True)
 
         for planned in job.plan:
-            self.store.forgive(planned.run_id)
+            self.store.forgive(planned.run_id)  # one that failed in an earlier command is tried again
         if not is_probe or unfinished(self.store, job.plan):
             self._comparison = None  # candidates are about to change
-        execute(job, alone=False)
+        execute(job, alone=False)  # errors are recorded, not raised
         show_failures(self.store, [run.run_id for run in job.plan])
 
         if self.store.has_diverged(train.run_id):
@@ -567,7 +631,10 @@ class Search:
     # The answer
 
     def measure_curve(self, comparison: Comparison) -> None:
-        """Measure the learning curve of the recommended probe, on parts of the training images."""
+        """Measure the learning curve of the recommended linear probe: its accuracy with parts of the training images.
+
+        Nothing is measured for other models, and where the table of the curve stays empty: with costs, and at chance.
+        """
         chosen = comparison.chosen
         if chosen is None or chosen["adaptation"] != PROBE:
             return
@@ -586,10 +653,11 @@ class Search:
         show_failures(self.store, [run.run_id for run in job.plan])
 
     def _is_probe_of(self, subject: Subject, run_id: str) -> bool:
+        """Whether this run is the training of a linear probe on the subject."""
         return self._training({**subject.keys, "adaptation": PROBE}).run_id == run_id
 
     def compare(self) -> Comparison:
-        """The candidates by the rows that are stored now."""
+        """The candidates by the results that are stored now; computed anew only after a training."""
         if self._comparison is None:
             evidence = evidence_of(self.store, *self.fingerprint_and_classes)
             self._comparison = self.analysis.compare(evidence, self.other_jobs)
@@ -597,13 +665,13 @@ class Search:
 
     @cached_property
     def other_jobs(self) -> OtherJobs:
-        """Results of programs on other jobs."""
+        """Results of programs on other images: those that come with the package, and those of the store."""
         fingerprint, _ = self.fingerprint_and_classes
         jobs = [job for job in evidence_of_jobs(self.store, None) if job.job.fingerprint != fingerprint]
         return gather_other_jobs(jobs, self.analysis.metric_of_others)
 
     def answer(self, comparison: Comparison) -> None:
-        """Print the answers of the analysis, and the next commands; write the page."""
+        """Print the headlines of the analysis of these images, write the page, and print the next commands."""
         fingerprint, classes = self.fingerprint_and_classes
         query = f"fingerprint == '{fingerprint}' and classes == {classes}"
         analysis = replace(self.analysis, query=query)
@@ -621,11 +689,11 @@ class Search:
             print(line)
 
     def _next_commands(self, comparison: Comparison, page: Path) -> Iterator[str]:
-        """The commands that use and ship the chosen model, unless it is at chance, and the path of the page."""
+        """Printed lines: the commands that use and export the chosen model, unless it is at chance, and the page."""
         if comparison.chosen is not None and not comparison.chosen_is_at_chance:
             run = f"run={comparison.chosen['run_id']}"
             outputs = str(self.config.outputs)
-            store = [] if outputs == "outputs" else [f"outputs={outputs}"]
+            store = [] if outputs == "outputs" else [f"outputs={outputs}"]  # the default need not be typed
             costs = [f"costs={self.analysis.costs}"] if self.analysis.costs is not None else []
             yield "use it: " + shlex.join(["fca", "predict", "FOLDER", run, *costs, *store])
             if comparison.can_be_shipped:
@@ -634,7 +702,9 @@ class Search:
 
 
 def described(row: Mapping[str, Any]) -> str:
-    """The images in words.
+    """The line about the images: their numbers in each split, the smallest class, and images left out.
+
+    row: of task=describe.
 
     >>> row = {"dataset": "photos", "n_images": 90, "n_train": 60, "n_val": 10, "n_test": 20, "class_min": 3}
     >>> described(row)

@@ -85,8 +85,8 @@ _VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#a9629a", "#c4562b", "
 
 
 def front_figure(candidates: Table) -> alt.FacetChart:
-    """Expected accuracy of each candidate, or its expected cost, against the time for one image."""
-    value = _value(candidates.frame)
+    """The figure of each candidate's expected accuracy, or its expected cost, against the time for one image."""
+    value = _compared_column(candidates.frame)
     measured = candidates.frame.dropna(subset=[value, LATENCY])
     frame = _near_the_best(measured, value)
     far_sentence = ""
@@ -104,10 +104,10 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     dots: Any = base.mark_point(filled=True, size=90)
     dots = dots.encode(y=up, shape=by_precision.shape(), tooltip=kinds.tooltips(hover))
     dots = dots.add_params(by_verdict.picked)
-    names = [_named(line, value, across, **place) for line, place in _PLACES.items()]
+    names = [_line_names(line, value, across, **place) for line, place in _PLACES.items()]
     layers = [kinds.interval_marks(base, value, True), dots, *names]
 
-    # the limit of the time, below the marks
+    # the limit of the time as the first layers, so that marks cover it
     limit = candidates.parameters.get("latency_ms")
     limit_sentence = ""
     if limit is not None:
@@ -119,7 +119,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
         question, best = "Which model costs little, and how fast is it?", "the one of least cost"
     title = style.title(
         question,
-        f"Each mark is a candidate: its {value.meaning} with the 90 % interval. Those of the answer are named: the "
+        f"Each mark is a candidate: its {value.meaning} with the 90 % interval. Those of the answer are labelled: the "
         f"smallest within the margin of the best, {best}, and one of half the time."
         f"{limit_sentence}{far_sentence}",
     )
@@ -127,28 +127,29 @@ def front_figure(candidates: Table) -> alt.FacetChart:
 
 
 def _near_the_best(frame: pd.DataFrame, value: Column) -> pd.DataFrame:
-    """The candidates in the figure: with costs all of them, by accuracy those that are not far below the best."""
+    """The candidates in the figure: those at most FAR below the best of their data set; with costs, all of them."""
     if value is PAID:
         return frame.reset_index(drop=True)
+    # for each candidate, the highest value of its data set
     best = frame.groupby(DATASET)[str(value)].transform("max")
     return frame[frame[value] >= best - FAR].reset_index(drop=True)
 
 
-def _value(frame: pd.DataFrame) -> Column:
-    """The column by which candidates are compared: expected accuracy, or expected cost."""
+def _compared_column(frame: pd.DataFrame) -> Column:
+    """The column by which candidates are compared: PAID (expected cost) if there are costs, else RIGHT (accuracy)."""
     has_costs = COST_EXPECTED in frame and frame[COST_EXPECTED].notna().any()
     return PAID if has_costs else RIGHT
 
 
-def _named(line: str, value: Column, across: Any, align: Any, dx: int) -> Any:
-    """The name of a line of the answer above the interval of its candidate."""
+def _line_names(line: str, value: Column, across: Any, align: Any, dx: int) -> Any:
+    """A layer with the name of a line of the answer, such as "smallest", above the interval of its candidate."""
     text: Any = alt.Chart().mark_text(align=align, dx=dx, dy=-9, fontSize=12, fontWeight="bold")
     text = text.transform_filter(f"datum.{LINE} == '{line}'")
     return text.encode(x=across, y=f"{value.high}:Q", text=f"{LINE}:N")
 
 
 def _limit_line(limit: float, across: Any) -> list[Any]:
-    """A dashed line at the longest time that is allowed, and its name at the bottom."""
+    """Two layers: a dashed line at the longest time that is allowed, in ms, and its label at the bottom."""
     base: Any = alt.Chart(alt.InlineData(values=[{str(LATENCY): limit}])).encode(x=across)
     rule = base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5)
     name = base.mark_text(align="left", baseline="bottom", dx=5, fontSize=11, text=f"limit: {limit:g} ms")
@@ -156,7 +157,7 @@ def _limit_line(limit: float, across: Any) -> list[Any]:
 
 
 def confusions_figure(confusions: Table) -> alt.FacetChart:
-    """The pairs of classes with the most errors."""
+    """A bar for each of the SHOWN pairs of classes with the most errors, or the most expensive ones."""
     frame = confusions.frame.groupby(DATASET).head(SHOWN).reset_index(drop=True)
     frame = frame.assign(panel=style.panels(frame, DATASET), pair=frame[LABEL] + " → " + frame[PREDICTED_CLASS])
     down = kinds.category(alt.Y, "pair", None)
@@ -169,8 +170,8 @@ def confusions_figure(confusions: Table) -> alt.FacetChart:
 
 
 def relabel_figure(relabel: Table) -> alt.FacetChart:
-    """Images whose label looks wrong, with the label and the class that similar images have."""
-    frame = relabel.frame.dropna(subset=THUMBNAIL)
+    """Pictures of images whose label looks wrong, with the label and the class that similar images have."""
+    frame = relabel.frame.dropna(subset=THUMBNAIL)  # only the most suspicious images have a picture
     frame = frame.assign(panel=style.panels(frame, DATASET), suggestion="→ " + frame[images.SUGGESTED].astype(str))
     hover = [column for column in relabel.columns if column not in (THUMBNAIL, ROW, COLUMN)]
     pictures = kinds.pictures(frame, hover, LABEL, "suggestion")
@@ -181,14 +182,15 @@ def relabel_figure(relabel: Table) -> alt.FacetChart:
     n_rows = int(frame[ROW].max()) + 1
     n_columns = int(frame[COLUMN].max()) + 1
     figure = style.faceted(pictures, frame, title, (DATASET,), height=n_rows * (kinds.SIDE + 40), columns=1)
-    figure.usermeta = kinds.FIXED
+    figure.usermeta = kinds.FIXED  # pictures are not scaled to the width of the page
     figure.spec.width = n_columns * (kinds.SIDE + kinds.GAP)
     return figure
 
 
 def classes_figure(classes: Table) -> alt.FacetChart:
-    """Images of each class, by split."""
+    """Bars of the number of images of each class, coloured by split."""
     split_of_column = {str(column): split for split, column in images.N_SPLITS.items()}
+    # one line for each class and split
     frame = classes.frame.melt([DATASET, LABEL, images.SUSPECTS], list(split_of_column), "split", "images")
     frame = frame.assign(panel=style.panels(frame, DATASET), split=frame["split"].map(split_of_column))
 
@@ -201,7 +203,9 @@ def classes_figure(classes: Table) -> alt.FacetChart:
 
 
 def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
-    """Which model to use, how accurate and how fast it is.
+    """The sentence that answers which model to use, with its accuracy or cost on test images, time and size.
+
+    lines: table `recommendation_answer` of one data set.    candidates: table `recommendation` of it.
 
     >>> line = {"dataset": "photos", "line": "smallest", "candidate": "net 160 px int8 (linear probe)"}
     >>> line |= {"verdict": "recommended", "latency_ms": 9.31, "file_mb": 3.9, "tested_copies": 3, "n_test": 100}
@@ -210,16 +214,16 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
     >>> frame = pd.DataFrame([line])
     >>> print(*model_statements(frame, frame)[0].sentence.split(". "), sep="\\n")
     Use net 160 px int8 (linear probe): 90.0 % [83.0, 94.0] of 100 test images right, 9.3 ms an image, 3.9 MB
-    Other images chose it; by them 90.0 % [85.0, 94.0] is expected
+    It was chosen on other images, which suggest an accuracy of 90.0 % [85.0, 94.0]
     3 test images are copies of training or validation images: new ones are harder.
     >>> balanced = {"metric": "balanced", "balanced_top1": 0.8, "balanced_top1_low": 0.7, "balanced_top1_high": 0.84}
     >>> sentences = model_statements(pd.DataFrame([line | balanced]), frame)[0].sentence.split(". ")
     >>> print(sentences[0].split(", 9.3")[0], sentences[2], sep="\\n")
     Use net 160 px int8 (linear probe): 80.0 % [70.0, 84.0] of balanced accuracy on 100 test images
-    Test images are harder than those that chose the model
+    Test images are harder than those on which the model was chosen
     >>> guessing = {"top1": 0.1, "top1_low": 0.06, "top1_high": 0.17, "chance": 0.1, "at_chance": True}
     >>> print(model_statements(pd.DataFrame([line | guessing]), frame)[0].sentence)
-    None yet: the model that other images chose, net 160 px int8 (linear probe), is right on 10.0 % [6.0, 17.0] of \
+    None yet: the model chosen on other images, net 160 px int8 (linear probe), is right on 10.0 % [6.0, 17.0] of \
 100 test images, and always guessing the most frequent class is right on 10.0 %. That is the level of chance.
     >>> lucky = guessing | {"n_test": 2, "top1": 1.0, "top1_low": 0.34, "top1_high": 1.0, "chance": 0.5}
     >>> print(model_statements(pd.DataFrame([line | lucky]), frame)[0].sentence.rsplit(". ")[-1])
@@ -229,7 +233,7 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
     name = answer[CANDIDATE]
     tested_images = "1 test image" if answer[N_TEST] == 1 else f"{answer[N_TEST]:.0f} test images"
 
-    value = _value(candidates)
+    value = _compared_column(candidates)
     chart = small.dots(
         candidates.dropna(subset=value),
         CANDIDATE,
@@ -243,54 +247,66 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
     if answer[VERDICT] == GUESS:
         unsure = f"; a best guess, {100 * answer[WITHIN]:.0f} % sure"
     if value is PAID:
-        costs = f"{_costs(answer, tested_images)}, {_time_and_size(answer)}{unsure}.{_expected_costs(answer)}"
-        return [Statement(f"Use {name}: {costs}", chart)]
-
-    right = f"{small.format_with_interval(answer, SHARE_RIGHT)} of {tested_images} right"
-    if _is_balanced(answer):
-        right = f"{small.format_with_interval(answer, SHARE_BALANCED)} of balanced accuracy on {tested_images}"
-    return [Statement(f"Use {name}: {right}, {_time_and_size(answer)}{unsure}.{_expectation(answer)}", chart)]
+        result = _cost_on_test_images(answer, tested_images)
+        further_sentences = _expected_cost_sentences(answer)
+    elif _is_balanced(answer):
+        result = f"{small.format_with_interval(answer, SHARE_BALANCED)} of balanced accuracy on {tested_images}"
+        further_sentences = _expected_accuracy_sentences(answer)
+    else:
+        result = f"{small.format_with_interval(answer, SHARE_RIGHT)} of {tested_images} right"
+        further_sentences = _expected_accuracy_sentences(answer)
+    use = f"Use {name}: {result}, {_time_and_size(answer)}{unsure}."
+    return [Statement(use + further_sentences, chart)]
 
 
 def _at_chance_sentence(answer: Mapping[Any, Any], tested_images: str) -> str:
-    model = "the best guess" if answer[VERDICT] == GUESS else "the model that other images chose"
+    """The sentence about a model that is no better than guessing on test images.
+
+    answer: the first line of the answer.    tested_images: their number in words, such as "100 test images".
+    """
+    model = "the best guess" if answer[VERDICT] == GUESS else "the model chosen on other images"
     right = f"is right on {small.format_with_interval(answer, SHARE_RIGHT)} of {tested_images}"
     guess = f"always guessing the most frequent class is right on {small.format_with_interval(answer, GUESS_RIGHT)}"
 
     verdict = "That is the level of chance"
-    if answer[TOP1] > answer[CHANCE]:
+    if answer[TOP1] > answer[CHANCE]:  # better, but its interval contains the accuracy of guessing
         verdict = "So few images do not show that it is better than guessing"
     return f"None yet: {model}, {answer[CANDIDATE]}, {right}, and {guess}. {verdict}."
 
 
 def _time_and_size(line: Mapping[Any, Any]) -> str:
-    """Time for one image, and the size of the file if there is one."""
+    """Time for one image, and the size of the file if there is one: "9.3 ms an image, 3.9 MB"."""
     size = "" if pd.isna(line.get(FILE_MB)) else f", {line[FILE_MB]:.1f} MB"
     return f"{line[LATENCY]:.1f} ms an image{size}"
 
 
-def _expectation(line: Mapping[Any, Any]) -> str:
-    """The accuracy expected from the images that chose the model, and whether test images contradict it."""
+def _expected_accuracy_sentences(line: Mapping[Any, Any]) -> str:
+    """Sentences, each after a space, on the accuracy expected from the images on which the model was chosen.
+
+    A second one says if test images are clearly harder or easier: their interval does not overlap the expected one.
+    """
+    # balanced accuracy may be expected, but unknown for test images; then the two cannot be compared
     has_same_metric = line.get(METRIC) != BALANCED or _is_balanced(line)
-    metric = "" if has_same_metric else " of balanced accuracy"
-    sentence = f" Other images chose it; by them {small.format_with_interval(line, RIGHT)}{metric} is expected."
+    metric = "a balanced accuracy" if line.get(METRIC) == BALANCED else "an accuracy"
+    expected = small.format_with_interval(line, RIGHT)
+    sentences = f" It was chosen on other images, which suggest {metric} of {expected}."
 
     tested = BALANCED_TOP1 if _is_balanced(line) else TOP1
     is_harder = line[tested.high] < line[EXPECTED.low]
     is_easier = line[tested.low] > line[EXPECTED.high]
     if has_same_metric and (is_harder or is_easier):
         comparative = "harder" if is_harder else "easier"
-        sentence += f" Test images are {comparative} than those that chose the model."
-    return sentence + _copies(line)
+        sentences += f" Test images are {comparative} than those on which the model was chosen."
+    return sentences + _copies_sentence(line)
 
 
 def _is_balanced(line: Mapping[Any, Any]) -> bool:
-    """Whether balanced accuracy decided, and is known for test images."""
+    """Whether models were compared by balanced accuracy, and it is known for test images."""
     return line.get(METRIC) == BALANCED and not pd.isna(line.get(BALANCED_TOP1))
 
 
-def _copies(line: Mapping[Any, Any]) -> str:
-    """A sentence about test images that are copies of others; empty without any."""
+def _copies_sentence(line: Mapping[Any, Any]) -> str:
+    """A sentence, after a space, on test images that are copies of training or validation images; empty if none is."""
     copies = line[TESTED_COPIES]
     if not copies > 0:
         return ""
@@ -299,7 +315,7 @@ def _copies(line: Mapping[Any, Any]) -> str:
 
 
 def _paid(line: Mapping[Any, Any], value: Column) -> str:
-    """A cost with its interval, in the user's unit.
+    """A cost with its interval in the user's unit; without the interval where an end is missing.
 
     >>> _paid({"cost": 0.4166, "cost_low": 0.31, "cost_high": 1234.5}, COST)
     '0.417 [0.31, 1,230]'
@@ -310,27 +326,33 @@ def _paid(line: Mapping[Any, Any], value: Column) -> str:
     return f"{format_cost(cost)} [{format_cost(low)}, {format_cost(high)}]"
 
 
-def _costs(line: Mapping[Any, Any], tested_images: str) -> str:
-    """The mean cost of the answers for test images."""
+def _cost_on_test_images(line: Mapping[Any, Any], tested_images: str) -> str:
+    """The mean cost of the answers for test images in words; "not tested" if it is unknown."""
     if pd.isna(line[COST]):
         return "not tested"
     return f"costs {_paid(line, COST)} an image on {tested_images}"
 
 
-def _expected_costs(line: Mapping[Any, Any]) -> str:
-    """The cost expected from the images that chose the model, and the cost of the best single answer to all images."""
-    sentence = f" Other images chose it; by them {_paid(line, COST_EXPECTED)} is expected."
+def _expected_cost_sentences(line: Mapping[Any, Any]) -> str:
+    """Sentences, each after a space, on the cost expected from the images on which the model was chosen.
+
+    If the model was tested, a second one compares it with the cheapest single answer to all test images.
+    """
+    sentences = f" It was chosen on other images, which suggest a cost of {_paid(line, COST_EXPECTED)} an image."
     if not pd.isna(line[COST]):
         cost_of_one_answer = format_cost(float(line[COST_OF_ONE_ANSWER]))
-        sentence += f" Always answering {line[ONE_ANSWER]} would cost {cost_of_one_answer} an image"
+        sentences += f" Always answering {line[ONE_ANSWER]} would cost {cost_of_one_answer} an image"
         if line.get(COST.high, 0) >= line[COST_OF_ONE_ANSWER]:
-            sentence += ": the test images do not show that the model costs less"
-        sentence += "."
-    return sentence + _copies(line)
+            sentences += ": the test images do not show that the model costs less"
+        sentences += "."
+    return sentences + _copies_sentence(line)
 
 
 def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
-    """The other lines of the answer: the most accurate, and one of half the time.
+    """The sentences on the other lines of the answer: the most accurate model, and one of half the time.
+
+    lines: table `recommendation_answer` of one data set.    candidates: table `recommendation` of it. Nothing if the
+    recommended model is at the level of chance, or the answer has one line.
 
     >>> line = {"dataset": "photos", "file_mb": 4.0}
     >>> smallest = line | {"line": "smallest", "candidate": "small", "top1_expected": 0.9, "latency_ms": 4.0}
@@ -344,7 +366,7 @@ def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
     if answer.get(AT_CHANCE):
         return []
 
-    value = _value(candidates)
+    value = _compared_column(candidates)
     headings = {BEST: "Most accurate within the limits", FASTER: "Half the time for at most 2 points"}
     better = "more accurate"
     if value is PAID:
@@ -353,7 +375,7 @@ def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
 
     sentences = []
     for line in lines[lines[LINE] != SMALLEST].to_dict("records"):
-        if line[CANDIDATE] == answer[CANDIDATE]:
+        if line[CANDIDATE] == answer[CANDIDATE]:  # the smallest is the best itself; it cannot have half its own time
             sentences.append(f"No model within the limits is expected to be {better}.")
             continue
         expected = f"{_paid(line, PAID)} an image" if value is PAID else small.format_with_interval(line, RIGHT)
@@ -369,7 +391,9 @@ def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
 
 
 def confusion_statements(confusions: pd.DataFrame) -> list[Statement]:
-    """The most frequent confusion; with costs, the most expensive one.
+    """The sentence on the most frequent confusion of the recommended model; with costs, on the most expensive one.
+
+    confusions: table `recommendation_confusions` of one data set.
 
     >>> line = {"dataset": "photos", "label": "wolf", "predicted_class": "dog", "errors": 3, "share": 0.75}
     >>> cat = line | {"label": "cat", "errors": 1, "share": 0.25}
@@ -379,18 +403,19 @@ def confusion_statements(confusions: pd.DataFrame) -> list[Statement]:
     None of its 2 errors on test images is more frequent than the others: wolf taken for dog, cat taken for dog.
     """
     if COST_OF_ERRORS in confusions and confusions[COST_OF_ERRORS].notna().any():
-        return _cost_of_confusions(confusions)
+        return _cost_statements(confusions)
     ordered = confusions.sort_values(ERRORS, ascending=False, kind="stable")
     chart = small.dots(_with_pairs(ordered), "pair", ERRORS, (LABEL, PREDICTED_CLASS, ERRORS))
     return [Statement(_most_frequent_confusions(ordered), chart)]
 
 
 def _with_pairs(confusions: pd.DataFrame) -> pd.DataFrame:
-    """With a column that names the true and the predicted class."""
+    """The table with a column `pair` of the true and the predicted class, such as "wolf → dog"."""
     return confusions.assign(pair=confusions[LABEL].astype(str) + " → " + confusions[PREDICTED_CLASS].astype(str))
 
 
 def _most_frequent_confusions(confusions: pd.DataFrame) -> str:
+    """The sentence on the most frequent confusion, which differs if several, or all, are equally frequent."""
     errors = confusions[ERRORS].max()
     total = int(confusions[ERRORS].sum())
     most_frequent = confusions[confusions[ERRORS] == errors]
@@ -405,33 +430,36 @@ def _most_frequent_confusions(confusions: pd.DataFrame) -> str:
     if len(pairs) < len(confusions):
         return f"Its most frequent errors are {small.listed(pairs)}: {errors:.0f} each of {total} on test images."
 
-    names = ", ".join(pairs[: small.NAMED])
-    n_unnamed = len(pairs) - small.NAMED
-    if n_unnamed > 0:
-        names += f" and {n_unnamed} more"
-    return f"None of its {total} errors on test images is more frequent than the others: {names}."
+    listed = ", ".join(pairs[: small.NAMED])
+    n_not_listed = len(pairs) - small.NAMED
+    if n_not_listed > 0:
+        listed += f" and {n_not_listed} more"
+    return f"None of its {total} errors on test images is more frequent than the others: {listed}."
 
 
-def _cost_of_confusions(confusions: pd.DataFrame) -> list[Statement]:
-    """The pair of classes whose errors cost most in total.
+def _cost_statements(confusions: pd.DataFrame) -> list[Statement]:
+    """The sentence on the pair of classes whose errors cost most in total.
 
     >>> line = {"dataset": "photos", "label": "wolf", "predicted_class": "dog", "errors": 1, "cost_of_errors": 20.0}
     >>> few = pd.DataFrame([line, line | {"label": "dog", "predicted_class": "wolf", "errors": 3, "cost_of_errors": 3}])
-    >>> print(_cost_of_confusions(few)[0].sentence)
-    Its dearest errors are wolf answered as dog: 1 of 4 on test images, 20 of 23 that all errors cost.
+    >>> print(_cost_statements(few)[0].sentence)
+    Its most expensive confusion is wolf taken for dog: 1 of 4 errors on test images, 20 of their total cost of 23.
     """
     ordered = confusions.sort_values(COST_OF_ERRORS, ascending=False, kind="stable")
     first = ordered.iloc[0]
-    pair = f"{first[LABEL]} answered as {first[PREDICTED_CLASS]}"
-    costs = f"{format_cost(first[COST_OF_ERRORS])} of {format_cost(ordered[COST_OF_ERRORS].sum())} that all errors cost"
-    number = f"{first[ERRORS]:.0f} of {ordered[ERRORS].sum():.0f} on test images"
+    pair = f"{first[LABEL]} taken for {first[PREDICTED_CLASS]}"
+    number = f"{first[ERRORS]:.0f} of {ordered[ERRORS].sum():.0f} errors on test images"
+    total_cost = format_cost(ordered[COST_OF_ERRORS].sum())
+    cost = f"{format_cost(first[COST_OF_ERRORS])} of their total cost of {total_cost}"
     hover = (LABEL, PREDICTED_CLASS, ERRORS, COST_OF_ERRORS)
     chart = small.dots(_with_pairs(ordered), "pair", COST_OF_ERRORS, hover)
-    return [Statement(f"Its dearest errors are {pair}: {number}, {costs}.", chart)]
+    return [Statement(f"Its most expensive confusion is {pair}: {number}, {cost}.", chart)]
 
 
 def label_statements(relabel: pd.DataFrame) -> list[Statement]:
-    """The number of labels to look at, and the most suspicious one.
+    """The sentence on labels that look wrong: their number, and the most suspicious one.
+
+    relabel: table `recommendation_relabel` of one data set, the most suspicious image first.
 
     >>> line = {"dataset": "photos", "image_id": "7.png", "label": "wolf", "suggested": "dog", "margin": 0.8}
     >>> print(label_statements(pd.DataFrame([line]))[0].sentence)
@@ -446,7 +474,9 @@ def label_statements(relabel: pd.DataFrame) -> list[Statement]:
 
 
 def step_statements(steps: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
-    """The first thing to try.
+    """The sentence on the first thing to try.
+
+    steps: table `recommendation_next` of one data set.    candidates: table `recommendation` of it.
 
     >>> candidate = {"dataset": "photos", "candidate": "net", "within": 0.7, "verdict": "best guess"}
     >>> step = {"dataset": "photos", "step": "train net", "reason": "it may be better"}

@@ -17,7 +17,7 @@ from fca.types import Table, interval_columns
 
 
 def finetuning_figure(gains: Table) -> alt.FacetChart:
-    """The gain of each fine-tuned network over its probe, with its interval."""
+    """The figure of the gain of each fine-tuned network over its linear probe, with its interval."""
     frame = gains.frame.assign(panel=style.panels(gains.frame, DATASET))
     base: Any = alt.Chart().encode(y=kinds.category(alt.Y, str(CANDIDATE), None))
     across = kinds.quantity(alt.X, TUNING_GAIN, "gain over the linear probe", grid=True)
@@ -32,7 +32,9 @@ def finetuning_figure(gains: Table) -> alt.FacetChart:
 
 
 def finetuning_statements(gains: pd.DataFrame) -> list[Statement]:
-    """The gain of the fine-tuned network that gained most.
+    """The sentence on the fine-tuned network that gained most over its linear probe.
+
+    gains: table `recommendation_finetuning` of one data set, the largest gain first.
 
     >>> line = {"candidate": "net 128 px (fine-tuned)", "top1_finetuned": 0.95, "top1_probe": 0.86, "gain": 0.09}
     >>> line |= {"gain_low": 0.03, "gain_high": 0.16, "n_test": 120, "train_s": 140.0}
@@ -44,7 +46,7 @@ def finetuning_statements(gains: pd.DataFrame) -> list[Statement]:
     """
     largest = gains.iloc[0].to_dict()
     name = str(largest[CANDIDATE]).removesuffix(" (fine-tuned)")
-    is_significant = not largest[TUNING_GAIN.low] <= 0 <= largest[TUNING_GAIN.high]
+    is_significant = not largest[TUNING_GAIN.low] <= 0 <= largest[TUNING_GAIN.high]  # also if it lost accuracy
     doubt = "" if is_significant else ", which may be nothing"
     gain = f"{small.format_with_interval(largest, TUNING_GAIN)} on {largest[N_TEST]:.0f} test images{doubt}"
     accuracies = f"{100 * largest[TUNED_TOP1]:.1f} %, its linear probe {100 * largest[PROBE_TOP1]:.1f} %"

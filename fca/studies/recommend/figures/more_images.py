@@ -31,7 +31,7 @@ COLOURS = ("#0072b2", "#c4562b")  # 3:1 on white and on black
 
 
 def more_images_figure(curve: Table) -> alt.FacetChart:
-    """Accuracy against training images per class: measured with parts of them, predicted with more."""
+    """The figure of accuracy against training images per class: measured with parts of them, predicted with more."""
     frame = curve.frame.assign(panel=style.panels(curve.frame, DATASET))
     across = kinds.quantity(alt.X, A_CLASS, "training images per class", grid=True, type="log", padding=20, nice=False)
     up = kinds.quantity(alt.Y, ACCURACY, "accuracy", grid=True)
@@ -61,7 +61,10 @@ def more_images_figure(curve: Table) -> alt.FacetChart:
 
 
 def more_images_statements(curve: pd.DataFrame) -> list[Statement]:
-    """The expected gain from twice as many training images; empty if predictions were not checked that far.
+    """The sentence on the expected gain from twice as many training images, or from fewer, as far as was predicted.
+
+    curve: table `recommendation_more_images` of one data set. Empty if predictions do not go up to FEWEST_TIMES as many
+    images.
 
     >>> line = {"dataset": "photos", "images_a_class": 20.0, "accuracy": 0.8, "accuracy_low": 0.76}
     >>> line |= {"accuracy_high": 0.84, "times": 1.0, "point": "predicted", "metric": "accuracy"}

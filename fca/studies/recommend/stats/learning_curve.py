@@ -86,7 +86,12 @@ def measured_from(
     right: Float[np.ndarray, "sizes images"],
     weights: Num[np.ndarray, " images"] | None = None,
 ) -> Measured:
-    """The accuracies of shares that are right about each image.    weights: how much an image counts; None: all alike.
+    """Accuracies of classifiers of several sizes, and the covariance that the shared judging images give them.
+
+    right:   share of the classifiers of each size that are right about each image.
+    weights: how much each image counts; None: all the same.
+
+    accuracy = Σ w right / Σ w,   covariance = Σ w² (right - accuracy) (right - accuracy)' / Σ w²
 
     >>> right = np.array([[1, 1, 1, 0], [1, 0.5, 0.5, 0]])
     >>> measured = measured_from(np.array([8, 4]), np.array([1, 2]), right)
@@ -97,15 +102,17 @@ def measured_from(
     total = image_weights.sum()
     accuracy = right @ image_weights / total
     deviations = right - accuracy[:, None]
-    squares = image_weights**2
-    covariance = (deviations * squares) @ deviations.T / squares.sum()
-    return Measured(sizes, fits, accuracy, covariance, float(total**2 / squares.sum()))
+    squared_weights = image_weights**2
+    covariance = (deviations * squared_weights) @ deviations.T / squared_weights.sum()
+    effective_images = float(total**2 / squared_weights.sum())
+    return Measured(sizes, fits, accuracy, covariance, effective_images)
 
 
 def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
-    """Φ^-1 of the accuracies, and the covariance that the choice of the judging images gives it (delta method).
+    """Φ^-1 of the accuracies, and the covariance of its noise, which comes from the choice of the judging images.
 
-    Pseudo-images keep both finite where all images are right. Raises FcaError for accuracies outside of 0 to 1.
+    PSEUDO_IMAGES, half of them right, are added, so that both are finite where all images are right. The covariance is
+    that of mean accuracies times the slopes of Φ^-1 (delta method). Raises FcaError for accuracies outside of 0 to 1.
     """
     outside = measured.accuracy[~((measured.accuracy >= 0) & (measured.accuracy <= 1))]
     if len(outside):
@@ -113,10 +120,12 @@ def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
 
     total = measured.images + PSEUDO_IMAGES
     accuracy = (measured.accuracy * measured.images + PSEUDO_IMAGES / 2) / total
+    # half of a pseudo-image is shared by all sizes, the other half is one of each size by itself
     typical_sd = np.sqrt(accuracy * (1 - accuracy))
     shared = np.outer(typical_sd, typical_sd)
-    pseudo = PSEUDO_IMAGES / 2 * (shared + np.diag(np.diag(shared)))
-    covariance = (measured.covariance * measured.images + pseudo) / total**2
+    separate = np.diag(np.diag(shared))
+    of_pseudo_images = PSEUDO_IMAGES / 2 * (shared + separate)
+    covariance = (measured.covariance * measured.images + of_pseudo_images) / total**2
 
     value = ndtri(accuracy)
     slope = np.sqrt(2 * np.pi) * np.exp(value**2 / 2)  # of the probit: 1 / normal density
@@ -124,7 +133,9 @@ def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
 
 
 def design(sizes: PerSize, n: float | int) -> Float[np.ndarray, "sizes 3"]:
-    """What (η, b, c) are multiplied by.
+    """The matrix that turns (η, b, c) into Φ^-1 of the accuracies with these numbers of training images.
+
+    n: training images of the job.
 
     >>> design(np.array([20, 40, 10]), 20)
     array([[ 1. ,  0. ,  0. ],
@@ -148,12 +159,15 @@ class Forecast:
     fit_sd: float
 
     def accuracy(self, sizes: PerSize) -> PerSize:
-        """Expected accuracy on images like those that judged, of a probe on so many training images."""
+        """Expected accuracy on images like those that judged, of a probe on so many training images.
+
+        The mean of Φ(y) over y ~ N(m, sd²) is Φ(m / sqrt(1 + sd²)).
+        """
         centre, sd = self._normal(sizes)
         return ndtr(centre / np.sqrt(1 + sd**2))
 
     def interval(self, sizes: PerSize, level: float = 0.9) -> tuple[PerSize, PerSize]:
-        """Ends of the central interval of that accuracy."""
+        """Ends of the central interval of the accuracy of a probe on so many training images."""
         centre, sd = self._normal(sizes)
         z = ndtri((1 + level) / 2)
         return ndtr(centre - z * sd), ndtr(centre + z * sd)
@@ -161,7 +175,7 @@ class Forecast:
     def gain(self, size: float, level: float = 0.9) -> tuple[float, float, float]:
         """Accuracy with so many training images minus that with all there are: its mean and the ends of its interval.
 
-        Both are those of a new fit, so that what one lucky fit has is no gain.
+        Both accuracies are those of a new fit, so that the luck of one fit does not count as a gain.
         """
         draws = self.draws(np.array([self.n, size]))
         gains = draws[:, 1] - draws[:, 0]
@@ -176,20 +190,25 @@ class Forecast:
         return ndtr(values + self.fit_sd * rng.normal(size=values.shape))
 
     def _normal(self, sizes: PerSize) -> tuple[PerSize, PerSize]:
+        """Mean and standard deviation of Φ^-1 of the accuracy of one probe at each size."""
         matrix = self._design(sizes)
+        # s: sizes; i, j: the numbers of the curve
         variance = np.einsum("si,ij,sj->s", matrix, self.covariance, matrix)
         return matrix @ self.mean, np.sqrt(variance + self.fit_sd**2)
 
     def _design(self, sizes: PerSize) -> Float[np.ndarray, "sizes 3"]:
+        """The `design` of these sizes. Raises FcaError beyond MOST_TIMES the images of the job."""
         most = MOST_TIMES * self.n
-        if (np.asarray(sizes) > most * (1 + 1e-9)).any():
+        if (np.asarray(sizes) > most * (1 + 1e-9)).any():  # a multiple of n may be rounded up
             step = "ask for fewer; predictions farther away were never compared with the truth"
             raise FcaError("training images", f"{np.max(sizes):g}", f"at most {most:g}, {MOST_TIMES:g} n", step)
         return design(sizes, self.n)
 
 
 def reach(n: float | int, classes: int) -> float:
-    """The most training images of which an accuracy may be predicted: not farther than predictions were checked.
+    """The largest number of training images for which accuracy may be predicted: no more than predictions were checked.
+
+    n: training images of the job, in `classes` classes.
 
     >>> reach(200, classes=10), reach(1200, classes=10), reach(5000, classes=10)
     (800.0, 1600.0, 5000.0)
@@ -214,7 +233,12 @@ def forecast(hyperparameters: Hyperparameters, measured: Measured, n: float | in
 
 
 class _Posterior(NamedTuple):
-    """mean, covariance: of (η, b, c).    total: covariance of what is observed.    residual: it minus its mean."""
+    """The posterior of (η, b, c), and what the prior predicted of the observations.
+
+    mean, covariance: of (η, b, c).
+    total:            covariance of the observations under the prior, with their noise.
+    residual:         the observations minus their mean under the prior.
+    """
 
     mean: OfCurve
     covariance: BetweenCurves
@@ -228,12 +252,18 @@ def _update(
     noise: Float[np.ndarray, "observed observed"],
     matrix: Float[np.ndarray, "observed 3"],
 ) -> _Posterior:
-    """Normal prior, normal noise."""
+    """The posterior of (η, b, c) given observations with the mean X (η, b, c) and normal noise.
+
+    total = X C X' + noise,   gain = C X' total^-1,   mean = m + gain (value - X m),   covariance = C - gain X C
+
+    prior: of (η, b, c), N(m, C).    value: the observations.    noise: their covariance.    matrix: X, see `design`.
+    """
     total = matrix @ prior.covariance @ matrix.T + noise
     residual = value - matrix @ prior.mean
     gain = np.linalg.solve(total, matrix @ prior.covariance).T
     covariance = prior.covariance - gain @ matrix @ prior.covariance
-    return _Posterior(prior.mean + gain @ residual, (covariance + covariance.T) / 2, total, residual)
+    symmetric_covariance = (covariance + covariance.T) / 2  # removes rounding errors
+    return _Posterior(prior.mean + gain @ residual, symmetric_covariance, total, residual)
 
 
 def fit(jobs: Sequence[Job]) -> Hyperparameters:
@@ -248,12 +278,12 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
     """
     if not jobs:
         raise FcaError("earlier jobs", 0, "1 or more", "measure some")
-    names = [job.dataset for job in jobs]
-    weights = np.array([1 / names.count(name) for name in names])
+    dataset_of_job = [job.dataset for job in jobs]
+    weights = np.array([1 / dataset_of_job.count(dataset) for dataset in dataset_of_job])
     weights /= weights.sum()
     observations = [_observations(job) for job in jobs]
 
-    current = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)
+    current = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)  # where to start
     for _ in range(ITERATIONS):
         means, covariances, fit_variances = [], [], []
         for value, noise, matrix, fits in observations:
@@ -262,15 +292,17 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
             means.append(posterior.mean)
             covariances.append(posterior.covariance)
 
-            # the part of each residual that is due to the fits: its mean and covariance
+            # posterior mean and covariance of the mean deviation of the probes of a size; that of one probe has a
+            # variance `fits` times as large
             share = np.linalg.solve(posterior.total, fit_noise).T
             deviation = share @ posterior.residual
             spread = fit_noise - share @ fit_noise
-            fit_variances.append(((deviation**2 + np.diag(spread)) * fits).mean())
+            squared_deviation = deviation**2 + np.diag(spread)
+            fit_variances.append((squared_deviation * fits).mean())
 
         mean = weights @ np.array(means)
         deviations = np.array(means) - mean
-        # j: jobs; a, b: the three numbers of a curve
+        # j: jobs; a, b: the numbers (η, b, c) of a curve
         covariance = np.einsum("j,ja,jb->ab", weights, deviations, deviations)
         covariance += np.einsum("j,jab->ab", weights, np.array(covariances))
         current = Hyperparameters(mean, covariance, float(np.sqrt(weights @ np.array(fit_variances))))
@@ -278,12 +310,15 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
 
 
 def _observations(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Values, their noise, design and number of fits of both accuracies of a job, which share no image."""
+    """The accuracies of a job on judging images, then on test images, as `_update` takes them.
+
+    Returns their values (Φ^-1), the covariance of their noise, their design, and the number of probes of each.
+    """
     judged, judged_noise = observed(job.judged)
     tested, tested_noise = observed(job.tested)
     value = np.concatenate([judged, tested])
 
-    no_covariance = np.zeros((len(judged), len(tested)))
+    no_covariance = np.zeros((len(judged), len(tested)))  # judging images and test images are different ones
     noise = np.block([[judged_noise, no_covariance], [no_covariance.T, tested_noise]])
     matrix = design(np.concatenate([job.judged.sizes, job.tested.sizes]), job.n)
     fits = np.concatenate([job.judged.fits, job.tested.fits])

@@ -39,32 +39,40 @@ class Subsets:
 def nested_parts(
     labels: Labels, groups: Groups, halvings: int, rng: np.random.Generator
 ) -> list[Int[np.ndarray, " images"]]:
-    """The part of each image, for 1, 2, 4, ... parts: a part of one division lies within a part of the one before.
+    """The number of the part that each image is in, for the division into 1, 2, 4, ... 2^halvings parts.
 
-    Parts share no image, and every class is divided evenly. Groups stay whole, in the class of their first image.
+    Parts share no image, every class is divided evenly, and a part of one division lies within a part of the one
+    before. Groups stay whole, in the class of their first image.
 
     >>> one, two = nested_parts(np.array([0, 0, 1, 1]), np.arange(4), 1, np.random.default_rng(0))
     >>> one.tolist(), np.bincount(two).tolist()
     ([0, 0, 0, 0], [2, 2])
     """
-    first, group_of_image = np.unique(groups, return_index=True, return_inverse=True)[1:]
-    rank = np.empty(len(first), np.int64)
-    for label in np.unique(labels[first]):
-        members = np.flatnonzero(labels[first] == label)
-        rank[rng.permutation(members)] = np.arange(len(members))
+    # for each group the position of its first image, for each image the position of its group
+    _, first_image, group_of_image = np.unique(groups, return_index=True, return_inverse=True)
+    label_of_group = labels[first_image]
+
+    rank = np.empty(len(first_image), np.int64)  # of each group among those of its class, in random order
+    for label in np.unique(label_of_group):
+        groups_of_class = np.flatnonzero(label_of_group == label)
+        rank[rng.permutation(groups_of_class)] = np.arange(len(groups_of_class))
+
+    # remainders nest: groups with the same rank modulo 4 have the same rank modulo 2
     return [rank[group_of_image] % 2**halving for halving in range(halvings + 1)]
 
 
 def possible_halvings(labels: Labels, groups: Groups) -> int:
-    """How often the images can be halved, HALVINGS at most, with FEWEST groups of each class in every part.
+    """How often the images can be halved so that every part has FEWEST groups of each class: HALVINGS times at most.
 
-    Raises FcaError where they cannot be halved once.
+    groups: images with the same number stay together, and count once. Raises FcaError if they cannot be halved once.
 
     >>> possible_halvings(np.repeat([0, 1], 10), np.arange(20))
     2
     """
-    first = np.unique(groups, return_index=True)[1]
-    fewest = int(np.bincount(labels[first], minlength=int(labels.max()) + 1).min())
+    first_image_of_group = np.unique(groups, return_index=True)[1]
+    n_classes = int(labels.max()) + 1
+    groups_by_class = np.bincount(labels[first_image_of_group], minlength=n_classes)
+    fewest = int(groups_by_class.min())
     if fewest < 2 * FEWEST:
         what = "training images of the smallest class, those that belong together counted once"
         raise FcaError(what, fewest, f"{2 * FEWEST} or more, to halve them", "add images of that class")
@@ -81,9 +89,12 @@ def measure(
 ) -> Subsets:
     """Fit the probe of `fit_probe` to all training images, and to nested halves, quarters and eighths of them.
 
-    The images that judge the probe judge every subset: training images (about fca.stats.features.MAX_LEFT_OUT) by the
-    probes of all parts that do not have them, and left out by that of their own part; validation images by all.
-    groups: images with the same number are left out together. Raises FcaError for classes of fewer than four images.
+    The same images judge the probes of all sizes. A judging training image (there are about
+    fca.stats.features.MAX_LEFT_OUT) is predicted by the probes of all parts without it, and by a fit of the probe of
+    its own part that leaves it out. A validation image is predicted by all probes.
+
+    groups: images with the same number are left out together; None: each image by itself.    seed: of the parts.
+    Raises FcaError for classes of fewer than four images.
 
     >>> rng = np.random.default_rng(0)
     >>> labels = np.repeat([0, 1], 40)
@@ -95,6 +106,7 @@ def measure(
     if groups is None:
         groups = np.arange(len(labels))
     halvings = possible_halvings(labels, groups)
+    # as many as it takes to fit probes to SHUFFLED_IMAGES images of each size
     shuffles = int(np.clip(SHUFFLED_IMAGES // len(labels), 1, MOST_SHUFFLES))
     probe_of_all = fit_probe(features, labels, groups)
 
@@ -112,7 +124,7 @@ def measure(
         probe = probe_of_all if is_all else fit_probe(features[rows], labels[rows], groups[rows])
 
         predicted, fitted_images = _predictions(probe, rows, all_features, judged)
-        is_predicted = predicted >= 0
+        is_predicted = predicted >= 0  # -1: an image of this part that no fit left out
         n_right[halving] += is_predicted & (predicted == all_labels[judged])
         n_predicted[halving] += is_predicted
         sum_of_sizes[halving] += fitted_images[is_predicted].sum()
@@ -123,9 +135,10 @@ def measure(
 def _parts(
     labels: Labels, groups: Groups, halvings: int, shuffles: int, seed: int
 ) -> Iterator[tuple[int, Int[np.ndarray, " rows"]]]:
-    """Number of halvings and positions of every part; all images together are one part, the same in every shuffle.
+    """For every part to which a probe is fitted: how often the images were halved, and the positions of its images.
 
-    With many images, two parts of a size are enough: each image is outside of one of them, and a fit takes seconds.
+    All images together come first, as a part of no halving. Then the images are divided anew in every shuffle. With
+    many images only two parts of a size are used: each image is outside of one of them, and a fit takes seconds.
     """
     yield 0, np.arange(len(labels))
 
@@ -151,6 +164,7 @@ def _predictions(
     predicted = probe.logits(features[judged]).argmax(axis=1)
     n_fitted = np.full(len(judged), float(len(rows)))
 
+    # by position among all images; probe.judged: positions among `rows` of those that a fold left out
     left_out_class = np.full(len(features), -1)
     left_out_class[rows[probe.judged]] = probe.left_out.argmax(axis=1)
     is_fitted: Bool[np.ndarray, " judged"] = np.isin(judged, rows)

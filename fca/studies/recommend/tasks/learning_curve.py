@@ -45,7 +45,7 @@ class LearningCurve:
     summary: ClassVar[tuple[Column | str, ...]] = ("{n_fits} probes on {fewest_images} to {n_train} images",)
 
     def plan(self, context: RunContext) -> list[Run]:
-        """The features of all images, as for adaptation=probe, then the curve.
+        """The run that computes the features of all images, as for adaptation=probe, then the run of the curve.
 
         Raises FcaError for a model without weights, for a shift, with compat, and for a class with fewer than four
         training images.
@@ -57,8 +57,9 @@ class LearningCurve:
         train = data.rows("train", context.subset.classes)
         labels = context.subset.new_labels(data.labels[train])
         possible_halvings(labels, connected_images(data.items.iloc[train], data.group))  # refuses too few images
-        about = training_columns(context, data, "probe")
-        return [features, Run("learning_curve", probe_identity(context, data), about, features.run_id, work=work)]
+        columns = training_columns(context, data, "probe")
+        curve = Run("learning_curve", probe_identity(context, data), columns, features.run_id, work=work)
+        return [features, curve]
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Embed the images, then fit and evaluate all probes."""
@@ -67,17 +68,18 @@ class LearningCurve:
 
 
 def _measured(run: Run[ProbeWork], context: RunContext) -> Finished:
+    """Fit and judge the probes of all sizes on stored features: the row of the curve, and its arrays."""
     data = run.work.data
     subset = context.subset
     features = run.work.values(context.store)
     train = data.rows("train", subset.classes)
     val = data.rows("val", subset.classes)
-    groups = connected_images(data.items.iloc[train], data.group)
+    groups = connected_images(data.items.iloc[train], data.group)  # copies, and images of one group, stay together
 
     start = time.perf_counter()
     subsets = measure(
         features[train],
-        subset.new_labels(data.labels[train]),
+        subset.new_labels(data.labels[train]),  # 0 to classes - 1
         features[val],
         subset.new_labels(data.labels[val]),
         groups,
@@ -91,12 +93,13 @@ def _measured(run: Run[ProbeWork], context: RunContext) -> Finished:
         N_FITS: int(subsets.fits.sum()),
         FEWEST_IMAGES: round(subsets.sizes[-1]),
         CURVE_S: seconds,
-        "input_size": context.store.row(run.work.features)["input_size"],
+        "input_size": context.store.row(run.work.features)["input_size"],  # of the network, by the run of its features
     }
     arrays = {
         SIZES: subsets.sizes,
         FITS: subsets.fits,
         RIGHT: subsets.right.astype(np.float32),
+        # positions among training images, then validation images -> positions in the data's items
         JUDGED_IMAGES: np.concatenate([train, val])[subsets.judged].astype(np.int32),
     }
     return Finished(run, columns, arrays)

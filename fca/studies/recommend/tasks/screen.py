@@ -38,7 +38,7 @@ class Screen:
     images: Annotated[int, Allowed(4)]
 
     def plan(self, context: RunContext) -> list[Run]:
-        """The features of the few images, then the probe.
+        """The run that computes the features of the few images, then the run of the probe.
 
         Raises FcaError for a model without weights, for a shift, and with compat.
         """
@@ -47,8 +47,8 @@ class Screen:
         rows = few_rows(data, context.subset.classes, self.images)
         features, work = features_run_and_work(context, few_images(data, rows))
         identity = probe_identity(context, data) | {"images": self.images}
-        about = training_columns(context, data, "probe")
-        return [features, Run("screen", identity, about, features.run_id, work=work)]
+        columns = training_columns(context, data, "probe")
+        return [features, Run("screen", identity, columns, features.run_id, work=work)]
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Embed the images, then fit the probe and leave its images out in turn."""
@@ -56,9 +56,11 @@ class Screen:
             yield embed_images(run, context) if run.task == "embed" else self._probed(run, context)
 
     def _probed(self, run: Run[ProbeWork], context: RunContext) -> Finished:
+        """Fit the probe to the stored features of the few images: its row, and its outputs for left-out images."""
         few = run.work.data
-        labels = context.subset.new_labels(few.labels)
-        probe = fit_probe(run.work.values(context.store), labels, connected_images(few.items, few.group))
+        labels = context.subset.new_labels(few.labels)  # 0 to classes - 1
+        groups = connected_images(few.items, few.group)  # copies, and images of one group, are left out together
+        probe = fit_probe(run.work.values(context.store), labels, groups)
 
         # arrays refer to all images of the data, not to the few of the features
         data = for_training(context.data)
@@ -77,12 +79,15 @@ class Screen:
 
 
 def few_images(data: ImageData, rows: Int[np.ndarray, " rows"]) -> ImageData:
-    """A data set of only these images, with its own fingerprint."""
+    """A data set of only these images, with its own fingerprint, so that its features are stored apart."""
     few = at_rows(data, rows)
     return replace(few, fingerprint=fingerprint(few.items, f"{data.fingerprint} screened"))
 
 
 def few_rows(data: ImageData, classes: Sequence[int], images: int) -> Int[np.ndarray, " rows"]:
-    """Positions of about so many training images of these classes, by class shares, equal for all networks."""
+    """Positions of about `images` training images of these classes, each class by its share.
+
+    They are the same for all networks, so that their probes can be compared.
+    """
     train = data.rows("train", classes)
     return train[representative_rows(data.labels[train], images)]

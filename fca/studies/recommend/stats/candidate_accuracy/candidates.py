@@ -45,15 +45,16 @@ class Candidates:
     adaptation: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        """Make all candidates probes if no adaptation is given; refuse attributes of other lengths and wrong sizes."""
         if not self.adaptation:
-            object.__setattr__(self, "adaptation", (PROBE,) * len(self.network))
+            object.__setattr__(self, "adaptation", (PROBE,) * len(self.network))  # the dataclass is frozen
 
         lengths = {len(values) for values in (self.size_px, self.depth, self.precision, self.adaptation)}
         if not self.network or lengths != {len(self.network)}:
             allowed = f"as many as networks ({len(self.network)}), at least 1"
             raise FcaError("values of a candidate's attributes", sorted(lengths), allowed, "give one a candidate")
 
-        wrong_sizes = [size for size in self.size_px if not size > 0]
+        wrong_sizes = [size for size in self.size_px if not size > 0]  # NaN is wrong, too
         if wrong_sizes:
             raise FcaError("size_px", wrong_sizes[0], "above 0", "give the side of the network's input in pixels")
 
@@ -62,18 +63,18 @@ class Candidates:
 
     @property
     def keys(self) -> list[tuple[str, float, str, str, str]]:
-        """All attributes of each candidate: two candidates with the same ones are the same."""
+        """The attributes of each candidate as a tuple: two candidates with equal tuples are the same."""
         columns = (self.network, map(float, self.size_px), self.depth, self.precision, self.adaptation)
         return list(zip(*columns, strict=True))
 
     def joined(self, others: Candidates) -> Candidates:
         """These candidates, then those of the others that are not among them."""
-        return _of_keys(list(dict.fromkeys([*self.keys, *others.keys])))
+        return _candidates_with(list(dict.fromkeys([*self.keys, *others.keys])))
 
     def positions(self, others: Candidates) -> Integer[np.ndarray, " others"]:
-        """Where each of the others is among these. Raises KeyError for one that is not."""
-        position = {key: place for place, key in enumerate(self.keys)}
-        return np.array([position[key] for key in others.keys])
+        """The position of each of the others among these. Raises KeyError for one that is not among them."""
+        position_of_key = {key: position for position, key in enumerate(self.keys)}
+        return np.array([position_of_key[key] for key in others.keys])
 
     @property
     def log_size(self) -> PerCandidate:
@@ -81,7 +82,7 @@ class Candidates:
         return np.log(np.asarray(self.size_px, float) / USUAL_SIZE_PX)
 
     def differ(self, attribute: str) -> BetweenCandidates:
-        """1 where two candidates differ in an attribute, 0 where not."""
+        """1 where two candidates differ in an attribute, such as "network", 0 where not."""
         values = np.array(getattr(self, attribute))
         return (values[:, None] != values[None, :]).astype(float)
 
@@ -90,7 +91,8 @@ class Candidates:
         return (np.array(getattr(self, attribute)) == value).astype(float)
 
 
-def _of_keys(keys: Sequence[tuple[str, float, str, str, str]]) -> Candidates:
+def _candidates_with(keys: Sequence[tuple[str, float, str, str, str]]) -> Candidates:
+    """The candidates with these attributes, in the order of `Candidates.keys`."""
     return Candidates(*zip(*keys, strict=True))
 
 
@@ -118,11 +120,12 @@ class JobRecord:
     covariates: Float[np.ndarray, " covariates"] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "covariates", covariates_of(self.ncl, self.images_a_class))
+        """Compute the covariates, and refuse counts of right images that are negative or exceed the images."""
+        object.__setattr__(self, "covariates", covariates_of(self.ncl, self.images_a_class))  # the dataclass is frozen
         for images, right in ((self.n_judged, self.right_judged), (self.n_test, self.right_test)):
-            wrong = ~((right >= 0) & (right <= images))
-            if wrong.any():
-                value = f"{right[wrong][0]} of {images[wrong][0]} (job {self.job} of {self.dataset})"
+            is_wrong = ~((right >= 0) & (right <= images))  # NaN is wrong, too
+            if is_wrong.any():
+                value = f"{right[is_wrong][0]} of {images[is_wrong][0]} (job {self.job} of {self.dataset})"
                 raise FcaError("right of images", value, "0 to all images", "mend the table of earlier jobs")
 
 
@@ -141,10 +144,11 @@ def covariates_of(ncl: float, images_a_class: float) -> Float[np.ndarray, " cova
 
 
 def records_of(frame: pd.DataFrame) -> tuple[Candidates, tuple[JobRecord, ...]]:
-    """The candidates of a table with one line a job and candidate (COLUMNS), and one record a job.
+    """The distinct candidates of a table, and one record for each of its jobs.
 
-    A column `adaptation` may be there; without it all are probes. Empty counts (NaN) mean that a candidate was not
-    judged, or not tested. Raises FcaError for a missing column, an empty table, a candidate twice in one job.
+    frame: one line for each job and candidate, with COLUMNS. A column `adaptation` is optional; without it all
+    candidates are probes. Empty counts (NaN) mean that a candidate was not judged, or not tested. Raises FcaError for a
+    missing column, an empty table, and a candidate that occurs twice in one job.
 
     >>> line = ["cars", "a", 2, 30, "lite0", 224, "whole", "fp32", 20, 19, 100, 93]
     >>> candidates, records = records_of(pd.DataFrame([line], columns=COLUMNS))
@@ -161,7 +165,7 @@ def records_of(frame: pd.DataFrame) -> tuple[Candidates, tuple[JobRecord, ...]]:
     adaptation = frame["adaptation"] if "adaptation" in frame else pd.Series(PROBE, index=frame.index)
     attributes = (frame["network"], frame["size"].astype(float), frame["depth"], frame["precision"], adaptation)
     keys = list(zip(*attributes, strict=True))
-    candidates = _of_keys(list(dict.fromkeys(keys)))
+    candidates = _candidates_with(list(dict.fromkeys(keys)))
     position_of_key = {key: position for position, key in enumerate(candidates.keys)}
     positions = pd.Series([position_of_key[key] for key in keys], index=frame.index)
 
@@ -172,7 +176,7 @@ def records_of(frame: pd.DataFrame) -> tuple[Candidates, tuple[JobRecord, ...]]:
             step = "give one line a job and candidate"
             raise FcaError("lines of a candidate", f"several in job {job} of {dataset}", "one", step)
 
-        first_line = lines.iloc[0]
+        first_line = lines.iloc[0]  # classes and images are those of the job, the same in all of its lines
         counts = {column: lines[column].fillna(0).to_numpy(float) for column in COUNTS}
         record = JobRecord(
             dataset=str(dataset),
@@ -193,27 +197,33 @@ def logit_of_counts(
 
     log((k + 1/2) / (n - k + 1/2)),   1 / (n p + 1/2) + 1 / (n (1 - p) + 1/2)    (Gart and Zweifel 1967, Biometrika 54)
 
-    with p, the share of all candidates together. Were it each candidate's own, those with the least noise would be
-    those that fail most, and with errors as strongly correlated as on shared images the best estimate would lie below
-    every candidate's share (Peelle's pertinent puzzle): 0.76 where candidates had 0.93 to 0.96 of 80 images right.
+    with p, the share of all candidates together. With each candidate's own share, those that fail most would seem to
+    have the least noise. As errors on shared images are strongly correlated, the estimate of their common logit would
+    then lie below the share of every candidate (Peelle's pertinent puzzle): at 0.76, where candidates had 0.93 to 0.96
+    of 80 images right.
+
+    right, images: counts of each candidate.
 
     >>> value, variance = logit_of_counts(np.array([20.0]), np.array([20.0]))
     >>> value.round(2), variance.round(2)
     (array([3.71]), array([2.05]))
     """
-    if not len(images):
+    if not len(images):  # without candidates there is no share
         return np.empty(0), np.empty(0)
     share = right.sum() / images.sum()
     logits = np.log((right + 0.5) / (images - right + 0.5))
-    return logits, 1 / (images * share + 0.5) + 1 / (images * (1 - share) + 0.5)
+    variances = 1 / (images * share + 0.5) + 1 / (images * (1 - share) + 0.5)
+    return logits, variances
 
 
 def linearised(
     share: Float[np.ndarray, "..."], images: Float[np.ndarray, "..."], logits: Float[np.ndarray, "..."]
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """Shares right as normal observations of logits near `logits`: their values and standard deviations.
+    """Observed shares as normal observations of the true logits: their values, and standard deviations of their noise.
 
-    logit + (share - p) / (p (1 - p)),   1 / sqrt(n p (1 - p)),   p = expit(logit)
+    value = logit + (share - p) / (p (1 - p)),   sd = 1 / sqrt(n p (1 - p)),   p = expit(logit)
+
+    share: right, of n = `images`.    logits: the point of the linearisation, near the true ones.
 
     The working observations of iterated weighted least squares (McCullagh and Nelder 1989, section 2.5): repeated at
     the posterior mean, they reach the mode of the posterior with binomial counts. A share of 1 is a finite observation.
@@ -225,4 +235,5 @@ def linearised(
     expected = expit(logits)
     slope = expected * (1 - expected)
     step = np.clip((share - expected) / slope, -FARTHEST_STEP, FARTHEST_STEP)
-    return logits + step, 1 / np.sqrt(images * slope)
+    sds = 1 / np.sqrt(images * slope)
+    return logits + step, sds

@@ -111,7 +111,7 @@ class Hyperparameters:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Hyperparameters:
-        """Raises FcaError where a name is missing or unknown."""
+        """The hyperparameters that `to_json` wrote. Raises FcaError where a name is missing or unknown."""
         names = {each.name for each in fields(cls)}
         if set(stored) != names:
             wrong = ", ".join(sorted(names ^ set(stored)))
@@ -129,16 +129,21 @@ def usual_hyperparameters(datasets: int = 1) -> Hyperparameters:
 
 
 def free_of(hyperparameters: Hyperparameters) -> Float[np.ndarray, " parameters"]:
-    """Parameters on scales without bounds, in units of their prior: 0 at its centre, 1 one standard deviation above."""
+    """The parameters in the order of PRIORS, each on a scale without bounds, so that an optimiser may take any value.
+
+    A standard deviation becomes its logarithm and a share its logit, in units of its prior: 0 at the centre of the
+    prior, 1 one standard deviation above.
+    """
     values = []
     for name, scale in PRIORS.items():
         to_free = logit if scale.is_share else np.log
-        values.append((to_free(getattr(hyperparameters, name)) - to_free(scale.centre)) / scale.width)
+        above_centre = to_free(getattr(hyperparameters, name)) - to_free(scale.centre)
+        values.append(above_centre / scale.width)
     return np.array(values, float)
 
 
 def hyperparameters_at(free: Float[np.ndarray, " parameters"], datasets: int) -> Hyperparameters:
-    """The inverse of `free_of`."""
+    """The inverse of `free_of`: the hyperparameters at these unbounded values.    datasets: see Hyperparameters."""
     values = {}
     for position, (name, scale) in enumerate(PRIORS.items()):
         to_free, from_free = (logit, expit) if scale.is_share else (np.log, np.exp)
@@ -163,59 +168,73 @@ class Covariances(NamedTuple):
 
 
 def likeness(hyperparameters: Hyperparameters, candidates: Candidates) -> BetweenCandidates:
-    """Correlation of what candidates have by themselves: a product of one factor an attribute in which two differ.
+    """Correlation of two candidates' individual effects: the product of one factor for each attribute that differs.
 
     exp(-|log size - log size'| / size_scale) x network_alike^[networks differ] x ... , a product of positive definite
     kernels and so one itself.
     """
     log_size = candidates.log_size
-    alike = np.exp(-np.abs(log_size[:, None] - log_size[None, :]) / hyperparameters.size_scale)
+    size_difference = np.abs(log_size[:, None] - log_size[None, :])
+    alike = np.exp(-size_difference / hyperparameters.size_scale)
     for attribute in ("network", "depth", "precision", "adaptation"):
         alike = alike * getattr(hyperparameters, f"{attribute}_alike") ** candidates.differ(attribute)
     return alike
 
 
 def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Covariances:
-    """The covariances of every level of the hierarchy for these candidates."""
-    alike = likeness(hyperparameters, candidates)
-    is_hand_made = candidates.are("network", HAND_MADE)
-    is_adapted = 1 - candidates.are("adaptation", PROBE)
-    spread = hyperparameters.hand_made_factor**is_hand_made * hyperparameters.adapted_factor**is_adapted
-    own = alike * np.outer(spread, spread)
+    """The covariances of every level of the hierarchy for these candidates.
 
-    size_effect = candidates.log_size * (1 - is_hand_made)
-    of_size = np.outer(size_effect, size_effect)
+    Each is a sum of three parts: a variance that all candidates share; effects of their attributes (a slope or an
+    offset with variance σ² adds σ² v v', with the values v of the candidates); and individual effects, which are
+    correlated between similar candidates. Hand-made features (HOG) are no network, so input size has no effect on them.
+    """
+    h = hyperparameters
+
+    # individual effects, with a variance of 1 for a linear probe on a network
+    alike = likeness(h, candidates)
+    is_hand_made = candidates.are("network", HAND_MADE)  # 1 or 0, as are the indicators below
+    is_adapted = 1 - candidates.are("adaptation", PROBE)
+    individual_sd = h.hand_made_factor**is_hand_made * h.adapted_factor**is_adapted
+    individual = alike * np.outer(individual_sd, individual_sd)
+
+    # effects of input size and of cutting, per unit of their variance
+    log_size_of_networks = candidates.log_size * (1 - is_hand_made)
+    of_size = np.outer(log_size_of_networks, log_size_of_networks)
     is_cut = 1 - candidates.are("depth", WHOLE)
     of_cut = np.outer(is_cut, is_cut)
-    gains = SIZE_GAIN_SD**2 * of_size + CUT_GAIN_SD**2 * of_cut
-    is_coarse = 1 - candidates.are("precision", FP32)
-    gains += INT8_GAIN_SD**2 * np.outer(is_coarse, is_coarse)
-    for adaptation in ANOTHER_ADAPTATION:
-        has_gain = candidates.are("adaptation", adaptation)
-        gains += ADAPTATION_GAIN_SD**2 * np.outer(has_gain, has_gain)
 
-    h = hyperparameters
+    # what attributes gain over all jobs; it is hardly known before any job
+    gains = SIZE_GAIN_SD**2 * of_size + CUT_GAIN_SD**2 * of_cut
+    is_int8 = 1 - candidates.are("precision", FP32)
+    gains += INT8_GAIN_SD**2 * np.outer(is_int8, is_int8)
+    for adaptation in ANOTHER_ADAPTATION:
+        has_adaptation = candidates.are("adaptation", adaptation)
+        gains += ADAPTATION_GAIN_SD**2 * np.outer(has_adaptation, has_adaptation)
+
     of_dataset = h.dataset_size_sd**2 * of_size + h.dataset_cut_sd**2 * of_cut
     of_job = h.job_size_sd**2 * of_size + h.job_cut_sd**2 * of_cut
-    shared, of_alike = h.noise_shared, (1 - h.noise_shared) * h.noise_alike
-    paired = shared + of_alike * alike
-    np.fill_diagonal(paired, 1.0)
+
+    paired = h.noise_shared + (1 - h.noise_shared) * h.noise_alike * alike
+    np.fill_diagonal(paired, 1.0)  # the correlation of a candidate's noise with itself
     return Covariances(
-        overall=USUAL_LOGIT_SD**2 + gains + h.candidate_sd**2 * own,
-        dataset=h.dataset_sd**2 + h.dataset_candidate_sd**2 * own + of_dataset,
-        job=h.job_sd**2 + h.job_candidate_sd**2 * own + of_job,
-        shift=h.job_shift_sd**2 + h.candidate_shift_sd**2 * own,
+        overall=USUAL_LOGIT_SD**2 + gains + h.candidate_sd**2 * individual,
+        dataset=h.dataset_sd**2 + h.dataset_candidate_sd**2 * individual + of_dataset,
+        job=h.job_sd**2 + h.job_candidate_sd**2 * individual + of_job,
+        shift=h.job_shift_sd**2 + h.candidate_shift_sd**2 * individual,
         dataset_shift=np.array([[h.dataset_shift_sd**2]]),
         paired=paired,
     )
 
 
 def slope_features(candidates: Candidates) -> Float[np.ndarray, "candidates features"]:
-    """What a covariate's slope depends on: the same for all, more for larger inputs, more for cut networks."""
+    """The features of a candidate that the slope of a covariate is a sum over.
+
+    A constant, the logarithm of the input size (0 for hand-made features), and whether it is cut or hand-made (1 or 0).
+    """
     is_cut = 1 - candidates.are("depth", WHOLE)
     is_hand_made = candidates.are("network", HAND_MADE)
-    size_effect = candidates.log_size * (1 - is_hand_made)
-    return np.stack([np.ones(len(candidates)), size_effect, is_cut, is_hand_made], axis=1)
+    log_size_of_networks = candidates.log_size * (1 - is_hand_made)
+    return np.stack([np.ones(len(candidates)), log_size_of_networks, is_cut, is_hand_made], axis=1)
 
 
 SLOPE_FEATURE_SDS = np.array([SLOPE_SD, SLOPE_DIFFERENCE_SD, SLOPE_DIFFERENCE_SD, SLOPE_DIFFERENCE_SD])

@@ -46,28 +46,34 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
     batches = batches_of(records)
     datasets = len({record.dataset for record in records})
 
-    free = np.zeros(len(PRIORS))
+    free = np.zeros(len(PRIORS))  # the centres of the priors
     bounds = [(-WIDEST, WIDEST)] * len(free)
     options = {"maxiter": iterations, "ftol": 1e-8}
     for _ in range(ROUNDS):
-
+        # the default binds the batches of this round, since `batches` is assigned again below
         def loss(free: Free, batches: list[JobBatch] = batches) -> tuple[float, Free]:
             value, gradient = log_posterior(free, records, batches, candidates)
             return -value, -gradient
 
         free = minimize(loss, free, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
-        parts = covariances(hyperparameters_at(free, datasets), candidates)
-        _, batches = settled(records, batches, candidates, parts)
+        covariances_here = covariances(hyperparameters_at(free, datasets), candidates)
+        _, batches = settled(records, batches, candidates, covariances_here)
     return hyperparameters_at(free, datasets)
 
 
 def log_posterior(
     free: Free, records: Sequence[JobRecord], batches: Sequence[JobBatch], candidates: Candidates
 ) -> tuple[float, Free]:
-    """Log marginal posterior of parameters on their free scales (up to a constant) and its gradient."""
-    parts = covariances(hyperparameters_at(free, 1), candidates)
-    result, terms = upward(records, batches, candidates, parts)
-    by_element = covariance_gradient(records, batches, parts, result, terms)
+    """Log marginal posterior of parameters on their free scales (up to a constant) and its gradient.
+
+    On these scales (see `free_of`) the prior is N(0, I), with the logarithm -free' free / 2 and the gradient -free. The
+    gradient of the likelihood is the chain rule over all elements of the covariances, whose derivatives by a parameter
+    are central differences.
+    """
+    # the number of data sets, here 1, does not matter for covariances
+    covariances_here = covariances(hyperparameters_at(free, 1), candidates)
+    result, terms = upward(records, batches, candidates, covariances_here)
+    by_element = covariance_gradient(records, batches, covariances_here, result, terms)
 
     gradient = -free
     for position in range(len(free)):
@@ -75,10 +81,15 @@ def log_posterior(
         step[position] = STEP
         higher = covariances(hyperparameters_at(free + step, 1), candidates)
         lower = covariances(hyperparameters_at(free - step, 1), candidates)
-        gradient[position] += _slope(by_element, higher, lower)
+        gradient[position] += _chain_rule(by_element, higher, lower)
     return result.log_likelihood - float(free @ free) / 2, gradient
 
 
-def _slope(by_element: Covariances, higher: Covariances, lower: Covariances) -> float:
-    changes = zip(by_element, higher, lower, strict=True)
-    return float(sum((slope * (above - below)).sum() for slope, above, below in changes)) / (2 * STEP)
+def _chain_rule(by_element: Covariances, higher: Covariances, lower: Covariances) -> float:
+    """The derivative of the log likelihood by one parameter: the sum over elements of d log p / dS times dS.
+
+    by_element: d log p / dS.    higher, lower: the covariances S at the parameter plus and minus STEP.
+    """
+    arrays = zip(by_element, higher, lower, strict=True)
+    total = sum((slope * (above - below)).sum() for slope, above, below in arrays)
+    return float(total) / (2 * STEP)

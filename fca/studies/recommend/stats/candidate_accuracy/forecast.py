@@ -96,76 +96,84 @@ class JobForecast:
     losses: Losses = field(default_factory=lambda: RIGHT_OR_WRONG)
 
     def of_losses(self, losses: Losses) -> JobForecast:
-        """What is expected of the mean of 1 - loss, where a mistake loses a part of 1 that depends on what it confuses.
+        """This forecast of accuracies, converted to mean scores: a mistake loses a part of 1, depending on its classes.
 
-        What earlier jobs show of accuracies p is carried over: with r the mean loss of a mistake,
+        An accuracy p becomes the score s = 1 - (1 - p) r, with r the mean loss of a mistake. By the delta method,
 
-            1 - loss = 1 - (1 - p) r,   d logit(1 - loss) / d logit(p) = p / (1 - (1 - p) r)
+            d logit(s) / d logit(p) = p / s
 
-        The mistakes of this job may all be cheap ones, or expensive ones. So r is itself uncertain: lognormal, with the
-        mean and the coefficient of variation v of the losses, the same for all candidates, which takes the variance
-        log(1 + v^2) and the mean -log(1 + v^2) / 2 on the logarithmic scale. Each candidate by itself has OWN_SHARE of
-        that deviation more. With a loss of 1 for every mistake this is what is expected of accuracies.
+        The mistakes of this job may all be cheap ones, or expensive ones, so r is itself uncertain: lognormal, with the
+        mean and the coefficient of variation v of the losses. Its logarithm has the variance log(1 + v²), which all
+        candidates share, and a median that is lower than the mean of the losses by the factor exp(-log(1 + v²) / 2).
+        Each candidate by itself has OWN_SHARE of that deviation more. If every mistake loses 1, scores are accuracies.
 
         losses: of the possible mistakes, in [0, 1] and not all 0, each as likely as the others.
         """
         variance = np.log1p((losses.std() / losses.mean()) ** 2)
-        mean = float(losses.mean() * np.exp(-variance / 2))
+        median_loss = float(losses.mean() * np.exp(-variance / 2))  # r
         count = len(self.candidates)
-        unknown = np.full((2 * count, 2 * count), variance)
-        unknown += np.tile(OWN_SHARE**2 * variance * np.eye(count), (2, 2))
+        # a logit on judged images and one on test images for each candidate, which share its deviation
+        covariance_of_loss = np.full((2 * count, 2 * count), variance)
+        covariance_of_loss += np.tile(OWN_SHARE**2 * variance * np.eye(count), (2, 2))
 
         accuracies = expit(self.mixture.means)
-        scores = 1 - (1 - accuracies) * mean  # 1 - loss
+        scores = 1 - (1 - accuracies) * median_loss
         slopes = accuracies / scores
-        means = self.mixture.means + np.log(scores / (accuracies * mean))  # logit of the score
-        covariances = slopes[:, :, None] * self.mixture.covariances * slopes[:, None, :] + unknown
+        # logit(s) = logit(p) + log(s / (p r)), since 1 - s = (1 - p) r
+        means = self.mixture.means + np.log(scores / (accuracies * median_loss))
+        covariances = slopes[:, :, None] * self.mixture.covariances * slopes[:, None, :] + covariance_of_loss
         mixture = Mixture(self.mixture.log_weights, means, covariances)
         return JobForecast(self.candidates, mixture, self.paired, losses)
 
     def update(
         self, correct: Correct, weights: Num[np.ndarray, " images"] | None = None, times: float = 1.0
     ) -> JobForecast:
-        """The forecast with the job's own images. Give all images so far to the prior: it never adds to an update.
+        """The forecast given the results of the job's own images; `self` must be the forecast before any of them.
+
+        So more images need a new update of the prior with all images so far, not an update of this result.
 
         correct: 1 right, 0 wrong (after `of_losses`: 1 minus the loss), NaN not judged, on left-out training images and
                  validation images that all candidates share; a row of NaN for a candidate that was not judged yet.
         weights: of the images, above 0, for a balanced accuracy; only their ratios count.
-        times:   as if so many times as many images had judged them, all alike.
+        times:   multiplies the number of images, as if more images had given the same shares.
         """
         observed = observe(correct, self.paired, weights, self.losses)
         if not len(observed.judged):
             return self
         observed = observed._replace(images=times * observed.images)
 
+        # start from empirical logits, then linearise the shares at the posterior mean again and again
         logits, variances = logit_of_counts(observed.shares * observed.images, observed.images)
         mixture = conditioned(self.mixture, observed, logits, np.sqrt(variances))
         for _ in range(LINEARISATIONS):
-            expected = np.exp(mixture.log_weights) @ mixture.means[:, observed.judged]
-            mixture = conditioned(self.mixture, observed, *linearised(observed.shares, observed.images, expected))
+            posterior_mean = np.exp(mixture.log_weights) @ mixture.means[:, observed.judged]
+            logits, sds = linearised(observed.shares, observed.images, posterior_mean)
+            mixture = conditioned(self.mixture, observed, logits, sds)
         return JobForecast(self.candidates, mixture, self.paired, self.losses)
 
     def draws(self, count: int = DRAWS, judged: bool = False) -> Draws:
-        """Accuracies that agree with all that is known, on images like the test images.
+        """Joint draws of all candidates' accuracies from this distribution, the same at every call.
 
-        judged: on images like those that judge the job instead.
+        They are accuracies on images like the test images; if `judged`, on images like those that judge the job.
         """
         rng = keyed_rng("candidate accuracy", 0)
-        share = np.exp(self.mixture.log_weights)
-        component = rng.choice(len(share), size=count, p=share / share.sum())
+        weights = np.exp(self.mixture.log_weights)
+        component_of_draw = rng.choice(len(weights), size=count, p=weights / weights.sum())
         noise = rng.standard_normal((count, len(self.candidates)))
 
-        side = slice(0, len(self.candidates)) if judged else slice(len(self.candidates), None)
+        # a mean has first the logits on judged images, then those on test images
+        n_candidates = len(self.candidates)
+        half = slice(0, n_candidates) if judged else slice(n_candidates, None)
         logits = np.empty_like(noise)
-        for index in np.unique(component):
-            is_chosen = component == index
-            root = root_of(self.mixture.covariances[index][side, side])
-            logits[is_chosen] = self.mixture.means[index][side] + noise[is_chosen] @ root.T
+        for component in np.unique(component_of_draw):
+            is_of_component = component_of_draw == component
+            root = root_of(self.mixture.covariances[component][half, half])
+            logits[is_of_component] = self.mixture.means[component][half] + noise[is_of_component] @ root.T
         return expit(logits)
 
     @cached_property
     def usual_draws(self) -> Draws:
-        """Draws on images like the test images, kept."""
+        """The draws on images like the test images, computed once."""
         return self.draws()
 
     @property
@@ -174,11 +182,14 @@ class JobForecast:
         return self.usual_draws.mean(axis=0)
 
     def interval(self, level: float = LEVEL) -> Interval:
-        """Of the true accuracy of each candidate on images like the test images."""
+        """Interval of the true accuracy of each candidate on images like the test images."""
         return _interval(self.usual_draws, level)
 
     def predictive(self, n_test: int) -> Interval:
-        """90 %, of the share of `n_test` test images that each candidate has right: they are a sample themselves."""
+        """90 % interval of the share of `n_test` test images that each candidate will have right.
+
+        It is wider than `interval`, since the test images are a sample themselves.
+        """
         if n_test < 1:
             raise FcaError("n_test", n_test, "1 or more", "give the number of test images")
         rng = keyed_rng("candidate accuracy on test images", 0)
@@ -188,29 +199,38 @@ class JobForecast:
 def conditioned(
     mixture: Mixture, observed: Observed, logits: Float[np.ndarray, " judged"], sds: Float[np.ndarray, " judged"]
 ) -> Mixture:
-    """The mixture, given normal observations of the judged candidates' logits with noise of these deviations."""
-    judged = observed.judged
-    noise = observed.correlation * np.outer(sds, sds)
-    log_weights, means, spreads = [], [], []
-    for log_weight, mean, covariance in zip(*mixture, strict=True):
-        between = covariance[np.ix_(judged, judged)] + noise
-        gain = np.linalg.solve(between, covariance[judged]).T
-        surprise = logits - mean[judged]
+    """The mixture given normal observations y of the judged candidates' logits, whose noise has the deviations `sds`.
 
-        log_density = -(surprise @ np.linalg.solve(between, surprise) + np.linalg.slogdet(between)[1]) / 2
+    For a component N(m, C), with H the rows of the judged candidates, N the covariance of the noise, S = H C H' + N and
+    the gain K = C H' S^-1:
+
+        mean = m + K (y - H m),   covariance = C - K H C,   log weight + log N(y; H m, S)
+    """
+    judged = observed.judged  # logits on judged images come first, so these are positions in a mean, too
+    noise = observed.correlation * np.outer(sds, sds)
+    log_weights, means, covariances = [], [], []
+    for log_weight, mean, covariance in zip(*mixture, strict=True):
+        predicted_covariance = covariance[np.ix_(judged, judged)] + noise
+        gain = np.linalg.solve(predicted_covariance, covariance[judged]).T
+        residual = logits - mean[judged]
+
+        # without a constant that is the same for all components
+        squares = residual @ np.linalg.solve(predicted_covariance, residual)
+        log_density = -(squares + np.linalg.slogdet(predicted_covariance)[1]) / 2
         log_weights.append(log_weight + log_density)
-        means.append(mean + gain @ surprise)
-        spreads.append(covariance - gain @ covariance[judged])
+        means.append(mean + gain @ residual)
+        covariances.append(covariance - gain @ covariance[judged])
 
     normalised = np.array(log_weights) - logsumexp(log_weights)
-    return Mixture(normalised, np.stack(means), np.stack(spreads))
+    return Mixture(normalised, np.stack(means), np.stack(covariances))
 
 
 def _interval(draws: Draws, level: float) -> Interval:
+    """The equal-tailed interval that contains this share of the draws of each candidate."""
     if not 0 < level < 1:
         raise FcaError("level", level, "above 0, below 1", "take 0.9")
-    outside = (1 - level) / 2
-    return Interval(*np.quantile(draws, (outside, 1 - outside), axis=0))
+    tail = (1 - level) / 2
+    return Interval(*np.quantile(draws, (tail, 1 - tail), axis=0))
 
 
 def prior(
@@ -224,10 +244,17 @@ def prior(
 ) -> JobForecast:
     """The forecast for the candidates of a new job from earlier jobs, before any of its images is classified.
 
-    recorded:   the candidates to which the records' positions refer.    candidates: of the new job, recorded or not.
-    dataset:    name of its data set if the records may have other jobs of it; None: a new one. How far a new one is
-                from the others is itself uncertain: a t distribution with one degree of freedom fewer than there are
-                data sets, as a mixture of normals, whose weights the job's own images change.
+    A job is a set of images and classes for which a model is needed; it judges candidates on left-out training images
+    and validation images.
+
+    records:        results of earlier jobs.
+    recorded:       the candidates to which the records' positions refer.
+    candidates:     those of the new job, recorded or not.
+    ncl:            number of classes of the new job.
+    images_a_class: its training images per class.
+    dataset:        name of its data set if the records may have other jobs of it; None: a new one. How far a new one is
+                    from the others is itself uncertain: a t distribution with one degree of freedom fewer than there
+                    are data sets, as a mixture of normals, whose weights the job's own images change.
     """
     # what the records show of all candidates, theirs and this job's
     all_candidates = recorded.joined(candidates)
@@ -235,33 +262,37 @@ def prior(
     result, _ = settled(records, batches_of(records), all_candidates, effects)
     has_dataset = dataset in result.by_dataset
 
+    # from a state to the logits of this job's candidates: on judged images, then on test images
     position = all_candidates.positions(candidates)
     block = np.ix_(position, position)
-    matrix = design(all_candidates, position, position, covariates_of(ncl, images_a_class)[None])[0]
+    covariates = covariates_of(ncl, images_a_class)
+    matrix = design(all_candidates, position, position, covariates[None])[0]
     unrecorded = np.tile(covariance_of_unrecorded(recorded, candidates), (2, 2))
     count = len(candidates)
 
     def normal_at(dataset_scale: float, shift_scale: float) -> Normal:
-        """Logits on judging images, then on test images, if the variances between data sets had these factors."""
+        """The distribution of these logits if the variances of effects and of shifts had these factors."""
         if has_dataset:
             state = dataset_posterior(result, str(dataset), dataset_effects(effects))
-        else:
+        else:  # the state that all jobs share, plus the unknown effects of a new data set
             scaled = effects._replace(
                 dataset=dataset_scale * effects.dataset,
                 dataset_shift=shift_scale * effects.dataset_shift,
             )
             state = Normal(result.shared.mean, result.shared.covariance + dataset_effects(scaled))
         covariance = matrix @ state.covariance @ matrix.T
+        # the effect of the job on a candidate is the same on judged and test images; shifts add to the latter
         covariance += np.tile(dataset_scale * effects.job[block], (2, 2)) + unrecorded
         covariance[count:, count:] += shift_scale * effects.shift[block]
         return Normal(matrix @ state.mean, covariance)
 
     scales = np.ones(1) if has_dataset else uncertain_scales(hyperparameters.datasets)
+    # one component for every combination of the two factors
     components = [normal_at(dataset_scale, shift_scale) for dataset_scale in scales for shift_scale in scales]
     mixture = Mixture(
-        np.full(len(components), -np.log(len(components))),
-        np.stack([component.mean for component in components]),
-        np.stack([component.covariance for component in components]),
+        log_weights=np.full(len(components), -np.log(len(components))),  # equally likely
+        means=np.stack([component.mean for component in components]),
+        covariances=np.stack([component.covariance for component in components]),
     )
     return JobForecast(candidates, mixture, effects.paired[block])
 
@@ -269,13 +300,13 @@ def prior(
 def covariance_of_unrecorded(recorded: Candidates, candidates: Candidates) -> BetweenCandidates:
     """Additional covariance of candidates whose network, or whose adaptation of it, no earlier job has.
 
-    The networks of the earlier jobs may be similar, as of one family; others need not be (STRANGER_SD, shared by all
-    sizes, depths and precisions of one network).
+    The networks of the earlier jobs may resemble each other, as those of one family do; a network of no earlier job may
+    be far from them. All sizes, depths and precisions of one network share this deviation, STRANGER_SD.
     """
-    names = list(zip(candidates.network, candidates.adaptation, strict=True))
-    recorded_names = set(zip(recorded.network, recorded.adaptation, strict=True))
-    is_unrecorded = np.array([name not in recorded_names for name in names])
-    is_same = np.array([[name == other_name for other_name in names] for name in names])
+    networks = list(zip(candidates.network, candidates.adaptation, strict=True))
+    recorded_networks = set(zip(recorded.network, recorded.adaptation, strict=True))
+    is_unrecorded = np.array([network not in recorded_networks for network in networks])
+    is_same = np.array([[network == other for other in networks] for network in networks])
     return STRANGER_SD**2 * (is_same & is_unrecorded[:, None])
 
 
@@ -293,7 +324,10 @@ def uncertain_scales(datasets: int) -> Float[np.ndarray, " scales"]:
 
 
 def root_of(covariance: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
-    """A matrix R with R R' = covariance, also where some combination of candidates has no variance left."""
+    """A matrix R with R R' = covariance, also where some combination of candidates has no variance left.
+
+    Cholesky's factor after LEAST_VARIANCE was added to every variance; if there is none, by eigenvalues.
+    """
     symmetric = (covariance + covariance.T) / 2
     try:
         return np.linalg.cholesky(symmetric + LEAST_VARIANCE * np.eye(len(symmetric)))
@@ -308,22 +342,24 @@ def observe(
     weights: Num[np.ndarray, " images"] | None = None,
     losses: Losses = RIGHT_OR_WRONG,
 ) -> Observed:
-    """Shares right of the judged candidates and the correlation of their noise, which shared images pair.
+    """Shares right of the judged candidates, their effective numbers of images, and the correlation of their noise.
 
-    correlation = r x overlap,   of shares with the variance of n = (sum w)^2 / (d sum w^2) images each
+    images = (Σ w)² / (d Σ w²),   correlation = r x overlap
 
     d:       dispersion: the variance of the values as a part of the variance of right or wrong with the same mean, of
              all candidates together (quasi-binomial: McCullagh and Nelder 1989, section 4.5); 1 for right or wrong.
-
     r:       correlation of right and wrong over images that both were judged by, with PAIRED_PRIOR_IMAGES more of the
              typical correlation `paired`, so that it exists where a candidate has everything right.
-    overlap: sum of w^2 over the shared images / sqrt(product of these sums over each candidate's own images).
+    overlap: Σ w² over the images that both were judged by / sqrt(product of Σ w² over all images of each).
+
+    correct: 1 right, 0 wrong, NaN not judged.    weights: w of each image; None: 1 for all.
     losses:  of the possible mistakes, see `JobForecast.of_losses`.
     Raises FcaError for values outside [0, 1], for others than 1, 0 and NaN where every mistake loses 1, and for weights
     that are not above 0.
     """
     is_observed = ~np.isnan(correct)
-    is_allowed = (correct >= 0) & (correct <= 1) if losses.min() < 1 else np.isin(correct, (0, 1))
+    may_lose_parts = losses.min() < 1
+    is_allowed = (correct >= 0) & (correct <= 1) if may_lose_parts else np.isin(correct, (0, 1))
     refused_values = correct[is_observed & ~is_allowed]
     if len(refused_values):
         allowed = "1 (right), 0 (wrong), between them where mistakes lose a part of 1, or NaN (not judged)"
@@ -335,8 +371,8 @@ def observe(
     # accuracies and effective numbers of images of the judged candidates
     is_judged = is_observed.any(axis=1)
     observed = is_observed[is_judged].astype(float)  # judged candidates x images, as are `right` and `deviations`
-    right = np.nan_to_num(correct[is_judged])
-    squared_weights = (observed * image_weights**2) @ observed.T  # summed over shared images
+    right = np.nan_to_num(correct[is_judged])  # 0 where not judged, so that sums leave these out
+    squared_weights = (observed * image_weights**2) @ observed.T  # Σ w² over shared images, for each pair
     total_weights = observed @ image_weights
     images = total_weights**2 / np.diag(squared_weights)
     accuracy = (right @ image_weights) / total_weights
@@ -345,22 +381,32 @@ def observe(
     # r: covariance over shared images, with pseudo-images of the typical correlation
     deviations = observed * (right - accuracy[:, None])
     products = deviations @ deviations.T
-    smooth = (accuracy * images + 0.5) / (images + 1)
-    typical_sd = np.sqrt(dispersion * smooth * (1 - smooth))
+    smoothed_accuracy = (accuracy * images + 0.5) / (images + 1)  # not 0 or 1, where the deviation would be 0
+    typical_sd = np.sqrt(dispersion * smoothed_accuracy * (1 - smoothed_accuracy))
     products += PAIRED_PRIOR_IMAGES * paired[np.ix_(is_judged, is_judged)] * np.outer(typical_sd, typical_sd)
-    covariance = products / (observed @ observed.T + PAIRED_PRIOR_IMAGES)
+    n_shared_images = observed @ observed.T
+    covariance = products / (n_shared_images + PAIRED_PRIOR_IMAGES)
     sds = np.sqrt(np.diag(covariance))
     correlation = covariance / np.outer(sds, sds)
 
-    overlap = squared_weights / np.sqrt(np.outer(np.diag(squared_weights), np.diag(squared_weights)))
-    judged = np.flatnonzero(is_judged)
-    return Observed(judged, accuracy, images / dispersion, positive_definite(correlation * overlap))
+    own_squared_weights = np.diag(squared_weights)
+    overlap = squared_weights / np.sqrt(np.outer(own_squared_weights, own_squared_weights))
+    return Observed(
+        judged=np.flatnonzero(is_judged),
+        shares=accuracy,
+        images=images / dispersion,
+        correlation=positive_definite(correlation * overlap),
+    )
 
 
 def dispersion_of(correct: Correct, losses: Losses) -> float:
-    """The variance of all values as a part of p (1 - p), that of right or wrong with the same mean p.
+    """The variance of all values as a part of p (1 - p), the variance of right or wrong with the same mean p.
 
-    (q - m) / (1 - m),   m = mean loss of an image,   q = E[l^2] / E[l] over the mistakes, with UNSEEN_MISTAKES more
+    (q - m) / (1 - m),   m = 1 - p = mean loss of an image,   q = Σ l² / Σ l over the losses l of the mistakes
+
+    Both sums are means over candidates, to which UNSEEN_MISTAKES times the mean over all possible mistakes is added.
+
+    correct: 1 - loss, NaN: not judged.    losses: of the possible mistakes.
 
     >>> dispersion_of(np.array([[1.0, 1.0, 0.0, np.nan]]), RIGHT_OR_WRONG)
     1.0
@@ -368,21 +414,27 @@ def dispersion_of(correct: Correct, losses: Losses) -> float:
     0.091
     """
     lost = 1 - correct[~np.isnan(correct)]
-    candidates = max(1, len(correct))
-    mean = float(lost.mean()) if lost.size else 0.0
-    squares = np.square(lost).sum() / candidates + UNSEEN_MISTAKES * np.square(losses).mean()
-    ratio = squares / (lost.sum() / candidates + UNSEEN_MISTAKES * losses.mean())
-    return float(np.clip((ratio - mean) / (1 - mean), LEAST_DISPERSION, 1.0)) if mean < 1 else 1.0
+    mean_loss = float(lost.mean()) if lost.size else 0.0
+    if mean_loss >= 1:  # everything is wrong: p (1 - p) is 0, and so is the variance
+        return 1.0
+
+    n_candidates = max(1, len(correct))
+    sum_of_squares = np.square(lost).sum() / n_candidates + UNSEEN_MISTAKES * np.square(losses).mean()
+    sum_of_losses = lost.sum() / n_candidates + UNSEEN_MISTAKES * losses.mean()
+    ratio = sum_of_squares / sum_of_losses  # q
+    return float(np.clip((ratio - mean_loss) / (1 - mean_loss), LEAST_DISPERSION, 1.0))
 
 
 def positive_definite(correlation: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
-    """The correlation with no eigenvalue below LEAST_EIGENVALUE: counts over different pairs of images may leave some.
+    """The correlation with its eigenvalues raised to LEAST_EIGENVALUE at least, and 1 on its diagonal again.
+
+    Where correlations are counted over different images for different pairs, eigenvalues may be negative.
 
     >>> bad = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]])
     >>> bool(np.linalg.eigvalsh(positive_definite(bad))[0] > 0)
     True
     """
     values, vectors = np.linalg.eigh((correlation + correlation.T) / 2)
-    mended = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
-    sds = np.sqrt(np.diag(mended))
-    return mended / np.outer(sds, sds)
+    raised = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
+    sds = np.sqrt(np.diag(raised))
+    return raised / np.outer(sds, sds)

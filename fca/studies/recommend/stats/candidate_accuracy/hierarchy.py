@@ -53,23 +53,35 @@ class Message(NamedTuple):
     precision: BetweenStates
 
     def plus(self, other: Message) -> Message:
-        """Of both sets of observations, which are independent given the state."""
+        """The message of both sets of observations, which are independent given the state: log densities add up."""
         return Message(self.constant + other.constant, self.linear + other.linear, self.precision + other.precision)
 
     def above(self, effects: BetweenStates) -> Message:
-        """The same, of the state one level higher: this state is that one plus effects ~ N(0, `effects`)."""
+        """The same observations as a message about the state z one level higher.
+
+        This state is x = z + e with e ~ N(0, effects). Integrated over e, with W = I + precision effects:
+
+            linear' = W^-1 linear,   precision' = W^-1 precision,
+            constant' = constant + (linear effects linear' - log det W) / 2
+        """
         widened = np.eye(len(self.linear)) + self.precision @ effects
         linear = np.linalg.solve(widened, self.linear)
         precision = np.linalg.solve(widened, self.precision)
         gain = self.linear @ effects @ linear - np.linalg.slogdet(widened)[1]
-        return Message(self.constant + gain / 2, linear, (precision + precision.T) / 2)
+        symmetric_precision = (precision + precision.T) / 2  # removes rounding errors
+        return Message(self.constant + gain / 2, linear, symmetric_precision)
 
     def at(self, state: State) -> float:
         """The log density of the observations for this state."""
         return float(self.constant + self.linear @ state - state @ self.precision @ state / 2)
 
     def posterior(self, prior: Normal) -> Normal:
-        """Of the state, whose prior needs no inverse."""
+        """The posterior of the state under this prior; no covariance is inverted, so that it may be singular.
+
+        With linear' and precision' as in `above`, for effects = C and a prior N(m, C):
+
+            mean = m + C (linear' - precision' m),   covariance = C - C precision' C
+        """
         above = self.above(prior.covariance)
         mean = prior.mean + prior.covariance @ (above.linear - above.precision @ prior.mean)
         return Normal(mean, prior.covariance - prior.covariance @ above.precision @ prior.covariance)
@@ -95,36 +107,63 @@ class JobBatch(NamedTuple):
 
 
 def batches_of(records: Sequence[JobRecord]) -> list[JobBatch]:
-    """Empirical logits of all records, those of the same candidates together: they are computed as one array."""
+    """The records as batches, one for each combination of judged and tested candidates, with empirical logits.
+
+    A candidate is judged on the job's own left-out training and validation images, and tested on its test images. Jobs
+    of one batch have arrays of the same shape, so that they are computed at once. Records without any judged or tested
+    candidate are left out.
+    """
     jobs_by_candidates = defaultdict(list)
     for position, record in enumerate(records):
-        observed = (record.n_judged > 0, record.n_test > 0)
-        pattern = tuple(tuple(record.candidate[is_observed].tolist()) for is_observed in observed)
-        if any(pattern):
-            jobs_by_candidates[pattern].append(position)
+        judged = tuple(record.candidate[record.n_judged > 0].tolist())
+        tested = tuple(record.candidate[record.n_test > 0].tolist())
+        if judged or tested:
+            jobs_by_candidates[judged, tested].append(position)
 
     batches = []
     for (judged, tested), jobs in jobs_by_candidates.items():
-        observations = [_observations(records[job]) for job in jobs]
+        observations = [_observed_logits(records[job]) for job in jobs]
+        # each of the four: jobs x observed
         shares, images, logits, variances = (np.stack(arrays) for arrays in zip(*observations, strict=True))
-        covariates = np.stack([records[job].covariates for job in jobs])
-        candidates = (np.array(judged, dtype=int), np.array(tested, dtype=int))
-        batches.append(JobBatch(np.array(jobs), *candidates, shares, images, logits, np.sqrt(variances), covariates))
+        batch = JobBatch(
+            jobs=np.array(jobs),
+            judged=np.array(judged, dtype=int),
+            tested=np.array(tested, dtype=int),
+            shares=shares,
+            images=images,
+            logits=logits,
+            sds=np.sqrt(variances),
+            covariates=np.stack([records[job].covariates for job in jobs]),
+        )
+        batches.append(batch)
     return batches
 
 
-def _observations(record: JobRecord) -> tuple[Float[np.ndarray, " observed"], ...]:
-    is_judged, is_tested = record.n_judged > 0, record.n_test > 0
-    judged = logit_of_counts(record.right_judged[is_judged], record.n_judged[is_judged])
-    tested = logit_of_counts(record.right_test[is_tested], record.n_test[is_tested])
+def _observed_logits(record: JobRecord) -> tuple[Float[np.ndarray, " observed"], ...]:
+    """Shares right, numbers of images, empirical logits and variances of their noise.
+
+    Each array has first the results of judged candidates on the job's own images, then those of tested ones on its test
+    images.
+    """
+    is_judged = record.n_judged > 0
+    is_tested = record.n_test > 0
     images = np.concatenate([record.n_judged[is_judged], record.n_test[is_tested]])
     right = np.concatenate([record.right_judged[is_judged], record.right_test[is_tested]])
-    logits, variances = (np.concatenate(both) for both in zip(judged, tested, strict=True))
+
+    # separately, as the variance of the noise is that of the mean share of the candidates in one call
+    judged_logits, judged_variances = logit_of_counts(record.right_judged[is_judged], record.n_judged[is_judged])
+    tested_logits, tested_variances = logit_of_counts(record.right_test[is_tested], record.n_test[is_tested])
+    logits = np.concatenate([judged_logits, tested_logits])
+    variances = np.concatenate([judged_variances, tested_variances])
     return right / images, images, logits, variances
 
 
 def state_prior(overall: Float[np.ndarray, "candidates candidates"]) -> Normal:
-    """Of the state that all jobs share: mean logit of each candidate, slopes, mean shift."""
+    """The prior of the state that all jobs share: mean logit of each candidate, slopes, mean shift.
+
+    overall: covariance of the mean logits between candidates.
+    """
+    # every covariate has one slope per feature of a candidate
     slope_variances = np.repeat(SLOPE_FEATURE_SDS[None] ** 2, COVARIATES, axis=0).ravel()
     covariance = block_diag(overall, np.diag(slope_variances), MEAN_SHIFT_SD**2)
     mean = np.zeros(len(covariance))
@@ -132,10 +171,10 @@ def state_prior(overall: Float[np.ndarray, "candidates candidates"]) -> Normal:
     return Normal(mean, covariance)
 
 
-def dataset_effects(of: Covariances) -> BetweenStates:
-    """Covariance of a data set's effects on the state; slopes have none."""
+def dataset_effects(covariances: Covariances) -> BetweenStates:
+    """Covariance of a data set's effects on the state: on logits and on the mean shift, none on the slopes."""
     slopes = np.zeros((COVARIATES * len(SLOPE_FEATURE_SDS),) * 2)
-    return block_diag(of.dataset, slopes, of.dataset_shift)
+    return block_diag(covariances.dataset, slopes, covariances.dataset_shift)
 
 
 def design(
@@ -144,39 +183,60 @@ def design(
     tested: Integer[np.ndarray, " tested"],
     covariates: Float[np.ndarray, "jobs covariates"],
 ) -> Float[np.ndarray, "jobs observed state"]:
-    """Expected logits are design @ state: first of the judged candidates, then of the tested ones."""
-    chosen = np.concatenate([judged, tested])
-    features = slope_features(candidates)[chosen]
-    slopes = np.einsum("jc,of->jocf", covariates, features).reshape(len(covariates), len(chosen), -1)
+    """The matrix of each job by which the state is multiplied to get the expected logits: design @ state.
+
+    The state has the mean logit of every candidate, the slopes of the covariates, and the mean shift of test images. A
+    logit is the candidate's mean logit + sum over covariates c and features f of covariate_c feature_f slope_cf, and,
+    on test images, + the mean shift.
+
+    judged, tested: positions of candidates; rows are first the logits of the judged ones, then of the tested ones.
+    """
+    observed = np.concatenate([judged, tested])
+    n_jobs = len(covariates)
+    n_observed = len(observed)
+
+    mean_logits = np.zeros((n_jobs, n_observed, len(candidates)))
+    mean_logits[:, np.arange(n_observed), observed] = 1.0
+
+    features = slope_features(candidates)[observed]
+    # j: jobs, c: covariates, o: observed, f: features
+    slopes = np.einsum("jc,of->jocf", covariates, features).reshape(n_jobs, n_observed, -1)
+
     is_test = np.repeat([0.0, 1.0], [len(judged), len(tested)])
-
-    shared = np.zeros((len(covariates), len(chosen), len(candidates)))
-    shared[:, np.arange(len(chosen)), chosen] = 1.0
-    shift = np.broadcast_to(is_test[None, :, None], (len(covariates), len(chosen), 1))
-    return np.concatenate([shared, slopes, shift], axis=2)
+    shift = np.broadcast_to(is_test[None, :, None], (n_jobs, n_observed, 1))
+    return np.concatenate([mean_logits, slopes, shift], axis=2)
 
 
-def job_effects(batch: JobBatch, of: Covariances) -> Float[np.ndarray, "observed observed"]:
-    """Covariance of the true logits of a job, given the state of its data set."""
+def job_effects(batch: JobBatch, covariances: Covariances) -> Float[np.ndarray, "observed observed"]:
+    """Covariance of the true logits of a job around what the state of its data set predicts.
+
+    The effect of a job on a candidate is the same on judged and on test images; the shift is added on test images.
+    """
     judged, tested = batch.judged, batch.tested
-    chosen = np.concatenate([judged, tested])
-    effects = of.job[np.ix_(chosen, chosen)].copy()
-    effects[len(judged) :, len(judged) :] += of.shift[np.ix_(tested, tested)]
+    observed = np.concatenate([judged, tested])
+    effects = covariances.job[np.ix_(observed, observed)].copy()
+    effects[len(judged) :, len(judged) :] += covariances.shift[np.ix_(tested, tested)]
     return effects
 
 
-def job_covariance(batch: JobBatch, of: Covariances) -> Float[np.ndarray, "jobs observed observed"]:
-    """Covariance of the observed logits of each job, given the state of its data set."""
+def job_covariance(batch: JobBatch, covariances: Covariances) -> Float[np.ndarray, "jobs observed observed"]:
+    """Covariance of the observed logits of each job around what the state of its data set predicts.
+
+    The noise of two candidates is correlated on the same images; that of judged and of test images is independent.
+    """
     judged, tested = batch.judged, batch.tested
-    paired = block_diag(of.paired[np.ix_(judged, judged)], of.paired[np.ix_(tested, tested)])
-    return job_effects(batch, of) + paired * batch.sds[:, :, None] * batch.sds[:, None, :]
+    paired = block_diag(covariances.paired[np.ix_(judged, judged)], covariances.paired[np.ix_(tested, tested)])
+    noise = paired * batch.sds[:, :, None] * batch.sds[:, None, :]  # jobs x observed x observed
+    return job_effects(batch, covariances) + noise
 
 
 class Pass(NamedTuple):
-    """Messages of a whole tree, for one set of covariances.
+    """What the messages of a whole tree give, for one set of covariances.
 
-    by_dataset: of each data set, of its own state.    top: of all data sets, of the shared state.
-    shared:     posterior of the shared state.         log_likelihood: of all that was observed.
+    by_dataset:     data set -> message of its jobs about its own state.
+    top:            message of all data sets about the shared state.
+    shared:         posterior of the shared state.
+    log_likelihood: of all observed logits.
     """
 
     by_dataset: dict[str, Message]
@@ -186,7 +246,10 @@ class Pass(NamedTuple):
 
 
 class BatchTerms(NamedTuple):
-    """Of a batch, for the gradient: inverse covariance, and that times the design."""
+    """The matrices of a batch that later steps need again.
+
+    inverse: of `job_covariance`.    weighted: inverse @ design.
+    """
 
     inverse: Float[np.ndarray, "jobs observed observed"]
     weighted: Float[np.ndarray, "jobs observed state"]
@@ -194,33 +257,46 @@ class BatchTerms(NamedTuple):
 
 
 def upward(
-    records: Sequence[JobRecord], batches: Iterable[JobBatch], candidates: Candidates, of: Covariances
+    records: Sequence[JobRecord], batches: Iterable[JobBatch], candidates: Candidates, covariances: Covariances
 ) -> tuple[Pass, list[BatchTerms]]:
-    """All messages from the jobs to the shared state."""
-    prior = state_prior(of.overall)
-    silence = Message(0.0, np.zeros(len(prior.mean)), np.zeros_like(prior.covariance))
-    by_dataset = {record.dataset: silence for record in records}
+    """Pass all messages from the jobs over the data sets to the shared state; also returns the terms of each batch.
+
+    A state has the mean logit of every candidate, slopes of covariates, and the mean shift of test images. A message is
+    what was observed below a node, as a log density of its state: constant + linear' x - x' precision x / 2.
+
+    The observed logits of a job are y ~ N(D s, S), with the state s of its data set, D = `design` and S =
+    `job_covariance`. Its message about s is
+
+        linear = D' S^-1 y,   precision = D' S^-1 D,   constant = -(y' S^-1 y + log det(2 π S)) / 2
+
+    Raises FcaError if the log likelihood is not finite.
+    """
+    prior = state_prior(covariances.overall)
+    no_observations = Message(0.0, np.zeros(len(prior.mean)), np.zeros_like(prior.covariance))
+    by_dataset = {record.dataset: no_observations for record in records}
     terms = []
     for batch in batches:
         matrix = design(candidates, batch.judged, batch.tested, batch.covariates)
-        covariance = job_covariance(batch, of)
+        covariance = job_covariance(batch, covariances)
         inverse = np.linalg.inv(covariance)
         weighted = inverse @ matrix
+
+        # j: jobs; o, p: observed; s: state
         linear = np.einsum("jos,jo->js", weighted, batch.logits)
         precision = np.swapaxes(matrix, 1, 2) @ weighted
-
         squares = np.einsum("jo,jop,jp->j", batch.logits, inverse, batch.logits)
         log_determinant = np.linalg.slogdet(covariance)[1] + batch.logits.shape[1] * np.log(2 * np.pi)
         constant = -(squares + log_determinant) / 2
 
+        # messages of the jobs of one data set add up
         for position, job in enumerate(batch.jobs):
             dataset = records[job].dataset
             message = Message(float(constant[position]), linear[position], precision[position])
             by_dataset[dataset] = by_dataset[dataset].plus(message)
         terms.append(BatchTerms(inverse, weighted, matrix))
 
-    effects = dataset_effects(of)
-    top = silence
+    effects = dataset_effects(covariances)
+    top = no_observations
     for message in by_dataset.values():
         top = top.plus(message.above(effects))
     log_likelihood = top.above(prior.covariance).at(prior.mean)
@@ -230,91 +306,129 @@ def upward(
 
 
 def dataset_posterior(result: Pass, dataset: str, effects: BetweenStates) -> Normal:
-    """Of the state of a data set, from all jobs: its own and those of the others."""
+    """The posterior of the state of a data set, from the results of all jobs: its own and those of other data sets.
+
+    effects: covariance E of its effects. Given the shared state z, the state of the data set has the mean
+    z + E (linear' - precision' z) and the covariance E - E precision' E, with the message of its own jobs about z;
+    z has the posterior `result.shared`.
+    """
     message, shared = result.by_dataset[dataset], result.shared
     above = message.above(effects)
-    kept = np.eye(len(shared.mean)) - effects @ above.precision
     mean = shared.mean + effects @ (above.linear - above.precision @ shared.mean)
-    within = effects - effects @ above.precision @ effects
-    return Normal(mean, within + kept @ shared.covariance @ kept.T)
+    covariance_given_shared = effects - effects @ above.precision @ effects
+    weight_of_shared = np.eye(len(shared.mean)) - effects @ above.precision
+    return Normal(mean, covariance_given_shared + weight_of_shared @ shared.covariance @ weight_of_shared.T)
 
 
 def linearised_again(
-    records: Sequence[JobRecord], batches: Sequence[JobBatch], of: Covariances, result: Pass, terms: list[BatchTerms]
+    records: Sequence[JobRecord],
+    batches: Sequence[JobBatch],
+    covariances: Covariances,
+    result: Pass,
+    terms: list[BatchTerms],
 ) -> list[JobBatch]:
-    """The batches with shares linearised at the posterior means of the true logits (see `linearised`)."""
-    effects = dataset_effects(of)
-    states = {dataset: dataset_posterior(result, dataset, effects).mean for dataset in result.by_dataset}
-    batches_there = []
+    """The batches with their shares linearised anew, at the posterior means of the true logits (see `linearised`).
+
+    result, terms: of `upward` with these batches and covariances. Given the mean state m of its data set, the true
+    logits of a job have the posterior mean D m + J S^-1 (y - D m), with D = `design`, J = `job_effects` and S =
+    `job_covariance`.
+    """
+    effects = dataset_effects(covariances)
+    mean_states = {dataset: dataset_posterior(result, dataset, effects).mean for dataset in result.by_dataset}
+    new_batches = []
     for batch, (inverse, _, matrix) in zip(batches, terms, strict=True):
-        means = np.stack([states[records[job].dataset] for job in batch.jobs])
-        expected = np.einsum("jos,js->jo", matrix, means)
-        pulls = np.einsum("jop,jp->jo", inverse, batch.logits - expected)
-        logits, sds = linearised(batch.shares, batch.images, expected + pulls @ job_effects(batch, of))
-        batches_there.append(batch._replace(logits=logits, sds=sds))
-    return batches_there
+        mean_state_of_job = np.stack([mean_states[records[job].dataset] for job in batch.jobs])
+        # j: jobs; o, p: observed; s: state
+        expected = np.einsum("jos,js->jo", matrix, mean_state_of_job)
+        weighted_residuals = np.einsum("jop,jp->jo", inverse, batch.logits - expected)
+        posterior_means = expected + weighted_residuals @ job_effects(batch, covariances)
+        logits, sds = linearised(batch.shares, batch.images, posterior_means)
+        new_batches.append(batch._replace(logits=logits, sds=sds))
+    return new_batches
 
 
 def settled(
-    records: Sequence[JobRecord], batches: Sequence[JobBatch], candidates: Candidates, of: Covariances
+    records: Sequence[JobRecord], batches: Sequence[JobBatch], candidates: Candidates, covariances: Covariances
 ) -> tuple[Pass, list[JobBatch]]:
-    """The tree when its linearisation is that of its own posterior, and the batches that made it so."""
-    result, terms = upward(records, batches, candidates, of)
+    """The messages of the tree after LINEARISATIONS rounds, and the batches of the last round.
+
+    A round linearises the shares at the posterior of the round before, which approaches that of binomial counts.
+    """
+    result, terms = upward(records, batches, candidates, covariances)
     for _ in range(LINEARISATIONS):
-        batches = linearised_again(records, batches, of, result, terms)
-        result, terms = upward(records, batches, candidates, of)
+        batches = linearised_again(records, batches, covariances, result, terms)
+        result, terms = upward(records, batches, candidates, covariances)
     return result, list(batches)
 
 
 def covariance_gradient(
-    records: Sequence[JobRecord], batches: Sequence[JobBatch], of: Covariances, result: Pass, terms: list[BatchTerms]
+    records: Sequence[JobRecord],
+    batches: Sequence[JobBatch],
+    covariances: Covariances,
+    result: Pass,
+    terms: list[BatchTerms],
 ) -> Covariances:
-    """How the log likelihood changes with every element of every covariance.
+    """The derivative of the log likelihood by every element of every covariance, in arrays of the same shapes.
 
     For observations y ~ N(E, C + S), d log p / dS = (h h' - inverse(C + S)) / 2 with h = inverse(C + S) (y - E). What
     E depends on is itself uncertain: its posterior mean and covariance take its place (Fisher's identity).
-    """
-    count = len(of.overall)
-    prior = state_prior(of.overall)
-    gradient = Covariances(*(np.zeros_like(each) for each in of))
-    above = result.top.above(prior.covariance)
-    gradient.overall[:] = _element_gradient(above, Normal(prior.mean, np.zeros_like(prior.covariance)))[:count, :count]
 
-    effects = dataset_effects(of)
+    result, terms: of `upward` with these batches and covariances.
+    """
+    n_candidates = len(covariances.overall)  # the state begins with their mean logits, and ends with the shift
+    gradient = Covariances(*(np.zeros_like(covariance) for covariance in covariances))
+
+    prior = state_prior(covariances.overall)
+    known_mean = Normal(prior.mean, np.zeros_like(prior.covariance))
+    elements = _gradient_by_effects(result.top.above(prior.covariance), known_mean)
+    gradient.overall[:] = elements[:n_candidates, :n_candidates]
+
+    effects = dataset_effects(covariances)
     states = {}
     for dataset, message in result.by_dataset.items():
-        elements = _element_gradient(message.above(effects), result.shared)
-        gradient.dataset[:] += elements[:count, :count]
+        elements = _gradient_by_effects(message.above(effects), result.shared)
+        gradient.dataset[:] += elements[:n_candidates, :n_candidates]
         gradient.dataset_shift[:] += elements[-1:, -1:]
         states[dataset] = dataset_posterior(result, dataset, effects)
 
     for batch, (inverse, weighted, matrix) in zip(batches, terms, strict=True):
-        means = np.stack([states[records[job].dataset].mean for job in batch.jobs])
-        spreads = np.stack([states[records[job].dataset].covariance for job in batch.jobs])
-        residuals = batch.logits - np.einsum("jos,js->jo", matrix, means)
-        pulls = np.einsum("jop,jp->jo", inverse, residuals)
-        uncertain = weighted @ spreads @ np.swapaxes(weighted, 1, 2)
-        elements = (pulls[:, :, None] * pulls[:, None, :] + uncertain - inverse) / 2
-        _add_job_gradient(gradient, batch, elements)
+        state_means = np.stack([states[records[job].dataset].mean for job in batch.jobs])
+        state_covariances = np.stack([states[records[job].dataset].covariance for job in batch.jobs])
+        # j: jobs; o, p: observed; s: state
+        residuals = batch.logits - np.einsum("jos,js->jo", matrix, state_means)
+        weighted_residuals = np.einsum("jop,jp->jo", inverse, residuals)  # h of each job
+        uncertainty = weighted @ state_covariances @ np.swapaxes(weighted, 1, 2)  # what the unknown E adds to h h'
+        outer = weighted_residuals[:, :, None] * weighted_residuals[:, None, :]
+        _add_job_gradient(gradient, batch, (outer + uncertainty - inverse) / 2)
     return gradient
 
 
-def _element_gradient(above: Message, state: Normal) -> BetweenStates:
-    pull = above.linear - above.precision @ state.mean
-    uncertain = above.precision @ state.covariance @ above.precision
-    return (np.outer(pull, pull) + uncertain - above.precision) / 2
+def _gradient_by_effects(above: Message, state: Normal) -> BetweenStates:
+    """The derivative of the log likelihood by every element of the covariance of a node's effects.
+
+    above: the node's message about the state one level higher, after its effects were integrated out.
+    state: the distribution of that higher state.
+    """
+    residual = above.linear - above.precision @ state.mean
+    uncertainty = above.precision @ state.covariance @ above.precision
+    return (np.outer(residual, residual) + uncertainty - above.precision) / 2
 
 
 def _add_job_gradient(
     gradient: Covariances, batch: JobBatch, elements: Float[np.ndarray, "jobs observed observed"]
 ) -> None:
-    judged, tested = batch.judged, batch.tested
-    first = len(judged)
-    chosen = np.concatenate([judged, tested])
-    total = elements.sum(axis=0)
-    np.add.at(gradient.job, np.ix_(chosen, chosen), total)
-    np.add.at(gradient.shift, np.ix_(tested, tested), total[first:, first:])
+    """Add what a batch contributes to the gradient by the covariances `job`, `shift` and `paired`.
 
-    of_noise = (elements * batch.sds[:, :, None] * batch.sds[:, None, :]).sum(axis=0)
-    np.add.at(gradient.paired, np.ix_(judged, judged), of_noise[:first, :first])
-    np.add.at(gradient.paired, np.ix_(tested, tested), of_noise[first:, first:])
+    elements: the derivatives by the elements of `job_covariance`.
+    """
+    judged, tested = batch.judged, batch.tested
+    n_judged = len(judged)
+    observed = np.concatenate([judged, tested])
+    total = elements.sum(axis=0)
+    # np.add.at, since a candidate that was judged and tested occurs twice: += would add only one of the two
+    np.add.at(gradient.job, np.ix_(observed, observed), total)
+    np.add.at(gradient.shift, np.ix_(tested, tested), total[n_judged:, n_judged:])
+
+    by_paired = (elements * batch.sds[:, :, None] * batch.sds[:, None, :]).sum(axis=0)
+    np.add.at(gradient.paired, np.ix_(judged, judged), by_paired[:n_judged, :n_judged])
+    np.add.at(gradient.paired, np.ix_(tested, tested), by_paired[n_judged:, n_judged:])
