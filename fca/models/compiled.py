@@ -153,7 +153,7 @@ class Compiled(Model):
         from fca.models.programs import Session, check_packages
 
         if classes is not None:
-            allowed = "adaptation=probe, which leaves the network as it is: a program is not trained"
+            allowed = "adaptation=probe, which trains the last layer alone: the compiled program itself cannot be trained"
             raise FcaError("model", self.label(), allowed, "add adaptation=probe, or train the network itself")
 
         check_packages("model", "compiled")
