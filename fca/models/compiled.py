@@ -153,7 +153,7 @@ class Compiled(Model):
         from fca.models.programs import Session, check_packages
 
         if classes is not None:
-            allowed = "adaptation=probe, which trains the last layer alone: the compiled program itself cannot be trained"
+            allowed = "adaptation=probe, which trains a last layer on it: the compiled program itself cannot be trained"
             raise FcaError("model", self.label(), allowed, "add adaptation=probe, or train the network itself")
 
         check_packages("model", "compiled")
