@@ -415,7 +415,9 @@ def check_built(model: Model, built: Any, classes: Sequence[str]) -> None:
 def class_keys(classes: Any) -> tuple[str, ...]:
     """The class keys of a model's logits, in their order; none for null.
 
-    classes: a list of keys, or the name of an ImageNet, whose keys are wnids in timm's order.
+    A class key is the name that identifies a class.
+
+    classes: a list of keys, or the name of an ImageNet, whose keys are WordNet's ids (wnids) in timm's order.
     Raises FcaError for an unknown name, for a list with other things than keys, and for keys that occur twice.
 
     >>> class_keys(["cat", 7]), class_keys(None)

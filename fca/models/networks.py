@@ -32,7 +32,7 @@ MARKER_WIDTH = 7919  # logits of a network that is built only to find its head: 
 def with_weights(
     make: Make, head: Names, weights: str | None, file_keys: Names, classes: Names | None, tidy: Tidy = dict
 ) -> tuple[nn.Module, tuple[str, ...]]:
-    """Build a network with its weights; return it and the class keys of its logits.
+    """Build a network with its weights; return it and the class keys (names of classes) of its logits.
 
     make:      number of logits -> network with random weights; 0 = without a head.
     head:      names of the modules that give the logits.
@@ -155,7 +155,7 @@ def restored(model: Model, path: Path, trained_keys: Names, classes: Names | Non
     """The network that a model builds, with the weights that its training stored in a file.
 
     path:         the file, which must have exactly the tensors of the network.
-    trained_keys: class keys of the stored logits.
+    trained_keys: class keys (names of classes) of the stored logits.
     classes:      None = build the network for the same classes. Otherwise it gets a fresh head for these classes, and
                   every tensor whose shape does not depend on the number of classes comes from the file.
 
@@ -412,6 +412,7 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
     was_training = module.training
     module.eval()
     image = torch.linspace(-1, 1, 3 * size * size).view(1, 3, size, size)
+    # ramps as weights: a new head begins with zeros, and any features would reproduce its logits
     with torch.no_grad(), _ramp_weights(head):  # not inference_mode: some networks keep tensors of their first pass
         try:
             logits = module(image)

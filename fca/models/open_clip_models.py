@@ -132,7 +132,7 @@ class OpenClip(Model):
             module = _zero_shot(self, keys)
         else:  # a tower to finetune, or an encoder
             module = _tower_with_head(self, self.weights, len(keys))
-            if classes is not None:
+            if classes is not None:  # once trained, it gets the preprocessing of its name, not that of the tag
                 _check_same_input(self)
 
         geometry, normalise = _geometry_and_normalisation(self)

@@ -424,7 +424,11 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _texture_colours(scene: Scene) -> list[Colour]:
-    """Colours for a texture: first those that, lit, are farthest from the object and the background; then white."""
+    """The colours to try for a texture, the most promising first; a texture is of a colour and of its complement.
+
+    First come three random colours that, lit, are farthest from the object and the background, then white, whose
+    complement is black: together they change the object most.
+    """
     random = keyed_rng(scene.noise_key, "paint")
     colours_of_scene = np.stack(
         [LIT * np.array(scene.color), LIT * np.array(scene.accent), *np.array(scene.backdrop_colors)]
@@ -436,7 +440,8 @@ def _texture_colours(scene: Scene) -> list[Colour]:
 
     candidates = [hsv_to_rgb(*random.uniform((0, 0.2, 0.05), (1, 1, 1))) for _ in range(PAINTS)]
     farthest_first = sorted(candidates, key=lambda colour: -squared_distance(colour))
-    return [*farthest_first[:3], (1.0, 1.0, 1.0)]  # white and its complement, black, change most
+    white = (1.0, 1.0, 1.0)
+    return [*farthest_first[:3], white]
 
 
 def _finished(scene: Scene, hits: Hits, target: float) -> Scene:

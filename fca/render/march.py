@@ -376,8 +376,9 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
     Around each point a ball with the distance to the object as its radius is free of the object. The distances at the
     last two points give a slope. If the surface comes nearer fast it is taken for a plane, and the ray moves to where
     it would meet it. Otherwise it moves so far that the free balls of both ends would touch (Balint and Valasek 2018).
-    If the balls at the ends of the last step did not touch, the ray may have passed through something: it goes back
-    to the end of the first ball. So that it can, no step but a free one may leave the ball around the object.
+    If the balls at the ends of the last step did not touch, the ray may have passed through the object: it goes back to
+    the end of the first ball. A ray that has left the unit ball around the object is dropped and cannot go back, so
+    only a step within a free ball may end beyond `remaining`.
 
     step, free_before: from the last point to this one, and the distance to the object at the last point.
     free:              the distance at this point.

@@ -155,7 +155,7 @@ def _ranked_findings(analyses: Iterable[Analysis], tables: Mapping[str, Table]) 
     findings_by_study = [
         [finding for finding in findings if finding.question and finding.is_in(tables)] for findings in studies
     ]
-    ranked_findings = []
+    ranked_findings: list[Finding] = []
     for findings_of_rank in zip_longest(*findings_by_study):
         ranked_findings.extend(finding for finding in findings_of_rank if finding is not None)
     return ranked_findings
@@ -167,7 +167,8 @@ def _datasets_by_lines(frames: Iterable[pd.DataFrame]) -> Sequence[str | None]:
     for frame in frames:
         if DATASET in frame:
             n_lines.update(frame[DATASET].dropna())
-    return sorted(n_lines, key=lambda dataset: (-n_lines[dataset], dataset)) or [None]
+    by_lines = sorted(n_lines, key=lambda dataset: (-n_lines[dataset], dataset))
+    return by_lines or [None]
 
 
 def _headline(finding: Finding, frames: Sequence[pd.DataFrame], dataset: str | None) -> Headline | None:

@@ -139,7 +139,8 @@ def render(page: Page) -> str:
     for section in page.sections:
         if section.figure is not None:
             figures[section.key] = filtered(section.figure, filter_columns)
-    figures = {key: linked(figure, page.large) for key, figure in figures.items()}
+    # a click on a thumbnail opens the picture at full size
+    figures = {key: with_picture_links(figure, page.large) for key, figure in figures.items()}
 
     # every term is explained once, where it first appears: answers come before sections
     explained_words: set[str] = set()
@@ -223,7 +224,7 @@ def _without_tooltips(node: Any) -> Any:
     return node
 
 
-def linked(figure: dict[str, Any], large: Mapping[str, Path]) -> dict[str, Any]:
+def with_picture_links(figure: dict[str, Any], large: Mapping[str, Path]) -> dict[str, Any]:
     """The figure with the address of the full picture, as `large`, beside each thumbnail that has one.
 
     The address is relative to the page, whose folder has a copy: a page that is moved contains no local path.

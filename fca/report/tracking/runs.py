@@ -375,7 +375,11 @@ class WandbTracker:
         settings = dict(_QUIET_SETTINGS)
         if light:
             settings |= _LIGHT_SETTINGS
-        online_settings = {"init_timeout": ANSWER_S, "finish_timeout": patience, "finish_timeout_raises": True}
+        online_settings: dict[str, Any] = {
+            "init_timeout": ANSWER_S,
+            "finish_timeout": patience,
+            "finish_timeout_raises": True,
+        }
 
         def init() -> wandb.Run:
             """The run in the present mode, which an error changes to offline."""

@@ -261,6 +261,7 @@ def _model_line(
     _, first_image_of_session = np.unique(sessions, return_index=True)
     classes = labels[first_image_of_session]  # the class of each session
     accuracy, score = (_mean_over_classes(rates @ weights, classes) for weights in LEVEL_WEIGHTS)
+    # the score that accuracies alone explain: those of each session, those of each level, and the difference of the two
     explained = stats.explained_scores(rates, classes)
 
     # Without named triplets the score is that of all triplets of each session

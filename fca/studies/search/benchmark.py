@@ -79,10 +79,12 @@ CURVED = (ACCURACY, RUNNING, COVERED)
 SDS = tuple(
     Column(f"{measure}_sd", float, ".1%", f"{measure.meaning}, standard deviation over searches") for measure in CURVED
 )
-ALL = Column("all_found", float, ".1%", "share explored when all of the worst tenth were visited, median over searches")
-LEAST = Column("all_found_least", float, ".1%", "the least of any search")
-MOST = Column("all_found_most", float, ".1%", "the most of any search")
-NEARLY = Column("nearly_found", float, ".1%", "share explored when 95 % of the worst tenth were visited, median")
+ALL_FOUND = Column(
+    "all_found", float, ".1%", "share explored when all of the worst tenth were visited, median over searches"
+)
+ALL_FOUND_LEAST = Column("all_found_least", float, ".1%", "the least of any search")
+ALL_FOUND_MOST = Column("all_found_most", float, ".1%", "the most of any search")
+NEARLY_FOUND = Column("nearly_found", float, ".1%", "share explored when 95 % of the worst tenth were visited, median")
 COVERED_AT = tuple(
     Column(f"at_{100 * share:.0f}", float, ".1%", f"coverage when {100 * share:.0f} % were explored")
     for share in SHARES
@@ -110,7 +112,7 @@ FOUND = TableSpec(
     "search_found",
     "When has each policy visited the worst tenth?",
     SOURCE,
-    (*_KEYS, ALL, LEAST, MOST, NEARLY, *COVERED_AT, SKILL, COVERING),
+    (*_KEYS, ALL_FOUND, ALL_FOUND_LEAST, ALL_FOUND_MOST, NEARLY_FOUND, *COVERED_AT, SKILL, COVERING),
 )
 HISTOGRAM = TableSpec(
     "search_histogram",
@@ -244,8 +246,10 @@ class SearchBenchmark:
     def _mean_coverage(self, coverages: Sequence[pd.DataFrame]) -> pd.DataFrame:
         """When every policy had visited the worst tenth: medians, extremes and means over searches."""
         groups = _grouped(coverages)
-        medians = groups[[ALL, NEARLY]].median(skipna=False)  # missing where half of the searches never come so far
-        extremes = {LEAST: groups[ALL].min(), MOST: groups[ALL].max()}
+        medians = groups[[ALL_FOUND, NEARLY_FOUND]].median(
+            skipna=False
+        )  # missing where half of the searches never come so far
+        extremes = {ALL_FOUND_LEAST: groups[ALL_FOUND].min(), ALL_FOUND_MOST: groups[ALL_FOUND].max()}
         means = groups[[*COVERED_AT, SKILL, COVERING]].mean()
         return medians.assign(**extremes).join(means).assign(seeds=self.seeds).reset_index()
 
@@ -370,8 +374,8 @@ def _coverage_line(
         covered_by_share[column] = covered[n_explored - 1] if n_explored <= n_planned else np.nan
 
     line = {
-        ALL: replays.visits_until(covered[:n_planned], 1.0) / n_subdomains,
-        NEARLY: replays.visits_until(covered[:n_planned], 0.95) / n_subdomains,
+        ALL_FOUND: replays.visits_until(covered[:n_planned], 1.0) / n_subdomains,
+        NEARLY_FOUND: replays.visits_until(covered[:n_planned], 0.95) / n_subdomains,
         **covered_by_share,
         SKILL: skill,
         COVERING: covering,

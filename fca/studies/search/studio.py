@@ -168,7 +168,7 @@ class Studio:
         self.folder = context.store.folder(run.run_id)
         self.seed = context.seed
         self.accelerator = context.machine.accelerator
-        self.reader = None if work.reader is None else work.reader.build()
+        self.reader: Any = None if work.reader is None else work.reader.build()
         networks = [build_model(model) for model in (work.model, search.second) if model]
         self.networks = [(network, search.domain.columns(network.classes)) for network in networks]
 

@@ -430,8 +430,8 @@ def _most_frequent_confusions(confusions: pd.DataFrame) -> str:
     if len(pairs) < len(confusions):
         return f"Its most frequent errors are {small.listed(pairs)}: {errors:.0f} each of {total} on test images."
 
-    listed = ", ".join(pairs[: small.NAMED])
-    n_not_listed = len(pairs) - small.NAMED
+    listed = ", ".join(pairs[: small.MAX_NAMES])
+    n_not_listed = len(pairs) - small.MAX_NAMES
     if n_not_listed > 0:
         listed += f" and {n_not_listed} more"
     return f"None of its {total} errors on test images is more frequent than the others: {listed}."

@@ -13,12 +13,12 @@ from fca.report.finding import Statement
 from fca.report.small import format_with_interval
 from fca.studies.search import benchmark as analysis
 from fca.studies.search.benchmark import (
-    ALL,
+    ALL_FOUND,
+    ALL_FOUND_LEAST,
+    ALL_FOUND_MOST,
     EXPLORED,
     FROM,
     HOURS,
-    LEAST,
-    MOST,
     POLICY,
     PREDICTED_RHO,
     SEARCHES,
@@ -41,7 +41,8 @@ SKILL_ABOVE_MEAN = 0.01  # explained share of variance, from which a model count
 
 def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     """Accuracy of what is visited, its running mean, and the visited share of the worst tenth: a line a policy."""
-    searches = curves.frame.merge(found.frame[[DATASET, MODEL, POLICY, ALL]], how="left")
+    # under the pointer also the share explored when all of the worst tenth were visited
+    searches = curves.frame.merge(found.frame[[DATASET, MODEL, POLICY, ALL_FOUND]], how="left")
     frames = []
     for mean, sd in zip(analysis.CURVED, analysis.SDS, strict=True):
         half_width = searches[sd].fillna(0)
@@ -62,7 +63,7 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
         y=f"{MEAN_VALUE.low}:Q", y2=f"{MEAN_VALUE.high}:Q", opacity=coloured.opacity(0.12)
     )
     lines: Any = base.mark_line(strokeWidth=2).encode(opacity=coloured.opacity())
-    hover = (DATASET, MODEL, POLICY, EXPLORED, SHARE, HOURS, *interval_columns(MEAN_VALUE), ALL)
+    hover = (DATASET, MODEL, POLICY, EXPLORED, SHARE, HOURS, *interval_columns(MEAN_VALUE), ALL_FOUND)
     dots: Any = base.mark_point(filled=True, size=30).encode(opacity=alt.value(0), tooltip=kinds.tooltips(hover))
     layered = kinds.layers(band, lines, dots.add_params(coloured.picked))
 
@@ -133,7 +134,9 @@ def found_statements(found: pd.DataFrame) -> Iterator[Statement]:
     """
     for names, lines in found.groupby([DATASET, MODEL], sort=False, dropna=False):
         table_name = ", ".join(name for name in names if isinstance(name, str))
-        finished = lines.dropna(subset=ALL).rename(columns={ALL: FOUND, LEAST: FOUND.low, MOST: FOUND.high})
+        finished = lines.dropna(subset=ALL_FOUND).rename(
+            columns={ALL_FOUND: FOUND, ALL_FOUND_LEAST: FOUND.low, ALL_FOUND_MOST: FOUND.high}
+        )
         if len(finished):
             yield _fastest(table_name, finished.sort_values(FOUND, kind="stable").drop_duplicates(POLICY))
 

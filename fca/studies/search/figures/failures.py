@@ -202,6 +202,10 @@ def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
+    """With which attribute value accuracy is lowest, in a sentence; several values may share the lowest accuracy.
+
+    values: lines of table search_values by one estimate, with an accuracy.
+    """
     named = values.assign(**{VALUE_NAME: values[ATTRIBUTE] + ": " + values[analysis.VALUE]})
     ordered = named.sort_values(ACCURACY, kind="stable")
     accuracy = format_with_interval(ordered.iloc[0].to_dict(), MEAN)
