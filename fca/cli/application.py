@@ -196,6 +196,7 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
     for key, value in values.items():
         is_group = isinstance(value, dict) and "_target_" in value
         if key not in declared_keys and not is_group:
+            # the wrong key itself is no suggestion
             raise unknown_key(root, str(key), str(value), declared_keys, _without(values, key), CONF)
 
     for name, (hint, _) in declared_keys.items():
@@ -269,7 +270,7 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         except USER_ERRORS as error:
             refusal = as_line(error, root, words)
             is_job_of_sweep = HydraConfig.get().mode is RunMode.MULTIRUN
-            if is_job_of_sweep or refusal is None:  # the sweep handles the error; None: a defect
+            if is_job_of_sweep or refusal is None:  # the process of the sweep prints the line; None: a defect
                 raise
             raise SystemExit(refused(refusal)) from error  # Hydra passes it on silently, but announces an Exception
 

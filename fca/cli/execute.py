@@ -183,7 +183,7 @@ def execute(job: Job, *, alone: bool) -> None:
 
 
 def unfinished(store: Store, runs: Sequence[Run]) -> list[Run]:
-    """The runs that are still to be done, in their order: neither done, failed nor interrupted, nor impossible."""
+    """The runs that are still to be done, in their order: not done, failed or interrupted, and possible to do."""
     unsettled = [run for run in runs if store.state(run.run_id) not in SETTLED]
     void_ids = find_void_ids(store, unsettled)
     return [run for run in unsettled if run.run_id not in void_ids]
@@ -194,7 +194,7 @@ def find_void_ids(store: Store, runs: Iterable[Run]) -> set[str]:
 
     runs: in an order in which each run comes after the run that it needs (its parent).
     """
-    has_diverged: dict[str, bool] = {}  # by training, which many runs may share
+    has_diverged: dict[str, bool] = {}  # id of a parent -> it diverged, or is void itself; many runs may share it
     void_ids: set[str] = set()
     for run in runs:
         if run.parent is None:

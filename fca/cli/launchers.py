@@ -1,4 +1,4 @@
-"""Launchers of ours over those of Hydra: `gpus` over joblib's, `submitit_slurm` over submitit's."""
+"""Launchers that extend those of Hydra: `gpus` the one of joblib, `submitit_slurm` the one of submitit."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         """
         results: list[JobReturn] = []
         if self.slots_per_gpu == "auto":
-            results += self._measure(job_overrides[:1], initial_job_idx)
+            results += self._measure_first_job(job_overrides[:1], initial_job_idx)
         further_jobs = job_overrides[len(results) :]
         if further_jobs:
             gpu_of_slot = self.gpus * self.slots_per_gpu  # the list of GPUs, repeated
@@ -91,7 +91,7 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
             finally:
                 get_reusable_executor().shutdown(kill_workers=True)  # the next workers take slots anew
 
-    def _measure(self, jobs: Sequence[Sequence[str]], first: int) -> Sequence[JobReturn]:
+    def _measure_first_job(self, jobs: Sequence[Sequence[str]], first: int) -> Sequence[JobReturn]:
         """Do a job alone on the first GPU, and set the number of slots by the memory and the time that it used.
 
         jobs: the overrides of the one job, in a list.    first: the number of the job.
@@ -103,7 +103,8 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
 
         def sample() -> None:
             for memory, busy in _smi("memory.used,utilization.gpu", gpu):
-                samples.append((float(memory), float(busy) if busy.isdecimal() else 100.0))  # [N/A] of some cards
+                busy_percent = float(busy) if busy.isdecimal() else 100.0  # some cards answer [N/A]
+                samples.append((float(memory), busy_percent))
 
         [[memory_before, memory_total]] = _smi("memory.used,memory.total", gpu)
         used_before = float(memory_before)
@@ -113,8 +114,8 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
 
         # without any sample at work, the run counts as one that needs a whole GPU
         samples_at_work = [(used - used_before, busy) for used, busy in samples if used > used_before]
-        peak = max((used for used, _ in samples_at_work), default=total)
-        mean_busy = mean([busy for _, busy in samples_at_work] or [100.0])
+        peak = max((used for used, _ in samples_at_work), default=total)  # MiB
+        mean_busy = mean([busy for _, busy in samples_at_work] or [100.0])  # %
         cores_per_gpu = joblib.cpu_count() // len(self.gpus)
         self.slots_per_gpu = slots_for(peak / (total - used_before), mean_busy / 100, cores_per_gpu)
 

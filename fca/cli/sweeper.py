@@ -260,9 +260,10 @@ class SkippedPoints:
 
 
 def _line_about_equal_draws(points: Sequence[Configuration]) -> str | None:
-    """A line with the numbers of seeds and of different subsets, where several seeds draw the same classes, else None.
+    """A line about the draws in which several seeds give the same classes, with the numbers of seeds and of subsets.
 
-    Such seeds share their runs, so that a sweep has fewer runs than configurations.
+    None if every seed gives other classes. Seeds that give the same ones share their runs, so that a sweep has fewer
+    runs than configurations.
     """
     seeds_of_draw: dict[tuple[str, str], set[int]] = {}
     subsets_of_draw: dict[tuple[str, str], set[tuple[int, ...]]] = {}
@@ -313,7 +314,7 @@ class ResumingSweep:
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
-    @shared_listings()
+    @shared_listings()  # the workers use the lists of files that planning made
     def sweep(self, arguments: list[str]) -> None:
         """Plan the whole grid, print the state of its runs, launch the unfinished ones; exit code 1 if a run failed.
 
@@ -323,7 +324,7 @@ class ResumingSweep:
         if self.config.sweep.print:
             self._print_commands(arguments)
             return
-        with shared():
+        with shared():  # a warning that several workers have is printed once, with its count
             self._plan_and_run(arguments)
 
     def _plan_and_run(self, arguments: list[str]) -> None:
@@ -336,7 +337,7 @@ class ResumingSweep:
         pending, void_ids = self._pending_and_void(store, runs, states)
         _print_plan(points, runs, states, pending, void_ids)
 
-        self._prepare(points, runs, states, pending)
+        self._prepare_store_and_tracker(points, runs, states, pending)
         self._run_pending(points, runs, pending)
 
         axes = swept_columns([point.overrides for point in points])
@@ -344,7 +345,7 @@ class ResumingSweep:
         if show_failures(store, runs):
             raise SystemExit(1)
 
-    def _prepare(
+    def _prepare_store_and_tracker(
         self,
         points: Sequence[Configuration],
         runs: Mapping[str, Run],
@@ -369,7 +370,7 @@ class ResumingSweep:
 
         hydra = self.config.hydra
         group = hydra.runtime.choices.get("experiment") or Path(hydra.sweep.dir).name
-        os.environ.setdefault("WANDB_RUN_GROUP", group)  # the workers inherit it
+        os.environ.setdefault("WANDB_RUN_GROUP", group)  # W&B groups the runs of a sweep; the workers inherit it
         if pending:
             points[0].job.context.tracker.connect()
 
@@ -509,6 +510,7 @@ class ResumingSweep:
         has_settled_runs = any(store.state(run_id) in SETTLED for run_id in pending)
         self.n_fruitless = 0 if has_settled_runs else self.n_fruitless + 1
         if self.n_fruitless and not exit_codes:  # no worker began, so that another launch would fail as well
+            self._remove_empty_folders()
             raise self._as_user_error(error) from error
         if self.n_fruitless == MAX_FRUITLESS_LAUNCHES:
             first_code = next(iter(exit_codes.values()))
@@ -519,18 +521,8 @@ class ResumingSweep:
     def _as_user_error(self, error: Exception) -> Exception:
         """The error of a launcher that started nothing, as one that names hydra/launcher and the next step.
 
-        An error that already names a key or a file is returned as it is. The launcher's empty folders are removed.
+        An error that already names a key or a file is returned as it is.
         """
-        sweep_folder = Path(self.config.hydra.sweep.dir)
-        folders = [sweep_folder]
-        if (
-            sweep_folder.parent.name == ".hydra"
-        ):  # the default, OUTPUTS/.hydra/NAME: the launcher may have made all three
-            folders += sweep_folder.parents[:2]
-        with suppress(OSError):  # one that is not empty stays, and so do its parents
-            for empty_folder in folders:
-                empty_folder.rmdir()
-
         names_a_file = isinstance(error, OSError) and error.filename is not None
         if isinstance(error, FcaError) or names_a_file:
             return error
@@ -538,6 +530,16 @@ class ResumingSweep:
         reason = " ".join(str(error).split())
         allowed = f"a launcher that can start ({type(error).__name__}: {reason[:300]})"
         return FcaError("hydra/launcher", name, allowed, "correct hydra.launcher.KEY, or take hydra/launcher=basic")
+
+    def _remove_empty_folders(self) -> None:
+        """Remove the folders that a launcher made before it failed, if they are empty."""
+        sweep_folder = Path(self.config.hydra.sweep.dir)
+        folders = [sweep_folder]
+        if sweep_folder.parent.name == ".hydra":  # the default is OUTPUTS/.hydra/NAME; all three may be new
+            folders += sweep_folder.parents[:2]
+        with suppress(OSError):  # one that is not empty stays, and so do its parents
+            for folder in folders:
+                folder.rmdir()
 
     def _configurations(
         self, arguments: list[str], not_downloaded: list[NotDownloaded] | None = None
@@ -549,18 +551,22 @@ class ResumingSweep:
                         missing.
         """
         axes = self._axes(arguments)
-        n_values_of_word = {word: len(axis) for axis in axes.values() for value in axis for word in hydra_words(value)}
+        n_values_of_word: dict[str, int] = {}  # word of Hydra's -> number of values of its axis
+        for words_of_axis in axes.values():
+            for typed_word in words_of_axis:
+                for word in hydra_words(typed_word):
+                    n_values_of_word[word] = len(words_of_axis)
         composer = Composer(self.loader, n_values_of_word)
         self.context.config_loader = composer  # the launcher composes each job with it, too
 
         points = []
         skipped = SkippedPoints()
-        for values in itertools.product(*axes.values()):
-            overrides = [word for value in values for word in hydra_words(value)]
+        for typed_words_of_point in itertools.product(*axes.values()):
+            overrides = [word for typed_word in typed_words_of_point for word in hydra_words(typed_word)]
             config = composer.point(self.config, overrides)  # is overwritten by the next one
             typed = typed_words(self.config.hydra, overrides)
             try:
-                with skipped.unless_drawn(config):
+                with skipped.unless_drawn(config):  # skips the point if its data set is too small
                     job = job_of(config, typed, download=not_downloaded is None)
                     points.append(Configuration(overrides, job))
             except NotDownloaded as missing:
@@ -580,7 +586,7 @@ class ResumingSweep:
         axes = {override.get_key_element(): override for override in overrides}  # of one key, the last override counts
         check_values(SweepConfig, self.config.sweep, "sweep")
 
-        head = self.config.sweep.head
+        head = self.config.sweep.head  # None: all values
         largest = self.config.sweep.max
         size_of_axis = {key: min(_axis_size(override), head or math.inf) for key, override in axes.items()}
         size = math.prod(size_of_axis.values())
@@ -710,9 +716,10 @@ def _wait_for_running(store: Store, run_ids: set[str]) -> set[str]:
 def _noting_exit_codes() -> Iterator[dict[int, int]]:
     """Collect, while the body runs, the exit codes of joblib's workers that died: process id -> exit code.
 
-    When one worker dies, joblib kills the others of its pool. Only before that can they be told from each other.
+    When one worker dies, joblib kills the others of its pool. Later, the exit codes no longer show which one died
+    first.
     """
-    from joblib.externals.loky.process_executor import _ExecutorManagerThread as Pool  # slow, and not always needed
+    from joblib.externals.loky.process_executor import _ExecutorManagerThread as Pool  # slow to import
 
     exit_codes: dict[int, int] = {}
     kill_workers = Pool.kill_workers
