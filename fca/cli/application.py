@@ -459,11 +459,12 @@ def _unreadable_word(word: str) -> FcaError:
     """The error for KEY=VALUE that Hydra's grammar does not allow, with how to quote it."""
     key, _, value = word.partition("=")
     allowed = f"a value that Hydra can read ({unreadable(key, value)})"
-    if re.fullmatch(KEY, key, re.ASCII) is None:
+    if re.fullmatch(KEY, key, re.ASCII) is None:  # Hydra's keys have no other letters
         return FcaError(key, value, allowed, "correct the key")
     if re.search(rf"\s{KEY}=", value, re.ASCII):  # a second KEY= in the value: both words were quoted as one
         return FcaError(key, value, allowed, f"quote every KEY=VALUE alone: {word}")
 
+    # the shell takes the outer quotes away, and Hydra the inner ones
     quoted = f"""'{key}="..."'"""
     if value and '"' not in value:
         quoted = shlex.quote(f'{key}="{value}"')
@@ -762,7 +763,8 @@ def _missing_option_error(file: str, names: Sequence[str], root: str, words: Seq
     keys_with_name = [
         key for key, word in zip(typed_keys, words, strict=True) if name in word.partition("=")[2].split(",")
     ]
-    key = next((key for key in keys_with_name if key.partition("@")[0] == group), group)  # such as model@encoder
+    # as typed: model@encoder for an option of the group model
+    key = next((key for key in keys_with_name if key.partition("@")[0] == group), group)
     return unknown_option(root, key, name, [*names, *options.nested_options(group)], file)
 
 

@@ -327,7 +327,7 @@ def _keys_inside(component_class: Any, key: str) -> list[str]:
 
 def _fits(component_class: type, name: str, value: Any) -> bool:
     """Whether a value has the type that the class declares for this field."""
-    if name == "_target_":
+    if name == "_target_":  # names the class, and is no field
         return True
     try:
         OmegaConf.merge(_schema(component_class), {name: value})

@@ -185,7 +185,7 @@ def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequenc
     try:
         return work(config)
     finally:
-        if len(gpu_of_slot) == 1:  # two workers share one slot, see `Gpus._in_slots`
+        if len(gpu_of_slot) == 1:  # there are two workers (see `Gpus._in_slots`): the other one may go on with its job
             os.close(_slot_lock.pop())
 
 

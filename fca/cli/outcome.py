@@ -70,11 +70,11 @@ def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[
 def _rows_with_accuracy(rows: pd.DataFrame) -> tuple[pd.DataFrame, str | None]:
     """The rows whose accuracy is shown, and the column that has it; no rows and None if no run has an accuracy.
 
-    They are all of one task, so that an accuracy that several runs repeat counts once.
+    They are all of one task, since several tasks may store the same accuracy of a network.
     """
     for task in TASKS_WITH_ACCURACY:
         rows_of_task = rows[rows[TASK] == task]
-        for headline in HEADLINES:
+        for headline in HEADLINES:  # the columns of accuracy
             if headline in rows_of_task and rows_of_task[headline].notna().any():
                 return rows_of_task[rows_of_task[headline].notna()], str(headline)
     return rows[:0], None

@@ -26,8 +26,8 @@ def run(config: DictConfig) -> None:
     sweep, it leaves such runs to the others, and the sweep shows the results.
     With sweep.print=true, it only prints its command.
     """
-    end_with_parent()
-    console()
+    end_with_parent()  # if this is a worker of a sweep
+    console()  # from here on, fca's warnings are printed
     hydra = HydraConfig.get()
     if config.sweep.print:
         _print_command(config, typed_words(hydra))

@@ -55,9 +55,8 @@ class Watcher(SlurmInfoWatcher):
         missing_now = unfinished_jobs - listed_jobs
         self._finished |= missing_now & self.missing
         self.missing = missing_now
-        self._info_dict.update(
-            {job: {"State": "GONE"} for job in self._finished}
-        )  # to submitit, an unknown state means ended
+        # to submitit, a state that it does not know means that the job has ended
+        self._info_dict.update({job: {"State": "GONE"} for job in self._finished})
 
 
 @contextmanager

@@ -116,8 +116,10 @@ def watch(conf: Path) -> None:
         address = urlsplit(result.path)  # file://FOLDER, pkg://PACKAGE or structured://
         file = str(default.config_path)
 
+        # primary: conf/<root>.yaml; local/ is the user's own
         may_set_all = default.primary or file.startswith("local/") or file in OUR_LAUNCHERS
         is_trusted = may_set_all and address.scheme == "file" and Path(address.path) == conf
+        # files of Hydra and of its plugins were installed by the user, like code
         is_installed = result.provider == "hydra" or address.netloc.startswith("hydra_plugins.")
         if address.scheme in ("file", "pkg") and not is_trusted and not is_installed:
             check_file(f"{address.path or address.netloc}/{file}.yaml", result.config)
