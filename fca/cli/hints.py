@@ -241,10 +241,10 @@ def _as_typed(key: str, conf: Path) -> str:
 
 
 def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf: Path) -> Iterator[str]:
-    """Yield words that choose another option of the key's group and set the key, which only that option has.
+    """Yield words that choose another option of the key's group, one that has the key, and set the key there.
 
-    Such as "dataset=folder dataset.root=photos". Options that require the key come first, and then others. A key
-    without a group is looked for in all groups beside it.
+    Such as "dataset=folder dataset.root=photos". If options require the key, only these are suggested. A key without a
+    group is looked for in all groups.
 
     key, value: as typed.    siblings: the keys at its place.    conf: the folder of the YAMLs.
     """

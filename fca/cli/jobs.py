@@ -43,8 +43,7 @@ def plan(keys: Keys) -> pd.DataFrame:
 
     keys: those of `fca run`, as typed, e.g. {"dataset": "digits", "recipe.lr": 0.1, "subset.classes": ["0", "1"]}.
     Columns: run_id, task, state (as of `fca.status`, or absent), parent (id of the run whose weights it needs), and
-    those
-    of its configuration: model, dataset, ncl, seed, ...    Raises FcaError for what `fca run` refuses.
+    those of its configuration: model, dataset, ncl, seed, ...    Raises FcaError for what `fca run` refuses.
 
     >>> runs = plan({"dataset": "digits", "model": "test_resnet", "subset.classes": ["0", "1"], "outputs": "nowhere"})
     >>> runs[["task", "state", "model", "ncl"]]

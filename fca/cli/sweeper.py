@@ -466,7 +466,8 @@ class ResumingSweep:
         """Have the launcher do these jobs. A worker that dies costs only its present run; the others remain pending.
 
         pending: ids of the runs to do.
-        Raises the launcher's error, or exits, if launches fail again and again without any finished run.
+        Raises the launcher's error if it started no worker; exits if workers died MAX_FRUITLESS_LAUNCHES times in a row
+        before any run was finished.
         """
         store = launches[0].job.context.store
         launcher_keys = getattr(self.launcher, "params", {})  # of submitit's launcher; others have no such attribute
