@@ -18,35 +18,40 @@ from fca.plugins import class_of
 
 GROUP = "analysis"
 
-_set_typed_values = ConfigLoaderImpl._apply_overrides_to_config
+_hydras_apply_overrides = ConfigLoaderImpl._apply_overrides_to_config
 
 
 def with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of an analysis, and where a field of its class has none, its default; in the order of the fields.
+    """The values of an analysis, completed by the defaults of its class, in the order of the class's fields.
 
+    values: the keys of its node; `_target_` names the class.
     Raises FcaError for a class that a configuration may not name.
     """
     target = values.get("_target_")
-    kind: Any = class_of(f"{GROUP}._target_", target)
-    defaults = {known.name: _default_of(known) for known in fields(kind)}
+    analysis_class: Any = class_of(f"{GROUP}._target_", target)
+    defaults = {class_field.name: _default_of(class_field) for class_field in fields(analysis_class)}
     return {"_target_": target, **defaults, **values}
 
 
-def _default_of(known: Any) -> Any:
-    """The default of a field of a dataclass, as a file would have it: `???` where there is none."""
-    if known.default_factory is not MISSING:
-        return known.default_factory()
-    return "???" if known.default is MISSING else known.default
+def _default_of(class_field: Any) -> Any:
+    """The default of a field of a dataclass, as a file would have it: `???` if there is none."""
+    if class_field.default_factory is not MISSING:
+        return class_field.default_factory()
+    return "???" if class_field.default is MISSING else class_field.default
 
 
 def complete_analyses() -> None:
-    """From now on, an analysis that Hydra composes has all keys of its class when what was typed is set in it."""
-    ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_complete)  # type: ignore  # Hydra has no hook here
+    """From now on, Hydra adds the defaults of an analysis's class before it applies overrides.
+
+    An override of a key that only the class has would otherwise be refused as unknown.
+    """
+    ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_complete_and_apply)  # type: ignore  # Hydra has no hook here
 
 
-def _complete(overrides: list[Override], config: DictConfig) -> None:
+def _complete_and_apply(overrides: list[Override], config: DictConfig) -> None:
+    """Add the defaults of the class to the analysis of a configuration, and then apply the overrides as Hydra does."""
     analysis = config.get(GROUP)  # `fca run` has none
     if isinstance(analysis, DictConfig) and "_target_" in analysis:
         values: Any = OmegaConf.to_container(analysis, resolve=False)
         config[GROUP] = with_defaults(values)
-    _set_typed_values(overrides, config)
+    _hydras_apply_overrides(overrides, config)

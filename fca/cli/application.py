@@ -55,9 +55,10 @@ from fca.types import FcaError, choices_in_words
 from fca.validation import WORDS_BY_TYPE, Allowed, Seed, check_values, describe_allowed, rules_by_field
 
 COMPATS = ("fca",)
-# one in 300 ids of runs and tables looks like a number to Hydra
+# One in 300 ids of runs and tables looks like a number to Hydra: 12 characters, of which one is an e between digits.
+# It must stand alone, neither in quotes nor inside of a name or path.
 NUMBER_LIKE_ID = re.compile(r"(?<![\w.'\"/-])(?=\w{12}(?!\w))[1-9]\d*e\d+(?![\w.'\"/-])")
-_STEP_OF_ERROR = {
+_STEP_OF_SYSTEM_ERROR = {  # error number of the system -> what the user can do
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, then repeat the command"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a folder that may be written: outputs=PATH"),
     **dict.fromkeys(
@@ -150,7 +151,10 @@ REFUSED_FLAGS = ("--config-path", "--config-name", "--experimental-rerun")  # ro
 
 @cache
 def schema_of(root: str) -> type:
-    """The dataclass with the keys of a root and their types, from the core or from the study that has the command."""
+    """The dataclass with the keys of a command's configuration and their types, from the core or from a study.
+
+    root: the name of the command, and of its file conf/<root>.yaml.
+    """
     if root in ROOTS:
         return ROOTS[root]
     package = commands(plugins())[root].package
@@ -159,7 +163,11 @@ def schema_of(root: str) -> type:
 
 @cache
 def register(root: str = "run") -> None:
-    """Register a root's schema with Hydra under the name from which its YAML starts; check every file Hydra loads."""
+    """Make Hydra able to compose conf/<root>.yaml; further calls do nothing.
+
+    The schema is registered under <root>_schema, from which the file starts. From then on, every file that Hydra loads
+    is checked (see `fca.cli.trust`), and options that are rows of a table are known.
+    """
     _register_shared()
     schema_class = schema_of(root)
     schema = OmegaConf.structured(schema_class)
@@ -170,15 +178,17 @@ def register(root: str = "run") -> None:
 
 @cache
 def _register_shared() -> None:
+    """Register what all roots share, once in a process."""
     watch(CONF)
     complete_analyses()
     options.store_rows()
 
 
 def check_root(root: str, config: Mapping[str, Any]) -> None:
-    """Raise FcaError for a key that is neither declared above nor a group added by the task, and for a wrong value.
+    """Raise FcaError for an unknown key of a configuration, a missing one, and a value that is not allowed.
 
-    config: resolved, or with Hydra's nodes. Groups are checked when they are made, by `component`.
+    Keys are those of the root's schema, and groups that a task adds. The keys of groups are not checked here, but by
+    `component`.    config: plain values, or Hydra's nodes, which are resolved first.
     """
     declared_keys = rules_by_field(schema_of(root))
     values: Any = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
@@ -186,22 +196,27 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
     for key, value in values.items():
         is_group = isinstance(value, dict) and "_target_" in value
         if key not in declared_keys and not is_group:
+            # the wrong key itself is no suggestion
             raise unknown_key(root, str(key), str(value), declared_keys, _without(values, key), CONF)
 
     for name, (hint, _) in declared_keys.items():
-        if values.get(name, MISSING) == MISSING:
+        if values.get(name, MISSING) == MISSING:  # such as after ~model
             typed = "model@encoder" if name == "encoder" else name
             raise FcaError(typed, "null", "a value: it is needed", f"leave out ~{typed} or {typed}=null")
         if is_dataclass(hint):
             _check_inner_keys(root, name, hint, values)
 
+    # a group has the type Any
     typed_values = {name: values[name] for name, (hint, _) in declared_keys.items() if hint is not Any}
     check_values(schema_of(root), typed_values)
     check_folder("outputs", values["outputs"])
 
 
 def _check_inner_keys(root: str, name: str, schema: Any, values: Mapping[str, Any]) -> None:
-    """Raise FcaError for a key such as subset.nlc."""
+    """Raise FcaError for an unknown key of a node such as subset: subset.nlc.
+
+    name: of the node.    schema: the dataclass of its keys.    values: the whole configuration.
+    """
     allowed = {inner_field.name for inner_field in fields(schema)}
     for key, value in values[name].items():
         if key not in allowed:
@@ -213,9 +228,12 @@ def _without(values: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def check_folder(key: str, folder: str) -> None:
-    """Raise FcaError unless this folder can be written to, or can be made. Makes nothing."""
+    """Raise FcaError unless this folder can be written to, or can be made. Makes nothing.
+
+    key: the key that names the folder, for the message.
+    """
     path = Path(folder)
-    existing = next(part for part in (path, *path.parents) if os.path.lexists(part))
+    existing = next(part for part in (path, *path.parents) if os.path.lexists(part))  # links to nothing, too
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return
 
@@ -230,33 +248,42 @@ def check_folder(key: str, folder: str) -> None:
 
 
 def application(root: str, work: Callable[[DictConfig], object], arguments: Sequence[str]) -> int:
-    """Compose conf/<root>.yaml with the command line's overrides and pass it to `work`; returns the exit code."""
+    """Compose conf/<root>.yaml with the command line's overrides and pass it to `work`; returns the exit code.
+
+    work: does what the command does. In a sweep, Hydra passes it to the launcher, which calls it for each job.
+    arguments: the words behind the name of the command.
+    Errors that the user can correct are printed on one line, with exit code 2.
+    """
     register(root)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing tracebacks and exiting
     words = list(arguments)
 
     def job(config: DictConfig) -> None:
+        """Do the work with one configuration; end this process with the exit code if the user has to correct it."""
         try:
             use_plugins(config.plugins)
             work(config)
-        except BrokenPipeError as error:  # the reader, such as `head`, has ended
+        except BrokenPipeError as error:  # the reader of the output, such as `head`, has ended
+            # what is still buffered would raise the error again when Python ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(0) from error
         except USER_ERRORS as error:
             refusal = as_line(error, root, words)
-            if HydraConfig.get().mode is RunMode.MULTIRUN or refusal is None:
+            is_job_of_sweep = HydraConfig.get().mode is RunMode.MULTIRUN
+            if is_job_of_sweep or refusal is None:  # the process of the sweep prints the line; None: a defect
                 raise
             raise SystemExit(refused(refusal)) from error  # Hydra passes it on silently, but announces an Exception
 
     try:
         flags, overrides = split_words(root, for_hydra(root, schema_of(root), arguments))
         check_words(overrides)
-        options.use_search_path(())
+        options.use_search_path(())  # forgets the folders of an earlier call in this process
         look_in_folders(overrides)
         words = [hydra_word for word in overrides for hydra_word in hydra_words(word)]
+
         is_completion = {"-sc", "--shell-completion"} & set(flags)
         program = "fca" if is_completion else f"fca {root}"
-        sys.argv = [program, *flags, *_without_folders(root), *with_free_keys(words)]
+        sys.argv = [program, *flags, *_without_folders(root), *with_free_keys(words)]  # Hydra reads the words there
         package = get_args_parser().parse_known_args(flags)[0].package
         _call_hydra(root, job, package)
     except USER_ERRORS as error:
@@ -268,7 +295,10 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
 
 
 def _without_folders(root: str) -> list[str]:
-    """Words with which a package's root makes no folder and logs nothing, since it may set no key of Hydra's."""
+    """Overrides that keep Hydra from making folders and logs, for a command of a package; none for those of conf/.
+
+    The files of conf/ have these values. That of a package may set no key of Hydra's, see `fca.cli.trust`.
+    """
     if options.root_file(root).parent == CONF:
         return []
     groups = ("hydra/job_logging", "hydra/hydra_logging")
@@ -276,9 +306,13 @@ def _without_folders(root: str) -> list[str]:
 
 
 def _call_hydra(root: str, job: Callable[[DictConfig], None], package: str | None) -> None:
-    """Compose and run.    package: of --cfg --package; raises FcaError for an unknown one, where Hydra exits with 1."""
+    """Have Hydra compose conf/<root>.yaml with the words in sys.argv, and call `job` with each configuration.
+
+    package: the value of --package beside --cfg, a key of the configuration; None if it was not typed.
+    Raises FcaError for an unknown package, where Hydra prints a text of its own and exits with code 1.
+    """
     try:
-        with redirect_stderr(io.StringIO()) if package else nullcontext():
+        with redirect_stderr(io.StringIO()) if package else nullcontext():  # hides that text
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(job)()
     except SystemExit as end:
         if package and end.code == 1:
@@ -290,6 +324,7 @@ def _call_hydra(root: str, job: Callable[[DictConfig], None], package: str | Non
 def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
     """The line that a user reads of an error: the typed word or the path, what is wrong with it, and the next step.
 
+    words: the overrides that were typed, in which the cause is looked for.
     None for an OSError that is not about a file, which is a defect of fca.
     """
     if isinstance(error, DamagedFile):
@@ -303,8 +338,8 @@ def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
     # by os.path, as the methods of Path raise for long names
     is_dangling = os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114
     problem = "a link to nothing" if is_dangling else error.strerror
-    step = _STEP_OF_ERROR.get(error.errno, "look at the path and its permissions")
-    for word in words:
+    step = _STEP_OF_SYSTEM_ERROR.get(error.errno, "look at the path and its permissions")
+    for word in words:  # if one of them names the path, or a folder above it, the message is about its key
         key, _, value = word.lstrip("+").partition("=")
         if value and path.is_relative_to(Path(value).expanduser()):
             allowed = f"a path that can be used ({problem}: {path})"
@@ -313,7 +348,9 @@ def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
 
 
 def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Hydra's flags and the overrides, in any order. Raises FcaError for words that Hydra would not understand.
+    """Hydra's flags with their values, and the overrides, which may be typed in any order.
+
+    Raises FcaError for words that Hydra would not understand, or that fca does not allow.
 
     >>> split_words("run", ["seed=1,2", "-m", "limit=8"])
     (['-m'], ['seed=1,2', 'limit=8'])
@@ -327,7 +364,8 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
     if parsed.shell_completion and not re.fullmatch(r"(install|uninstall|query)=(bash|fish|zsh)", typed):
         raise FcaError("-sc", typed, "install=bash, install=fish, install=zsh, uninstall=...", "fca -sc install=bash")
     for flag in REFUSED_FLAGS:
-        if getattr(parsed, flag[2:].replace("-", "_")):
+        field_of_flag = flag[2:].replace("-", "_")  # --config-path -> config_path, as argparse calls it
+        if getattr(parsed, field_of_flag):
             raise FcaError("option", flag, "what fca --help and fca run --help show", "leave it out")
     for word in parsed.overrides:
         check_word(root, word)
@@ -337,7 +375,10 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
 
 
 def _check_modes(root: str, parsed: Any) -> None:
-    """Raise FcaError for flags that exclude each other, that need another one, or that this command does not have."""
+    """Raise FcaError for flags that exclude each other, that need another one, or that this command does not have.
+
+    parsed: the flags of Hydra's parser, as argparse returns them.
+    """
     modes = {"--multirun": parsed.multirun, "--run": parsed.run, "--cfg": parsed.cfg, "--info": parsed.info}
     typed_modes = [flag for flag, value in modes.items() if value]
     if len(typed_modes) > 1:
@@ -350,17 +391,20 @@ def _check_modes(root: str, parsed: Any) -> None:
 
 
 def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
-    """Raise FcaError for --KEY VALUE, as other tools have it, with what to type instead."""
+    """Raise FcaError for a key that is typed as a flag, as other tools have it, with what to type instead.
+
+    Such as --seed 1, --seed=1 or -seed=1; what `parser` knows as a flag or its beginning is left alone.
+    """
     keys = keys_of_root(schema_of(root))
     for i, flag in enumerate(arguments):
         name, equals, value = flag.lstrip("-").partition("=")
         looks_like_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None
         if not looks_like_key or len(name) < 2 or flag in parser._option_string_actions:
             continue
-        is_short = not flag.startswith("--")  # short flags may be joined: -mr
-        may_be_joined = is_short and not equals and flag[:2] in parser._option_string_actions
-        is_flag = bool(parser._get_option_tuples(flag)) or may_be_joined
-        if is_flag and not (is_short and name in keys):
+        is_short = not flag.startswith("--")
+        may_be_joined = is_short and not equals and flag[:2] in parser._option_string_actions  # -mr is -m -r
+        is_beginning_of_flag = bool(parser._get_option_tuples(flag))  # argparse accepts --multi for --multirun
+        if (is_beginning_of_flag or may_be_joined) and not (is_short and name in keys):
             continue
 
         if not equals:  # the value is the next word
@@ -368,12 +412,16 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
         key = name.replace("-", "_")
         step = f"did you mean {key}={value}?"
         if key not in keys:
-            step = str(unknown_key(root, key, value, keys, composed(root, []), CONF).args[3])
+            error = unknown_key(root, key, value, keys, composed(root, []), CONF)
+            step = str(error.args[3])  # the next step
         raise FcaError("words", flag, f"what fca {root} --help lists", f"keys have no dashes in front; {step}")
 
 
 def check_word(root: str, word: str) -> None:
-    """Raise FcaError for a word that is not an override, and for one that this root cannot have."""
+    """Raise FcaError for a word that is not an override, and for one that this root cannot have.
+
+    A word is checked alone, before Hydra composes, because Hydra's errors do not name what was typed.
+    """
     key, _, value = word.partition("=")
     try:
         override: Override = OverridesParser.create().parse_overrides([word])[0]
@@ -387,10 +435,11 @@ def check_word(root: str, word: str) -> None:
     _check_paths(key, content)
 
     is_number = isinstance(content, int | float) and not isinstance(content, bool)
-    if is_number and content not in (0, 1) and _allowed_in_words(root, override.key_or_group) == WORDS_BY_TYPE[bool]:
-        raise FcaError(key, value, WORDS_BY_TYPE[bool], f"correct {key}")  # OmegaConf takes any number for true
+    takes_truth_value = _allowed_in_words(root, override.key_or_group) == WORDS_BY_TYPE[bool]
+    if is_number and content not in (0, 1) and takes_truth_value:  # OmegaConf takes any number for true
+        raise FcaError(key, value, WORDS_BY_TYPE[bool], f"correct {key}")
 
-    dotted_group = group_as_key(override.key_or_group, CONF)
+    dotted_group = group_as_key(override.key_or_group, CONF)  # recipe.augment=... for recipe/augment=...
     if dotted_group is not None and isinstance(content, str | Sweep | Glob):
         allowed = f"what {dotted_group}=NAME brings: it is a group"
         raise FcaError(key, value, allowed, f"did you mean {shlex.quote(f'{dotted_group}={value}')}?")
@@ -401,20 +450,21 @@ def check_word(root: str, word: str) -> None:
     is_group = (CONF / override.key_or_group).is_dir()
     is_option = isinstance(content, str | Glob | Sweep | None) or _are_options(override.key_or_group, content)
     if is_group and not is_option:
-        sweep_step = one_at_a_time(key, value) if root == "run" else None
+        sweep_step = one_at_a_time(key, value) if root == "run" else None  # no other command sweeps
         step = sweep_step or f"fca {root} --help lists them"
         raise FcaError(key, value, f"an option of conf/{override.key_or_group}", step)
 
 
 def _unreadable_word(word: str) -> FcaError:
-    """The error for KEY=VALUE that Hydra's grammar does not allow."""
+    """The error for KEY=VALUE that Hydra's grammar does not allow, with how to quote it."""
     key, _, value = word.partition("=")
     allowed = f"a value that Hydra can read ({unreadable(key, value)})"
-    if re.fullmatch(KEY, key, re.ASCII) is None:
+    if re.fullmatch(KEY, key, re.ASCII) is None:  # Hydra's keys have no other letters
         return FcaError(key, value, allowed, "correct the key")
-    if re.search(rf"\s{KEY}=", value, re.ASCII):
+    if re.search(rf"\s{KEY}=", value, re.ASCII):  # a second KEY= in the value: both words were quoted as one
         return FcaError(key, value, allowed, f"quote every KEY=VALUE alone: {word}")
 
+    # the shell takes the outer quotes away, and Hydra the inner ones
     quoted = f"""'{key}="..."'"""
     if value and '"' not in value:
         quoted = shlex.quote(f'{key}="{value}"')
@@ -423,7 +473,10 @@ def _unreadable_word(word: str) -> FcaError:
 
 
 def _check_added(root: str, override: Override, content: object, value: str) -> None:
-    """Raise FcaError for +KEY=VALUE whose first part is neither a key of the root nor, alone, a new group."""
+    """Raise FcaError for +KEY=VALUE, unless it adds below a key of the root, or chooses an option of a new group.
+
+    content: the value as Hydra reads it.    value: as it was typed, for the message.
+    """
     keys = [*keys_of_root(schema_of(root)), "hydra"]
     first = override.key_or_group.partition(".")[0]
     may_be_group = first == override.key_or_group and not isinstance(content, dict)
@@ -432,7 +485,10 @@ def _check_added(root: str, override: Override, content: object, value: str) -> 
 
 
 def _are_options(group: str, content: object) -> bool:
-    """Whether this is a list of options that a group takes: in most groups, the last one would replace the others."""
+    """Whether this value is a list of options that the group can have.
+
+    In most groups such a list has one option, since each would replace the one before it.
+    """
     if not isinstance(content, list) or not all(isinstance(option, str) for option in content):
         return False
     takes_several = group in ("experiment", "debug") or group.startswith("hydra/")
@@ -440,7 +496,10 @@ def _are_options(group: str, content: object) -> bool:
 
 
 def _check_paths(key: str, content: object) -> None:
-    """Raise FcaError for the home folder of an unknown user, and for missing folders of configurations."""
+    """Raise FcaError for a path below ~ that names no home folder, and for missing folders of configurations.
+
+    content: the value of the key, as Hydra reads it.
+    """
     if isinstance(content, str) and content.startswith("~") and os.path.expanduser(content) == content:  # noqa: PTH111
         raise FcaError(key, content, "a path; this user has no home folder here", "correct the path")
     if key == "hydra.searchpath" and isinstance(content, list):
@@ -454,9 +513,10 @@ def _check_paths(key: str, content: object) -> None:
 
 
 def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
-    """conf/<root>.yaml with these overrides, for use in Python: errors of the command line are raised as FcaError.
+    """The configuration of conf/<root>.yaml with these overrides, composed without a command line, as from Python.
 
-    with_hydra: whether the node `hydra`, which has the chosen options, is included.
+    words: overrides, as typed.    with_hydra: whether the node `hydra`, which has the chosen options, is included.
+    Raises FcaError for what a command line would be refused for.
     """
     look_in_folders(words)
     register(root)
@@ -474,9 +534,9 @@ def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> Di
 
 
 def look_in_folders(words: Sequence[str]) -> None:
-    """Make the options of typed folders and packages known, as Hydra asks for them before it composes.
+    """Make the options of folders and packages known that these words name (hydra.searchpath=..., plugins=...).
 
-    Raises FcaError for a missing module.
+    Hydra itself asks for these options before it composes.    Raises FcaError for a module that Python does not find.
     """
     typed = [word for word in words if word.startswith(("hydra.searchpath=", "plugins="))]
     overrides = OverridesParser.create().parse_overrides(typed)
@@ -491,7 +551,10 @@ def look_in_folders(words: Sequence[str]) -> None:
 
 
 def typed_words(config: Any, overrides: Sequence[str] | None = None) -> list[str]:
-    """The overrides of one job, after the typed folders of options.    config: its node `hydra`."""
+    """The overrides of one job as the user would type them, with the folders of options (hydra.searchpath) first.
+
+    config: the node `hydra` of its configuration.    overrides: of the job; None: those that the node lists.
+    """
     folders = [word for word in config.overrides.hydra if word.startswith("hydra.searchpath=")]
     if overrides is None:
         overrides = config.overrides.task
@@ -499,9 +562,10 @@ def typed_words(config: Any, overrides: Sequence[str] | None = None) -> list[str
 
 
 def hydra_words(word: str) -> list[str]:
-    """A word of the command line in Hydra's terms.
+    """A word of the command line as the words that Hydra reads.
 
-    A shift may be spelled as in rows, with its severity; a group may be null.
+    A shift may be spelled as in rows, with its severity; a group may be null; and an id that Hydra would read as a
+    number gets quotes.
 
     >>> hydra_words("shift=corruption/fog/3")
     ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
@@ -526,81 +590,97 @@ def hydra_words(word: str) -> list[str]:
 def with_free_keys(overrides: Sequence[str]) -> list[str]:
     """The overrides, with `++` before the keys of swept groups, since these may belong to only one of the options.
 
-    Hydra first composes the words that are not swept, here with the default shift, which has no severities:
+    Before a sweep, Hydra composes the words that are not swept. The keys of a swept group would be refused there, as in
+    this example the default shift has no severities. `++` adds a key that is not there.
 
     >>> with_free_keys(["shift=a/b,a/c", "shift.severities=[1]", "seed=1"])
     ['shift=a/b,a/c', '++shift.severities=[1]', 'seed=1']
     """
-    parsed = dict(zip(overrides, OverridesParser.create().parse_overrides(list(overrides)), strict=True))
+    override_of_word = dict(zip(overrides, OverridesParser.create().parse_overrides(list(overrides)), strict=True))
     swept_groups = {
-        override.package or override.key_or_group for override in parsed.values() if override.is_sweep_override()
+        override.package or override.key_or_group
+        for override in override_of_word.values()
+        if override.is_sweep_override()
     }
 
     def is_key_of_swept_group(override: Override) -> bool:
-        group = override.key_or_group.rpartition(".")[0].partition(".")[0]
+        group = override.key_or_group.rpartition(".")[0].partition(".")[0]  # the first part, if there are several
         is_change = override.type is OverrideType.CHANGE and not override.is_sweep_override()
         return is_change and group in swept_groups
 
-    return [f"++{word}" if is_key_of_swept_group(parsed[word]) else word for word in overrides]
+    return [f"++{word}" if is_key_of_swept_group(override_of_word[word]) else word for word in overrides]
 
 
 # Errors of Hydra and OmegaConf, as fca's: what was typed, what is allowed, the next step.
 
 
 def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError:
+    """An error of Hydra or OmegaConf as one that names the word that was typed, what is allowed, and the next step.
+
+    words: the overrides that were typed.
+    """
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, FcaError):  # raised inside of Hydra, which wraps it
             return inner
         inner = inner.__cause__
 
-    typed = dict(word.lstrip("+~").partition("=")[::2] for word in words)  # the last word with a key counts
+    typed = dict(word.lstrip("+~").partition("=")[::2] for word in words)  # key -> value; the last word of a key counts
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
-        return _no_option(error.missing_cfg_file, error.options, root, words)
+        return _missing_option_error(error.missing_cfg_file, error.options, root, words)
 
+    # OmegaConf's error has the key; Hydra raises another from it
     cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and isinstance(cause.parent_node, DictConfig):
-        return _no_key(cause, cause.parent_node, root, typed)
+        return _missing_key_error(cause, cause.parent_node, root, typed)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         key = cause.full_key
         allowed = _allowed_in_words(root, key) or one_line(cause)
         sweep_step = one_at_a_time(key, typed.get(key, "")) if root == "run" else None
         return FcaError(key, typed.get(key), allowed, sweep_step or f"correct {key}")
-    return _of_several_values(error, root) or _of_defaults(error, root, typed) or _of_word(error, words)
+
+    # other errors are recognised by their message
+    return (
+        _several_values_error(error, root) or _defaults_list_error(error, root, typed) or _culprit_error(error, words)
+    )
 
 
-def _no_key(cause: Any, siblings_node: DictConfig, root: str, typed: Mapping[str, str]) -> FcaError:
-    """The error for a key that a node does not have."""
+def _missing_key_error(cause: Any, siblings_node: DictConfig, root: str, typed: Mapping[str, str]) -> FcaError:
+    """The error for a key that a node of the configuration does not have.
+
+    cause: OmegaConf's error.    siblings_node: the node.    typed: key -> value of the overrides.
+    """
     full_key = str(cause.full_key)
     siblings = [str(key) for key in siblings_node if key not in ("_target_", "hydra")]
+    # OmegaConf names the first part that is missing: of a.b.c perhaps a.b
     typed_key = next((key for key in typed if key == full_key or key.startswith(f"{full_key}.")), "")
     config: Any = siblings_node._get_root()
     return unknown_key(root, full_key, typed.get(typed_key), siblings, config, CONF)
 
 
-def _of_several_values(error: Exception, root: str) -> FcaError | None:
-    """The error for A,B where one value is needed."""
+def _several_values_error(error: Exception, root: str) -> FcaError | None:
+    """The error for KEY=A,B without -m, by Hydra's message; None for other messages."""
     match = re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error))
     if match is None:
         return None
     key, value = match.groups()
     is_group = (CONF / key.partition("@")[0]).is_dir()
-    if root == "run":
-        step = (
-            "add -m to run each of them, or give one"
-            if is_group
-            else "add -m to run each of them, or put [ ] around a list"
-        )
+    if root == "run":  # the only command that sweeps
+        other_step = "give one" if is_group else "put [ ] around a list"
+        step = f"add -m to run each of them, or {other_step}"
     else:
         step = "give one" if is_group else "give one, or put [ ] around a list"
     return FcaError(key, value, "one value", step)
 
 
-def _of_defaults(error: Exception, root: str, typed: Mapping[str, str]) -> FcaError | None:
-    """The error for a group that is not in the list of defaults, or that cannot be removed from or added to it."""
+def _defaults_list_error(error: Exception, root: str, typed: Mapping[str, str]) -> FcaError | None:
+    """The error for an override that cannot change, add or remove a group or key, by Hydra's message.
+
+    None for other messages.    typed: key -> value of the overrides.
+    """
     message = str(error)
     if match := re.search(r"Could not override '(.*?)'", message):
-        return _no_group(match[1], root, typed)
+        return _missing_group_error(match[1], root, typed)
     if match := re.search(r"Multiple values for ([\w/@]+)\.|force-add .*'\++([\w/@]+)=", message):
         key = match[1] or match[2]
         step = f"type it without +: {key}={typed.get(key, 'OPTION')}"
@@ -616,8 +696,8 @@ def _of_defaults(error: Exception, root: str, typed: Mapping[str, str]) -> FcaEr
     return None
 
 
-def _no_group(key: str, root: str, typed: Mapping[str, str]) -> FcaError:
-    """The error for a group that this root does not have; another command may have it."""
+def _missing_group_error(key: str, root: str, typed: Mapping[str, str]) -> FcaError:
+    """The error for a group that this command does not have; if another command has it, the step names that one."""
     keys = keys_of_root(schema_of(root))
     roots_with_key = _other_roots_with(key, root)
     if roots_with_key and key not in keys:
@@ -633,13 +713,20 @@ def _other_roots_with(key: str, root: str) -> list[str]:
 
 
 def _top_keys(root: Mapping[str, Any]) -> set[str]:
-    """The keys and groups of a root, as they are typed."""
+    """The keys and groups of a command's configuration file, as they are typed.
+
+    root: the content of the file, in which groups are entries of the list of defaults.
+    """
     groups = [group for entry in root["defaults"] if isinstance(entry, Mapping) for group in entry]
     return {*root, *(str(group) for group in groups)} - {"defaults", "hydra"}
 
 
-def _of_word(error: Exception, words: Sequence[str]) -> FcaError:
-    """The error with the word that caused it, if that can be found: by its value, by ${, or by its key."""
+def _culprit_error(error: Exception, words: Sequence[str]) -> FcaError:
+    """The error with the word that probably caused it, for a message of which nothing else is known.
+
+    That is a word whose value is in the message, else one with ${...}, else one whose key is in the message. If there
+    is none, the error names the whole command line.
+    """
     reason = one_line(error)
 
     def has_its_value_in_message(word: str) -> bool:
@@ -648,22 +735,27 @@ def _of_word(error: Exception, words: Sequence[str]) -> FcaError:
 
     def has_its_key_in_reason(word: str) -> bool:
         key = word.lstrip("+~").partition("=")[0]
-        return re.search(rf"(?<!\w){re.escape(key)}(?!\w)", reason) is not None
+        return re.search(rf"(?<!\w){re.escape(key)}(?!\w)", reason) is not None  # not as a part of a longer word
 
-    causes = [word for word in words if has_its_value_in_message(word)]
-    causes += [word for word in words if "${" in word]
-    causes += [word for word in words if has_its_key_in_reason(word)]
-    if not causes:
+    candidates = [word for word in words if has_its_value_in_message(word)]
+    candidates += [word for word in words if "${" in word]
+    candidates += [word for word in words if has_its_key_in_reason(word)]
+    if not candidates:
         return FcaError("command line", shlex.join(words), f"words that fit each other ({reason})", "correct it")
-    key, _, value = causes[0].partition("=")
+    key, _, value = candidates[0].partition("=")
     return FcaError(key, value, f"a value that can be used ({reason})", f"correct {key.lstrip('+~')}")
 
 
-def _no_option(file: str, names: Sequence[str], root: str, words: Sequence[str]) -> FcaError:
-    """The error for an option that a group does not have, with the group as it was typed."""
+def _missing_option_error(file: str, names: Sequence[str], root: str, words: Sequence[str]) -> FcaError:
+    """The error for an option that a group does not have, with the group as it was typed.
+
+    file: the group and the option with slashes between, as Hydra looked for it.
+    names: the options that the group has.    words: the overrides that were typed.
+    """
     path = file.split("/")
     typed_keys = [word.partition("=")[0].lstrip("+") for word in words]
-    is_nested_group = path[0] == "hydra" or "/".join(path[:2]) in typed_keys  # recipe/augment is one, shift/fog is not
+    # recipe/augment is a group inside of another; in shift/fog, the group is shift
+    is_nested_group = path[0] == "hydra" or "/".join(path[:2]) in typed_keys
     depth = 2 if is_nested_group else 1
     group = "/".join(path[:depth])
     name = "/".join(path[depth:])
@@ -671,23 +763,27 @@ def _no_option(file: str, names: Sequence[str], root: str, words: Sequence[str])
     keys_with_name = [
         key for key, word in zip(typed_keys, words, strict=True) if name in word.partition("=")[2].split(",")
     ]
+    # as typed: model@encoder for an option of the group model
     key = next((key for key in keys_with_name if key.partition("@")[0] == group), group)
     return unknown_option(root, key, name, [*names, *options.nested_options(group)], file)
 
 
 def _allowed_in_words(root: str, key: str) -> str | None:
-    """The allowed values of a key that is declared above, in words."""
+    """What values a key may have, in words, if the schema of the root declares it, such as subset.seed; else None."""
     schema: Any = schema_of(root)
     *groups, name = key.split(".")
     for group in groups:
-        schema = rules_by_field(schema).get(group, [None])[0]
+        schema = rules_by_field(schema).get(group, [None])[0]  # the type of the key
         if not is_dataclass(schema):
             return None
     return describe_allowed(schema, name) if name in rules_by_field(schema) else None
 
 
 def one_line(error: BaseException) -> str:
-    """An error of Hydra's or OmegaConf's and its cause in one line, without search paths, pictures and hints."""
+    """The message of an error of Hydra or OmegaConf, and of its cause, in one line.
+
+    Lines that do not help the user are left out: search paths, internal types, and the marks (^) below a parsed text.
+    """
     lines = [line.strip() for line in str(error).splitlines()]
     if error.__cause__ is not None and str(error.__cause__) not in str(error):
         lines += [line.strip() for line in str(error.__cause__).splitlines()]

@@ -32,8 +32,9 @@ CORE = {
 class Command(NamedTuple):
     """A sub-command.
 
-    module:  its `main` is called with the words behind its name.    summary: what it does, in a line.
-    package: of the study that brings it; None: of the core.
+    module:  its `main` takes the words behind the command's name, and returns the exit code.
+    summary: what the command does, in one line.
+    package: that of the study which brings the command; None for one of the core.
     """
 
     module: str
@@ -42,7 +43,9 @@ class Command(NamedTuple):
 
 
 def commands(plugins: Sequence[str] = ()) -> dict[str, Command]:
-    """All sub-commands by name, also those of these plugins; of two with one name the core's counts, then the first.
+    """All sub-commands by name: those of the core, of fca's studies, and of these plugins.
+
+    Of several with one name, that of the core counts, or else the first.    plugins: names of modules.
 
     >>> commands()["results"].module
     'fca.cli.results'
@@ -56,13 +59,16 @@ def commands(plugins: Sequence[str] = ()) -> dict[str, Command]:
 
 
 def composes(name: str, plugins: Sequence[str] = ()) -> bool:
-    """Whether a command composes a configuration: conf/ has a root of its name, or a plugin's `conf` has."""
+    """Whether a command composes a configuration: conf/, or the folder `conf` of a study or plugin, has NAME.yaml."""
     folders = [CONF, *(folder / "conf" for folder in study_folders(plugins).values())]
     return any((folder / f"{name}.yaml").is_file() for folder in folders)
 
 
 def _summary(file: Path) -> str:
-    """The first line of a module's docstring, as the end of a sentence about the command."""
+    """What a command does: the first line of its module's docstring, with a small first letter.
+
+    The file is read and not imported, since `fca --help` lists the commands of all studies.
+    """
     with file.open(encoding="utf-8", errors="replace") as text:
         line = text.readline().strip().strip('"')
     return line[:1].lower() + line[1:]

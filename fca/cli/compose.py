@@ -1,4 +1,8 @@
-"""The points of a sweep: Hydra composes each choice of groups once in a process (200 ms); other keys are set in it."""
+"""Configurations of a sweep, in a fraction of Hydra's time.
+
+Hydra takes 200 ms to compose a choice of groups. Here each choice is composed once in a process; the other keys of a
+point of the grid are set in the result.
+"""
 
 from __future__ import annotations
 
@@ -13,44 +17,57 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-# Sweep -> words that Hydra composed -> configuration; of the latest sweep that this process worked for
+# id of a sweep -> words that Hydra composed -> configuration; only of the latest sweep that this process worked for
 _COMPOSED: dict[str, dict[tuple[str, ...], DictConfig]] = {}
 
 
 class Composer(ConfigLoaderImpl):
-    """Hydra's loader of configurations, for one sweep; it travels to the workers with every job.
+    """Hydra's loader of configurations, for one sweep; it is sent to the workers with every job.
 
-    words: of the whole grid -> the number of values of the axis that each belongs to.
+    words: override of the grid -> the number of values that its axis has.
     """
 
     def __init__(self, loader: ConfigLoader, words: Mapping[str, int]) -> None:
+        """loader: Hydra's, for the folders in which it looks."""
         super().__init__(loader.get_search_path())
-        self.sweep = uuid.uuid4().hex
+        self.sweep = uuid.uuid4().hex  # a process may work for several sweeps, one after the other
         groups = set(self.list_groups(""))
-        self.varying_keys: set[str] = set()  # with several values in the grid, and no group: set, not composed
+        self.varying_keys: set[str] = set()  # have several values in the grid and choose no option: are set afterwards
         for word, n_values in words.items():
             key = _key(word)
             is_group = key.partition("@")[0].partition("/")[0] in groups
+            # + and ~ change the structure, and keys of hydra decide how Hydra composes
             if n_values > 1 and not is_group and not word.startswith(("+", "~", "hydra.")):
                 self.varying_keys.add(key)
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        """The configuration of one job, equal to the one that Hydra would compose."""
+        """The configuration of one job, equal to the one that Hydra would compose; launchers call this.
+
+        master_config: the configuration of the sweep.    sweep_overrides: the overrides of the job.
+        """
         shared_config, overrides_to_set = self._composed(master_config, sweep_overrides)
         config = copy.deepcopy(shared_config)
         _set(config, overrides_to_set)
 
+        # what Hydra notes about overrides, since it has seen only those that were composed
         typed = [override for override in map(_parsed, sweep_overrides) if not override.is_hydra_override()]
         config.hydra.overrides.task = [override.input_line for override in typed]
         config.hydra.job.override_dirname = get_overrides_dirname(typed, **config.hydra.job.config.override_dirname)
-        OmegaConf.copy_cache(from_config=master_config, to_config=config)
+        OmegaConf.copy_cache(from_config=master_config, to_config=config)  # ${now:...} is the same in all jobs
         return config
 
     def point(self, master_config: DictConfig, words: Sequence[str]) -> DictConfig:
-        """The same without the node `hydra`, good until the next call: points that set the same keys share it."""
+        """The configuration of one point of the grid, without the node `hydra`; for planning.
+
+        It is good until the next call only: points that differ in the values of the same keys share one object, as a
+        copy takes longer than setting values.
+
+        master_config: the configuration of the sweep.    words: the overrides of the point.
+        """
         config, overrides_to_set = self._composed(master_config, words)
         cache = _COMPOSED[self.sweep]
         set_keys = [str(override.key_or_group) for override in overrides_to_set]
+        # "" separates the two parts, and these keys from those of `_composed` in the same cache
         place = (*self._words_to_compose(words), "", *set_keys)
         has_container = any(isinstance(override.value(), dict | list) for override in overrides_to_set)
         if place not in cache or has_container:  # else containers would be merged with those of the point before
@@ -61,12 +78,16 @@ class Composer(ConfigLoaderImpl):
         return cache[place]
 
     def _words_to_compose(self, words: Sequence[str]) -> list[str]:
+        """Those of these overrides that Hydra has to compose; the others can be set in its result."""
         return [word for word in words if _key(word) not in self.varying_keys]
 
     def _composed(self, master: DictConfig, words: Sequence[str]) -> tuple[DictConfig, list[Override]]:
-        """What Hydra makes of the words that it has to compose, and the overrides that are still to be set."""
+        """What Hydra composes of some of these overrides, which must not be changed, and the others, to be set in it.
+
+        master: the configuration of the sweep.
+        """
         if self.sweep not in _COMPOSED:
-            _COMPOSED.clear()
+            _COMPOSED.clear()  # another sweep has begun: its predecessor's configurations are no longer needed
         cache = _COMPOSED.setdefault(self.sweep, {})
 
         words_to_compose = self._words_to_compose(words)
@@ -86,5 +107,6 @@ def _parsed(word: str) -> Override:
 
 
 def _set(config: DictConfig, overrides: Sequence[Override]) -> None:
+    """Set the values of these overrides in a configuration; a mapping is merged with the keys that are there."""
     for override in overrides:
         OmegaConf.update(config, str(override.key_or_group), override.value(), merge=True)

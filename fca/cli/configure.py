@@ -43,19 +43,21 @@ CONTRACTS: dict[str, type] = {  # the protocol of the components of each group; 
     "logger": Tracker,
     "analysis": Analysis,
 }
-_COMPONENTS: dict[str, Any] = {}  # planning thousands of runs makes each component once
+_COMPONENTS: dict[str, Any] = {}  # node as JSON -> component: planning thousands of runs makes each one once
 
 
 def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type | None = None) -> Any:
     """The object that a group's node describes: `_target_` names its dataclass, whose fields are the keys and types.
 
-    contract: the protocol of its kind; None: that of CONTRACTS, if any. Equal nodes give the same object.
+    config:   a configuration that has the node `group`.
+    contract: the protocol that the object must meet; None: that of CONTRACTS for this group, if any.
+    Equal nodes give the same object.
     Raises FcaError for an unknown key, a wrong type or a missing value, naming it as the user would type it.
     """
-    values = _values(config, group)
-    key = group + json.dumps([values, plugins()], sort_keys=True)
+    values = _node_values(config, group)
+    key = group + json.dumps([values, plugins()], sort_keys=True)  # plugins decide which classes may be named
     if key not in _COMPONENTS:
-        with _explained(values, group):
+        with _explaining_errors(values, group):
             new: Any = OmegaConf.to_object(typed(values, group))
         check_values(type(new), vars(new), group)
         _check_contracts(new, values, group, contract or CONTRACTS.get(group))
@@ -66,26 +68,28 @@ def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type
 
 
 def _check_contracts(instance: Any, values: Mapping[str, Any], name: str, contract: type | None) -> None:
-    """Raise FcaError for a component that lacks a part of its contract, or that holds such a component.
+    """Raise FcaError for a component that lacks a member of its contract, and for such a component inside of it.
 
-    values: of its node.    name: of its group; a generator in a data set is dataset.generator.
+    values:   the keys of its node.    name: of its group, for messages; a generator in a data set is dataset.generator.
+    contract: the protocol of its kind; None: it has none.
     """
     if contract is not None:
         check_contract(f"{name}._target_", instance, contract)
     if contract is Analysis:
-        from fca.report.finding import study_findings  # which imports the drawing libraries
+        from fca.report.finding import study_findings  # imports the drawing libraries, which other groups do not need
 
-        study_findings(instance)
+        study_findings(instance)  # raises for a study that declares no findings
 
     contracts = instance.contracts if isinstance(instance, Holder) else {}
     for key, value in values.items():
-        if isinstance(value, dict) and "_target_" in value:
+        is_component = isinstance(value, dict) and "_target_" in value
+        if is_component:
             _check_contracts(getattr(instance, key), value, f"{name}.{key}", contracts.get(key))
 
 
 @runtime_checkable
 class Holder(Protocol):
-    """A component that holds others, with the contract of each by its key."""
+    """A component that holds others; `contracts` has the protocol of each, by the key that holds it."""
 
     contracts: ClassVar[Mapping[str, type]]
 
@@ -100,14 +104,14 @@ class Checked(Protocol):
 
 @contextmanager
 def keys_of(group: str, instance: Any) -> Iterator[None]:
-    """Errors in the body that name a component's field, such as budget, name it as it is typed: task.budget."""
+    """Errors in the body that name a field of this component, such as budget, name it as it is typed: task.budget."""
     try:
         yield
     except FcaError as error:
-        name, *rest_of_error = error.args
+        name, *value_allowed_step = error.args
         if name not in vars(instance):
             raise
-        raise FcaError(f"{group}.{name}", *rest_of_error) from error
+        raise FcaError(f"{group}.{name}", *value_allowed_step) from error
 
 
 def load_data(name: str, **keys: Any) -> ImageData:
@@ -135,10 +139,12 @@ def load_model(name: str, **keys: Any) -> Model:
 
 
 def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words: str, **others: Any) -> DictConfig:
-    """A root with this option of a group and some keys changed, for use in Python; `component` checks the group's keys.
+    """The configuration of a command with an option of one group and some keys changed, for use in Python.
 
-    keys: of the group.    others: keys of the root.    Raises FcaError for an unknown name, and a value of a wrong
-    kind.
+    root, group, name: conf/<root>.yaml is composed with <group>=<name>.
+    keys:   of the group, without its name; `component` checks them.
+    words:  further overrides, as typed.    others: keys at the top of the configuration.
+    Raises FcaError for an unknown name, and for a value of a wrong kind.
     """
     check_choice(group, name, option_names(group))
     config = composed(root, [f"{group}={name}", *words])
@@ -154,9 +160,11 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
 
 
 def typed(values: Mapping[str, Any], name: str) -> Any:
-    """A group's values under the types of its class; some may still be missing (`???`).    name: for messages.
+    """A component's values as a node of OmegaConf that has the types of the component's class.
 
-    A component may hold others, such as a data set its generator: values that name a class.
+    Values that name a class themselves, such as the generator of a data set, become typed nodes inside of it. Values
+    may still be missing (`???`).    values: keys of the component's node, `_target_` included.    name: for messages.
+    Raises FcaError for an unknown key and a value of a wrong type.
     """
     nested = {
         key: typed(value, f"{name}.{key}")
@@ -164,11 +172,11 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
         if isinstance(value, dict) and "_target_" in value
     }
     component_class = class_of(f"{name}._target_", values.get("_target_"))
-    with _explained(values, name):
+    with _explaining_errors(values, name):
         field_values = {key: nested.get(key, value) for key, value in values.items() if key != "_target_"}
         for key in field_values.keys() & _text_fields(component_class):
             field_values[key] = _as_texts(field_values[key])
-        check_truths(component_class, field_values, name)
+        check_truths(component_class, field_values, name)  # OmegaConf would take any number for true
 
         schema = _schema(component_class).copy()
         for key in field_values.keys() & _mapping_fields(component_class):
@@ -178,19 +186,19 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
 
 @cache
 def _text_fields(component_class: type) -> frozenset[str]:
-    """The fields of a class whose values are only texts."""
+    """The names of the fields whose type has texts only, such as str, list[str] or dict[str, str] | None."""
     leaf_types = {name: set(_leaf_types(hint)) for name, (hint, _) in rules_by_field(component_class).items()}
     return frozenset(name for name, types in leaf_types.items() if types <= {str, NoneType})
 
 
 @cache
 def _mapping_fields(component_class: type) -> frozenset[str]:
-    """The fields of a class whose values are mappings."""
+    """The names of the fields whose type is dict[...]."""
     return frozenset(name for name, (hint, _) in rules_by_field(component_class).items() if get_origin(hint) is dict)
 
 
 def _leaf_types(hint: Any) -> Iterator[Any]:
-    """The types in a type such as dict[str, list[float]] or int | None."""
+    """Yield the types without arguments inside of a type: str and float in dict[str, list[float]]."""
     inner_hints = get_args(hint)
     if not inner_hints:
         yield hint
@@ -199,10 +207,11 @@ def _leaf_types(hint: Any) -> Iterator[Any]:
 
 
 def _as_texts(value: Any) -> Any:
-    """Truth values, and keys that are numbers, as the texts that were typed.
+    """The value, with truth values and keys that are numbers replaced by the texts that the user typed.
 
-    YAML reads true as a truth value, of which OmegaConf would make the text True, the name of another class or folder;
-    and OmegaConf refuses the key 0 of {0: train}.
+    YAML reads true as a truth value, which OmegaConf would turn into the text True, the name of another class or
+    folder; and OmegaConf refuses the key 0 of {0: train}. Numbers that are no keys stay, as OmegaConf makes texts of
+    them.
     """
     if isinstance(value, bool):
         return str(value).lower()
@@ -220,42 +229,55 @@ def _as_texts(value: Any) -> Any:
     return texts
 
 
-def _values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
-    """A group's node as a dictionary. Raises FcaError for a plain value, which comes from a YAML of the user's."""
+def _node_values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
+    """The node of a group as a dictionary, with references resolved.
+
+    Raises FcaError for a plain value in place of the node: a YAML of the user's has `dataset: digits` among its keys,
+    not in its list of defaults.
+    """
     node = config[group]
     if not isinstance(node, dict | DictConfig):
-        folder = "model@encoder" if group == "encoder" else group
+        folder = "model@encoder" if group == "encoder" else group  # encoders are options of the group model
         step = f"choose it in the defaults list, `- override /{folder}: {node}`, or type {folder}={node}"
         raise FcaError(group, node, f"an option of the group {folder}; a YAML has it as a plain value", step)
     return node if isinstance(node, dict) else OmegaConf.to_container(node, resolve=True)
 
 
 @contextmanager
-def _explained(values: Mapping[str, Any], group: str) -> Iterator[None]:
-    """Turn OmegaConf's errors in the body into FcaError: the key as it is typed, its value, what is allowed."""
+def _explaining_errors(values: Mapping[str, Any], group: str) -> Iterator[None]:
+    """Turn OmegaConf's errors in the body into FcaError: the key as it is typed, its value, what is allowed.
+
+    values: the keys of the group's node, `_target_` included.
+    """
     try:
         yield
     except OmegaConfBaseException as error:
         component_class = class_of(group, values["_target_"])
-        key = (getattr(error, "full_key", None) or "").partition("[")[0]  # of a list, not of one of its values
+        full_key = getattr(error, "full_key", None) or ""
+        key = full_key.partition("[")[0]  # the key of the list, where the error is about a value in it: key[2]
         if not key:  # OmegaConf does not always name the key
             key = next((name for name, value in values.items() if not _fits(component_class, name, value)), "")
         value = OmegaConf.select(OmegaConf.create(dict(values)), key, throw_on_missing=False)
 
-        files = f"look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
+        folder = group.rpartition(".")[2].replace("encoder", "model")
+        files = f"look at conf/{folder}/"
         if isinstance(error, ConfigKeyError):
-            raise _no_field(component_class, group, key, value, files) from error
+            raise _unknown_field_error(component_class, group, key, value, files) from error
 
         first_line = str(error).splitlines()[0]
         allowed = _allowed_inside(component_class, key) or first_line
         inner_keys = _keys_inside(component_class, key)
+        # a key that holds others is set by one of these: dataset.val.share=...
         example = f"{group}.{key}.{inner_keys[0]}" if inner_keys else f"{group}.{key}"
         step = one_at_a_time(f"{group}.{key}", as_typed(value)) or f"set {example}=... or {files}"
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
 
 
-def _no_field(component_class: type, group: str, key: str, value: Any, files: str) -> FcaError:
-    """The error for a key that is not a field of a component's class."""
+def _unknown_field_error(component_class: type, group: str, key: str, value: Any, files: str) -> FcaError:
+    """The error for a key that is not a field of a component's class; it suggests the most similar field.
+
+    files: the step if no field is similar.
+    """
     fields = similar_first(rules_by_field(component_class), key)
     allowed = choices_in_words(f"{group}.{name}" for name in fields)
     similar = beside(group, key, fields)
@@ -275,7 +297,10 @@ def as_typed(value: Any) -> str:
 
 
 def _allowed_inside(component_class: Any, key: str) -> str | None:
-    """The allowed values, in words, of a field or of a field inside of it (val.share); None for other keys."""
+    """What values a field may have, in words; None for what is not a field of this class.
+
+    key: a field, or a field of the dataclass that a field holds, such as val.share.
+    """
     field, _, inner_key = key.partition(".")
     if not isinstance(component_class, type) or not is_dataclass(component_class):
         return None
@@ -287,7 +312,10 @@ def _allowed_inside(component_class: Any, key: str) -> str | None:
 
 
 def _keys_inside(component_class: Any, key: str) -> list[str]:
-    """The fields of the dataclass in the type of a field, such as share and seed of val; empty for other fields."""
+    """The fields of the dataclass that a field holds, such as share and seed of val; empty for other fields.
+
+    A type such as Val | None is searched for a dataclass, too.
+    """
     if key not in rules_by_field(component_class):
         return []
     hint = rules_by_field(component_class)[key][0]
@@ -298,8 +326,8 @@ def _keys_inside(component_class: Any, key: str) -> list[str]:
 
 
 def _fits(component_class: type, name: str, value: Any) -> bool:
-    """Whether a value has the type of its field."""
-    if name == "_target_":
+    """Whether a value has the type that the class declares for this field."""
+    if name == "_target_":  # names the class, and is no field
         return True
     try:
         OmegaConf.merge(_schema(component_class), {name: value})
@@ -310,13 +338,17 @@ def _fits(component_class: type, name: str, value: Any) -> bool:
 
 @cache
 def _schema(component_class: type) -> DictConfig:
-    """The fields of a class as a typed node to be filled; OmegaConf makes those of frozen dataclasses read-only."""
+    """An empty node with the fields and types of a class, to be filled with values.
+
+    OmegaConf makes the nodes of frozen dataclasses read-only; this one can be written to.
+    """
     schema = OmegaConf.structured(component_class)
     _make_writable(schema)
     return schema
 
 
 def _make_writable(node: DictConfig) -> None:
+    """Take the mark read-only from a node and from all nodes inside of it."""
     OmegaConf.set_readonly(node, None)
     for key in node:
         child = node._get_node(key)  # there is no public way to a child whose value is missing
@@ -324,22 +356,25 @@ def _make_writable(node: DictConfig) -> None:
             _make_writable(child)
 
 
-_LISTED: dict[tuple[int, int | None], ImageData] = {}  # data are listed once for all jobs of a process
+_LISTED: dict[tuple[int, int | None], ImageData] = {}  # (id of the loader, limit) -> data, listed once per process
 
 
 @dataclass(frozen=True)
 class Job:
-    """A configuration as objects: its task, the components of the task, and its runs."""
+    """A configuration as objects: its task, the components that the task works with, and its planned runs.
+
+    values: the resolved configuration, as plain values.    command: the command line of this job alone.
+    """
 
     task: Task
     context: RunContext
     plan: list[Run]
-    values: Mapping[str, Any]  # the resolved configuration
+    values: Mapping[str, Any]
     command: str
 
     @property
     def chosen_classes(self) -> str | None:
-        """A line with the classes that subset.classes names; None if it names none."""
+        """A line with the keys of the classes that subset.classes lists; None if they were drawn, or all are used."""
         if self.values["subset"]["classes"] is None:
             return None
         data = self.context.data
@@ -348,11 +383,13 @@ class Job:
 
     @property
     def config(self) -> str:
-        """The resolved configuration as YAML, stored beside every run; writing it takes as long as planning does.
+        """The resolved configuration as YAML, to be stored beside every run.
 
-        Its first line is the command, since a run in progress has no row that could show it.
+        Its first line is a comment with the command, since a run in progress has no row that could show it. It is
+        written only when a run begins, because that takes as long as planning does.
         """
-        return f"# {' '.join(self.command.split())}\n{OmegaConf.to_yaml(self.values)}"
+        command = " ".join(self.command.split())  # on one line, as a comment must be
+        return f"# {command}\n{OmegaConf.to_yaml(self.values)}"
 
 
 class NotDownloaded(Exception):
@@ -365,7 +402,7 @@ class NotDownloaded(Exception):
 
 
 def not_here(datasets: Sequence[str]) -> str:
-    """A note that printed commands cannot leave out finished runs of data sets that are not downloaded yet.
+    """A note that printed commands include finished runs on these data sets, which are not downloaded yet.
 
     >>> not_here(["cifar10", "cifar10"])
     'note: cifar10 is not here yet, and printing downloads nothing: its runs that are done are printed, too'
@@ -375,9 +412,11 @@ def not_here(datasets: Sequence[str]) -> str:
 
 
 def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -> Job:
-    """Check a whole configuration and plan it; decodes no image and writes nothing to the store.
+    """Check a whole configuration of `fca run` and plan it; decodes no image and writes nothing to the store.
 
-    download: whether to download a public set that is not here yet; if not, such a configuration raises NotDownloaded.
+    overrides: the words that were typed, for the command and for messages.
+    download:  whether to download a public set that is not here yet; if not, its configuration raises NotDownloaded.
+    Raises FcaError for what cannot be run.
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
     check_root("run", values)
@@ -410,20 +449,26 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
 
 
 def _command(values: Mapping[str, Any], overrides: Sequence[str]) -> str:
-    """The command line of this configuration alone."""
+    """The command line that runs this configuration alone, also if it is a point of a sweep.
+
+    values: the resolved configuration.    overrides: the words that were typed.
+    """
     words = [word for word in overrides if not word.startswith("sweep.")]
-    if set(plugins()) != set(values["plugins"]):  # some are listed in FCA_PLUGINS
+    if set(plugins()) != set(values["plugins"]):  # FCA_PLUGINS lists some, which another shell may not have
         words = [word for word in words if not word.startswith("plugins=")]
         words.append(f"plugins=[{','.join(plugins())}]")
     if any(word.startswith("experiment=") for word in words):
-        words.append("hydra.mode=RUN")  # this configuration alone, of an experiment that may sweep
+        words.append("hydra.mode=RUN")  # an experiment may otherwise start its whole sweep
     return shlex.join(["fca", "run", *words])
 
 
 def _data_at_hand(values: dict[str, Any], command: str) -> ImageData:
-    """The images of a configuration if they are here, or cannot be downloaded; otherwise raises NotDownloaded."""
+    """The images of a configuration, without any download.
+
+    Raises NotDownloaded for a public set that is not here yet.    command: of the configuration, for that error.
+    """
     dataset = values["dataset"]
-    if not (isinstance(dataset, dict) and dataset.get("download")):
+    if not (isinstance(dataset, dict) and dataset.get("download")):  # not a public set: nothing would be downloaded
         return data_of(values)
 
     component(values, "dataset")  # checks its keys
@@ -431,14 +476,14 @@ def _data_at_hand(values: dict[str, Any], command: str) -> ImageData:
     try:
         return data_of(without_download)
     except FcaError as error:
-        if error.args[0] != "dataset.root":
+        if error.args[0] != "dataset.root":  # the key that a loader names where files are missing
             raise
         name = dataset.get("name") or str(dataset["_target_"]).rpartition(".")[2].lower()
         raise NotDownloaded(command, name) from error
 
 
 def data_of(config: Mapping[str, Any] | DictConfig) -> ImageData:
-    """The images of a configuration, listed once per process."""
+    """The images of a configuration, at most `limit` of every class and split; listed once per process."""
     loader = component(config, "dataset")
     limit = config["limit"]
     key = (id(loader), limit)  # equal nodes are one loader, which lives as long as the process
@@ -448,29 +493,29 @@ def data_of(config: Mapping[str, Any] | DictConfig) -> ImageData:
     return _LISTED[key]
 
 
-MOST_CONFIGURATIONS = 20  # of runs, in which the images of a page are looked for
+MAX_RUNS_SEARCHED_FOR_IMAGES = 20
 LOADERS_OF_ANY_FOLDER = ("fca.data.folder.", "fca.data.manifest.")
 
 
 def store_with_images(outputs: str | Path) -> Store:
-    """The store of this folder, for pages: it can list the images that its runs read, for pictures."""
+    """The store in this folder, for pages with pictures: its `images` lists the images that runs of the store read."""
     store = Store(Path(outputs))
     return replace(store, images=partial(_images_of, store))
 
 
 def _images_of(store: Store, fingerprint: str) -> ImageData | None:
-    """The data set of this fingerprint, listed with the configuration of a recent run on it; None if it is gone.
+    """The data set with this fingerprint, listed by the configuration of a recent run on it; None if it is gone.
 
     A store may come from a stranger and name any folder. So only fca's loaders are called, none downloads, and none
     lists a folder or archive that this user has not listed before.
     """
     rows = store.rows()
     rows = rows[rows["fingerprint"] == fingerprint].sort_values("finished", ascending=False)
-    tried: list[Any] = []
-    for run_id in rows["run_id"].head(MOST_CONFIGURATIONS):
+    tried: list[Any] = []  # the keys of `dataset` and the limit; many runs have the same
+    for run_id in rows["run_id"].head(MAX_RUNS_SEARCHED_FOR_IMAGES):
         try:
             config = config_of(store.folder(run_id) / "config.yaml")
-            values = _values(config, "dataset")
+            values = _node_values(config, "dataset")
             if [values, config.limit] in tried or not _may_be_listed(values):
                 continue
             tried.append([dict(values), config.limit])
@@ -478,17 +523,20 @@ def _images_of(store: Store, fingerprint: str) -> ImageData | None:
             if "download" in values:
                 config.dataset.download = False
             data = data_of(config)
-            data = as_trained_on(data, fingerprint, data.group)
+            data = as_trained_on(data, fingerprint, data.group)  # a training may have cut a set that is all test
         except Exception as error:  # whatever is wrong there, a page without these pictures is better than no page
             log.info("no images of %s from run %s: %s", fingerprint, run_id, error)
             continue
-        if data.fingerprint == fingerprint:
+        if data.fingerprint == fingerprint:  # otherwise the files have changed since
             return data
     return None
 
 
 def _may_be_listed(dataset: Mapping[str, Any]) -> bool:
-    """Whether a stored configuration names one of fca's loaders, and only a folder that this user has listed before."""
+    """Whether a stored configuration names one of fca's loaders, and only a folder that this user has listed before.
+
+    dataset: the keys of its node.
+    """
     loader = dataset["_target_"]
     if not loader.startswith("fca.data."):
         return False
@@ -496,7 +544,7 @@ def _may_be_listed(dataset: Mapping[str, Any]) -> bool:
 
 
 def config_of(path: Path) -> DictConfig:
-    """The configuration of a run. Raises DamagedFile for a file that fca did not write, see `read_yaml`."""
+    """The configuration that is stored beside a run. Raises DamagedFile for a file that fca did not write."""
     values = read_yaml(path)
     if "${" in json.dumps(values, default=str):  # fca's are resolved; this one might read the environment
         raise DamagedFile(path, "refers to other values, as no configuration of a run does")
@@ -504,7 +552,10 @@ def config_of(path: Path) -> DictConfig:
 
 
 def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Raise FcaError for typed class keys of a model without weights, which has no logits that they could name."""
+    """Raise FcaError for a typed model.classes, the keys of a model's logits, if the model has no weights yet.
+
+    model: the keys of its node.    overrides: the words that were typed.
+    """
     typed_keys = {word.partition("=")[0].lstrip("+") for word in overrides}
     is_from_scratch = "weights" in model and model["weights"] is None
     if "model.classes" in typed_keys and is_from_scratch and model.get("classes") is not None:
@@ -513,7 +564,10 @@ def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) 
 
 
 def _name_classes(model: dict[str, Any], data: ImageData) -> None:
-    """Spell classes in model.classes that YAML read as numbers or truth values as the data set spells its classes."""
+    """Replace classes in model.classes that YAML read as numbers or truth values by the data set's keys for them.
+
+    model: the keys of its node; changed in place.
+    """
     classes = model.get("classes")
     if not isinstance(classes, list):
         return
@@ -521,12 +575,15 @@ def _name_classes(model: dict[str, Any], data: ImageData) -> None:
     spelled: list[Any] = []
     for value in classes:
         key = value if isinstance(value, str) else key_of(data.classes, value, "model.classes")
-        spelled.append(value if key is None else key)
+        spelled.append(value if key is None else key)  # the model may have classes that the data set lacks
     model["classes"] = spelled
 
 
 def _subset(subset: Mapping[str, Any], data: ImageData) -> ClassSubset:
-    """The classes that the keys of `subset` select."""
+    """The classes that the keys of `subset` select: listed ones, drawn ones, or all.
+
+    Raises FcaError for keys that contradict each other, and NoSuchSubset for a number that the data set does not have.
+    """
     ncl = subset["ncl"]
     classes = subset["classes"]
     sampler = subset["sampler"]

@@ -31,8 +31,8 @@ from fca.training import stop
 from fca.types import FcaError, Finished, Run, without_password
 
 POLL_S = 1.0
-WATCH_S = 0.5  # between two looks at the parent process
-PACKAGES = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
+PARENT_CHECKED_EVERY_S = 0.5
+PACKAGES_THAT_DECIDE_NUMBERS = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
 log = logging.getLogger(__name__)
 
 
@@ -40,14 +40,14 @@ class WithoutPasswords(logging.Formatter):
     """Formats lines of the log, including those of libraries, without passwords."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """The formatted line, with *** in place of user names and passwords of URLs."""
         return without_password(super().format(record))
 
 
 class EpochFilter:
     """Selects lines about epochs, some seconds apart, for output without a terminal, which has no progress bar.
 
-    shows_epochs: whether any line is selected.
+    shows_epochs: whether any line is selected at all.
     """
 
     def __init__(self, shows_epochs: bool) -> None:
@@ -63,12 +63,12 @@ class EpochFilter:
             return False
 
         self.last_shown = time.monotonic()
-        self.pause_s = EVERY_S
+        self.pause_s = EVERY_S  # longer than the one before the first line
         return True
 
 
 class LogFile(logging.FileHandler):
-    """Appends to the log of a run, but not through a link; a full disk fails the run, not its log."""
+    """Appends to the log of a run, but not through a link; what cannot be written, on a full disk, is left out."""
 
     def _open(self) -> io.TextIOWrapper:
         return io.TextIOWrapper(open_to_append(Path(self.baseFilename)), encoding="utf-8")
@@ -79,12 +79,12 @@ class LogFile(logging.FileHandler):
 
 @contextmanager
 def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
-    """Append all that libraries log or warn in the body to this file; fca's own warnings are also shown.
+    """Append all that libraries and fca log or warn in the body to this file; fca's warnings are also printed.
 
-    epochs: whether lines about epochs are shown, too.
+    epochs: whether lines about epochs are printed, too, where there is no terminal.
     """
     root_logger = logging.getLogger()
-    log_file = LogFile(path, delay=True)
+    log_file = LogFile(path, delay=True)  # makes no file before the first line
     log_file.setFormatter(WithoutPasswords("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     log_file.setLevel(logging.INFO)
     root_logger.addHandler(log_file)
@@ -92,7 +92,7 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     fca_logger = logging.getLogger("fca")
     previous_level = fca_logger.level
     fca_logger.setLevel(logging.INFO)
-    console()  # shows warnings
+    console()  # adds the handler that prints warnings, if it is not there yet
     epoch_output = logging.StreamHandler()
     epoch_output.addFilter(EpochFilter(epochs))
     epoch_output.setFormatter(WithoutPasswords())
@@ -106,7 +106,7 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
         root_logger.removeHandler(log_file)
         fca_logger.removeHandler(epoch_output)
         fca_logger.setLevel(previous_level)
-        with suppress(OSError):
+        with suppress(OSError):  # a full disk: the result counts, not its log
             log_file.close()
 
 
@@ -116,27 +116,30 @@ def provenance() -> dict[str, str | None]:
 
     The commit is that of this checkout, `-dirty` if files differ from it; None outside a checkout.
     """
-    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES_THAT_DECIDE_NUMBERS)
     return {"host": socket.gethostname(), "commit": commit(), "versions": versions}
 
 
 @cache
 def end_with_parent() -> None:
-    """In a joblib worker: end soon after the sweep that started it, and leave Ctrl-C to the sweep."""
+    """In a worker of joblib, end soon after the sweep that started it, and leave Ctrl-C to the sweep.
+
+    It does nothing in other processes, nor at a second call.
+    """
     sweep = multiprocessing.parent_process()
     if sweep is None:
         return
 
     def end() -> None:
-        if (
-            os.getppid() != sweep.pid
-        ):  # otherwise the sweep needs the claims: they show the run at which its worker died
+        sweep_is_alive = os.getppid() == sweep.pid
+        if not sweep_is_alive:  # otherwise the sweep needs the claims: they show the run at which its worker died
             claims.abandon()
         os._exit(128 + signal.SIGTERM)
 
     def watch() -> None:
+        """Wait until this process has another parent, as it gets when the sweep is gone; then end it."""
         while os.getppid() == sweep.pid:
-            time.sleep(WATCH_S)
+            time.sleep(PARENT_CHECKED_EVERY_S)
         end()
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -145,22 +148,25 @@ def end_with_parent() -> None:
 
 
 def execute(job: Job, *, alone: bool) -> None:
-    """Do the runs of a job that are neither settled nor void (see `find_void_ids`); damaged ones are done again.
+    """Do the unfinished runs of a job: those without a row or a recorded failure, unless they can never be done.
 
-    alone: wait for runs that another worker is doing, and take them over if it dies; raise an error of the user's
-    without a trace in the store. In a sweep (False), such runs are left to the other worker, and every error is
-    recorded.
+    Runs whose files are damaged are done again.
+
+    alone: True for a single job. It waits for runs that another worker is doing, and takes them over if that worker
+           dies; an error of the user's is raised and leaves no trace in the store.
+           False for a job of a sweep. It leaves such runs to the other worker, and records every error.
     """
     store = job.context.store
-    keep_items(job, {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE})
+    done_ids = {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE}
+    keep_items(job, done_ids)
 
     damage_met: set[str] = set()
     while pending := unfinished(store, job.plan):
         orphans = record_orphans(job, pending)
-        with _claimed(pending, store) as tokens:
-            claimed_runs = [run for run in pending if run.run_id in tokens]
+        with _claimed(pending, store) as token_of_run:
+            claimed_runs = [run for run in pending if run.run_id in token_of_run]
             try:
-                _work(job, claimed_runs, tokens, alone)
+                _do_runs(job, claimed_runs, token_of_run, alone)
             except DamagedFile as damaged:  # of a run that these need: the next round does it again first
                 message = str(damaged)
                 is_still_damaged = message in damage_met  # as on a disk that cannot be written
@@ -170,25 +176,25 @@ def execute(job: Job, *, alone: bool) -> None:
                 damage_met.add(message)
 
         has_progress = claimed_runs or orphans
-        if not has_progress:
+        if not has_progress:  # other workers have claimed all pending runs
             if not alone:
                 return
             time.sleep(POLL_S)
 
 
 def unfinished(store: Store, runs: Sequence[Run]) -> list[Run]:
-    """The runs that are still to be done, in their order."""
+    """The runs that are still to be done, in their order: not done, failed or interrupted, and possible to do."""
     unsettled = [run for run in runs if store.state(run.run_id) not in SETTLED]
     void_ids = find_void_ids(store, unsettled)
     return [run for run in unsettled if run.run_id not in void_ids]
 
 
 def find_void_ids(store: Store, runs: Iterable[Run]) -> set[str]:
-    """Ids of the runs that can never be done, as they need the weights of a training that diverged.
+    """The ids of the runs that can never be done, since they need the weights of a training that diverged.
 
-    runs: each after the one that it needs.
+    runs: in an order in which each run comes after the run that it needs (its parent).
     """
-    has_diverged: dict[str, bool] = {}  # by training, which many runs may share
+    has_diverged: dict[str, bool] = {}  # id of a parent -> it diverged, or is void itself; many runs may share it
     void_ids: set[str] = set()
     for run in runs:
         if run.parent is None:
@@ -201,7 +207,10 @@ def find_void_ids(store: Store, runs: Iterable[Run]) -> set[str]:
 
 
 def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
-    """Record and return the runs that need a failed or interrupted run: they ended in the same way."""
+    """Record and return the runs whose parent, the run that they need, failed or was interrupted.
+
+    They get the same kind of record as the parent, so that interrupted ones are repeated together.
+    """
     store = job.context.store
     orphans = [run for run in runs if run.parent and store.state(run.parent) in ENDED_EARLY]
 
@@ -216,18 +225,26 @@ def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
 
 
 def keep_items(job: Job, done_ids: set[str]) -> None:
-    """Write the lists of images of a job's finished runs, if they are missing or damaged."""
+    """Write the lists of images that a job's finished runs read, where such a list is missing or damaged.
+
+    done_ids: of the finished runs; others of the job have no row that would need a list.
+    """
     for run in job.plan:
         data = run.work.data if isinstance(run.work, HasImages) else job.context.data
-        if run.run_id in done_ids and data.fingerprint == run.metadata.get("fingerprint"):
+        is_of_this_data = data.fingerprint == run.metadata.get("fingerprint")
+        if run.run_id in done_ids and is_of_this_data:
             job.context.store.keep_items(data)
 
 
 @contextmanager
 def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
-    """Claim the free runs whose parent is done or claimed with them, for the body: run_id -> token."""
+    """Claim, while the body runs, those of these runs that can be done now and that no other worker holds.
+
+    A run can be done if it needs none, or the run that it needs is done or claimed here as well; runs come after the
+    one that they need.    Yields run_id -> token of its claim.
+    """
     token_of_folder: dict[Path, str] = {}
-    with claims.beating(token_of_folder):
+    with claims.beating(token_of_folder):  # keeps alive what the dictionary holds at each moment
         for run in runs:
             parent_is_done = run.parent is None or store.state(run.parent) is State.DONE
             is_ready = parent_is_done or store.folder(str(run.parent)) in token_of_folder
@@ -236,43 +253,46 @@ def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
 
             folder = store.folder(run.run_id)
             token = claims.acquire(folder)
-            if token is not None:
+            if token is not None:  # None: another worker holds it
                 token_of_folder[folder] = token
-                store.clear(run.run_id)
+                store.clear(run.run_id)  # what is left of damaged files
         yield {folder.name: token for folder, token in token_of_folder.items()}
 
 
-def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) -> None:
-    """Let the task yield these runs, and write each; an error is recorded for the first run that is not finished."""
+def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone: bool) -> None:
+    """Have the task do these claimed runs, and store each as soon as the task yields it.
+
+    After an error, it is recorded for the first run that is not finished, and the task starts again with the others.
+    token_of_run: run_id -> token of its claim.    alone: see `execute`.
+    """
     store = job.context.store
-    pending = [
-        run for run in runs if store.state(run.run_id) is not State.DONE
-    ]  # some were done since the plan was made
+    # another worker may have finished some between the plan and the claim
+    pending = [run for run in runs if store.state(run.run_id) is not State.DONE]
     while pending:
         _write_configuration(job, pending)
         try:
             with logged(store.folder(pending[0].run_id) / "log.txt", epochs=alone):
                 log.info("begin %s", ", ".join(f"{run.task} {run.run_id}" for run in pending))
                 for finished in job.task.run(pending, job.context):
-                    _write(job, finished, tokens[finished.run.run_id])
+                    _write(job, finished, token_of_run[finished.run.run_id])
                     pending = [run for run in pending if run.run_id != finished.run.run_id]
-                    if finished.columns.get(FLAG) == DIVERGED:
+                    if finished.columns.get(FLAG) == DIVERGED:  # the runs that need its weights are left out below
                         break
                 else:
                     _check_all_done(job, pending)
             pending = _without_void(store, pending)
 
-        except DamagedFile:
+        except DamagedFile:  # `execute` handles it
             raise
-        except ClaimLost:
+        except ClaimLost:  # another worker does the first run
             pending = pending[1:]
         except FcaError as error:
-            if alone:
+            if alone:  # the user corrects the configuration, which leaves no trace
                 for run in pending:
                     store.drop(run.run_id)
                 raise
             pending = _fail(job, pending, str(error), None)
-        except Exception as error:
+        except Exception as error:  # of any kind: it costs this run, not the others
             message = f"{type(error).__name__}: {error}"
             pending = _fail(job, pending, message, traceback.format_exc(), interrupted=is_starved(error))
 
@@ -298,15 +318,20 @@ def _write_configuration(job: Job, runs: Sequence[Run]) -> None:
 
 
 def _write(job: Job, finished: Finished, token: str) -> None:
-    """Store the row and arrays of a finished run. Raises Preempted afterwards if this process is to end."""
+    """Store the row and the arrays of a finished run, and pass the row to the tracker.
+
+    token: of the claim of the run.    Raises ClaimLost if another worker took the run over, and Preempted, after it is
+    stored, if this process was asked to end.
+    """
     run = finished.run
+    has_fingerprint = FINGERPRINT in run.metadata
     row = {
         **run.metadata,
-        FINGERPRINT_KIND: job.context.data.fingerprint_kind if FINGERPRINT in run.metadata else None,
+        FINGERPRINT_KIND: job.context.data.fingerprint_kind if has_fingerprint else None,
         **finished.columns,
         "limit": job.context.data.limit,
         **provenance(),
-        "finished": datetime.now(UTC).isoformat(timespec="microseconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="microseconds"),  # texts of one length, which sort by time
         "run_id": run.run_id,
         "task": run.task,
         "parent": run.parent,
@@ -320,16 +345,20 @@ def _write(job: Job, finished: Finished, token: str) -> None:
 
 
 def _fail(job: Job, runs: Sequence[Run], message: str, trace: str | None, *, interrupted: bool = False) -> list[Run]:
-    """Record the failure of the first run; returns the others, without those that need it (`execute` records them)."""
+    """Record the failure of the first of these runs, and return the others that can still be done now.
+
+    Runs that need the failed one are not returned; `execute` records them afterwards.
+    """
     failed, *others = runs
     record_failure(job, failed, message, trace, interrupted=interrupted)
     return [run for run in others if run.parent != failed.run_id]
 
 
 def record_failure(job: Job, run: Run, message: str, trace: str | None, *, interrupted: bool = False) -> None:
-    """Write why a run failed, with the command that repeats it.
+    """Write why a run has no result, with the command that repeats it, into the store and to the tracker.
 
-    interrupted: it was killed or starved, so that the same sweep repeats it by itself.
+    trace: the traceback; None for an error that needs none, such as one of the user's.
+    interrupted: whether the run was killed or lacked resources, so that the same command repeats it by itself.
     """
     error = {
         "run_id": run.run_id,
@@ -337,7 +366,7 @@ def record_failure(job: Job, run: Run, message: str, trace: str | None, *, inter
         "error": without_password(message),
         "interrupted": interrupted,
         "command": job.command,
-        "traceback": trace and without_password(trace),
+        "traceback": None if trace is None else without_password(trace),
     }
     job.context.store.fail(run.run_id, error)
     job.context.tracker.fail(run)

@@ -23,8 +23,8 @@ from fca.types import LISTED, FcaError, choices_in_words, similar_choices
 
 KEY = r"[+~]*[A-Za-z_][\w$]*([.@:/][\w$]+)*@?"  # what Hydra reads as a key
 MAX_SUGGESTIONS = 3
-_MAX_DEPTH = 6  # of files that build on each other
-ELSEWHERE = {  # how other tools call a key -> our key
+_MAX_FILES_IN_CHAIN = 6  # of files that build on each other
+KEY_BY_FOREIGN_NAME = {  # how other tools call a key -> our key
     **dict.fromkeys(("learning_rate", "lr0"), "recipe.lr"),
     **dict.fromkeys(("batch", "bs", "train_batch_size"), "recipe.batch_size"),
     **dict.fromkeys(("num_epochs", "max_epochs", "n_epochs", "epoch"), "recipe.epochs"),
@@ -44,26 +44,29 @@ ELSEWHERE = {  # how other tools call a key -> our key
     **dict.fromkeys(("data_dir", "data_path", "path", "folder", "images"), "dataset.root"),
     **dict.fromkeys(("output", "output_dir", "out_dir", "save_dir"), "outputs"),
 }
-VALUES = {  # of such keys: what stands for their values
+VALUES_BY_FOREIGN_NAME = {  # how other tools call a key -> its value there -> our value
     "pretrained": {"true": "pretrained", "1": "pretrained", "yes": "pretrained", "false": "null", "0": "null"},
     "device": {"cuda": "gpu", "cuda:0": "gpu", "0": "gpu"},
 }
-PREFERRED = ("folder", "predict")  # among options that have a key, where several do
+PREFERRED_OPTIONS = ("folder", "predict")  # suggested first, where several options have a key
 
 
 def unknown_key(
     root: str, key: str, value: str | None, siblings: Iterable[str], config: Mapping[str, Any], conf: Path
 ) -> FcaError:
-    """The error for an unknown key.
+    """The error for a key that a configuration does not have, with keys that may have been meant.
 
-    siblings: the keys at its place.    config: the configuration, composed; may be empty.    conf: the folder of YAMLs.
+    root:     the command, such as run.    key, value: as typed; None: without a value.
+    siblings: the keys at the place of the unknown one.
+    config:   the composed configuration; may be empty.    conf: the folder of the YAMLs.
     """
-    if "/" in key and not (conf / key).is_dir():
+    if "/" in key and not (conf / key).is_dir():  # recipe/lr for recipe.lr: it is no group
         key = key.replace("/", ".")
     group, _, name = key.rpartition(".")
     keys = [str(sibling) for sibling in siblings]
     allowed = choices_in_words(similar_first(keys, name), name)
 
+    # the likeliest reason first: a similar key, a key of another option, the name under another group
     suggestions = [_word(other, value, name) for other in _similar_keys(key, keys, config, conf)]
     if not suggestions:
         suggestions = list(_in_other_options(key, value, keys, conf))
@@ -81,10 +84,14 @@ def unknown_key(
 
 
 def unknown_option(root: str, group: str, name: str, options: Sequence[str], file: str) -> FcaError:
-    """The error for an option that a group does not have."""
+    """The error for an option that a group does not have, with the option that may have been meant.
+
+    root: the command.    name: the option as typed; may be empty.    options: those that the group has.
+    file: in conf/, without its ending; it would make the typed option exist.
+    """
     similar_names = similar_choices(options, name)
     hint = f"did you mean {group}={similar_names[0]}? " if similar_names else ""
-    if group == "dataset" and name and Path(name).expanduser().exists():
+    if group == "dataset" and name and Path(name).expanduser().exists():  # a path was typed in place of a data set
         hint = f"did you mean dataset=folder {_quoted('dataset.root', name)}? "
 
     choice = f"fca {root} {group} --help lists all" if len(options) > LISTED else "choose one"
@@ -93,9 +100,9 @@ def unknown_option(root: str, group: str, name: str, options: Sequence[str], fil
 
 
 def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str, Any]) -> FcaError:
-    """The error for a word that is no KEY=VALUE: it may be a key, the name of an option, or a path of images.
+    """The error for a word that is no KEY=VALUE: it may be a key, KEY:VALUE, the name of an option, or a path.
 
-    keys: those at the top of the configuration.    config: the configuration, composed.
+    root: the command.    keys: those at the top of the configuration.    config: the composed configuration.
     """
     all_keys = {*keys, *_leaves(config)}
     suggestions = []
@@ -107,11 +114,11 @@ def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str,
     if "dataset" in keys and word and Path(word).expanduser().exists():
         suggestions = [f"dataset=folder {_quoted('dataset.root', word)}"]
 
-    groups = [*keys, "experiment"] if root == "run" else keys
+    groups = [*keys, "experiment"] if root == "run" else keys  # experiments are chosen like groups, but are no key
     suggestions += [f"{group}={word}" for group in groups if word in option_files(group)]
     folder, _, option = word.rpartition("/")
-    is_group = re.fullmatch(r"\w+(/\w+)*", folder) is not None  # no path of another kind
-    if is_group and option in option_files(folder):
+    may_be_group = re.fullmatch(r"\w+(/\w+)*", folder) is not None  # not /tmp or ../data, which would leave conf/
+    if may_be_group and option in option_files(folder):
         suggestions.append(f"{folder}={option}")
 
     hint = f"did you mean {' or '.join(suggestions[:MAX_SUGGESTIONS])}? " if suggestions else ""
@@ -119,20 +126,22 @@ def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str,
 
 
 def unreadable(key: str, value: str) -> str:
-    """Why Hydra cannot read a word, in words of ours."""
+    """Why Hydra cannot read KEY=VALUE, in words; what Hydra can read, if the reason is not found."""
     if not re.fullmatch(KEY, key, re.ASCII):
         return f"the key {key} is not written as keys are: letters of a to z, digits and _, with single dots between"
-    plain = re.sub(r"\\.", "", value)
+    without_escapes = re.sub(r"\\.", "", value)  # an escaped quote or bracket opens and closes nothing
     for quote in "'\"":
-        if plain.count(quote) % 2:
+        if without_escapes.count(quote) % 2:
             return f"the quote {quote} is not closed"
     for opening, closing in ("[]", "{}", "()"):
-        if plain.count(opening) != plain.count(closing):
-            return f"{plain.count(opening)} {opening} but {plain.count(closing)} {closing}"
+        n_opening = without_escapes.count(opening)
+        n_closing = without_escapes.count(closing)
+        if n_opening != n_closing:
+            return f"{n_opening} {opening} but {n_closing} {closing}"
     if not value.isascii():
         letters = "".join(dict.fromkeys(letter for letter in value if not letter.isascii()))
         return f"without quotes, it has letters beyond a to z: {letters[:10]}"
-    if re.search(r",\s*(,|$)|^\s*,", value):
+    if re.search(r",\s*(,|$)|^\s*,", value):  # two commas in a row, or one at an end
         return "a comma has no value beside it"
     if value.count("=") and not value.startswith(("[", "{")):
         return "without quotes, it has another = in it"
@@ -140,27 +149,34 @@ def unreadable(key: str, value: str) -> str:
 
 
 def one_at_a_time(key: str, value: str) -> str | None:
-    """What to type for several values of a key that takes one, such as [2,3] or 2-5; None for other values.
+    """What to type to sweep over the values, where a list or range such as [2,3] or 2-5 was typed for one value.
+
+    None for other values.
 
     >>> one_at_a_time("seed", "[0, 1]"), one_at_a_time("subset.ncl", "2-5"), one_at_a_time("subset.ncl", "two")
     ('to run each: fca run -m seed=0,1', "to run each: fca run -m 'subset.ncl=range(2,6)'", None)
     """
-    if re.fullmatch(r"\[[\w./+-]+(, *[\w./+-]+)+\]", value):
-        return f"to run each: fca run -m {_quoted(key, value[1:-1].replace(' ', ''))}"
-    ends = re.fullmatch(r"(\d{1,9})(?:-|\.\.\.?|:)(\d{1,9})", value)
+    is_list_of_words = re.fullmatch(r"\[[\w./+-]+(, *[\w./+-]+)+\]", value) is not None
+    if is_list_of_words:
+        values = value[1:-1].replace(" ", "")
+        return f"to run each: fca run -m {_quoted(key, values)}"
+    ends = re.fullmatch(r"(\d{1,9})(?:-|\.\.\.?|:)(\d{1,9})", value)  # 2-5, 2..5, 2...5 or 2:5
     if ends and int(ends[1]) < int(ends[2]):
-        return f"to run each: fca run -m {_quoted(key, f'range({ends[1]},{int(ends[2]) + 1})')}"
+        behind_last = int(ends[2]) + 1  # Hydra's range leaves out its end
+        return f"to run each: fca run -m {_quoted(key, f'range({ends[1]},{behind_last})')}"
     return None
 
 
 def beside(group: str, name: str, siblings: Iterable[str]) -> list[str]:
-    """The keys of a group that may have been meant by one that it does not have.
+    """The keys of a group that may have been meant by a name which is none of them.
+
+    siblings: all keys of the group. One that other tools call by this name comes alone; otherwise similar ones.
 
     >>> beside("recipe", "learning_rate", ["epochs", "lr"]), beside("recipe", "epoch", ["epochs", "lr"])
     (['lr'], ['epochs'])
     """
     keys = list(siblings)
-    our_name = ELSEWHERE.get(name, "").removeprefix(f"{group}.")
+    our_name = KEY_BY_FOREIGN_NAME.get(name, "").removeprefix(f"{group}.")
     return [our_name] if our_name in keys else similar_choices(keys, name)
 
 
@@ -172,18 +188,21 @@ def similar_first(names: Iterable[str], typed: str) -> list[str]:
 
 
 def group_as_key(key: str, conf: Path) -> str | None:
-    """The group whose name was typed with dots, such as recipe.augment; None for a key that is none."""
+    """The group that was typed with dots for slashes: recipe/augment for recipe.augment; None for other keys."""
     group = key.replace(".", "/")
     if "." in key and option_names(group):
         return group
-    return "hydra/launcher" if key == "hydra.launcher" else None
+    return "hydra/launcher" if key == "hydra.launcher" else None  # of Hydra's groups, the one that users choose
 
 
 def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], conf: Path) -> list[str]:
-    """Keys, as they are typed, that may have been meant by an unknown one; the likeliest first."""
+    """Keys, as they are typed, that may have been meant by an unknown key, the likeliest first; none may be found.
+
+    siblings: the keys at its place.    config: the composed configuration.    conf: the folder of the YAMLs.
+    """
     group, _, name = key.rpartition(".")
     leaves = list(_leaves(config))
-    if key in leaves:
+    if key in leaves:  # recipe/lr, after its slash was replaced
         return [key]
     dotted_group = group_as_key(key, conf)
     if dotted_group is not None:
@@ -191,7 +210,7 @@ def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], 
 
     # Names that other tools use for one of our keys
     prefix = f"{group}." if group else ""
-    our_key = ELSEWHERE.get(name)
+    our_key = KEY_BY_FOREIGN_NAME.get(name)
     if our_key is not None and (not group or our_key.startswith(prefix)):
         if our_key in leaves or "." not in our_key:
             return [our_key]
@@ -207,7 +226,7 @@ def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], 
         name_by_leaf = {leaf: leaf.rpartition(".")[2] for leaf in leaves}
         similar_names = similar_choices(dict.fromkeys(name_by_leaf.values()), name)
         similar_leaves = [leaf for leaf, leaf_name in name_by_leaf.items() if leaf_name in similar_names]
-        keys = similar_leaves if len(similar_leaves) <= MAX_SUGGESTIONS else []
+        keys = similar_leaves if len(similar_leaves) <= MAX_SUGGESTIONS else []  # many are no help
     return [_as_typed(other, conf) for other in keys]
 
 
@@ -217,19 +236,23 @@ def _keys_named(name: str, config: Mapping[str, Any]) -> list[str]:
 
 
 def _as_typed(key: str, conf: Path) -> str:
-    """A key, or recipe/augment for recipe.augment, which is a group."""
+    """The key as it is typed: with slashes if it is a group, recipe/augment for recipe.augment."""
     return group_as_key(key, conf) or key
 
 
 def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf: Path) -> Iterator[str]:
-    """Words that choose an option of the same group which has this key; first those that require it.
+    """Yield words that choose another option of the key's group, one that has the key, and set the key there.
 
-    A key without a group is looked for in all groups beside it.
+    Such as "dataset=folder dataset.root=photos". If options require the key, only these are suggested. A key without a
+    group is looked for in all groups.
+
+    key, value: as typed.    siblings: the keys at its place.    conf: the folder of the YAMLs.
     """
     typed_group, _, typed_name = key.rpartition(".")
-    our_key = ELSEWHERE.get(typed_name, "")
+    our_key = KEY_BY_FOREIGN_NAME.get(typed_name, "")
     is_our_key_in_group = not typed_group or our_key.startswith(f"{typed_group}.")
-    group, _, name = (our_key if our_key and is_our_key_in_group else key).rpartition(".")
+    meant_key = our_key if our_key and is_our_key_in_group else key
+    group, _, name = meant_key.rpartition(".")
 
     groups = [group] if group else ["dataset", "model", "task", "shift", "recipe", "analysis"]
     if not typed_group:
@@ -237,17 +260,20 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
     for group in groups:
         if not (conf / group).is_dir():
             continue
-        options = _options_with(conf, group.replace("encoder", "model"), name)
+        options = _options_with(conf, group.replace("encoder", "model"), name)  # encoders are options of model
         requiring = [option for option, is_required in options if is_required]
         candidates = requiring or [option for option, _ in options]
-        preferred = [option for option in PREFERRED if option in candidates]
-        for option in dict.fromkeys([*preferred, *candidates]):
+        preferred = [option for option in PREFERRED_OPTIONS if option in candidates]
+        for option in dict.fromkeys([*preferred, *candidates]):  # each once
             yield f"{group}={option} {_word(f'{group}.{name}', value, key)}"
 
 
 @cache
 def _options_with(conf: Path, group: str, name: str) -> list[tuple[str, bool]]:
-    """Options of a group that have a key, with whether it must be typed."""
+    """The options of a group that have this key, each with whether the key must be typed: its value is `???`.
+
+    conf: the folder of the YAMLs; results are kept for each.
+    """
     options = []
     for option, file in option_files(group).items():
         values = values_of(file)
@@ -258,7 +284,10 @@ def _options_with(conf: Path, group: str, name: str) -> list[tuple[str, bool]]:
 
 @cache
 def values_of(file: Path) -> dict[str, Any]:
-    """The keys of an option: those that its file and the files below it have, and of an analysis those of its class."""
+    """The keys of an option with their values, from its file and from the files on which it builds.
+
+    An analysis also has the defaults of its class, which its file does not repeat. A broken file has no key.
+    """
     values = _written_values(file)
     if file.parent.name == GROUP and values:
         with suppress(FcaError):  # a class that nobody may name, or that is not there, gives no hint
@@ -267,8 +296,11 @@ def values_of(file: Path) -> dict[str, Any]:
 
 
 def _written_values(file: Path, depth: int = 0) -> dict[str, Any]:
-    """The keys that a file and those that it builds on have."""
-    if not is_option(file) or depth > _MAX_DEPTH:
+    """The keys with their values that an option's file and the files on which it builds have.
+
+    depth: the number of files that were followed to reach this one. The limit ends a chain that leads back to itself.
+    """
+    if not is_option(file) or depth > _MAX_FILES_IN_CHAIN:
         return {}
     try:
         keys = keys_in(file)
@@ -284,18 +316,25 @@ def _written_values(file: Path, depth: int = 0) -> dict[str, Any]:
 
 
 def _takes_any_key(config: Mapping[str, Any], key: str) -> bool:
-    """Whether a node of the configuration is empty, as are those of keywords that a library takes."""
+    """Whether a node of the configuration is empty: a library takes any keyword there, which is added with +.
+
+    key: of the node, with dots.
+    """
     node = OmegaConf.select(config, key, throw_on_missing=False) if isinstance(config, DictConfig) else None
     return isinstance(node, DictConfig) and not node
 
 
 def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The keys of a configuration as they are typed, but for Hydra's."""
+    """Yield all keys of a configuration as they are typed, with dots, those of nodes included; Hydra's are left out.
+
+    prefix: the key of this node with a dot behind it; empty at the top.
+    """
     for key in config:
         if key in ("hydra", "_target_"):
             continue
         yield f"{prefix}{key}"
 
+        # _get_node, as access by [key] raises for a value that is missing, and follows references
         node: Any = config._get_node(key) if isinstance(config, DictConfig) else config[key]
         is_filled = isinstance(node, DictConfig) and not (node._is_none() or node._is_missing())
         if isinstance(node, dict) or (is_filled and not node._is_interpolation()):
@@ -303,10 +342,15 @@ def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _word(key: str, value: str | None, name: str) -> str:
-    """A key with the value that was typed, for a shell.    name: the key that was typed."""
+    """KEY=VALUE to be typed in a shell; the key alone if no value was typed.
+
+    key:  the suggested key.    value: as typed for another key.
+    name: that key; if other tools call ours so, their value is replaced by ours, such as device=cuda by gpu.
+    """
     if value is None:
         return key
-    return _quoted(key, VALUES.get(name, {}).get(value.casefold(), value))
+    our_values = VALUES_BY_FOREIGN_NAME.get(name, {})
+    return _quoted(key, our_values.get(value.casefold(), value))
 
 
 def _quoted(key: str, value: str) -> str:
@@ -314,5 +358,6 @@ def _quoted(key: str, value: str) -> str:
 
 
 def keys_of_root(root: type) -> list[str]:
-    """The keys at the top of a command's configuration, as they are typed."""
+    """The keys at the top of a command's configuration, as they are typed.    root: the dataclass of its schema."""
+    # an encoder is an option of the group model
     return ["model@encoder" if field.name == "encoder" else field.name for field in fields(root)]

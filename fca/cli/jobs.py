@@ -33,17 +33,17 @@ from fca.types import FcaError
 from fca.validation import rules_by_field
 
 Keys = Mapping[str, Any]
-OF_SWEEPS = ("sweep", "hydra")
-LATER_FILE = CONF / "local" / "default.yaml"  # the user's own, which may change keys of any group
-BRINGING_MORE = ("experiment", "debug", "hydra")  # whose options change keys of any group, or are more folders
+NODES_OF_SWEEPS = ("sweep", "hydra")
+USERS_OWN_FILE = CONF / "local" / "default.yaml"  # composed after all others, it may change keys of any group
+GROUPS_THAT_CHANGE_OTHERS = ("experiment", "debug", "hydra")  # their options change keys of others, or add folders
 
 
 def plan(keys: Keys) -> pd.DataFrame:
     """The runs of `fca.run(keys)` with their states, one line each; nothing is run or written.
 
     keys: those of `fca run`, as typed, e.g. {"dataset": "digits", "recipe.lr": 0.1, "subset.classes": ["0", "1"]}.
-    Columns: run_id, task, state (as of `fca.status`, or absent), parent (the run whose weights it needs), and those of
-    its configuration: model, dataset, ncl, seed, ...    Raises FcaError for what `fca run` refuses.
+    Columns: run_id, task, state (as of `fca.status`, or absent), parent (id of the run whose weights it needs), and
+    those of its configuration: model, dataset, ncl, seed, ...    Raises FcaError for what `fca run` refuses.
 
     >>> runs = plan({"dataset": "digits", "model": "test_resnet", "subset.classes": ["0", "1"], "outputs": "nowhere"})
     >>> runs[["task", "state", "model", "ncl"]]
@@ -83,17 +83,20 @@ def run(keys: Keys) -> pd.DataFrame:
             raise FcaError("run", planned.run_id, f"a run that ends well; this one did not: {cause}", f"look at {log}")
 
     rows = results(store.outputs).set_index("run_id", drop=False)
-    finished = [planned.run_id for planned in job.plan if planned.run_id in rows.index]
-    return rows.loc[finished].reset_index(drop=True)
+    # a run has no row if it needs the weights of a training that diverged
+    finished_ids = [planned.run_id for planned in job.plan if planned.run_id in rows.index]
+    return rows.loc[finished_ids].reset_index(drop=True)
 
 
 def job_of_keys(keys: Keys) -> Job:
-    """The job of `fca run` with these keys, after the checks of the command line.
+    """The planned job of `fca run` with these keys, after all checks of the command line.
 
-    Raises FcaError, too, for keys of a sweep and an experiment that sweeps: a call is one configuration.
+    keys: see `plan`.
+    Raises FcaError for what `fca run` refuses, for keys of a sweep, and for an experiment that sweeps, since a call
+    from Python is one configuration.
     """
     for key in keys:
-        if key.partition(".")[0] in OF_SWEEPS and key != "hydra.searchpath":
+        if key.partition(".")[0] in NODES_OF_SWEEPS and key != "hydra.searchpath":
             step = "leave it out, and call once for every configuration"
             raise FcaError("key", key, "keys of one configuration; this one is about sweeps", step)
     words = [word(key, value) for key, value in keys.items()]
@@ -101,6 +104,7 @@ def job_of_keys(keys: Keys) -> Job:
         check_word("run", typed)
     check_words(words)
 
+    # an experiment may set hydra.mode, which only composing shows; that takes 0.3 s
     if "experiment" in keys and composed("run", words, with_hydra=True).hydra.mode is RunMode.MULTIRUN:
         step = f"in a shell: {shlex.join(['fca', 'run', *words])}; or call once for each of its configurations"
         raise FcaError("experiment", keys["experiment"], "an experiment of one configuration; this one sweeps", step)
@@ -116,12 +120,13 @@ class Jobs:
 
     Hydra takes 0.3 s to compose a choice of groups, which is done once; all other keys are set in the result.
 
-    words: of every job, as typed.
+    words: overrides of every job, as typed.
     """
 
     words: Sequence[str] = ()
-    _jobs: dict[tuple[str, ...], Job] = field(default_factory=dict)
-    _composed: dict[tuple[str, ...], bytes] = field(default_factory=dict)  # pickled: eight times faster than deepcopy
+    _jobs: dict[tuple[str, ...], Job] = field(default_factory=dict)  # words of a job -> the job
+    # choices of groups -> the configuration; pickled, which is eight times faster than deepcopy
+    _composed: dict[tuple[str, ...], bytes] = field(default_factory=dict)
 
     def job(self, keys: Keys) -> Job:
         """The job with these keys besides `words`. Raises FcaError for what `fca run` refuses."""
@@ -131,56 +136,66 @@ class Jobs:
         return self._jobs[tuple(words)]
 
     def configuration(self, keys: Keys) -> DictConfig:
-        """The configuration of `fca run`, equal to the one that Hydra composes. Raises FcaError as Hydra's errors are.
+        """The configuration of `fca run` with these keys, equal to the one that Hydra composes.
+
+        Raises FcaError for what Hydra refuses, with the text that the command line shows.
 
         >>> Jobs().configuration({"model.input_size": 48}).model.input_size
         48
         """
-        groups = tuple(word(key, value) for key, value in keys.items() if _is_composed(key))
-        config = self._of_groups(groups)
+        choices = tuple(word(key, value) for key, value in keys.items() if _needs_composition(key))
+        config = self._with_choices(choices)
         try:
             for key, value in keys.items():
-                if not _is_composed(key):
+                if not _needs_composition(key):
                     OmegaConf.update(config, key, plain(key, value), merge=True)
         except OmegaConfBaseException:  # composing anew raises the error as the command line has it
             return composed("run", [*self.words, *(word(key, value) for key, value in keys.items())])
         return config
 
-    def _of_groups(self, groups: tuple[str, ...]) -> DictConfig:
-        """A new copy of the configuration with these choices and nothing else changed."""
-        if groups not in self._composed:
-            config = self._with_options(groups) or composed("run", [*self.words, *groups])
-            self._composed[groups] = pickle.dumps(config)
-        copied: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301  of bytes that were made here
+    def _with_choices(self, choices: tuple[str, ...]) -> DictConfig:
+        """A copy of the configuration with these choices, GROUP=OPTION, that the caller may change."""
+        if choices not in self._composed:
+            config = self._without_hydra(choices) or composed("run", [*self.words, *choices])
+            self._composed[choices] = pickle.dumps(config)
+        copied: DictConfig = pickle.loads(self._composed[choices])  # noqa: S301  of bytes that were made here
         return copied
 
-    def _with_options(self, groups: tuple[str, ...]) -> DictConfig | None:
-        """The same without Hydra, which takes 0.3 s; None where a choice may change more than the node of its group."""
+    def _without_hydra(self, choices: tuple[str, ...]) -> DictConfig | None:
+        """The same, without the 0.3 s that Hydra takes: each option is put in place of its group's default.
+
+        None if that might differ from what Hydra composes, as a choice may change more than the node of its group.
+        """
         changed_by_words = {typed.lstrip("+~").partition("=")[0].partition(".")[0] for typed in self.words}
-        choices = dict(typed.split("=", 1) for typed in groups)
-        if not choices or LATER_FILE.is_file() or changed_by_words & {*BRINGING_MORE, *choices}:
+        option_of_group = dict(choice.split("=", 1) for choice in choices)
+        if not option_of_group or USERS_OWN_FILE.is_file():
             return None
-        root = rules_by_field(RunConfig)
-        nodes = {group: _option(group, name) if group in root else None for group, name in choices.items()}
-        if None in nodes.values() or any(root[group][0] is not Any for group in nodes):
+        if changed_by_words & {*GROUPS_THAT_CHANGE_OTHERS, *option_of_group}:
             return None
 
-        config = self._of_groups(())
+        root = rules_by_field(RunConfig)
+        nodes = {group: _option_keys(group, name) if group in root else None for group, name in option_of_group.items()}
+        needs_hydra = None in nodes.values()
+        if needs_hydra or any(root[group][0] is not Any for group in nodes):  # a group has the type Any
+            return None
+
+        config = self._with_choices(())
         with open_dict(config):
             for group, node in nodes.items():
                 config[group] = node
         return config
 
 
-def _option(group: str, name: str) -> DictConfig | None:
-    """The keys of an option of conf/; None for one that is more than keys on top of those of an option of its group.
+def _option_keys(group: str, name: str) -> DictConfig | None:
+    """The keys of an option in conf/; None if it consists of more than keys, which only Hydra can compose.
 
+    It may build on one other option of its group, whose keys it changes.
     Raises FcaError, as Hydra's loader does here, for keys that a file may not set.
     """
     file = CONF / group / f"{name}.yaml"
     if file in rows():
-        keys = OmegaConf.create(rows()[file])
-    elif not file.is_file() or "@package" in file.read_text():
+        keys = OmegaConf.create(rows()[file])  # a row of options.yaml in place of a file
+    elif not file.is_file() or "@package" in file.read_text():  # @package: it sets keys of other groups
         return None
     else:
         keys = load_yaml(file)
@@ -190,30 +205,30 @@ def _option(group: str, name: str) -> DictConfig | None:
         case []:
             return keys
         case [str(base_name), "_self_"]:
-            base_keys = _option(group, base_name.removesuffix("@_here_"))
+            base_keys = _option_keys(group, base_name.removesuffix("@_here_"))
             return None if base_keys is None else DictConfig(OmegaConf.merge(base_keys, keys))
     return None
 
 
-def _is_composed(key: str) -> bool:
-    """Whether Hydra has to compose anew: the key chooses an option of a group, or the folders with options."""
+def _needs_composition(key: str) -> bool:
+    """Whether Hydra has to compose anew: the key chooses an option of a group, or adds folders with options."""
     if "." in key:
         return key.startswith("hydra.")
     root = rules_by_field(RunConfig)
-    return key not in root or root[key][0] is Any
+    return key not in root or root[key][0] is Any  # groups have the type Any; a task may add further ones
 
 
 def word(key: str, value: Any) -> str:
-    """A key and its value as a word of the command line.
+    """A key and its value as a word of the command line, KEY=VALUE, in Hydra's grammar.
 
     >>> word("model.weights", "Ann's net.pt"), word("subset.classes", ["a", "12e4"]), word("limit", None)
     ("model.weights='Ann\\\\'s net.pt'", "subset.classes=[a,'12e4']", 'limit=null')
     """
-    return f"{key}={_typed(plain(key, value))}"
+    return f"{key}={_in_hydras_grammar(plain(key, value))}"
 
 
-def _typed(value: Any) -> str:
-    """A plain value in Hydra's grammar."""
+def _in_hydras_grammar(value: Any) -> str:
+    """A plain value as it is typed on the command line.    value: see `plain`."""
     match value:
         case None:
             return "null"
@@ -222,16 +237,16 @@ def _typed(value: Any) -> str:
         case str():
             return quoted(value)
         case dict():
-            entries = ",".join(f"{_typed(key)}:{_typed(inner)}" for key, inner in value.items())
+            entries = ",".join(f"{_in_hydras_grammar(key)}:{_in_hydras_grammar(inner)}" for key, inner in value.items())
             return f"{{{entries}}}"
         case list():
-            return f"[{','.join(map(_typed, value))}]"
+            return f"[{','.join(map(_in_hydras_grammar, value))}]"
     return str(value)
 
 
 @lru_cache(maxsize=10_000)
 def quoted(text: str) -> str:
-    """A text as one value of Hydra's grammar, in quotes where it needs them.
+    """A text as one value of Hydra's grammar, in quotes if Hydra would otherwise read it as anything but this text.
 
     >>> quoted("digits"), quoted("Ann's photos, 2024"), quoted("true")
     ('digits', "'Ann\\\\'s photos, 2024'", "'true'")
@@ -240,8 +255,8 @@ def quoted(text: str) -> str:
         override = OverridesParser.create().parse_overrides([f"key={text}"])[0]
     except HydraException:
         return _in_quotes(text)
-    is_read_as_is = not override.is_sweep_override() and override.value() == text
-    return text if is_read_as_is else _in_quotes(text)
+    is_read_as_this_text = not override.is_sweep_override() and override.value() == text
+    return text if is_read_as_this_text else _in_quotes(text)
 
 
 def _in_quotes(text: str) -> str:
@@ -249,9 +264,9 @@ def _in_quotes(text: str) -> str:
 
 
 def plain(key: str, value: Any) -> Any:
-    """A value as YAML can hold it: paths as texts, numbers of numpy as numbers, tuples as lists.
+    """The value with types that YAML has: paths become texts, numpy's numbers and arrays Python's, and tuples lists.
 
-    Raises FcaError for a value of another kind, as an object.    key: for that message.
+    key: for messages.    Raises FcaError for a value of another kind, such as an object.
     """
     match value:
         case None | bool() | int() | float() | str():

@@ -1,4 +1,4 @@
-"""Launchers of ours over those of Hydra: `gpus` over joblib's, `submitit_slurm` over submitit's."""
+"""Launchers that extend those of Hydra: `gpus` the one of joblib, `submitit_slurm` the one of submitit."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ from omegaconf import DictConfig, OmegaConf
 from fca.store.claims import repeating
 from fca.types import FcaError
 
-SAMPLE_S = 0.25
-POLL_S = 0.25
-OF_MEMORY = 0.9  # of a GPU that its slots share; the rest is for the contexts of their processes
-_slot: list[int] = []  # the lock of this process's slot
+SAMPLED_EVERY_S = 0.25
+SLOT_POLLED_EVERY_S = 0.25
+SHARED_MEMORY = 0.9  # share of a GPU's memory that its slots have; the rest is for the contexts of their processes
+_slot_lock: list[int] = []  # the open, locked file of this process's slot; empty before it has one
 
 
 class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no types
-    """One worker of joblib a slot; it sees the slot's GPU, or none where the slots are shares of the CPU."""
+    """A launcher with one worker of joblib for each slot, which is a share of a GPU, or of the CPU without GPUs.
+
+    gpus:          auto, or a list of GPUs as nvidia-smi numbers them.
+    slots_per_gpu: how many runs share a GPU; auto: the first run is measured, and decides.
+    """
 
     def __init__(self, gpus: Any, slots_per_gpu: Any) -> None:
         super().__init__()
@@ -37,63 +41,81 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         self.slots_per_gpu = slots_per_gpu
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Find the GPUs. Raises FcaError for wrong keys, and where a GPU is needed and there is none."""
-        import joblib
+        """Find the GPUs; Hydra calls this before `launch`.
+
+        task_function: does one job, given its configuration.
+        Raises FcaError for wrong keys, and if a GPU is needed and there is none.
+        """
+        import joblib  # here, since Hydra imports this module at every start
 
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         self.work = task_function
         on_cpu = config.machine.accelerator == "cpu"
-        if self.slots_per_gpu != "auto" and not (type(self.slots_per_gpu) is int and self.slots_per_gpu > 0):
+        is_positive_number = type(self.slots_per_gpu) is int and self.slots_per_gpu > 0  # not true, which is an int
+        if self.slots_per_gpu != "auto" and not is_positive_number:
             allowed = "auto, or a whole number, at least 1"
             raise FcaError("hydra.launcher.slots_per_gpu", self.slots_per_gpu, allowed, "take one of these")
-        if not config.sweep.print:
+        if not config.sweep.print:  # printing commands needs no GPU
             self.gpus = [""] if on_cpu else find_gpus(self.typed_gpus)
             if on_cpu and self.slots_per_gpu == "auto":
                 self.slots_per_gpu = joblib.cpu_count()
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Do the jobs; the first one alone where its use of the GPU decides on the number of slots."""
+        """Do the jobs; the first one alone if its use of the GPU is to decide on the number of slots.
+
+        job_overrides: the overrides of each job.    initial_job_idx: the number of the first job.
+        """
         results: list[JobReturn] = []
         if self.slots_per_gpu == "auto":
-            results += self._measure(job_overrides[:1], initial_job_idx)
+            results += self._measure_first_job(job_overrides[:1], initial_job_idx)
         further_jobs = job_overrides[len(results) :]
         if further_jobs:
-            slots = self.gpus * self.slots_per_gpu
-            results += self._in_slots(slots, further_jobs, initial_job_idx + len(results))
+            gpu_of_slot = self.gpus * self.slots_per_gpu  # the list of GPUs, repeated
+            results += self._in_slots(gpu_of_slot, further_jobs, initial_job_idx + len(results))
         return results
 
-    def _in_slots(self, gpus: list[str], jobs: Sequence[Sequence[str]], first: int) -> Sequence[JobReturn]:
-        """Do jobs with a worker for each of these slots: joblib gives it its share of the cores."""
+    def _in_slots(self, gpu_of_slot: list[str], jobs: Sequence[Sequence[str]], first: int) -> Sequence[JobReturn]:
+        """Do jobs with one worker for each slot; joblib gives each worker its share of the cores.
+
+        gpu_of_slot: the GPU that each slot sees; empty for a share of the CPU.
+        jobs: the overrides of each.    first: the number of the first job.
+        """
         from joblib.externals.loky import get_reusable_executor
 
         with tempfile.TemporaryDirectory(prefix="fca-slots-") as folder:
-            self.task_function = partial(in_slot, self.work, folder, gpus)
-            self.joblib = {"n_jobs": max(2, len(gpus))}  # with 1, joblib works in this process, which a crash would end
+            self.task_function = partial(in_slot, self.work, folder, gpu_of_slot)
+            # with 1 worker, joblib works in this process, which a crash would end
+            self.joblib = {"n_jobs": max(2, len(gpu_of_slot))}
             try:
                 return super().launch(jobs, first)
             finally:
                 get_reusable_executor().shutdown(kill_workers=True)  # the next workers take slots anew
 
-    def _measure(self, jobs: Sequence[Sequence[str]], first: int) -> Sequence[JobReturn]:
-        """Do a job alone on the first GPU, and set the number of slots by its memory and the time it kept it busy."""
+    def _measure_first_job(self, jobs: Sequence[Sequence[str]], first: int) -> Sequence[JobReturn]:
+        """Do a job alone on the first GPU, and set the number of slots by the memory and the time that it used.
+
+        jobs: the overrides of the one job, in a list.    first: the number of the job.
+        """
         import joblib
 
         gpu = self.gpus[0]
-        samples: list[tuple[float, float]] = []  # memory in MiB, busy in %
+        samples: list[tuple[float, float]] = []  # memory in MiB, share of the time in % in which the GPU was busy
 
         def sample() -> None:
             for memory, busy in _smi("memory.used,utilization.gpu", gpu):
-                samples.append((float(memory), float(busy) if busy.isdecimal() else 100.0))  # [N/A] of some cards
+                busy_percent = float(busy) if busy.isdecimal() else 100.0  # some cards answer [N/A]
+                samples.append((float(memory), busy_percent))
 
         [[memory_before, memory_total]] = _smi("memory.used,memory.total", gpu)
         used_before = float(memory_before)
         total = float(memory_total)
-        with repeating(sample, SAMPLE_S):
+        with repeating(sample, SAMPLED_EVERY_S):
             results = self._in_slots([gpu], jobs, first)
 
+        # without any sample at work, the run counts as one that needs a whole GPU
         samples_at_work = [(used - used_before, busy) for used, busy in samples if used > used_before]
-        peak = max((used for used, _ in samples_at_work), default=total)
-        mean_busy = mean([busy for _, busy in samples_at_work] or [100.0])
+        peak = max((used for used, _ in samples_at_work), default=total)  # MiB
+        mean_busy = mean([busy for _, busy in samples_at_work] or [100.0])  # %
         cores_per_gpu = joblib.cpu_count() // len(self.gpus)
         self.slots_per_gpu = slots_for(peak / (total - used_before), mean_busy / 100, cores_per_gpu)
 
@@ -105,22 +127,30 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
 
 
 def slots_for(memory: float, busy: float, cores: int) -> int:
-    """Runs at once on a GPU: one takes these shares of the free memory and of the time; `cores` there are for each GPU.
+    """The number of runs that share a GPU: as many as its memory, its time and the cores have room for, at least 1.
+
+        slots = min(0.9 / memory, 1 / busy, cores), rounded down
+
+    memory: the share of the GPU's free memory that one run takes.    busy: the share of the time in which one run keeps
+    the GPU busy, 0.01 at least.    cores: the number of cores for each GPU.
 
     >>> slots_for(0.1, 0.3, 16), slots_for(0.4, 0.3, 16), slots_for(0.01, 0.01, 6), slots_for(1.0, 1.0, 16)
     (3, 2, 6, 1)
     """
-    return max(1, min(int(OF_MEMORY / memory), int(1 / max(busy, 0.01)), cores))
+    slots_in_memory = int(SHARED_MEMORY / memory)
+    slots_in_time = int(1 / max(busy, 0.01))  # samples may show no work at all
+    return max(1, min(slots_in_memory, slots_in_time, cores))
 
 
 def find_gpus(typed_gpus: Any) -> list[str]:
-    """The GPUs of this machine, as CUDA_VISIBLE_DEVICES names them: all (auto), or those of a list.
+    """The GPUs that a sweep uses, as CUDA_VISIBLE_DEVICES names them.
 
-    Raises FcaError where there is none, and for one that does not exist.
+    typed_gpus: auto, for all that this process may use, or a list of some of them.
+    Raises FcaError if there is none, and for one that does not exist.
     """
     gpus = [index for (index,) in _smi("index")]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if gpus and visible is not None:
+    if gpus and visible is not None:  # somebody, such as SLURM, gave this process some of them
         gpus = [name.strip() for name in visible.split(",") if name.strip()]
     if not gpus:
         step = "set machine.accelerator=cpu for shares of the CPU, or take hydra/launcher=joblib"
@@ -135,40 +165,53 @@ def find_gpus(typed_gpus: Any) -> list[str]:
     return names
 
 
-def in_slot(work: Callable[[DictConfig], Any], folder: str, gpus: Sequence[str], config: DictConfig) -> Any:
-    """Do a job in this worker's slot, which its first job takes: a file that is locked for as long as it lives."""
-    if not _slot:
+def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequence[str], config: DictConfig) -> Any:
+    """Do a job in the slot of this worker, and return what `work` returns.
+
+    The worker takes a slot at its first job, by locking a file, and keeps it as long as it lives. It then sees only the
+    GPU of its slot, and may allocate its share of that GPU's memory.
+
+    work: does the job.    folder: holds the files that are locked.    gpu_of_slot: see `Gpus._in_slots`.
+    """
+    if not _slot_lock:
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as nvidia-smi counts
-        gpu = os.environ["CUDA_VISIBLE_DEVICES"] = gpus[_take(folder, len(gpus))]
+        gpu = gpu_of_slot[_take_slot(folder, len(gpu_of_slot))]
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
         if gpu:
-            import torch
+            import torch  # slow, and not needed for shares of the CPU
 
             if torch.cuda.is_available():
-                torch.cuda.set_per_process_memory_fraction(OF_MEMORY / gpus.count(gpu))
+                torch.cuda.set_per_process_memory_fraction(SHARED_MEMORY / gpu_of_slot.count(gpu))
     try:
         return work(config)
     finally:
-        if len(gpus) == 1:  # there are two workers
-            os.close(_slot.pop())
+        if len(gpu_of_slot) == 1:  # there are two workers (see `Gpus._in_slots`): the other one may go on with its job
+            os.close(_slot_lock.pop())
 
 
-def _take(folder: str, number: int) -> int:
-    """Lock the first free slot, and wait while there is none."""
+def _take_slot(folder: str, n_slots: int) -> int:
+    """Take the first free slot, and wait while there is none; returns its number.
+
+    A slot is a file in this folder. The system removes its lock when this process ends, in whatever way.
+    """
     while True:
-        for slot in range(number):
+        for slot in range(n_slots):
             file = os.open(Path(folder, str(slot)), os.O_CREAT | os.O_RDWR)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            except BlockingIOError:  # another worker has this slot
                 os.close(file)
             else:
-                _slot.append(file)
+                _slot_lock.append(file)
                 return slot
-        time.sleep(POLL_S)
+        time.sleep(SLOT_POLLED_EVERY_S)
 
 
 def _smi(query: str, *gpu: str) -> list[list[str]]:
-    """The answer of nvidia-smi for all GPUs, or for one: a line for each; empty where there is no such program."""
+    """What nvidia-smi answers: for each GPU the values of the queried properties; empty without such a program.
+
+    query: names of properties with commas between.    gpu: one to ask about; left out: all.
+    """
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", *(f"--id={name}" for name in gpu)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
@@ -178,20 +221,24 @@ def _smi(query: str, *gpu: str) -> list[list[str]]:
 
 
 class Slurm(SlurmLauncher):  # type: ignore[misc]
-    """An array of jobs: one that is lost costs its runs only, one that is to end goes on when it is queued again."""
+    """Submits an array of jobs. A lost job costs only its runs; one whose time ends is queued again and goes on."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Do the jobs; the return value of one that was lost raises LostJob."""
+        """Do the jobs.
+
+        job_overrides: the overrides of each.    initial_job_idx: the number of the first job.
+        The `return_value` of a job that was lost raises LostJob.
+        """
         from fca.cli.slurm import watching
 
-        self.params.pop("timeout_from_rows", None)  # the sweep has done as it asks; submitit has no such key
+        self.params.pop("timeout_from_rows", None)  # the sweep has set the limit; submitit has no such key
         safe_path = "export PYTHONSAFEPATH=1"  # also on a cluster whose jobs do not inherit the environment
         self.params["setup"] = [*(self.params.get("setup") or []), safe_path]
         with watching():
             return super().launch(job_overrides, initial_job_idx)
 
     def __call__(self, *words: Any, **others: Any) -> JobReturn:
-        """Do a job, in a process of SLURM's."""
+        """Do a job, in a process that SLURM started. Submitit calls this with what describes the job."""
         from fca.cli.slurm import stopping
 
         with stopping(self.params["signal_delay_s"]):

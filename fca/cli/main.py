@@ -16,26 +16,29 @@ from fca.cli import Words, refused
 from fca.cli.commands import commands, composes
 from fca.cli.places import typed_plugins
 
-GRACE_S = 10.0  # batch systems kill 30 s after SIGTERM
-_received: list[int] = []  # signals that are to end this process
+GRACE_S = 10.0  # after a signal, until this process ends at once; batch systems kill 30 s after SIGTERM
+_received_signals: list[int] = []  # those that are to end this process
 
 
 def main() -> None:
-    """Run the sub-command that the first word names; exit code 2 for an unknown one, 128 + n after signal n."""
+    """Run the sub-command that the first word names, and exit with its code; 2 for an unknown one, 128 + n at signal n.
+
+    The words are those of sys.argv.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as of a job in the background
+        if signal.getsignal(number) is not signal.SIG_IGN:  # a shell has jobs in the background ignore Ctrl-C
             signal.signal(number, _on_signal)
     os.environ["PYTHONSAFEPATH"] = "1"  # Python processes that this one starts import nothing from the current folder
     try:
         code = _run(sys.argv[1:])
-        sys.stdout.flush()
+        sys.stdout.flush()  # here, where a BrokenPipeError is caught
     except BrokenPipeError:  # the reader, such as head, needs no further output
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python's last flush fails as well
         code = 0
     finally:
-        if _received:
-            _leave_nothing()
-            sys.exit(128 + _received[0])
+        if _received_signals:
+            _abandon_work()
+            sys.exit(128 + _received_signals[0])  # in place of any error that the signal caused
     gc.freeze()  # else Python looks through all that torch, timm and Lightning have made before it ends: 1.7 s
     sys.exit(code)
 
@@ -45,32 +48,36 @@ def _on_signal(number: int, _: Any) -> None:
 
     SystemExit and not KeyboardInterrupt: of the latter Lightning makes exit code 1.
     """
-    _received.append(number)
-    if len(_received) > 1:
-        _end()
-    timer = threading.Timer(GRACE_S, _end)
-    timer.daemon = True
+    _received_signals.append(number)
+    if len(_received_signals) > 1:
+        _end_at_once()
+    timer = threading.Timer(GRACE_S, _end_at_once)
+    timer.daemon = True  # does not keep alive a process that has unwound
     timer.start()
     raise SystemExit(128 + number)
 
 
-def _leave_nothing() -> None:
-    """Give back all claims, remove what is half written, and print how to go on."""
-    line = f"stopped by {signal.Signals(_received[0]).name}; the same command goes on from what is done\n"
+def _abandon_work() -> None:
+    """Print how to go on, give back all claims of runs, and remove unfinished files."""
+    line = f"stopped by {signal.Signals(_received_signals[0]).name}; the same command goes on from what is done\n"
     os.write(sys.stderr.fileno(), line.encode())  # print may be what the signal interrupted
-    if "fca.store.claims" in sys.modules:
+    if "fca.store.claims" in sys.modules:  # otherwise this process has claimed nothing
         sys.modules["fca.store.claims"].abandon()
 
 
-def _end() -> None:
-    """End this process at once; W&B and threads are not waited for."""
+def _end_at_once() -> None:
+    """End this process without unwinding; W&B and threads are not waited for."""
     try:
-        _leave_nothing()
+        _abandon_work()
     finally:
-        os._exit(128 + _received[0])
+        os._exit(128 + _received_signals[0])
 
 
 def _run(words: Sequence[str]) -> int:
+    """Do what a command line asks for, and return its exit code.    words: those behind `fca`.
+
+    Modules are imported only where they are needed, so that a tab and --help answer quickly.
+    """
     if not words or words[0] in ("-h", "--help"):
         print(_help(typed_plugins(words)))
         return 0
@@ -91,7 +98,7 @@ def _run(words: Sequence[str]) -> int:
 
     command = by_name[words[0]]
     asks_for_help = "-h" in words or "--help" in words
-    if asks_for_help and composes(words[0], plugins):
+    if asks_for_help and composes(words[0], plugins):  # argparse has the help of all other commands
         return importlib.import_module("fca.cli.help").main(words[0], words[1:])
     return importlib.import_module(command.module).main(words[1:])
 
@@ -109,35 +116,55 @@ compdef _fca fca
 
 
 def _complete(words: Sequence[str]) -> int:
-    """What the shell calls at a tab: names of sub-commands and their options here, what is configured by Hydra."""
+    """Print what may come next, one a line, as the shell asks at a tab; returns the exit code.
+
+    words: -sc and query=SHELL, install=SHELL or uninstall=SHELL; the typed line is in COMP_LINE. Names and options of
+    sub-commands are found here, and what a configuration has by Hydra.
+    """
     if words[1:] in (["install=zsh"], ["uninstall=zsh"]):
         print(ZSH.strip() if words[1] == "install=zsh" else "compdef -d fca; unfunction _fca")
         return 0
+
+    # without a line, as when the script is installed, Hydra answers for `fca run`
     line = re.fullmatch(r"\s*\S+\s+(\S*)(\s.*)?", os.environ.get("COMP_LINE", "fca run "))
-    if line is None or line[2] is None:
-        print("\n".join(name for name in commands(typed_plugins(())) if name.startswith(line[1] if line else "")))
+    name, behind_name = line.groups() if line else ("", None)
+    if behind_name is None:  # the cursor is still at the name of the sub-command
+        print("\n".join(command for command in commands(typed_plugins(())) if command.startswith(name)))
         return 0
-    plugins = typed_plugins(line[2].split())
-    command = commands(plugins).get(line[1])
+
+    plugins = typed_plugins(behind_name.split())
+    command = commands(plugins).get(name)
     if command is None:
         return 0
-    if not composes(line[1], plugins):
-        words = [*line[2].split(), *([""] if line[2].endswith(" ") else [])]
-        Words.at_tab = words
-        try:
-            return importlib.import_module(command.module).main(words[:-1])
-        finally:
-            Words.at_tab = None
+    if not composes(name, plugins):
+        typed_so_far = behind_name.split()
+        if behind_name.endswith(" "):
+            typed_so_far.append("")  # the next word, of which nothing is typed
+        return _complete_options(command.module, typed_so_far)
+
     from fca.cli.options import nested_options
 
-    group, _, option = line[2].rpartition(" ")[2].partition("=")
-    if option:  # Hydra completes no option in a folder
-        print("\n".join(f"{group}={name}" for name in nested_options(group) if name.startswith(option)))
-    os.environ["COMP_LINE"] = f"fca{line[2]}"
-    return _run([line[1], *words])
+    group, _, option = behind_name.rpartition(" ")[2].partition("=")
+    if option:  # Hydra completes no option in a subfolder of a group
+        print("\n".join(f"{group}={nested}" for nested in nested_options(group) if nested.startswith(option)))
+    os.environ["COMP_LINE"] = f"fca{behind_name}"  # Hydra knows no sub-commands
+    return _run([name, *words])
+
+
+def _complete_options(module: str, words: Sequence[str]) -> int:
+    """Have a sub-command without a configuration print what may come next (see `Words`); returns the exit code.
+
+    module: of the sub-command.    words: those typed behind its name; the last one may be empty.
+    """
+    Words.at_tab = words
+    try:
+        return importlib.import_module(module).main(words[:-1])
+    finally:
+        Words.at_tab = None
 
 
 def _help(plugins: Sequence[str]) -> str:
+    """The text of `fca --help`, with the commands of these plugins."""
     lines = "\n".join(f"  fca {name:<9}  {command.summary}" for name, command in commands(plugins).items())
     return (
         "fca: which image classifier, when the job has few classes?\n\n"

@@ -34,7 +34,10 @@ log = logging.getLogger(__name__)
 
 
 class Reader(NamedTuple):
-    """A command that reads stored runs, and which runs these are; see above."""
+    """A command that reads stored runs, and which runs it reads; the fields are those of `next.yaml`, see above.
+
+    word: report=NAME or analysis=NAME.
+    """
 
     word: str
     rank: int
@@ -43,21 +46,27 @@ class Reader(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """Of the command line, behind `fca`."""
+        """The words of the command line behind `fca`."""
         return [COMMANDS[self.word.partition("=")[0]], self.word]
 
     def fits(self, done: pd.DataFrame) -> bool:
-        """Whether these runs are what the command reads."""
+        """Whether these runs are what the command reads: of one list in `when`, every query is met by some run.
+
+        done: rows of finished runs.
+        """
         return any(all(len(rows_matching(done, query)) for query in queries) for queries in self.when)
 
 
 def next_command(store: Store, done: pd.DataFrame) -> str:
-    """The command that reads these runs; of their data alone, if the store has others."""
+    """The command to type next, which reads these runs; it has a filter for their data sets if the store has others.
+
+    done: rows of finished runs, at least one.
+    """
     words, one_table = _command_for(done)
     trained = done[done[TASK] == "train"]
     if one_table and len(trained):
         words += filters_that_agree(trained)  # with all runs, the command would be refused
-    if str(store.outputs) != "outputs":
+    if str(store.outputs) != "outputs":  # the default
         words.append(f"outputs={store.outputs}")
 
     datasets = sorted(done[DATASET].dropna().unique())
@@ -67,20 +76,29 @@ def next_command(store: Store, done: pd.DataFrame) -> str:
 
 
 def _command_for(done: pd.DataFrame) -> tuple[list[str], bool]:
-    """Words behind `fca`, and whether they need trainings that may stand in one table; a list of runs if none fits."""
-    shift_family = done[SHIFT].astype("object").str.partition("/")[0]
-    described = done.reindex(columns=[*dict.fromkeys([*done, *BASE])]).assign(shift_family=shift_family)
+    """The words behind `fca` of the command that reads these runs, and whether it makes one table of trainings.
+
+    If several commands fit, it is the one of the lowest rank; if none fits, a list of the runs.
+    done: rows of finished runs.
+    """
+    shift_family = done[SHIFT].astype("object").str.partition("/")[0]  # corruption, of corruption/fog/3
+    # queries may name columns that none of these rows has
+    all_columns = [*dict.fromkeys([*done, *BASE])]
+    queried_rows = done.reindex(columns=all_columns).assign(shift_family=shift_family)
     for reader in sorted(_readers(), key=lambda reader: reader.rank):
         try:
-            if reader.fits(described):
+            if reader.fits(queried_rows):
                 return reader.words, reader.one_table
-        except FcaError as error:
+        except FcaError as error:  # a query that cannot be read, perhaps of a plugin: the sweep is done in any case
             log.warning("%s is not suggested: %s", reader.word, error)
     return ["results", f"task={','.join(sorted(set(done[TASK])))}"], False
 
 
 def _readers() -> Iterator[Reader]:
-    """Those of all studies, ours and of plugins; the log names a file that cannot be read."""
+    """Yield the commands that the studies declare, those of fca and of plugins.
+
+    A file that cannot be read is left out with a warning, since it must not end a sweep that is done.
+    """
     for folder in study_folders(plugins()).values():
         file = folder / "next.yaml"
         if not file.is_file():
@@ -92,7 +110,10 @@ def _readers() -> Iterator[Reader]:
 
 
 def _reader(word: str, keys: Any) -> Reader:
-    """Raises FcaError for a command and keys that are none."""
+    """The command that an entry of `next.yaml` declares.    word: its key.    keys: what the entry holds.
+
+    Raises FcaError for a word that is no command, and for missing or unknown keys.
+    """
     group, _, name = word.partition("=")
     if group not in COMMANDS or not name:
         raise FcaError("command", word, "report=NAME or analysis=NAME", "correct it")

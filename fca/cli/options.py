@@ -25,7 +25,7 @@ from fca.plugins import plugins
 from fca.shifts.constants import CONSTANTS
 
 CORRUPTIONS = CONF / "shift" / "corruption"
-_typed_folders: list[Path] = []  # of the command line
+_typed_folders: list[Path] = []  # those of hydra.searchpath on the command line
 
 
 def tables() -> list[Path]:
@@ -36,7 +36,7 @@ def tables() -> list[Path]:
 
 @cache
 def rows() -> dict[Path, dict[str, Any]]:
-    """For each row the file that it replaces -> the keys of that file, including its list of defaults.
+    """The options that are rows of a table: the file that each replaces -> the keys that this file would have.
 
     >>> rows()[CONF / "recipe" / "resnet18.yaml"]
     {'defaults': ['resnet50', '_self_']}
@@ -44,7 +44,7 @@ def rows() -> dict[Path, dict[str, Any]]:
     keys_of_file: dict[Path, dict[str, Any]] = {}
     for table in tables():
         for group, options in plain_values(table).items():
-            if (CONF / group).is_dir():
+            if (CONF / group).is_dir():  # other keys, such as `spelled`, are no groups
                 for name, keys in options.items():
                     keys_of_file[CONF / group / f"{name}.yaml"] = keys
     for kind in CONSTANTS:
@@ -55,7 +55,11 @@ def rows() -> dict[Path, dict[str, Any]]:
 
 @cache
 def _spellings() -> list[tuple[str, re.Pattern[str], list[str]]]:
-    """Group, pattern of a spelling, and the words for which it stands, with its parts in braces."""
+    """How rows of the store spell options with some of their keys, as the tables declare it.
+
+    Each is a group, the pattern of the spelling, and the words of a command line that it stands for. Words name the
+    pattern's groups in braces: shift.kinds=[{kind}].
+    """
     spellings = []
     for table in tables():
         for group, words_of_spelling in plain_values(table).get("spelled", {}).items():
@@ -65,7 +69,9 @@ def _spellings() -> list[tuple[str, re.Pattern[str], list[str]]]:
 
 
 def _pattern_of(spelling: str) -> re.Pattern[str]:
-    """The pattern of a spelling whose parts are {name}, any letters but a slash, or {name:digits}.
+    """The pattern of a spelling with parts in braces: {name} is any text without a slash, {name:digits} are digits.
+
+    Each part becomes a group of the pattern with its name.
 
     >>> _pattern_of("{kind}/{severity:digits}").fullmatch("fog/3").groupdict()
     {'kind': 'fog', 'severity': '3'}
@@ -79,9 +85,9 @@ def _pattern_of(spelling: str) -> re.Pattern[str]:
 
 
 def words_of(group: str, option: str) -> list[str]:
-    """The words of a command line for an option in the spelling of rows; any other option as it is.
+    """The words of a command line for an option that is spelled as in rows of the store; else GROUP=OPTION.
 
-    The parts of a spelling are checked by the option's class.
+    The values in a spelling are not checked here, but by the option's class.
 
     >>> words_of("shift", "corruption/fog/3")
     ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
@@ -96,20 +102,26 @@ def words_of(group: str, option: str) -> list[str]:
 
 
 def store_rows() -> None:
-    """Register the rows with Hydra."""
+    """Register the rows with Hydra, which finds them like files."""
     for file, keys in rows().items():
         group = file.parent.relative_to(CONF).as_posix()
         ConfigStore.instance().store(group=group, name=file.stem, node=keys)
 
 
 def use_search_path(folders: Iterable[str]) -> None:
-    """Also look for options in these folders, instead of earlier ones: file://FOLDER or pkg://PACKAGE, as typed."""
+    """From now on, also look for options in these folders, in place of those of an earlier call.
+
+    folders: file://FOLDER or pkg://PACKAGE, as typed; those that do not exist are left out.
+    """
     paths = [_path_of(folder) for folder in folders]
     _typed_folders[:] = [path for path in paths if path is not None]
 
 
 def _path_of(folder: str) -> Path | None:
-    """The path of a folder of the search path; None if it does not exist. Imports no package."""
+    """The path of a folder of Hydra's search path; None if it does not exist. No package is imported.
+
+    folder: a path, file://PATH, or pkg://PACKAGE/SUBFOLDER, which may have dots in place of slashes.
+    """
     scheme, _, location = folder.rpartition("://")
     if scheme == "pkg":
         package, _, subfolder = location.replace("/", ".").partition(".")
@@ -119,10 +131,11 @@ def _path_of(folder: str) -> Path | None:
 
 
 def _folder_in_package(package: str, subfolder: str) -> Path | None:
+    """A subfolder of a package that Python finds; None without such a package or folder."""
     spec = find_spec(package) if package.isidentifier() else None
     if spec is None or spec.submodule_search_locations is None:
         return None
-    for package_folder in spec.submodule_search_locations:
+    for package_folder in spec.submodule_search_locations:  # a namespace package has several
         path = Path(package_folder, subfolder)
         if path.is_dir():
             return path
@@ -147,9 +160,10 @@ def root_file(root: str) -> Path:
 
 
 def option_files(group: str) -> dict[str, Path]:
-    """The files of a group's options, by name; those in subfolders too, such as corruption/fog of shift.
+    """The files of a group's options, by name in alphabetical order, in all folders of configurations.
 
-    Options of a line or two are rows of one table (see `rows`): each counts as the file that it stands for.
+    An option in a subfolder is named with it, such as corruption/fog of the group shift. A row of a table (see `rows`)
+    counts as the file that it replaces.
     """
     files: dict[str, Path] = {}
     for folder in _folders():
@@ -157,7 +171,7 @@ def option_files(group: str) -> dict[str, Path]:
         files_of_rows = [file for file in rows() if file.is_relative_to(group_folder)]
         for file in [*group_folder.rglob("*.yaml"), *files_of_rows]:
             name = file.relative_to(group_folder).with_suffix("").as_posix()
-            files.setdefault(name, file)
+            files.setdefault(name, file)  # of two with one name, that of the first folder counts
     return dict(sorted(files.items()))
 
 
@@ -182,8 +196,12 @@ def keys_in(file: Path) -> dict[str, Any]:
 
 
 def built_on(file: Path) -> list[Path]:
-    """The options of its group on which an option builds, in order: later ones take precedence."""
+    """The files or rows of the options on which an option builds, in order: later ones take precedence.
+
+    They are the entries of its list of defaults that name an option of its own group.
+    """
     group = group_of(file)
+    # a row is found from its top group: shift/corruption/fog builds on corruption/all of shift
     files = option_files(group.partition("/")[0] if file in rows() else group)
     entries = [entry for entry in keys_in(file).get("defaults", []) if isinstance(entry, str) and entry != "_self_"]
     names = [entry.removesuffix("@_here_") for entry in entries]
@@ -199,4 +217,4 @@ def group_of(file: Path) -> str:
     for folder in _folders():
         if file.is_relative_to(folder):
             return file.parent.relative_to(folder).as_posix()
-    return file.parent.name
+    return file.parent.name  # of a file outside of all folders of configurations

@@ -1,4 +1,4 @@
-"""When a sweep will be done: the unfinished work, by how long runs of the same kind took, at the pace so far."""
+"""When a sweep will be done: estimated from how long runs of the same kind took, and from the pace so far."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fca.store.columns import FINGERPRINT, NCL, PREDICT_S, RECIPE, TRAIN_S
 from fca.tables.rows import SUBSET_SIZE_COLUMNS
 from fca.types import Run
 
-MIN_FINISHED = 2  # runs of a kind, before the seconds of others of the kind are known
-MIN_SHARE = 0.1  # of the work, which must be done before its pace is known
+MIN_FINISHED_RUNS = 2  # of a kind, before the duration of its other runs is estimated
+MIN_SHARE_DONE = 0.1  # of all work, before the time to go is estimated from the pace
 
 Job = TypeVar("Job")
 
@@ -26,12 +26,16 @@ class Work(NamedTuple):
 
 
 def works_of(runs: Iterable[Run]) -> dict[str, Work]:
-    """The work of each run, by its id; light ones take no time."""
+    """The work of each run, by its id. Light runs take no time and are left out."""
     return {run.run_id: Work(kind_of(run), int(run.metadata.get(NCL) or 0)) for run in runs if not run.light}
 
 
 def kind_of(run: Run) -> str:
-    """Runs of one kind take as long, but for their number of classes: task, data, network and recipe."""
+    """A text that is equal for runs that take equally long, but for their number of classes.
+
+    It consists of the task, the data, the network and the recipe. Keys of the recipe that follow from the number of
+    images of a subset are left out, since they differ between subsets.
+    """
     values = run.metadata
     recipe_keys = sorted(key for key in values if key.startswith(RECIPE) and key not in SUBSET_SIZE_COLUMNS)
     kind = [
@@ -45,7 +49,7 @@ def kind_of(run: Run) -> str:
 
 
 def seconds_of(row: Mapping[str, Any]) -> float:
-    """The seconds that a finished run took, by its row; 0 where they were not measured.
+    """How many seconds a finished run took, by its row; 0 if that was not measured.
 
     >>> seconds_of({"train_s": 3.5, "predict_s": 0.1}), seconds_of({"predict_s": 0.1}), seconds_of({})
     (3.5, 0.1, 0.0)
@@ -54,42 +58,52 @@ def seconds_of(row: Mapping[str, Any]) -> float:
 
 
 def first_of_each_kind(jobs: Sequence[Job], kinds: Sequence[Iterable[str]]) -> list[Job]:
-    """The jobs, beginning with those that show how long each kind of run takes: its first, and its last one.
+    """The jobs in another order: first the first and the last job of each kind of run, then the others.
 
-    kinds: of the runs of each job.
+    Their numbers of classes are usually the lowest and the highest of the kind. Once these two are done, the duration
+    of the others can be interpolated (see `Pace`).    kinds: the kinds of the runs of each job, see `kind_of`.
 
     >>> first_of_each_kind(["a2", "a3", "a5", "b2", "b3", "b5"], [["a"], ["a"], ["a"], ["b"], ["b"], ["b"]])
     ['a2', 'a5', 'b2', 'b5', 'a3', 'b3']
     """
-    firsts: dict[str, int] = {}
-    lasts: dict[str, int] = {}
+    first_position: dict[str, int] = {}
+    last_position: dict[str, int] = {}
     for position, kinds_of_job in enumerate(kinds):
         for kind in kinds_of_job:
-            firsts.setdefault(kind, position)
-            lasts[kind] = position
-    in_front = dict.fromkeys(position for kind, first in firsts.items() for position in (first, lasts[kind]))
-    behind = [position for position in range(len(jobs)) if position not in in_front]
-    return [jobs[position] for position in (*in_front, *behind)]
+            first_position.setdefault(kind, position)
+            last_position[kind] = position
+
+    positions_in_front: dict[int, None] = {}  # a set that keeps its order
+    for kind, first in first_position.items():
+        positions_in_front[first] = None
+        positions_in_front[last_position[kind]] = None
+    positions_behind = [position for position in range(len(jobs)) if position not in positions_in_front]
+    return [jobs[position] for position in (*positions_in_front, *positions_behind)]
 
 
 class Pace:
-    """An estimate of the time to go, once it can be right.
+    """An estimate of the time until all runs are done, as soon as there is a reliable one.
 
-    The pace is measured from when MIN_FINISHED runs of every unfinished kind are done: before, workers start, and load
-    what a kind needs. There is no estimate before MIN_SHARE of all work has been done since then.
+    The pace is measured from the moment when MIN_FINISHED_RUNS runs of every unfinished kind are done. Before that,
+    workers start, and load what a kind needs. There is no estimate before MIN_SHARE_DONE of all work has been done
+    since.
     """
 
     def __init__(self, works: Mapping[str, Work]) -> None:
-        """works: of the runs that are unfinished when the sweep begins, by their ids."""
+        """works: id -> work of the runs that are unfinished when the sweep begins."""
         self.works = dict(works)
         self.n_unfinished = Counter(self.works.values())
-        self.seconds: dict[str, dict[int, list[float]]] = {}  # of finished runs, by kind and number of classes
-        self.done_s = 0.0  # of work, by one worker
-        self.begun: float | None = None  # when the pace is measured from
-        self.done_before_s = 0.0  # of work, before that
+        self.seconds: dict[str, dict[int, list[float]]] = {}  # kind -> number of classes -> seconds of finished runs
+        self.done_s = 0.0  # seconds of all finished runs together
+        self.begun: float | None = None  # time from which the pace is measured
+        self.done_before_s = 0.0  # seconds of work that was done before that
 
     def finish(self, run_id: str, seconds: float | None) -> None:
-        """A run has ended.    seconds: how long it took; None: it failed."""
+        """Note that a run has ended.
+
+        seconds: how long it took; None if it failed, or can never be done. Runs without work (see `works_of`) are
+        ignored.
+        """
         work = self.works.pop(run_id, None)
         if work is None:
             return
@@ -99,18 +113,22 @@ class Pace:
             self.done_s += seconds
 
     def to_go(self, now: float, working: Mapping[str, float]) -> float | None:
-        """Seconds until all is done; None as long as it is unknown. To be called every few seconds.
+        """The estimated seconds until all runs are done; None as long as they are unknown.
 
-            to go = max(longest run at work, (unfinished work - work in progress) * time passed / work done since)
+            to go = max(longest, (unfinished work - work in progress) * time passed / work done)
 
-        now: by any clock.    working: the runs at work -> for how many seconds.
+        longest: the seconds until the last of the runs in progress ends.    Work is counted in seconds of one worker;
+        time passed and work done are those since the pace is measured.
+
+        now:     the time in seconds by any clock, the same in all calls; there should be one every few seconds.
+        working: id of each run in progress -> seconds since it began.
         """
         unfinished_s = self._unfinished_seconds()
         if unfinished_s is None or not self.works:
             return None
 
         in_progress_s = 0.0
-        longest_s = 0.0  # until the runs at work end
+        longest_s = 0.0
         for run_id, passed in working.items():
             expected = self._expected(*self.works[run_id]) if run_id in self.works else None
             if expected is not None:
@@ -118,35 +136,40 @@ class Pace:
                 longest_s = max(longest_s, expected - passed)
         done_s = self.done_s + in_progress_s
 
-        if self.begun is None:
+        if self.begun is None:  # this is the first call in which all kinds are known
             self.begun = now
             self.done_before_s = done_s
         done_since_s = done_s - self.done_before_s
         total_s = self.done_s + unfinished_s
-        if done_since_s <= 0 or now <= self.begun or done_since_s < MIN_SHARE * total_s:
+        if done_since_s <= 0 or now <= self.begun or done_since_s < MIN_SHARE_DONE * total_s:
             return None
         return max(longest_s, (unfinished_s - in_progress_s) * (now - self.begun) / done_since_s)
 
     def _unfinished_seconds(self) -> float | None:
-        """The seconds that one worker needs for all unfinished runs; None as long as they are not known."""
+        """The seconds that one worker needs for all unfinished runs; None as long as some kind of run is unknown."""
         total_s = 0.0
         for (kind, size), number in self.n_unfinished.items():
-            seconds = self._expected(kind, size) if number else 0.0
+            seconds = self._expected(kind, size) if number else 0.0  # a count stays in the counter when it is 0
             if seconds is None:
                 return None
             total_s += number * seconds
         return total_s
 
     def _expected(self, kind: str, size: int) -> float | None:
-        """The seconds of a run, by finished runs of its kind: with as many classes, else on a line through others."""
+        """The expected seconds of a run of this kind with `size` classes; None if too few of the kind are finished.
+
+        It is the mean of finished runs with as many classes; else, between two such numbers, the value on a line
+        through the means of all of them (least squares), not beyond the lowest and highest mean.
+        """
         seconds_by_size = self.seconds.get(kind, {})
-        if sum(map(len, seconds_by_size.values())) < MIN_FINISHED:
+        n_finished = sum(map(len, seconds_by_size.values()))
+        if n_finished < MIN_FINISHED_RUNS:
             return None
         if size in seconds_by_size:
             return float(np.mean(seconds_by_size[size]))
-        if not min(seconds_by_size) < size < max(seconds_by_size):
+        if not min(seconds_by_size) < size < max(seconds_by_size):  # a line may be far off outside of its points
             return None
 
         means = [float(np.mean(seconds)) for seconds in seconds_by_size.values()]
-        slope, start = np.polyfit(list(seconds_by_size), means, 1)
-        return float(np.clip(start + slope * size, min(means), max(means)))
+        slope, intercept = np.polyfit(list(seconds_by_size), means, 1)
+        return float(np.clip(intercept + slope * size, min(means), max(means)))

@@ -7,14 +7,20 @@ from collections.abc import Sequence
 from hydra.core.utils import JobReturn
 from hydra_plugins.hydra_ray_launcher.ray_launcher import RayLauncher
 
-ENDED_WITHIN_S = 10.0  # seconds that workers have to end
+WORKERS_END_WITHIN_S = 10.0
 
 
 class Ray(RayLauncher):
-    """Tasks of Ray, whose workers import from where this process does, and which ends as other commands at a signal."""
+    """Runs each job as a task of Ray.
+
+    Workers import from the same folders as this process. At a signal the sweep ends as with other launchers.
+    """
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Do the jobs; a signal ends Ray first, so that no worker outlives the sweep, nor holds a run after it."""
+        """Do the jobs. At a signal, end Ray first, so that no worker outlives the sweep and keeps its runs claimed.
+
+        job_overrides: the overrides of each.    initial_job_idx: the number of the first job.
+        """
         import psutil
         import ray
 
@@ -25,6 +31,6 @@ class Ray(RayLauncher):
             return super().launch(job_overrides, initial_job_idx)
         except (SystemExit, KeyboardInterrupt):
             workers = psutil.Process().children(recursive=True)
-            ray.shutdown()  # which does not wait for them
-            psutil.wait_procs(workers, timeout=ENDED_WITHIN_S)
+            ray.shutdown()  # does not wait for them
+            psutil.wait_procs(workers, timeout=WORKERS_END_WITHIN_S)
             raise

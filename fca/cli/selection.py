@@ -22,13 +22,15 @@ QUERIES = {"analyse": ("query", "analysis.query"), "report": ("query",)}
 COMPLETION = ("-sc", "--shell-completion")
 """What a shell types for a tab: query=bash is no query then."""
 
+# A whole text in single or double quotes, in which a backslash may escape any character.
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 
 
 def for_hydra(root: str, kind: type, arguments: Sequence[str]) -> list[str]:
-    """The words of a command line as Hydra takes them: filters as one key, and queries in quotes.
+    """The words of a command line as Hydra takes them: filters such as ncl<=5 as one key `filters`, queries in quotes.
 
-    kind: the typed root of the sub-command, whose keys are no columns.
+    root: the sub-command; only those in QUERIES have filters.
+    kind: the dataclass of its configuration. A word with one of its keys is an override; with another key, a filter.
 
     >>> from fca.cli.application import AnalyseConfig
     >>> for_hydra("analyse", AnalyseConfig, ["analysis=irt", "dataset=digits", "ncl<=5"])
@@ -45,8 +47,8 @@ def for_hydra(root: str, kind: type, arguments: Sequence[str]) -> list[str]:
     filters: list[str] = []
     for word in arguments:
         key, _, value = word.partition("=")
-        column = key_of(word)
-        is_query = key in QUERIES[root] and value != "null"
+        column = key_of(word)  # None if the word is no comparison with a column
+        is_query = key in QUERIES[root] and value != "null"  # null means no query
         if is_query and not _QUOTED.fullmatch(value):
             words.append(f"{key}={_quoted(value)}")
         elif column is not None and column.partition(".")[0] not in keys_of_root:
@@ -63,7 +65,10 @@ def _quoted(text: str) -> str:
 
 
 def command(root: str, words: Sequence[str], config: DictConfig) -> str:
-    """The command line of these words of Hydra's, as a person types it."""
+    """The command line as a person types it, from words that `for_hydra` made: with filters and queries as they were.
+
+    root: the sub-command.    config: its configuration, which has the filters and queries without Hydra's quotes.
+    """
     typed: list[str] = []
     for word in words:
         key = word.partition("=")[0]
@@ -80,6 +85,7 @@ def command(root: str, words: Sequence[str], config: DictConfig) -> str:
 def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
     """The query and the filters of a configuration as one query on the rows of the store; None: all rows.
 
+    An analysis may have a query of its own; then rows have to meet both.    kind: the dataclass of the configuration.
     Raises FcaError for an unknown column, a query that cannot be read, and a filter that keeps no run.
     """
     queries = [config.query, OmegaConf.select(config, "analysis.query")]
@@ -96,8 +102,8 @@ def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
 
     frame = store.rows()
     keys = [key for key in rules_by_field(kind) if key != "filters"]
-    check_columns(config.filters, frame, keys)
-    if len(frame):
+    check_columns(config.filters, frame, keys)  # a filter with an unknown column may be a misspelt key
+    if len(frame):  # that an empty store has no run is not the fault of a filter
         for sentence in unmatched_filter_lines(config.filters, frame):
             reason, _, values = sentence.partition("; ")
             value = reason.removeprefix("no run has ")
@@ -110,7 +116,11 @@ def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
 
 
 def narrow(config: DictConfig, store: Store, kind: type) -> None:
-    """Give the analysis of a configuration the query that `query_of` makes of all that was typed."""
+    """Set the query of an analysis to what was typed, query and filters together, so that it reads only these runs.
+
+    kind: the dataclass of the configuration.    Raises FcaError as `query_of` does, and for an analysis without a
+    query.
+    """
     query = query_of(config, store, kind)
     if query is None:
         return

@@ -45,11 +45,11 @@ from fca.subset import NoSuchSubset
 from fca.types import FcaError, ImageData, Run, choices_in_words
 from fca.validation import check_values
 
-KEYS_OF_SWEEP = ("outputs", "plugins")  # and sweep.KEY: keys that cannot differ between its runs
-PROGRAMS = {"submitit_slurm": ("srun", "sbatch")}  # that a launcher needs
-LOOK_S = 1.0
-ANSWERS_S = 5.0
-MOST_FRUITLESS = 3  # launches in a row without any finished run, after which the sweep gives up
+KEYS_WITH_ONE_VALUE = ("outputs", "plugins")  # they cannot differ between the runs of a sweep, nor can sweep.KEY
+PROGRAMS_OF_LAUNCHER = {"submitit_slurm": ("srun", "sbatch")}  # launcher -> the programs that it needs
+LOOK_EVERY_S = 1.0
+RAY_ANSWERS_WITHIN_S = 5.0
+MAX_FRUITLESS_LAUNCHES = 3  # launches in a row without any finished run, after which the sweep gives up
 
 
 class LostJob(Exception):
@@ -64,26 +64,31 @@ def progress(
     waiting_for: Callable[[], str],
     on_estimate: Callable[[float | None], None],
 ) -> Iterator[None]:
-    """Show how many of `total` runs are done and failed, and the time to go, while somebody does `runs` in the body.
+    """Show how many of `total` runs are done and failed, and the time to go, while the body has `runs` executed.
 
-    waiting_for: the reason why no run is in progress; it is printed if that takes long.
-    on_estimate: called with each estimate of the seconds to go, None where there is none.
+    It is a bar on a terminal, and lines from time to time elsewhere. A thread reads the states of the runs from the
+    store, since workers in other processes, or on other machines, do them.
+
+    runs:        the runs that are pending at the start.    total: the number of all runs of the sweep.
+    waiting_for: returns the reason why no run is in progress; it is printed if that takes long.
+    on_estimate: called after each look with the estimated seconds to go; None without an estimate.
     """
     watched = _WatchedRuns(store, runs)
     idle = Waiting(waiting_for)
-    is_working = True
+    body_is_running = True
 
     counts = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     failures = TextColumn("[red]{task.fields[failed]}[/red]")
     times = TimeElapsedColumn(), TextColumn("{task.fields[to_go]}")
     n_done_before = total - len(watched.unsettled)
-    lines = ProgressLines("runs", total, n_done_before, paced=False)
+    lines = ProgressLines("runs", total, n_done_before, paced=False)  # `watched` has a better estimate of the time
     with Progress(*counts, failures, *times, disable=not on_terminal()) as bar:
         bar_task = bar.add_task("runs", total=total, completed=n_done_before, failed="", to_go="")
 
         def look() -> None:
-            is_running = watched.look()
-            idle.look(at_work=is_running or not is_working)
+            """Read the states of the runs, and update the bar, the lines and the estimate."""
+            is_active = watched.look()
+            idle.look(at_work=is_active or not body_is_running)  # after the body, nothing is waited for
 
             seconds = watched.seconds_to_go()
             on_estimate(seconds)
@@ -91,23 +96,29 @@ def progress(
             n_settled = total - len(watched.unsettled)
             note = watched.note()
             bar.update(bar_task, completed=n_settled, failed=note, to_go=to_go)
-            lines.show(n_settled, ", ".join(filter(None, (note, to_go))), last=not is_working)
+            lines.show(n_settled, ", ".join(filter(None, (note, to_go))), last=not body_is_running)
 
         try:
-            with repeating(look, LOOK_S):
+            with repeating(look, LOOK_EVERY_S):
                 yield
         finally:
-            is_working = False
-            look()
+            body_is_running = False
+            look()  # the thread may have missed the last runs
 
 
 class _WatchedRuns:
-    """The states of runs that others do, as each look finds them.
+    """The states of runs that other processes do, as the latest look found them.
 
-    unsettled: ids of runs that may still be done.    void: ids of runs that need a training that diverged.
+    unsettled:     ids of the runs that may still be done.
+    ended_early:   id -> state of each run that failed or was interrupted.
+    void:          ids of the runs that can never be done, since they need the weights of a training that diverged.
+    running_for_s: id of each run in progress -> seconds since it was claimed.
+    pace:          estimates the time to go from the durations of finished runs.
+    children:      id of a run -> ids of the runs that need it; None -> ids of the runs that need none.
     """
 
     def __init__(self, store: Store, runs: Sequence[Run]) -> None:
+        """Start to watch these runs; none of them is settled yet."""
         self.store = store
         self.unsettled = {run.run_id for run in runs}
         self.ended_early: dict[str, State] = {}
@@ -119,10 +130,13 @@ class _WatchedRuns:
             self.children.setdefault(run.parent, []).append(run.run_id)
 
     def look(self) -> bool:
-        """Read the states of all unsettled runs; returns whether any of them runs or was settled since."""
+        """Read the states of all unsettled runs.
+
+        Returns whether the sweep is active: a run is in progress, was settled since the last look, or none is left.
+        """
         is_active = not self.unsettled
         self.running_for_s = {}
-        for run_id in list(self.unsettled):
+        for run_id in list(self.unsettled):  # a copy, since `_settle` removes ids
             state = self.store.state(run_id)
             if state is State.RUNNING:
                 is_active = True
@@ -133,17 +147,22 @@ class _WatchedRuns:
             if state in ENDED_EARLY:
                 self.ended_early[run_id] = state
 
-        for run_id in self.void & self.unsettled:
+        for run_id in self.void & self.unsettled:  # nobody will ever do these
             self.unsettled.discard(run_id)
             self.pace.finish(run_id, None)
         return is_active
 
     def _note_start(self, run_id: str) -> None:
+        """Note for how long a run has been in progress, by its claim."""
         claim = claims.holder(self.store.folder(run_id))
-        if claim is not None:
+        if claim is not None:  # None: the run ended this moment
             self.running_for_s[run_id] = time.time() - claim.get("started", time.time())
 
     def _settle(self, run_id: str, state: State) -> None:
+        """Note that a run ended.
+
+        If it is done, its duration improves the estimate; if it is a training that diverged, what needs it is void.
+        """
         self.unsettled.discard(run_id)
         row = self.store.row_if_whole(run_id) if state is State.DONE else None
         self.pace.finish(run_id, None if row is None else seconds_of(row))
@@ -151,13 +170,13 @@ class _WatchedRuns:
             self.void.update(_descendants(run_id, self.children))
 
     def seconds_to_go(self) -> float | None:
-        """An estimate for all unsettled runs; None without one."""
+        """The estimated seconds until all unsettled runs are done; None if there are none, or no estimate yet."""
         if not self.unsettled:
             return None
         return self.pace.to_go(time.monotonic(), self.running_for_s)
 
     def note(self) -> str:
-        """How many runs failed, were interrupted or can never be done; empty if none."""
+        """How many runs failed, were interrupted or can never be done, such as "2 failed"; empty if none."""
         counts = Counter(state.value for state in self.ended_early.values())
         notes = [f"{number} {state}" for state, number in sorted(counts.items())]
         if self.void:
@@ -166,7 +185,10 @@ class _WatchedRuns:
 
 
 def _descendants(run_id: str, children: Mapping[str | None, Sequence[str]]) -> Iterator[str]:
-    """The runs that need this one, those that need them, ..."""
+    """Yield the ids of all runs that need this one, directly or through other runs.
+
+    children: id of a run -> ids of the runs that need it directly.
+    """
     for child in children.get(run_id, ()):
         yield child
         yield from _descendants(child, children)
@@ -174,48 +196,60 @@ def _descendants(run_id: str, children: Mapping[str | None, Sequence[str]]) -> I
 
 @dataclass(frozen=True)
 class Configuration:
-    """One point of the grid."""
+    """One point of the grid: its overrides in Hydra's grammar, and the job that they configure."""
 
     overrides: list[str]
     job: Job
 
 
 class SkippedPoints:
-    """The points of a grid that are skipped, as their data set has no subset of the size, while that of others has."""
+    """The points of a grid that are skipped, because their data set has no subset of as many classes as they ask for.
+
+    A grid over several data sets may have such points, since other data sets have more classes.
+    """
 
     def __init__(self) -> None:
         self.errors: list[NoSuchSubset] = []
-        self.sizes_by_reason: dict[str, list[str]] = {}
+        self.sizes_by_reason: dict[str, list[str]] = {}  # reason -> values of subset.ncl that end its sentence
         self.n_planned = 0
 
     @contextmanager
     def unless_drawn(self, config: DictConfig) -> Iterator[None]:
-        """Plan a point in the body; it is skipped if its data set has too few classes for such a subset."""
+        """Plan a point in the body; if its data set has too few classes for its subset, note that it is skipped.
+
+        config: the configuration of the point.    Raises NoSuchSubset for a size that no data set could have.
+        """
         try:
             yield
             self.n_planned += 1
         except NoSuchSubset as error:
             data = data_of(config)
             ncl = config.subset.ncl
+            # ncl is not positive, or a number of classes that this data set does have: its size is not the reason
             is_wrong_everywhere = ncl <= 0 or 1 <= ncl <= len(data.classes)
             if is_wrong_everywhere:
                 raise
             self._skip(error, data, ncl)
 
     def _skip(self, error: NoSuchSubset, data: ImageData, ncl: float) -> None:
+        """Note a skipped point under the reason, so that `line` needs one sentence for all sizes of a data set.
+
+        ncl: the number of classes, or below 1 a share of them.
+        """
         self.errors.append(error)
         reason = f"{data.name} has {len(data.classes)} classes, "
         if ncl < 1:
-            reason += f"of which subset.ncl={ncl} is {error.args[1]}"
+            n_drawn = error.args[1]  # the value of the error, to which the share was rounded
+            reason += f"of which subset.ncl={ncl} is {n_drawn}"
         else:
-            reason += "fewer than subset.ncl="
+            reason += "fewer than subset.ncl="  # `line` adds the sizes
 
         sizes = self.sizes_by_reason.setdefault(reason, [])
-        if ncl > 1 and str(ncl) not in sizes:
+        if ncl > 1 and str(ncl) not in sizes:  # several seeds ask for the same size
             sizes.append(str(ncl))
 
     def line(self) -> str | None:
-        """How many points were skipped, and why; None if none. Raises the first error if all points were."""
+        """How many points were skipped, and why; None if none was. Raises the first error if all points were."""
         if not self.errors:
             return None
         if not self.n_planned:
@@ -225,36 +259,40 @@ class SkippedPoints:
         return f"skipped {len(self.errors)} of {total} configurations: {reasons}"
 
 
-def _equal_draws(points: Sequence[Configuration]) -> str | None:
-    """The numbers of seeds and of different subsets, where several seeds draw the same classes; None if none do.
+def _line_about_equal_draws(points: Sequence[Configuration]) -> str | None:
+    """A line about the draws in which several seeds give the same classes, with the numbers of seeds and of subsets.
 
-    Such seeds share their runs, so that a sweep has fewer runs than configurations.
+    None if every seed gives other classes. Seeds that give the same ones share their runs, so that a sweep has fewer
+    runs than configurations.
     """
     seeds_of_draw: dict[tuple[str, str], set[int]] = {}
     subsets_of_draw: dict[tuple[str, str], set[tuple[int, ...]]] = {}
     for point in points:
         subset = point.job.values["subset"]
         data = point.job.context.data
-        if subset["ncl"] is None:
+        if subset["ncl"] is None:  # nothing is drawn
             continue
         draw = f"subset.ncl={subset['ncl']} of the {len(data.classes)} classes of {data.name}"
-        key = (data.fingerprint + str(subset["sampler"]), draw)
+        data_and_sampler = data.fingerprint + str(subset["sampler"])  # different data sets may have one name
+        key = (data_and_sampler, draw)
         seeds_of_draw.setdefault(key, set()).add(subset["seed"])
         subsets_of_draw.setdefault(key, set()).add(point.job.context.subset.classes)
 
     notes = []
-    for (fingerprint, draw), subsets in subsets_of_draw.items():
-        n_seeds = len(seeds_of_draw[fingerprint, draw])
+    for key, subsets in subsets_of_draw.items():
+        _, draw = key
+        n_seeds = len(seeds_of_draw[key])
         if len(subsets) < n_seeds:
             n_subsets = f"{len(subsets)} different subsets" if len(subsets) > 1 else "1 subset"
             notes.append(f"{draw}: {n_seeds} seeds, {n_subsets}")
-    return "; ".join(notes) or None
+    return "; ".join(notes) or None  # no note, no line
 
 
 class ResumingSweep:
-    """The body of the sweeper plugin (hydra_plugins/fca).
+    """The sweeper plugin's methods; the class that Hydra finds is in hydra_plugins/fca.
 
-    params: the axes of an experiment file.    n_fruitless: launches in a row without any finished run.
+    params:      the axes of an experiment file, key -> values as typed (hydra.sweeper.params).
+    n_fruitless: the number of launches in a row, up to the latest, without any finished run.
     """
 
     def __init__(self, params: Mapping[str, str] | None = None) -> None:
@@ -262,7 +300,11 @@ class ResumingSweep:
         self.n_fruitless = 0
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Called by Hydra before `sweep`."""
+        """Check and make the launcher; Hydra calls this before `sweep`.
+
+        task_function: does one job, given its configuration.    config: the configuration before any axis is applied.
+        Raises FcaError for a launcher that cannot work here.
+        """
         self.config = config
         use_plugins(config.plugins)
         _check_launcher(config.hydra, starts=not OmegaConf.select(config, "sweep.print"))
@@ -272,40 +314,51 @@ class ResumingSweep:
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
-    @shared_listings()
+    @shared_listings()  # the workers use the lists of files that planning made
     def sweep(self, arguments: list[str]) -> None:
-        """Plan the whole grid, print the state of its runs, launch the unfinished ones; exit code 1 if a run failed."""
+        """Plan the whole grid, print the state of its runs, launch the unfinished ones; exit code 1 if a run failed.
+
+        With sweep.print=true, only print a command for each configuration that has unfinished runs.
+        arguments: the overrides of the command line; some have several values.
+        """
         if self.config.sweep.print:
             self._print_commands(arguments)
             return
-        with shared():
-            self._sweep(arguments)
+        with shared():  # a warning that several workers have is printed once, with its count
+            self._plan_and_run(arguments)
 
-    def _sweep(self, arguments: list[str]) -> None:
-        with gathered():
+    def _plan_and_run(self, arguments: list[str]) -> None:
+        """Plan the grid, do its pending runs, and print the outcome; exit code 1 if a run failed."""
+        with gathered():  # warnings about planning are printed once, with their count
             points = self._configurations(arguments)
-        store = points[0].job.context.store
+        store = points[0].job.context.store  # all points have the same, see KEYS_WITH_ONE_VALUE
         runs = {run.run_id: run for point in points for run in point.job.plan}
         states = {run_id: store.state(run_id) for run_id in runs}
         pending, void_ids = self._pending_and_void(store, runs, states)
         _print_plan(points, runs, states, pending, void_ids)
 
-        self._prepare(points, runs, states, pending)
-        self._do(points, runs, pending)
+        self._prepare_store_and_tracker(points, runs, states, pending)
+        self._run_pending(points, runs, pending)
 
         axes = swept_columns([point.overrides for point in points])
         print(*outcome(store, list(runs.values()), axes), sep="\n")
         if show_failures(store, runs):
             raise SystemExit(1)
 
-    def _prepare(
+    def _prepare_store_and_tracker(
         self,
         points: Sequence[Configuration],
         runs: Mapping[str, Run],
         states: Mapping[str, State],
         pending: set[str],
     ) -> None:
-        """Clear old claims and failures, complete lists of images, and connect to the tracker if there is work."""
+        """Prepare the store and the tracker for the pending runs.
+
+        Stale claims and records of earlier failures are removed, lists of images that are missing are written, and the
+        tracker connects if there is any work.
+
+        runs, states: by run id.    pending: ids of the runs that will be done.
+        """
         store = points[0].job.context.store
         for run_id in runs:
             claims.clear(store.folder(run_id))  # of a killed sweep, perhaps just after it had stored the row
@@ -313,34 +366,42 @@ class ResumingSweep:
         for point in points:
             keep_items(point.job, done_ids)
         for run_id in pending:
-            store.forgive(run_id)
+            store.forgive(run_id)  # otherwise a failed run would count as settled and would not be repeated
 
         hydra = self.config.hydra
         group = hydra.runtime.choices.get("experiment") or Path(hydra.sweep.dir).name
-        os.environ.setdefault("WANDB_RUN_GROUP", group)  # the workers inherit it
+        os.environ.setdefault("WANDB_RUN_GROUP", group)  # W&B groups the runs of a sweep; the workers inherit it
         if pending:
             points[0].job.context.tracker.connect()
 
-    def _do(self, points: Sequence[Configuration], runs: Mapping[str, Run], pending: set[str]) -> None:
-        """Do the pending runs, in as many launches as that takes, while progress is shown and weights are removed."""
+    def _run_pending(self, points: Sequence[Configuration], runs: Mapping[str, Run], pending: set[str]) -> None:
+        """Do the pending runs, in as many launches as that takes, while progress is shown and weights are removed.
+
+        runs: all runs of the sweep, by id.    pending: ids of those to do.
+        """
         store = points[0].job.context.store
         weights = Weights(point.job for point in points)
         pending_runs = [run for run_id, run in runs.items() if run_id in pending]
+        parent_of_pending = {run_id: runs[run_id].parent for run_id in pending}
         with (
-            claims.announced(store.outputs, {run_id: runs[run_id].parent for run_id in pending}) as announced,
-            progress(store, pending_runs, len(runs), self._waiting_for, announced.estimate),
-            repeating(weights.remove_unneeded, LOOK_S),
+            claims.announced(store.outputs, parent_of_pending) as announced,
+            progress(store, pending_runs, len(runs), self._reason_for_waiting, announced.estimate),
+            repeating(weights.remove_unneeded, LOOK_EVERY_S),
         ):
-            while pending:
-                self._work(points, pending)
-                pending = _wait(store, pending)
+            while pending:  # a worker that dies, here or in another sweep, leaves runs for the next launch
+                self._launch_pending(points, pending)
+                pending = _wait_for_running(store, pending)
                 pending -= find_void_ids(store, (run for run in runs.values() if run.run_id in pending))
         weights.remove_unneeded()
 
     def _pending_and_void(
         self, store: Store, runs: Mapping[str, Run], states: Mapping[str, State]
     ) -> tuple[set[str], set[str]]:
-        """Ids of the runs that are to be done, and of those that can never be done (see `find_void_ids`)."""
+        """The ids of the runs that are to be done, and of void runs: they need a training that diverged.
+
+        Runs in progress elsewhere are to be done, too, since their worker may die. Failed runs are only if sweep.retry
+        is set.
+        """
         states_to_do = {State.ABSENT, State.DAMAGED, State.INTERRUPTED, State.RUNNING}
         if self.config.sweep.retry:
             states_to_do.add(State.FAILED)
@@ -350,7 +411,10 @@ class ResumingSweep:
         return {run.run_id for run in to_do} - void_ids, void_ids
 
     def _print_commands(self, arguments: list[str]) -> None:
-        """Print a command for each configuration with unfinished runs; downloads nothing."""
+        """Print a command for each configuration with unfinished runs; start and download nothing.
+
+        The runs of a data set that is not downloaded yet are unknown, so that its commands are printed in any case.
+        """
         not_downloaded: list[NotDownloaded] = []
         with gathered():
             points = self._configurations(arguments, not_downloaded)
@@ -360,9 +424,9 @@ class ResumingSweep:
             runs = {run.run_id: run for point in points for run in point.job.plan}
             states = {run_id: store.state(run_id) for run_id in runs}
             pending, _ = self._pending_and_void(store, runs, states)
-        _print_line(_equal_draws(points), file=sys.stderr)
+        _print_line(_line_about_equal_draws(points), file=sys.stderr)  # stdout has only commands
 
-        commands = [point.job.command for point in _launches(points, pending)]
+        commands = [point.job.command for point in _configurations_to_launch(points, pending)]
         commands += [missing.command for missing in not_downloaded]
         for command in commands:
             print(command)
@@ -371,20 +435,27 @@ class ResumingSweep:
         if not_downloaded:
             print(not_here([missing.dataset for missing in not_downloaded]), file=sys.stderr)
 
-    def _waiting_for(self) -> str:
-        """The reason why no run is in progress."""
+    def _reason_for_waiting(self) -> str:
+        """The reason why the launcher has no run in progress, in words."""
         return why_waiting(self.config.hydra.runtime.choices.get("hydra/launcher"), self.launcher)
 
-    def _work(self, points: Sequence[Configuration], pending: set[str]) -> None:
-        """Launch one job per configuration with heavy pending runs; then do the light runs in this process."""
-        launches = [
+    def _launch_pending(self, points: Sequence[Configuration], pending: set[str]) -> None:
+        """Launch one job for each configuration with heavy pending runs; then do the light runs in this process.
+
+        Light runs take milliseconds, less than a worker takes to start.    pending: ids of the runs to do.
+        """
+        configurations_with_heavy_runs = [
             point
-            for point in _launches(points, pending)
+            for point in _configurations_to_launch(points, pending)
             if any(run.run_id in pending and not run.light for run in point.job.plan)
         ]
-        if launches:
-            kinds = [{kind_of(run) for run in point.job.plan if run.run_id in pending} for point in launches]
-            self._launch(first_of_each_kind(launches, kinds), pending)
+        if configurations_with_heavy_runs:
+            kinds_of_jobs = [
+                {kind_of(run) for run in point.job.plan if run.run_id in pending}
+                for point in configurations_with_heavy_runs
+            ]
+            # runs of every kind come early, so that the time to go can be estimated soon
+            self._launch(first_of_each_kind(configurations_with_heavy_runs, kinds_of_jobs), pending)
 
         for point in points:
             if any(run.run_id in pending and run.light for run in point.job.plan):
@@ -394,60 +465,65 @@ class ResumingSweep:
     def _launch(self, launches: Sequence[Configuration], pending: set[str]) -> None:
         """Have the launcher do these jobs. A worker that dies costs only its present run; the others remain pending.
 
-        Raises the launcher's error, or exits, if launches fail again and again without any finished run.
+        pending: ids of the runs to do.
+        Raises the launcher's error if it started no worker; exits if workers died MAX_FRUITLESS_LAUNCHES times in a row
+        before any run was finished.
         """
         store = launches[0].job.context.store
-        params = getattr(self.launcher, "params", {})
-        if isinstance(params, dict) and params.get("timeout_from_rows"):
-            params["timeout_min"] = _time_limit(launches, pending, self.config.hydra.launcher.timeout_min)
+        launcher_keys = getattr(self.launcher, "params", {})  # of submitit's launcher; others have no such attribute
+        if isinstance(launcher_keys, dict) and launcher_keys.get("timeout_from_rows"):
+            launcher_keys["timeout_min"] = _job_minutes(launches, pending, self.config.hydra.launcher.timeout_min)
 
-        jobs: Sequence[Any] = ()
+        job_returns: Sequence[Any] = ()
         try:
             with _noting_exit_codes() as exit_codes:
-                jobs = self.launcher.launch([point.overrides for point in launches], initial_job_idx=0)
+                job_returns = self.launcher.launch([point.overrides for point in launches], initial_job_idx=0)
         except Exception as error:
-            self._survive(error, launches, pending, exit_codes)
+            self._record_launcher_error(error, launches, pending, exit_codes)
         finally:
             for run_id in pending:
-                claims.clear(store.folder(run_id))
+                claims.clear(store.folder(run_id))  # of workers that died
 
-        for point, job in zip(launches, jobs, strict=False):  # none if the launcher itself failed
+        for point, job_return in zip(launches, job_returns, strict=False):  # none if the launcher itself failed
             try:
-                _ = job.return_value  # raises the error of a job that ended outside of its runs
+                _ = job_return.return_value  # raises the error of a job that ended outside of its runs
             except LostJob as loss:
                 _record_loss(point, str(loss))
 
-    def _survive(
+    def _record_launcher_error(
         self,
         error: Exception,
         launches: Sequence[Configuration],
         pending: set[str],
         exit_codes: Mapping[int, int],
     ) -> None:
-        """Record the runs of dead workers, so that the sweep goes on with the others; otherwise raise or exit."""
+        """Record the runs of dead workers, so that the sweep goes on with the others; raise or exit if it cannot go on.
+
+        error:      the launcher's.    pending: ids of the runs to do.
+        exit_codes: process id -> exit code of each worker of joblib that died; empty for other launchers.
+        """
         store = launches[0].job.context.store
         if not exit_codes:
-            _wait(store, pending)  # jobs on other machines go on
-        record_dead_workers(launches, exit_codes, f"the worker died: {str(error).partition('.')[0]}")
+            _wait_for_running(store, pending)  # jobs on other machines go on
+        first_sentence = str(error).partition(".")[0]
+        record_dead_workers(launches, exit_codes, f"the worker died: {first_sentence}")
 
         has_settled_runs = any(store.state(run_id) in SETTLED for run_id in pending)
         self.n_fruitless = 0 if has_settled_runs else self.n_fruitless + 1
-        if self.n_fruitless and not exit_codes:
-            raise self._cannot_start(error) from error
-        if self.n_fruitless == MOST_FRUITLESS:
+        if self.n_fruitless and not exit_codes:  # no worker began, so that another launch would fail as well
+            self._remove_empty_folders()
+            raise self._as_user_error(error) from error
+        if self.n_fruitless == MAX_FRUITLESS_LAUNCHES:
             first_code = next(iter(exit_codes.values()))
             reason = describe_exit(first_code)
-            print(f"error: {MOST_FRUITLESS} times, workers died before they began ({reason})", file=sys.stderr)
+            print(f"error: {MAX_FRUITLESS_LAUNCHES} times, workers died before they began ({reason})", file=sys.stderr)
             raise SystemExit(1) from error
 
-    def _cannot_start(self, error: Exception) -> Exception:
-        """The error of a launcher that did nothing, as an error of the user's; its empty folders are removed."""
-        folder = Path(self.config.hydra.sweep.dir)
-        folders = (folder, *folder.parents[:2]) if folder.parent.name == ".hydra" else (folder,)
-        with suppress(OSError):  # one that is not empty stays, and so do its parents
-            for empty_folder in folders:
-                empty_folder.rmdir()
+    def _as_user_error(self, error: Exception) -> Exception:
+        """The error of a launcher that started nothing, as one that names hydra/launcher and the next step.
 
+        An error that already names a key or a file is returned as it is.
+        """
         names_a_file = isinstance(error, OSError) and error.filename is not None
         if isinstance(error, FcaError) or names_a_file:
             return error
@@ -456,26 +532,42 @@ class ResumingSweep:
         allowed = f"a launcher that can start ({type(error).__name__}: {reason[:300]})"
         return FcaError("hydra/launcher", name, allowed, "correct hydra.launcher.KEY, or take hydra/launcher=basic")
 
+    def _remove_empty_folders(self) -> None:
+        """Remove the folders that a launcher made before it failed, if they are empty."""
+        sweep_folder = Path(self.config.hydra.sweep.dir)
+        folders = [sweep_folder]
+        if sweep_folder.parent.name == ".hydra":  # the default is OUTPUTS/.hydra/NAME; all three may be new
+            folders += sweep_folder.parents[:2]
+        with suppress(OSError):  # one that is not empty stays, and so do its parents
+            for folder in folders:
+                folder.rmdir()
+
     def _configurations(
         self, arguments: list[str], not_downloaded: list[NotDownloaded] | None = None
     ) -> list[Configuration]:
         """Every point of the grid, composed, checked and planned; without subsets for which a data set is too small.
 
-        not_downloaded: receives the points of data sets that are not here, so that nothing is downloaded.
+        arguments:      the overrides of the command line.
+        not_downloaded: if given, nothing is downloaded, and this list receives the points of data sets that are
+                        missing.
         """
         axes = self._axes(arguments)
-        n_values_of_word = {word: len(axis) for axis in axes.values() for value in axis for word in hydra_words(value)}
+        n_values_of_word: dict[str, int] = {}  # word of Hydra's -> number of values of its axis
+        for words_of_axis in axes.values():
+            for typed_word in words_of_axis:
+                for word in hydra_words(typed_word):
+                    n_values_of_word[word] = len(words_of_axis)
         composer = Composer(self.loader, n_values_of_word)
-        self.context.config_loader = composer
+        self.context.config_loader = composer  # the launcher composes each job with it, too
 
         points = []
         skipped = SkippedPoints()
-        for values in itertools.product(*axes.values()):
-            overrides = [word for value in values for word in hydra_words(value)]
-            config = composer.point(self.config, overrides)
+        for typed_words_of_point in itertools.product(*axes.values()):
+            overrides = [word for typed_word in typed_words_of_point for word in hydra_words(typed_word)]
+            config = composer.point(self.config, overrides)  # is overwritten by the next one
             typed = typed_words(self.config.hydra, overrides)
             try:
-                with skipped.unless_drawn(config):
+                with skipped.unless_drawn(config):  # skips the point if its data set is too small
                     job = job_of(config, typed, download=not_downloaded is None)
                     points.append(Configuration(overrides, job))
             except NotDownloaded as missing:
@@ -485,31 +577,36 @@ class ResumingSweep:
         return points
 
     def _axes(self, arguments: list[str]) -> dict[str, list[str]]:
-        """Key -> its overrides; the command line takes precedence over the experiment's axes, key by key."""
+        """The axes of the grid: key -> its overrides, one for each value.
+
+        A key of the command line replaces the same key of the experiment. With sweep.head, only the first values of
+        each axis are kept. Raises FcaError for more than sweep.max points, before any list of values is made.
+        """
         words = [f"{key}={value}" for key, value in self.params.items()] + arguments
         overrides = OverridesParser.create(config_loader=self.loader).parse_overrides(words)
-        axes = {override.get_key_element(): override for override in overrides}
+        axes = {override.get_key_element(): override for override in overrides}  # of one key, the last override counts
         check_values(SweepConfig, self.config.sweep, "sweep")
 
-        head = self.config.sweep.head
+        head = self.config.sweep.head  # None: all values
         largest = self.config.sweep.max
-        size_of_axis = {key: min(_size(override), head or math.inf) for key, override in axes.items()}
+        size_of_axis = {key: min(_axis_size(override), head or math.inf) for key, override in axes.items()}
         size = math.prod(size_of_axis.values())
         if size > largest:
             long_axes = ", ".join(f"{key} {length:,}" for key, length in size_of_axis.items() if length > 1)
             step = f"take fewer values ({long_axes}), or set sweep.max={size}"
             raise FcaError("configurations of the sweep", f"{size:,}", f"at most sweep.max={largest:,}", step)
-        return {key: _values(override, head) for key, override in axes.items()}
+        return {key: _axis_words(override, head) for key, override in axes.items()}
 
 
 def _check_launcher(hydra: DictConfig, *, starts: bool) -> None:
     """Raise FcaError for a launcher that cannot work here, before the sweep is planned.
 
-    starts: whether it will start anything; printing commands needs no cluster.
+    hydra:  the node of this name.
+    starts: whether the launcher will start anything; otherwise commands are printed, which needs no cluster.
     """
     name = hydra.runtime.choices.get("hydra/launcher")
     launcher = hydra.launcher
-    if not isinstance(launcher, DictConfig):
+    if not isinstance(launcher, DictConfig):  # somebody typed a plain value
         raise FcaError("hydra.launcher", launcher, "what hydra/launcher=NAME brings", "choose a launcher by its name")
     if launcher.get("n_jobs") == 0:
         raise FcaError("hydra.launcher.n_jobs", 0, "1 or more, or -1 for one a core", "take one of these")
@@ -520,9 +617,10 @@ def _check_launcher(hydra: DictConfig, *, starts: bool) -> None:
     if name == "ray":
         _check_ray(launcher, starts=starts)
 
-    missing = [program for program in PROGRAMS.get(name, ()) if shutil.which(program) is None]
+    programs = PROGRAMS_OF_LAUNCHER.get(name, ())
+    missing = [program for program in programs if shutil.which(program) is None]
     if starts and missing:
-        allowed = f"a machine that has {' and '.join(PROGRAMS[name])}; {' and '.join(missing)} not found"
+        allowed = f"a machine that has {' and '.join(programs)}; {' and '.join(missing)} not found"
         raise FcaError("hydra/launcher", name, allowed, "go to a machine of the cluster, or take hydra/launcher=joblib")
 
 
@@ -540,6 +638,10 @@ def _check_gpus(launcher: DictConfig) -> None:
 
 
 def _check_ray(launcher: DictConfig, *, starts: bool) -> None:
+    """Raise FcaError for a node `ray` that has no keys.
+
+    starts: whether jobs are to start; then the address of a cluster is checked, too.
+    """
     if not isinstance(launcher.ray, DictConfig):
         raise FcaError("hydra.launcher.ray", launcher.ray, "init and remote", "set their keys")
     init = OmegaConf.select(launcher, "ray.init")
@@ -548,28 +650,34 @@ def _check_ray(launcher: DictConfig, *, starts: bool) -> None:
 
 
 def _prepare_ray(init: DictConfig) -> None:
-    """Let Ray connect to its address, if any. Raises FcaError if that does not answer: Ray would wait for ever."""
+    """Prepare the arguments of ray.init to connect to the address of a cluster, if there is one.
+
+    Raises FcaError if nothing answers at the address, since Ray would wait for ever.
+    """
     address = init.get("address") or os.environ.get("RAY_ADDRESS", "")
     host, _, port = str(address).removeprefix("ray://").rpartition(":")
-    if not port.isdecimal():  # auto or local
+    if not port.isdecimal():  # no address, auto or local: Ray finds or starts the cluster itself
         return
     try:
-        socket.create_connection((host, int(port)), ANSWERS_S).close()
-    except (OSError, OverflowError) as error:
+        socket.create_connection((host, int(port)), RAY_ANSWERS_WITHIN_S).close()
+    except (OSError, OverflowError) as error:  # OverflowError: a port that is too large
         step = "look at `ray status` there; without an address, Ray starts on this machine"
         raise FcaError("hydra.launcher.ray.init.address", address, f"a cluster that answers ({error})", step) from error
     with open_dict(init):
         init.setdefault("object_store_memory", None)  # the launcher would set it, which Ray refuses beside an address
 
 
-def _size(override: Override) -> int:
-    """The number of values of an axis, without making a list of them. Raises FcaError for an axis without values."""
+def _axis_size(override: Override) -> int:
+    """The number of values of an axis, found without a list of them, which might fill the memory.
+
+    Raises FcaError for an axis without values, with endless ones, or of a key that must not differ in a sweep.
+    """
     if not override.is_sweep_override():
         return 1
     key, _, typed = str(override.input_line).partition("=")
-    if key in KEYS_OF_SWEEP or key.startswith("sweep."):
+    if key in KEYS_WITH_ONE_VALUE or key.startswith("sweep."):
         raise FcaError(key, typed, "one value for the whole sweep", "give one")
-    if not override.is_discrete_sweep():
+    if not override.is_discrete_sweep():  # such as interval(0,1)
         raise FcaError(key, typed, "a list or a range", "write it as 1,2,3 or range(1,4)")
 
     values = override.value()
@@ -582,20 +690,24 @@ def _size(override: Override) -> int:
         size = math.ceil((stop - start) / step)
     else:
         size = sum(1 for _ in override.sweep_iterator())
-    if size < 1:
+    if size < 1:  # a range whose step leads away from its end
         raise FcaError(key, typed, "one value or more", "write it as 1,2,3 or range(1,4)")
     return size
 
 
-def _values(override: Override, head: int | None) -> list[str]:
+def _axis_words(override: Override, head: int | None) -> list[str]:
+    """The overrides KEY=VALUE of an axis, one for each value.    head: how many to take at most; None: all."""
     key = override.get_key_element()
     if not override.is_sweep_override():
         return [f"{key}={override.get_value_element_as_str()}"]
     return [f"{key}={value}" for value in itertools.islice(override.sweep_string_iterator(), head)]
 
 
-def _wait(store: Store, run_ids: set[str]) -> set[str]:
-    """Wait for runs that other sweeps are doing; returns those that were abandoned and are to be done again."""
+def _wait_for_running(store: Store, run_ids: set[str]) -> set[str]:
+    """Wait until no worker, of this or another sweep, is doing these runs.
+
+    Returns the ids of those that are to be done again: they were abandoned, or their files are damaged.
+    """
     while any(store.state(run_id) is State.RUNNING for run_id in run_ids):
         time.sleep(POLL_S)
     return {run_id for run_id in run_ids if store.state(run_id) in (State.ABSENT, State.DAMAGED)}
@@ -603,19 +715,23 @@ def _wait(store: Store, run_ids: set[str]) -> set[str]:
 
 @contextmanager
 def _noting_exit_codes() -> Iterator[dict[int, int]]:
-    """Process id -> exit code of the joblib workers that died, noted before joblib ends the others of their pool."""
-    from joblib.externals.loky.process_executor import _ExecutorManagerThread as Pool
+    """Collect, while the body runs, the exit codes of joblib's workers that died: process id -> exit code.
+
+    When one worker dies, joblib kills the others of its pool. Later, the exit codes no longer show which one died
+    first.
+    """
+    from joblib.externals.loky.process_executor import _ExecutorManagerThread as Pool  # slow to import
 
     exit_codes: dict[int, int] = {}
     kill_workers = Pool.kill_workers
 
     def note_then_kill(pool: Any, reason: str = "") -> None:
         for pid, process in pool.processes.items():
-            if process.exitcode is not None:
+            if process.exitcode is not None:  # None: it is alive
                 exit_codes[pid] = process.exitcode
         kill_workers(pool, reason)
 
-    Pool.kill_workers = note_then_kill
+    Pool.kill_workers = note_then_kill  # joblib has no hook here
     try:
         yield exit_codes
     finally:
@@ -623,10 +739,11 @@ def _noting_exit_codes() -> Iterator[dict[int, int]]:
 
 
 def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[int, int], message: str) -> None:
-    """Record, for every dead worker, its present run: the first that is not done of those it had claimed.
+    """Record, for every dead worker, its present run as interrupted: the first unfinished one of those it had claimed.
 
-    exit_codes: of the workers that died, by process id; empty if they are not known.    message: the cause in that
-    case.
+    exit_codes: process id -> exit code of the workers that died; empty if they are not known. Then every process that
+                left a claim counts as dead.
+    message:    the cause to record if the exit codes are not known.
     """
     recorded_pids: set[int] = set()
     for point in launches:
@@ -640,8 +757,8 @@ def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[i
                 continue
 
             pid = stale_claim["pid"]
-            is_dead = not exit_codes or pid in exit_codes
-            if is_dead and pid not in recorded_pids:
+            is_dead = not exit_codes or pid in exit_codes  # joblib kills the others; they are not to blame
+            if is_dead and pid not in recorded_pids:  # a worker claims all runs of its job, and does one at a time
                 recorded_pids.add(pid)
                 cause = describe_exit(exit_codes[pid]) if exit_codes else message
                 record_failure(point.job, run, cause, None, interrupted=True)
@@ -649,7 +766,7 @@ def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[i
 
 
 def describe_exit(exit_code: int) -> str:
-    """How a worker ended, by its exit code.
+    """How a worker ended, by its exit code, which is -n after signal n.
 
     >>> describe_exit(3), describe_exit(-9)
     ('the worker ended with exit code 3', 'the worker was killed by SIGKILL (out of memory?)')
@@ -662,23 +779,29 @@ def describe_exit(exit_code: int) -> str:
 
 
 def _record_loss(point: Configuration, message: str) -> None:
-    """Record, for a lost job, the first of its runs that nobody did, and those that need it."""
+    """Record, for a lost job, its first unfinished run as interrupted, and the runs that need that one.
+
+    message: the reason why the job was lost.
+    """
     store = point.job.context.store
     plan = point.job.plan
-    _wait(store, {run.run_id for run in plan})  # its claim may be that of a host that is gone
+    _wait_for_running(store, {run.run_id for run in plan})  # the claims of a host that is gone stay for two minutes
     pending = unfinished(store, plan)
     if pending:
         record_failure(point.job, pending[0], message, None, interrupted=True)
         record_orphans(point.job, pending[1:])
 
 
-def _time_limit(launches: Sequence[Configuration], pending: set[str], timeout_min: int) -> int:
-    """Minutes for a job: 3 times the longest stored training of the same models and data, plus 5; at most timeout_min.
+def _job_minutes(launches: Sequence[Configuration], pending: set[str], timeout_min: int) -> int:
+    """The time limit of a job in minutes: 3 times the longest stored training of the same models and data, plus 5.
 
-    timeout_min itself if some model of the launches was never trained on its data.
+    It is at most timeout_min, and timeout_min itself if some model of the launches was never trained on its data.
+    pending: ids of the runs to do; others of the launches do not count.
     """
     rows = launches[0].job.context.store.rows("task == 'train'")
-    longest_s: Any = rows.groupby(["dataset", "model"])["train_s"].max() if len(rows) else {}
+    longest_s: Any = {}  # (dataset, model) -> seconds of the longest training
+    if len(rows):
+        longest_s = rows.groupby(["dataset", "model"])["train_s"].max()
 
     trainings = [run for point in launches for run in point.job.plan if run.task == "train" and run.run_id in pending]
     seconds = [longest_s.get((run.metadata["dataset"], run.metadata["model"])) for run in trainings]
@@ -687,15 +810,15 @@ def _time_limit(launches: Sequence[Configuration], pending: set[str], timeout_mi
     return min(timeout_min, math.ceil(max(seconds) * 3 / 60) + 5)
 
 
-def _launches(points: Sequence[Configuration], pending: set[str]) -> list[Configuration]:
-    """The configurations with pending runs that no earlier one covers: a run shared by many is launched once."""
-    covered: set[str] = set()
+def _configurations_to_launch(points: Sequence[Configuration], pending: set[str]) -> list[Configuration]:
+    """The configurations with pending runs that no earlier one has, so that a run that many share is launched once."""
+    covered_ids: set[str] = set()
     launches = []
     for point in points:
-        uncovered = {run.run_id for run in point.job.plan if run.run_id in pending} - covered
-        if uncovered:
+        uncovered_ids = {run.run_id for run in point.job.plan if run.run_id in pending} - covered_ids
+        if uncovered_ids:
             launches.append(point)
-            covered |= uncovered
+            covered_ids |= uncovered_ids
     return launches
 
 
@@ -706,13 +829,18 @@ def _print_plan(
     pending: set[str],
     void_ids: set[str],
 ) -> None:
-    """Print the state of a plan, the classes that subsets name, and seeds that draw the same classes."""
+    """Print how many runs are in each state, the classes that subset.classes names, and seeds that draw the same ones.
+
+    runs, states: by run id.    pending: ids of the runs to do.
+    void_ids: of the runs that need a training that diverged.
+    """
     n_trainings = sum(run.task == "train" for run in runs.values())
-    chosen_classes = dict.fromkeys(point.job.chosen_classes for point in points)
     _print_line(_plan_line(states, pending, n_trainings, len(void_ids)))
-    for line in chosen_classes:
+
+    class_lines = dict.fromkeys(point.job.chosen_classes for point in points)  # each once
+    for line in class_lines:
         _print_line(line)
-    _print_line(_equal_draws(points))
+    _print_line(_line_about_equal_draws(points))
 
 
 def _print_line(line: str | None, file: TextIO | None = None) -> None:
@@ -721,9 +849,10 @@ def _print_line(line: str | None, file: TextIO | None = None) -> None:
 
 
 def _plan_line(states: Mapping[str, State], pending: set[str], n_trainings: int, n_void: int) -> str:
-    """The number of runs of a plan in each state, and of trainings if there are other runs as well.
+    """A line with the number of runs of a plan in each state, and of trainings if there are other runs as well.
 
-    n_void: runs that need the weights of a training that diverged.
+    states: by run id.    pending: ids of the runs to do, those in progress elsewhere included.
+    n_void: the number of runs that need a training that diverged.
     """
     counts: Counter[Any] = Counter(states.values())
     words = [f"{counts[state]} {state.value}" for state in (State.DONE, State.FAILED)]

@@ -2,7 +2,7 @@
 
 Hydra makes any object that a file describes under `hydra` (launchers, callbacks, handlers of logs), sets environment
 variables and reads them. So every file is looked at when Hydra loads it, before anything of it is used. Free are the
-roots of conf/ and the user's own conf/local; and what is typed, unless it names code. docs/adr/0018 has the reasons.
+roots of conf/ and the user's own conf/local, and what is typed, unless it names code. docs/adr/0018 has the reasons.
 """
 
 from __future__ import annotations
@@ -27,32 +27,36 @@ from fca.plugins import PLUGINS
 from fca.store.files import DamagedFile, check_yaml, content_of
 from fca.types import FcaError
 
-OURS = "hydra_plugins.fca.sweeper.FcaSweeper"
-LAUNCHERS = ("hydra/launcher/gpus", "hydra/launcher/ray", "hydra/launcher/submitit_slurm")  # files of ours
-OF_CLUSTERS = ("partition", "qos", "account", "constraint", "gres", "comment")  # texts of a launcher that run nothing
+OUR_SWEEPER = "hydra_plugins.fca.sweeper.FcaSweeper"
+OUR_LAUNCHERS = ("hydra/launcher/gpus", "hydra/launcher/ray", "hydra/launcher/submitit_slurm")  # files in conf/
+HARMLESS_TEXTS_OF_LAUNCHER = ("partition", "qos", "account", "constraint", "gres", "comment")  # SLURM runs none of them
 HYDRA_KEYS = "mode, sweeper.params, and numbers or flags of launcher"
 TYPED = "type it on the command line, or move it to your own conf/local/default.yaml, if you know what it does"
 OWN = "write its value, or move it to your own conf/local/default.yaml, if you know what it does"
 REFERENCES = "${...} of other keys, of hydra: and of now:"
-_VARIABLE = re.compile(r"\$\{\s*oc\.env\s*:([^,}]*)")
+_VARIABLE = re.compile(r"\$\{\s*oc\.env\s*:([^,}]*)")  # ${oc.env:NAME} or ${oc.env:NAME,DEFAULT}; the group is NAME
 _PLAIN_NAME = re.compile(r"\s*\w+\s*")
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
-_PLAIN = re.compile(r"[\w.:,=/@+-]*")
+_NAME_OF_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
+_TEXT_WITHOUT_SPACES = re.compile(r"[\w.:,=/@+-]*")
 _REFERENCE = re.compile(r"\$\{(now:[^${}]*|hydra:[\w.]+|[\w.@/\[\]-]+)\}")  # to a key, the time, Hydra's own values
 
-_plain = ConfigLoaderImpl._load_single_config
-_list_defaults = create_defaults_list
+_hydras_load_single_config = ConfigLoaderImpl._load_single_config
+_hydras_create_defaults_list = create_defaults_list
 
 
-def _defaults_list(repo: Any, config_name: str | None, overrides_list: list[Override], **how: Any) -> DefaultsList:
-    """Follow the defaults lists of files. Raises FcaError for those that Hydra stumbles over."""
+def _create_defaults_list(
+    repo: Any, config_name: str | None, overrides_list: list[Override], **options: Any
+) -> DefaultsList:
+    """Follow the defaults lists of files as Hydra does, but raise FcaError for lists that Hydra stumbles over."""
     try:
-        return _list_defaults(repo=repo, config_name=config_name, overrides_list=overrides_list, **how)
+        return _hydras_create_defaults_list(
+            repo=repo, config_name=config_name, overrides_list=overrides_list, **options
+        )
     except FcaError:
         raise
     except RecursionError:
         problem = "the files that a list names lead back to it"
-    except ValueError as error:
+    except ValueError as error:  # such as an entry that is no GROUP: OPTION
         problem = " ".join(str(error).split())
     typed = [str(override.input_line) for override in overrides_list]
     words = " ".join(word for word in typed if not word.startswith("hydra."))
@@ -60,37 +64,46 @@ def _defaults_list(repo: Any, config_name: str | None, overrides_list: list[Over
     raise FcaError("defaults", words, allowed, "correct the defaults of the file that these words choose")
 
 
-config_loader_impl.create_defaults_list = _defaults_list  # type: ignore  # Hydra has no hook at this place
+config_loader_impl.create_defaults_list = _create_defaults_list  # type: ignore  # Hydra has no hook at this place
 
 
-def _load(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
-    """Load a file. A preset of ours has more keys than the schema which its plugin gives Hydra under the same name."""
-    if default.config_path in LAUNCHERS:
-        repo.get_schema_source().store.repo["hydra"]["launcher"].pop(f"{Path(default.config_path).name}.yaml", None)
-    return _plain(loader, default, repo)
+def _load_without_foreign_schema(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
+    """Load a file as Hydra does, but check our launchers' files against no schema of Hydra's plugins.
+
+    Such a plugin registers a schema under the name of our file, which has more keys than the schema.
+    """
+    if default.config_path in OUR_LAUNCHERS:
+        launcher_schemas = repo.get_schema_source().store.repo["hydra"]["launcher"]
+        launcher_schemas.pop(f"{Path(default.config_path).name}.yaml", None)
+    return _hydras_load_single_config(loader, default, repo)
 
 
-ConfigLoaderImpl._load_single_config = _load  # type: ignore  # also in workers, which import this with the launchers
+ConfigLoaderImpl._load_single_config = _load_without_foreign_schema  # type: ignore  # also in workers, which import this with the launchers
 
 
 def watch(conf: Path) -> None:
-    """From now on, look at every configuration file that Hydra loads.    conf: our own folder of them."""
-    Plugins.instance()  # which finds the sources
+    """From now on, check every configuration file that Hydra loads, before anything of it is used.
+
+    conf: fca's own folder of them. Its roots, its launchers and the user's files in its folder local/ may set what
+    other files may not.
+    """
+    Plugins.instance()  # registers the classes that read files
     folder_source: Any = SourcesRegistry.instance().resolve("file")
-    parse = folder_source.load_config
+    hydras_load_config = folder_source.load_config
 
     def load_file(source: Any, config_path: str) -> ConfigResult:
+        """Read a file of a folder. Raises FcaError if it is not plain YAML, or its defaults read the environment."""
         file = Path(source.path, source._normalize_file_name(config_path)).resolve()
         if not file.is_file():
-            return parse(source, config_path)
+            return hydras_load_config(source, config_path)  # raises Hydra's error for a missing option
 
         _check_yaml(file)
         try:
-            result = parse(source, config_path)
+            result = hydras_load_config(source, config_path)
         except (yaml.YAMLError, ValueError) as error:  # ValueError: digits without end
-            raise _no_configuration(file, f"is no YAML ({error})") from error
-        is_users = Path(source.path) == conf and config_path.startswith("local/")
-        if not is_users:  # here, since Hydra takes the defaults list away, and resolves it, before all else
+            raise _not_a_configuration(file, f"is no YAML ({error})") from error
+        is_of_user = Path(source.path) == conf and config_path.startswith("local/")
+        if not is_of_user:  # here, since Hydra takes the defaults list away, and resolves it, before all else
             values: Any = OmegaConf.to_container(result.config, resolve=False)
             _check_references(str(file), {"defaults": values.get("defaults")})
         return result
@@ -98,14 +111,19 @@ def watch(conf: Path) -> None:
     folder_source.load_config = load_file
 
     def load(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
-        result = _load(loader, default, repo)
-        address, file = urlsplit(result.path), str(default.config_path)
-        users = default.primary or file.startswith("local/") or file in LAUNCHERS
-        ours = users and address.scheme == "file" and Path(address.path) == conf
-        installed = result.provider == "hydra" or address.netloc.startswith("hydra_plugins.")
-        if address.scheme in ("file", "pkg") and not ours and not installed:
+        """Load a file for the composition. Raises FcaError for what it may not set, depending on whose file it is."""
+        result = _load_without_foreign_schema(loader, default, repo)
+        address = urlsplit(result.path)  # file://FOLDER, pkg://PACKAGE or structured://
+        file = str(default.config_path)
+
+        # primary: conf/<root>.yaml; local/ is the user's own
+        may_set_all = default.primary or file.startswith("local/") or file in OUR_LAUNCHERS
+        is_trusted = may_set_all and address.scheme == "file" and Path(address.path) == conf
+        # files of Hydra and of its plugins were installed by the user, like code
+        is_installed = result.provider == "hydra" or address.netloc.startswith("hydra_plugins.")
+        if address.scheme in ("file", "pkg") and not is_trusted and not is_installed:
             check_file(f"{address.path or address.netloc}/{file}.yaml", result.config)
-        elif ours and file.startswith("local/"):
+        elif is_trusted and file.startswith("local/"):
             _check_secrets(f"{address.path}/{file}.yaml", result.config)
         return result
 
@@ -113,25 +131,35 @@ def watch(conf: Path) -> None:
 
 
 def load_yaml(file: Path) -> DictConfig:
-    """The keys of a configuration file. Raises FcaError for what is none, see `check_yaml`."""
+    """The keys of a configuration file as a node of OmegaConf.
+
+    Raises FcaError for a file that is no plain YAML with keys, or that would fill the memory.
+    """
     _check_yaml(file)
     try:
         return DictConfig(OmegaConf.load(file))
     except (yaml.YAMLError, ValueError) as error:  # ValueError: digits without end
-        raise _no_configuration(file, f"is no YAML ({error})") from error
+        raise _not_a_configuration(file, f"is no YAML ({error})") from error
 
 
 def plain_values(file: Path) -> dict[str, Any]:
-    """The keys of a configuration file as they stand in it. Raises FcaError for what is none, see `check_yaml`."""
+    """The keys of a configuration file as plain values: references such as ${seed} stay texts.
+
+    Raises FcaError for a file that is no plain YAML with keys, or that would fill the memory.
+    """
     _check_yaml(file)
     try:
-        return yaml.load(content_of(file), yaml.CSafeLoader) or {}
+        return yaml.load(content_of(file), yaml.CSafeLoader) or {}  # {}: the file is empty
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, digits without end
-        raise _no_configuration(file, f"is no YAML ({error})") from error
+        raise _not_a_configuration(file, f"is no YAML ({error})") from error
 
 
 def check_file(file: str, config: Any) -> None:
-    """Raise FcaError for a file that lists plugins, sets what is Hydra's, or reads the environment, naming the key."""
+    """Raise FcaError, naming the key, for a file that sets or reads what only the user may.
+
+    That is to list plugins, to set what is Hydra's, and to read the environment.
+    file: its name, for messages.    config: its content, as a node of OmegaConf.
+    """
     for path, value in _leaves(OmegaConf.to_container(config, resolve=False)):
         key = ".".join(path)
         if path[:1] == ("plugins",):
@@ -143,7 +171,10 @@ def check_file(file: str, config: Any) -> None:
 
 
 def _check_references(file: str, values: Any) -> None:
-    """Raise FcaError for a value that reads more than other keys: the environment, above all."""
+    """Raise FcaError for a key or value with ${...} that is no reference to a key, the time or one of Hydra's values.
+
+    file: its name, for messages.    values: its content, unresolved.
+    """
     for path, value in _leaves(values):
         for text in (*path, value):
             if not _reads_only_keys(text):
@@ -151,51 +182,59 @@ def _check_references(file: str, values: Any) -> None:
 
 
 def _check_secrets(file: str, config: Any) -> None:
-    """Raise FcaError for a variable of the environment that is a secret by its name: rows hold what is configured."""
+    """Raise FcaError for a value that reads a variable of the environment whose name is that of a secret.
+
+    Rows of the store and pages show what is configured.    file: its name, for messages.    config: its content.
+    """
     for path, value in _leaves(OmegaConf.to_container(config, resolve=False)):
         for name in _VARIABLE.findall(str(value)):
-            if not _PLAIN_NAME.fullmatch(name) or _SECRET.search(name):
+            is_plain = _PLAIN_NAME.fullmatch(name) is not None  # otherwise a reference makes the name
+            if not is_plain or _NAME_OF_SECRET.search(name):
                 allowed = "variables that hold no secret: values are stored with every run"
                 raise FcaError(f"{'.'.join(path)} in {file}", value, allowed, "leave it out")
 
 
 def _reads_only_keys(text: Any) -> bool:
-    """Whether the interpolations in a text refer to other keys, to the time or to Hydra's own values."""
-    return not isinstance(text, str) or text.count("${") == len(_REFERENCE.findall(text))
+    """Whether every ${...} in a text refers to another key, to the time or to Hydra's own values."""
+    if not isinstance(text, str):
+        return True
+    n_allowed = len(_REFERENCE.findall(text))
+    return text.count("${") == n_allowed
 
 
 def _check_yaml(file: Path) -> None:
-    """Raise FcaError for a file that is no plain YAML with keys, or that would fill the memory."""
+    """Raise FcaError for a file that is no plain YAML with keys, or that would fill the memory; it may be empty."""
     try:
         content = content_of(file)
         check_yaml(file, content)
-        node = next(
-            (event for event in yaml.parse(content, yaml.CSafeLoader) if isinstance(event, yaml.NodeEvent)), None
-        )
+        events = yaml.parse(content, yaml.CSafeLoader)
+        first_node = next((event for event in events if isinstance(event, yaml.NodeEvent)), None)
     except DamagedFile as damaged:
-        raise _no_configuration(file, damaged.problem) from damaged
-    is_empty = node is None or (isinstance(node, yaml.ScalarEvent) and node.value in ("", "null", "~"))
-    if not (is_empty or isinstance(node, yaml.MappingStartEvent)):  # a text would be parsed again
-        raise _no_configuration(file, "has no keys")
+        raise _not_a_configuration(file, damaged.problem) from damaged
+    is_null = isinstance(first_node, yaml.ScalarEvent) and first_node.value in ("", "null", "~")
+    is_empty = first_node is None or is_null
+    if not (is_empty or isinstance(first_node, yaml.MappingStartEvent)):  # OmegaConf would parse a text again
+        raise _not_a_configuration(file, "has no keys")
 
 
-def _no_configuration(file: Path, problem: str) -> FcaError:
+def _not_a_configuration(file: Path, problem: str) -> FcaError:
     return FcaError("configuration file", file, f"plain YAML with keys (this one {problem})", "correct or remove it")
 
 
 def check_words(words: Sequence[str]) -> None:
     """Raise FcaError for a word of the command line that names code for Hydra to run, or reads the environment.
 
-    A component's class has a check of its own. What is configured is printed, stored and sent to W&B, and the shell
-    shows what it fills in, where a command that somebody sent does not.
+    `_target_` of a component is allowed here; its class has a check of its own. What is configured is printed, stored
+    and sent to W&B, so a command that somebody sent must not read a variable; the shell shows what it fills in.
 
     >>> check_words(["hydra.launcher.n_jobs=2", "model._target_=fca.models.handmade.Hog"])
     """
     for word in words:
         key = word.lstrip("+~").partition("=")[0]
         root, _, key_of_root = key.partition(".")
-        names_code = "_target_" in word
-        sets_code = names_code or key_of_root.split(".")[0] in ("callbacks", "job_logging", "hydra_logging", "")
+        first_key = key_of_root.split(".")[0]
+        # Hydra makes the objects that these describe; "" is hydra=..., which sets all of them
+        sets_code = "_target_" in word or first_key in ("callbacks", "job_logging", "hydra_logging", "")
         if root == "hydra" and sets_code:
             raise FcaError("word", word, "keys of hydra that name no code", "leave it out")
         if not _reads_only_keys(word):
@@ -203,22 +242,30 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def _is_harmless(path: tuple[str, ...], value: Any) -> bool:
-    """Whether a file may set this key of Hydra's to this value."""
+    """Whether a file that may come from a stranger may set this key of Hydra's to this value.
+
+    path: the parts of the key below `hydra`.    value: one that holds no others.
+    """
     match path:
-        case ("mode",) | ("sweeper", "params"):
+        case ("mode",) | ("sweeper", "params"):  # params without any key
             return not value or isinstance(value, str)
-        case ("sweeper", "params", word):  # which is put before the words of every run
-            return word.lstrip("+~").partition(".")[0] not in ("hydra", "plugins") and not isinstance(value, dict)
+        case ("sweeper", "params", word):  # its value is put before the words of every run
+            sets_code = word.lstrip("+~").partition(".")[0] in ("hydra", "plugins")
+            return not sets_code and not isinstance(value, dict)
         case ("sweeper", "_target_"):
-            return value == OURS
+            return value == OUR_SWEEPER
         case ("launcher", str(name)) if name != "_target_":
-            is_plain = name in OF_CLUSTERS and isinstance(value, str) and _PLAIN.fullmatch(value) is not None
-            return value is None or isinstance(value, int | float) or is_plain
+            is_text_without_spaces = isinstance(value, str) and _TEXT_WITHOUT_SPACES.fullmatch(value) is not None
+            is_harmless_text = name in HARMLESS_TEXTS_OF_LAUNCHER and is_text_without_spaces
+            return value is None or isinstance(value, int | float) or is_harmless_text
     return False
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The values of a configuration that hold no others, with the keys that lead to them."""
+    """Yield the values of a configuration that hold no others, each with the keys and positions that lead to it.
+
+    An empty mapping is such a value, and an empty list has none.    path: the keys that lead to `value`.
+    """
     inner_values: dict[Any, Any] = {}
     if isinstance(value, dict):
         inner_values = value

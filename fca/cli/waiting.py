@@ -13,14 +13,14 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 FIRST_S = 30.0  # without a run at work, before the first line
-EVERY_S = 60.0
-_ANSWER_S = 10.0
+EVERY_S = 60.0  # between further lines
+_SQUEUE_ANSWERS_WITHIN_S = 10.0
 
 
 class Waiting:
     """Prints a line when no run has been at work for FIRST_S seconds, and again every EVERY_S seconds.
 
-    reason: why there is none; called for every line.
+    reason: returns why no run is at work; it is called for every line.
     """
 
     def __init__(self, reason: Callable[[], str]) -> None:
@@ -29,7 +29,7 @@ class Waiting:
         self.has_printed = False
 
     def look(self, *, at_work: bool) -> None:
-        """Note whether any run is at work, and print the line if none has been for long enough."""
+        """Note whether any run is at work now; print the line if none has been for long enough."""
         current_s = time.monotonic()
         if at_work:
             self.idle_since = self.last_printed = current_s
@@ -44,9 +44,9 @@ class Waiting:
 
 
 def why_waiting(name: str | None, launcher: Any) -> str:
-    """Why no job of a launcher is at work, as far as it can be found out.
+    """Why no job of a launcher is at work, in words, as far as it can be found out.
 
-    name: of the option of hydra/launcher.    launcher: the plugin, whose keys name what a job asks for.
+    name: the chosen option of hydra/launcher.    launcher: the plugin, which knows what resources a job asks for.
     """
     if name == "ray":
         return _why_ray(launcher.ray_cfg)
@@ -58,7 +58,10 @@ def why_waiting(name: str | None, launcher: Any) -> str:
 
 
 def _why_ray(keys: DictConfig) -> str:
-    """Why no job is at work on Ray: a job needs more than the cluster has, or than is free."""
+    """Why no job is at work on Ray: a job may need more than the cluster has, or than is free now.
+
+    keys: the keys of hydra.launcher.ray; `remote` has what a job asks for.
+    """
     ray: Any = importlib.import_module("ray")  # has no types
 
     if not ray.is_initialized():
@@ -78,6 +81,7 @@ def _why_ray(keys: DictConfig) -> str:
     for name, number in (remote.get("resources") or {}).items():
         needs[name] = (f"resources.{name}", number)
 
+    # first what waiting cannot solve
     for resource, (key, number) in needs.items():
         if number and number > total.get(resource, 0):
             return (
@@ -93,9 +97,10 @@ def _why_ray(keys: DictConfig) -> str:
 
 
 def _why_slurm() -> str:
+    """How many of the user's jobs are in which state of SLURM's queue, with SLURM's reason: 3 PENDING (Priority)."""
     command = ["squeue", "--me", "--noheader", "--format=%T (%r)"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_ANSWER_S)  # noqa: S603
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SQUEUE_ANSWERS_WITHIN_S)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
         return f"its jobs are in SLURM's queue; squeue does not answer ({type(error).__name__})"
     states = Counter(line.strip() for line in answer.stdout.splitlines() if line.strip())

@@ -49,12 +49,12 @@ import sys
 from pathlib import Path
 from fca.cli import run
 from fca.cli.sweeper import ResumingSweep
-work = ResumingSweep._work
+work = ResumingSweep._launch_pending
 def after_a_change(self, points, left):
     Path("photos/ant/0.bmp").write_bytes(Path("photos/ant/1.bmp").read_bytes())
-    ResumingSweep._work = work
+    ResumingSweep._launch_pending = work
     work(self, points, left)
-ResumingSweep._work = after_a_change
+ResumingSweep._launch_pending = after_a_change
 sys.exit(run.main(sys.argv[1:]))
 """
 
