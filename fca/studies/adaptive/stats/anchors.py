@@ -171,19 +171,13 @@ def choose_anchors(
     errors = [_rms_error(by_method, truth) for by_method in estimates]
     best = int(np.argmin(errors))
     share, shift = _fit_share_and_shift(held_out[best], truth, items)
-    [chosen] = _choose_by_each(correct, k, [methods[best]], seed)
-    if methods[best][1] == "gp_irt":
+    [chosen] = _choose_by_each_method(correct, k, [methods[best]], seed)
+    _, best_estimator = methods[best]
+    if best_estimator == "gp_irt":  # the only estimator with a share that is fitted
         chosen = replace(chosen, share=share)
 
-    # Of each fold, the method that is best for the models of other folds, by the same rule
-    best_elsewhere = np.empty(models, dtype=np.int64)
-    for number in range(fold.max() + 1):
-        is_held_out = fold == number
-        other_truth = truth[~is_held_out]
-        other_estimates = _cross_fitted(held_out[:, ~is_held_out], other_truth, fold[~is_held_out], items)
-        other_errors = [_rms_error(by_method, other_truth) for by_method in other_estimates]
-        best_elsewhere[is_held_out] = np.argmin(other_errors)
-
+    # The estimate of each model by the method that is best for the models of other folds, and the interval from these
+    best_elsewhere = _best_method_elsewhere(held_out, truth, fold, items)
     checked = np.column_stack([truth, estimates[best_elsewhere, np.arange(models)]])
     residual = _to_logit(truth, items) - logit(checked[:, 1])
     rank = int(np.ceil(LEVEL * (models + 1)))
@@ -222,7 +216,7 @@ def _held_out_estimates(
     estimates = np.empty((len(methods), len(correct), 2))
     for number in range(fold.max() + 1):
         is_held_out = fold == number
-        chosen_by_method = _choose_by_each(correct[~is_held_out], k, methods, seed + number)
+        chosen_by_method = _choose_by_each_method(correct[~is_held_out], k, methods, seed + number)
         for i, chosen in enumerate(chosen_by_method):
             responses = correct[is_held_out][:, chosen.items]
             _, estimator = methods[i]
@@ -278,7 +272,24 @@ def _cross_fitted(
     return estimates
 
 
-def _choose_by_each(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:
+def _best_method_elsewhere(
+    held_out: Float[np.ndarray, "methods models 2"], truth: Shares, fold: Folds, items: int
+) -> Int[np.ndarray, " models"]:
+    """For each model, the position of the method with the least error on the models of all other folds.
+
+    held_out: as of `_held_out_estimates`.    items: number of items of the pool.
+    """
+    best_method = np.empty(len(truth), dtype=np.int64)
+    for number in range(fold.max() + 1):
+        is_held_out = fold == number
+        other_truth = truth[~is_held_out]
+        other_estimates = _cross_fitted(held_out[:, ~is_held_out], other_truth, fold[~is_held_out], items)
+        other_errors = [_rms_error(by_method, other_truth) for by_method in other_estimates]
+        best_method[is_held_out] = np.argmin(other_errors)
+    return best_method
+
+
+def _choose_by_each_method(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:
     """The anchors that each method chooses on these models, without shift and interval.
 
     The `share` of gp_irt is set to 0, and is fitted later. Methods share the fitted 2pl, and one choice in each space.

@@ -263,7 +263,7 @@ def strata(pool: Pool, record: Record) -> tuple[Counts, Counts, Counts, Int[np.n
     The strata are the sessions, followed by one stratum for each group that merges its small sessions (whose own strata
     are then empty, level by level). A session is small at a level if none of its items was evaluated, or if its
     proportional share of the items evaluated in the group is below one. Where no small session of a group has an
-    evaluated item, all of its sessions are merged, since a stratum without responses has no estimate.
+    evaluated item of a level, all of its sessions are merged there, since a stratum without responses has no estimate.
     """
     n = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
@@ -299,10 +299,10 @@ def response_variance_by_level(
 ) -> tuple[Float[np.ndarray, " 3"], Float[np.ndarray, " 3"]]:
     """Variance of a response within the strata of each level, over all groups, and its degrees of freedom.
 
+    n, n_right: responses and right ones by stratum and level.    s_squared: their variance within each stratum.
     One more response, of the largest variance 1/4, is counted beside those observed. Where no stratum of a level has
-    two responses, which a variance takes, it is the variance of all responses to the level, with one right and one
+    the two responses that a variance takes, it is the variance of all responses to the level, with one right and one
     wrong response added.
-    s_squared: the variance of a response within each stratum.
     """
     df_of_stratum = np.maximum(n - 1, 0)
     df = df_of_stratum.sum(axis=0)

@@ -217,7 +217,7 @@ def make_pool(
     session_names = session_names[order]
 
     number_of_levels = len(level_names)
-    cells = number_of_levels * session + levels
+    cells = number_of_levels * session + levels  # code of each item's (session, level)
     sizes = np.bincount(cells, minlength=number_of_levels * len(order)).reshape(-1, number_of_levels)
     empty_cells = np.argwhere(sizes == 0)
     if len(empty_cells):
