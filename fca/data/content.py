@@ -28,18 +28,18 @@ import xxhash
 from rich import get_console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from fca.data.files import FILE, LONG, WALKERS, Files, Listing, content_of, open_root
+from fca.data.files import FILE_SCHEMA, MANY_IMAGES, READER_THREADS, Files, Listing, content_of, open_root
 from fca.identity import UNREADABLE
 from fca.store.files import remove_parts, write_whole
 from fca.types import UnreadableImage
 
 CLOCK_NS = 2 * 10**9  # the coarsest clock of a file system in use (FAT)
 LARGE = 2 * 10**8  # bytes from which on a progress bar is shown
-TOGETHER = 64  # files that a thread reads in one go
+FILES_PER_BATCH = 64  # files that a thread reads in one go
 SWEEP = "FCA_SWEEP"  # environment variable: in which listing the processes of one sweep share what they found
 ABANDONED_S = 30 * 24 * 3600  # age from which on such a listing belongs to a sweep that was killed
 
-_KNOWN = FILE.append(pa.field("digest", pa.string()))
+_KNOWN = FILE_SCHEMA.append(pa.field("digest", pa.string()))
 _FOLDER = -1  # size of a line that stands for a folder
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 class Inventory:
     """The files under a root, and their digests as far as they are known.
 
-    known: a line for every file of the listing: the columns of FILE and `digest`, missing where it is not known.
+    known: a line for every file of the listing: the columns of FILE_SCHEMA and `digest`, missing where it is not known.
     began: when the files were looked at, nanoseconds; 0 where another process did.
     """
 
@@ -105,18 +105,18 @@ def has_index(root: str) -> bool:
 
 def _recognised(files: pa.Table, index: pa.Table) -> pa.Table:
     """The files with the digests that the index has for them as they are now."""
-    if index.select(FILE.names).equals(files):
+    if index.select(FILE_SCHEMA.names).equals(files):
         return index
 
-    indexed_files = zip(*(index[name].to_pylist() for name in FILE.names), strict=True)
+    indexed_files = zip(*(index[name].to_pylist() for name in FILE_SCHEMA.names), strict=True)
     digest_of_file = dict(zip(indexed_files, index["digest"].to_pylist(), strict=True))
-    current_files = zip(*(files[name].to_pylist() for name in FILE.names), strict=True)
+    current_files = zip(*(files[name].to_pylist() for name in FILE_SCHEMA.names), strict=True)
     digests = [digest_of_file.get(file) for file in current_files]
     return _with_digests(files, pa.array(digests, pa.string()))
 
 
 def _with_digests(files: pa.Table, digests: pa.Array) -> pa.Table:
-    return pa.table([*(files[name] for name in FILE.names), digests], _KNOWN)
+    return pa.table([*(files[name] for name in FILE_SCHEMA.names), digests], _KNOWN)
 
 
 # Reading.
@@ -126,18 +126,18 @@ def _read(files: Files, new: pa.Table) -> list[str]:
     """The digests of these files, in their order."""
     paths = new["path"].to_pylist()
     sizes = new["size"].to_pylist()
-    is_long = len(paths) >= LONG or sum(sizes) >= LARGE
+    is_long = len(paths) >= MANY_IMAGES or sum(sizes) >= LARGE
     shows_bar = is_long and get_console().is_terminal
     columns = TextColumn("reading {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
 
     digests: list[str] = []
-    with ThreadPoolExecutor(WALKERS) as pool, Progress(*columns, transient=True, disable=not shows_bar) as bar:
+    with ThreadPoolExecutor(READER_THREADS) as pool, Progress(*columns, transient=True, disable=not shows_bar) as bar:
         task = bar.add_task(files.root, total=sum(sizes))
-        starts = range(0, len(paths), TOGETHER)
-        batches = [paths[start : start + TOGETHER] for start in starts]
+        starts = range(0, len(paths), FILES_PER_BATCH)
+        batches = [paths[start : start + FILES_PER_BATCH] for start in starts]
         for start, batch_digests in zip(starts, pool.map(partial(_digests, files), batches), strict=True):
             digests += batch_digests
-            bar.advance(task, sum(sizes[start : start + TOGETHER]))
+            bar.advance(task, sum(sizes[start : start + FILES_PER_BATCH]))
     return digests
 
 
@@ -257,7 +257,7 @@ def _shared(files: Files) -> Inventory | None:
     is_folder = pc.equal(table["size"], _FOLDER)
     folders = table.filter(is_folder)["path"].to_pylist()
     files_with_digests = table.filter(pc.invert(is_folder))
-    listing = Listing(files_with_digests.select(FILE.names), frozenset(folders))
+    listing = Listing(files_with_digests.select(FILE_SCHEMA.names), frozenset(folders))
     return Inventory(files, listing, files_with_digests)
 
 

@@ -1,7 +1,7 @@
 """Which files under a root are images, decided by what they hold; all others are counted in one line, by their suffix.
 
 Files with an image's suffix count as images without a look: listing a large folder must not read it. All others are
-looked into, but for those that lie beside images by the thousand (TEXTS).
+looked into, but for those that lie beside images by the thousand (TEXT_SUFFIXES).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functools import cache, partial
 
 from PIL import Image
 
-from fca.data.files import WALKERS, Files, map_in_batches
-from fca.data.kinds import SUFFIXES, SURE, TEXTS, format_of, formats_of, suffix_of, why_not_read
+from fca.data.files import READER_THREADS, Files, map_in_batches
+from fca.data.kinds import SUFFIXES, TEXT_SUFFIXES, UNAMBIGUOUS_FORMATS, format_of, formats_of, suffix_of, why_not_read
 
 log = logging.getLogger(__name__)
 NAMED = 5  # suffixes in a line
@@ -77,20 +77,20 @@ def count_by_suffix(paths: Iterable[str]) -> str:
 
 
 IMAGE, OTHER = "an image", "no picture"
-BY_SUFFIX = {**dict.fromkeys(SUFFIXES, IMAGE), **dict.fromkeys(TEXTS, OTHER)}
+BY_SUFFIX = {**dict.fromkeys(SUFFIXES, IMAGE), **dict.fromkeys(TEXT_SUFFIXES, OTHER)}
 
 
 def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = False) -> Sorted:
     """Sort the files with these paths, whose order is kept.
 
-    looks_into_texts: whether the content of a file also decides where its suffix is one of TEXTS.
+    looks_into_texts: whether the content of a file also decides where its suffix is one of TEXT_SUFFIXES.
     """
     kind_of_suffix = dict.fromkeys(SUFFIXES, IMAGE) if looks_into_texts else BY_SUFFIX
     kinds_by_suffix = [kind_of_suffix.get(suffix_of(path)) for path in paths]
 
     # Files whose suffix does not decide are opened.
     undecided = [path for path, kind in zip(paths, kinds_by_suffix, strict=True) if kind is None]
-    with ThreadPoolExecutor(WALKERS) as pool:
+    with ThreadPoolExecutor(READER_THREADS) as pool:
         batches = map_in_batches(partial(_looks, files), undecided, pool)
     kind_by_content = {path: kind for batch in batches for path, kind in batch.items()}
 
@@ -120,14 +120,14 @@ def _look(files: Files, path: str) -> str:
 def kind_of(head: bytes, path: str, read: Callable[[], bytes]) -> str:
     """IMAGE, OTHER, or why the picture that a file holds is not read.
 
-    head: its first bytes, HEAD at most.    path: its name.    read: all of its bytes, if they are needed.
+    head: its first bytes, HEAD_BYTES at most.    path: its name.    read: all of its bytes, if they are needed.
     """
     if reason := why_not_read(head, path):
         return reason
     name = format_of(head, path)
     if name is None:
         return OTHER
-    return IMAGE if name in SURE or _opens(read(), path) else OTHER
+    return IMAGE if name in UNAMBIGUOUS_FORMATS or _opens(read(), path) else OTHER
 
 
 def _opens(content: bytes, path: str) -> bool:

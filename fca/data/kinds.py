@@ -14,10 +14,24 @@ SUFFIXES = (
 )
 """Suffixes of images: such a file counts as an image without a look into it."""
 
-TEXTS = (".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".npy", ".npz", ".pkl")
+TEXT_SUFFIXES = (
+    ".txt",
+    ".csv",
+    ".tsv",
+    ".json",
+    ".jsonl",
+    ".xml",
+    ".yaml",
+    ".yml",
+    ".md",
+    ".html",
+    ".npy",
+    ".npz",
+    ".pkl",
+)
 """Suffixes of files that accompany images, often one an image: such a file is no image without a look into it."""
 
-HEAD = 512
+HEAD_BYTES = 512
 """Bytes at the beginning of a file that show what it is."""
 
 FORMATS = (
@@ -28,14 +42,16 @@ FORMATS = (
 """What a file may hold, whatever its suffix: all that Pillow draws itself and knows by its first bytes. PostScript is
 not among them, which an interpreter would run, nor what other programs would have to draw."""
 
-SURE = frozenset({"JPEG", "PNG", "GIF", "TIFF", "WEBP", "AVIF", "JPEG2000", "DDS", "ICNS", "PSD", "QOI", "SUN", "HEIF"})
+UNAMBIGUOUS_FORMATS = frozenset(
+    {"JPEG", "PNG", "GIF", "TIFF", "WEBP", "AVIF", "JPEG2000", "DDS", "ICNS", "PSD", "QOI", "SUN", "HEIF"}
+)
 """Formats whose first bytes nothing else has by chance."""
 
 TARGA = (".tga", ".icb", ".vda", ".vst")
 """Names of images in the one common format that has no first bytes of its own."""
 
-RAW = "a camera's raw file, of which only the thumbnail could be read: develop it to JPEG, PNG or TIFF"
-HEIC = "HEIC, which needs a package: pip install 'fca[heic]'"
+RAW_REASON = "a camera's raw file, of which only the thumbnail could be read: develop it to JPEG, PNG or TIFF"
+HEIC_REASON = "HEIC, which needs a package: pip install 'fca[heic]'"
 CONVERT = "is not read: convert it to PNG or JPEG"
 
 RAW_SUFFIXES = (
@@ -56,16 +72,16 @@ class Signature(NamedTuple):
 
 
 SIGNATURES = (
-    Signature(0, b"FUJIFILMCCD-RAW", RAW),
-    Signature(0, b"IIU\x00", RAW),
-    Signature(0, b"IIRO", RAW),
-    Signature(0, b"IIRS", RAW),
-    Signature(0, b"MMOR", RAW),
-    Signature(0, b"FOVb", RAW),
-    Signature(0, b"\x00MRM", RAW),
-    Signature(4, b"ftypcrx ", RAW),
-    Signature(6, b"HEAPCCDR", RAW),
-    Signature(8, b"CR\x02", RAW),
+    Signature(0, b"FUJIFILMCCD-RAW", RAW_REASON),
+    Signature(0, b"IIU\x00", RAW_REASON),
+    Signature(0, b"IIRO", RAW_REASON),
+    Signature(0, b"IIRS", RAW_REASON),
+    Signature(0, b"MMOR", RAW_REASON),
+    Signature(0, b"FOVb", RAW_REASON),
+    Signature(0, b"\x00MRM", RAW_REASON),
+    Signature(4, b"ftypcrx ", RAW_REASON),
+    Signature(6, b"HEAPCCDR", RAW_REASON),
+    Signature(8, b"CR\x02", RAW_REASON),
     Signature(0, b"%!PS", "PostScript, a program that is not run: save it as PNG"),
     Signature(0, b"\xc5\xd0\xd3\xc6", "PostScript, a program that is not run: save it as PNG"),
     Signature(0, b"\x00\x00\x00\x0cJXL ", f"JPEG XL {CONVERT}"),
@@ -85,16 +101,16 @@ SIGNATURES = (
 def why_not_read(head: bytes, path: str) -> str | None:
     """Why a picture cannot be read here; None for an image of FORMATS, and for what is no picture at all.
 
-    head: the file's first bytes, HEAD of them if it has so many.    path: its suffix tells raw files from TIFF.
+    head: the file's first bytes, HEAD_BYTES of them if it has so many.    path: its suffix tells raw files from TIFF.
 
     >>> why_not_read(b"%!PS-Adobe-3.0 EPSF-3.0", "plot.eps")
     'PostScript, a program that is not run: save it as PNG'
     """
     suffix = suffix_of(path)
     if head.startswith(TIFF_STARTS) and suffix in RAW_SUFFIXES:
-        return RAW
+        return RAW_REASON
     if is_heic(head):
-        return None if reads_heic() else HEIC
+        return None if reads_heic() else HEIC_REASON
     for at, start, reason in SIGNATURES:
         if head.startswith(start, at):
             return reason
@@ -138,7 +154,8 @@ def formats_of(path: str) -> tuple[str, ...]:
 def format_of(head: bytes, path: str) -> str | None:
     """The first of `formats_of` that these first bytes may begin, "HEIF", or None.
 
-    One that is not in SURE may also begin a text ("BM", "P5"): whether the file is an image, only opening it shows.
+    One that is not in UNAMBIGUOUS_FORMATS may also begin a text ("BM", "P5"); then only opening the file shows
+    whether it is an image.
 
     >>> format_of(b"\\xff\\xd8\\xff\\xe0", "photo"), format_of(b"BMW, Audi", "cars"), format_of(b"a text", "notes")
     ('JPEG', 'BMP', None)

@@ -28,7 +28,7 @@ import xxhash
 from filelock import FileLock, Timeout
 from jaxtyping import Int, UInt8
 
-from fca.data.files import LONG, REDUCED, parallel_map, threads, watched
+from fca.data.files import MANY_IMAGES, REDUCED, parallel_map, threads, watched
 from fca.data.splits import at_rows
 from fca.geometry import ResizeCrop
 from fca.store.files import DamagedFile, checksum, make_way, read_object, remove_parts, write_json, write_whole
@@ -250,7 +250,7 @@ def _stored(
     for lock_timeout in (0, -1):  # pass by what another process is writing, then wait for it
         missing = [name for name in leased_shards if name not in records]
         lengths = [len(leased_shards[name]) for name in missing]
-        long = sum(lengths) >= LONG > max(lengths, default=0)  # else each shard has a bar
+        long = sum(lengths) >= MANY_IMAGES > max(lengths, default=0)  # else each shard has a bar
         for name in watched(missing, progress_label, long=long):
             lock = cache / f".{name}.lock"
             make_way(lock)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fca.data.content import user_cache
-from fca.data.files import LONG, watched
+from fca.data.files import MANY_IMAGES, watched
 from fca.geometry import is_above_reference
 from fca.store.files import if_whole, read_object, write_json
 from fca.types import ImageData, UnreadableImage
@@ -38,7 +38,7 @@ def _has_large_image(data: ImageData, split: str) -> bool:
     All images must be read for a no, so that is remembered in the cache; the first large one is enough for a yes.
     """
     rows = data.rows(split).tolist()
-    for row in watched(rows, f"sizes of {data.name}", long=len(rows) >= LONG):
+    for row in watched(rows, f"sizes of {data.name}", long=len(rows) >= MANY_IMAGES):
         with suppress(UnreadableImage):
             if is_above_reference(*data.read(row).shape[:2]):
                 return True

@@ -125,7 +125,7 @@ def test_a_digest_is_of_the_bytes_of_each_file(tmp_path):
 @pytest.mark.wide
 @pytest.mark.parametrize("waiting_s", [-1.0, 100.0], ids=["a slow disk", "a fast one"])
 def test_a_listing_has_every_file_of_large_and_nested_folders_once(tmp_path, waiting_s, monkeypatch):
-    monkeypatch.setattr("fca.data.files.WAITING_S", waiting_s)
+    monkeypatch.setattr("fca.data.files.WAITING_S_PER_FILE", waiting_s)
     root = plant(tmp_path / "a", [f"{k % 3}/deep/{k}.txt" for k in range(30)])
     for k in range(1500):  # more than one thread looks at in one go
         (root / f"{k}").touch()
@@ -183,7 +183,7 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path, monkeypatch):
     """A file that was read right after it was written may change again and look the same."""
     root = bitmaps(tmp_path / "a")
     [path, other] = sorted(root.rglob("*.bmp"))[:2]
-    stopped, looked_at = path.stat(), Directory._looked_at
+    stopped, looked_at = path.stat(), Directory._file_table
 
     def in_one_tick(self, paths):
         seen = looked_at(self, paths)
@@ -192,7 +192,7 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path, monkeypatch):
             seen = seen.set_column(at, seen.schema.field(at), [[getattr(stopped, f"st_{name}")] * seen.num_rows])
         return seen
 
-    monkeypatch.setattr(Directory, "_looked_at", in_one_tick)
+    monkeypatch.setattr(Directory, "_file_table", in_one_tick)
     before = fingerprint(root)
     path.write_bytes(other.read_bytes())
     assert fingerprint(root) != before
@@ -246,7 +246,7 @@ def test_a_first_reading_shows_its_speed_on_a_terminal(tmp_path, monkeypatch):
     console = Console(file=shown, force_terminal=True, width=150)
     monkeypatch.setattr("rich._console", console)
     monkeypatch.setattr(content, "LARGE", 0)
-    monkeypatch.setattr(content, "TOGETHER", 1)
+    monkeypatch.setattr(content, "FILES_PER_BATCH", 1)
     digests(plant(tmp_path / "a", PATHS))
     assert f"reading {tmp_path}/a" in shown.getvalue()
     assert "B/s" in shown.getvalue()
