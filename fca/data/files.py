@@ -123,19 +123,19 @@ def _decode_upright(content: bytes, path: str, mode: str, white: int | None = No
     Any error becomes an UnreadableImage that names `path`.
     """
     with _errors_as_unreadable(path), _open_without_decoding(content, path) as image:
-        if side := REDUCED.get():
-            image.draft(None, (2 * side, 2 * side))  # a JPEG is decoded at a smaller scale, which is faster
+        if side := REDUCED.get():  # the shorter side to which the image will be resized
+            image.draft(None, (2 * side, 2 * side))  # a JPEG is then decoded at a smaller scale, which is faster
         if _states_range(image):
             white = WHITE  # Pillow already scales these files to 65535
 
         # Pillow reads only the high bytes of 16-bit colours. The low ones are read if `white` or the record needs them.
         record = IN_FILE.get()
         low_bytes = _low_bytes(content, image, white) if white or record else None
-        has_only_high_bytes = low_bytes is None and _raw_modes_of_16_bits(image) != []
+        has_only_high_bytes = record is not None and low_bytes is None and _raw_modes_of_16_bits(image) != []
 
         ImageOps.exif_transpose(image, in_place=True)
         image.load()
-        if record is not None and has_only_high_bytes:
+        if has_only_high_bytes:  # Pillow has no decoder for the low ones
             _note_largest_by_high_bytes(image, white)
 
         upright = _to_eight_bits(image, low_bytes, white)

@@ -195,7 +195,7 @@ class WithMargins(Stored):
 
 
 def _shards_with(data: ImageData, key: str, image_bytes: int, rows: Rows | None) -> Shards:
-    """The shards that hold these rows; all shards if `rows` is None.
+    """The shards (cache files of decoded images) that hold these rows; all shards if `rows` is None.
 
     key: of the geometry, part of a shard's name.    image_bytes: size of one decoded image (an estimate will do).
 
@@ -219,7 +219,7 @@ def _shards_with(data: ImageData, key: str, image_bytes: int, rows: Rows | None)
 
 
 def _shard_bounds(sections: Int[np.ndarray, " images"], n_classes: int, max_images: int) -> list[int]:
-    """The positions at which shards of at most `max_images` images begin, and the end of the last one.
+    """The positions at which shards (cache files) of at most `max_images` images begin, and the end of the last one.
 
     sections: split * n_classes + class of every image, ascending. A shard may hold several classes of the same split.
     A class that is too large for one shard gets several shards of its own, of equal size.
@@ -254,7 +254,8 @@ def _stored(
 ) -> dict[str, Any]:
     """Lease `shards`, write those that are missing or damaged, and return the fields of Stored.
 
-    Shards that do not fit into the cache get no lease: their images are decoded at every access.
+    A lease keeps other processes from removing a shard (a cache file of decoded images). Shards that do not fit into
+    the cache get none: their images are decoded at every access.
 
     image_bytes: size of one decoded image.    cache, workers, limit_gb: see `open_pixels`.
     """
@@ -262,27 +263,9 @@ def _stored(
     lease = _lease_what_fits(cache, bytes_of_shard, limit_gb * 1e9)
     leased_shards = {name: rows for name, rows in shards.items() if lease and name in lease.sizes}
 
-    records = {}
-    for name, rows in leased_shards.items():
-        record = _record_if_whole(cache / f"{name}.rgb", len(rows))
-        if record:
-            records[name] = record
+    records = _read_or_write_shards(leased_shards, cache, decode_row, workers, f"decoding {data.name}")
 
-    progress_label = f"decoding {data.name}"
-    for lock_timeout in (0, -1):  # first skip shards that another process is writing (0), then wait for them (-1)
-        missing = [name for name in leased_shards if name not in records]
-        lengths = [len(leased_shards[name]) for name in missing]
-        # One bar for many small shards; a shard of MANY_IMAGES shows a bar of its own while it is written.
-        has_common_bar = sum(lengths) >= MANY_IMAGES > max(lengths, default=0)
-        for name in watched(missing, progress_label, long=has_common_bar):
-            lock = cache / f".{name}.lock"
-            make_way(lock)
-            with suppress(Timeout), FileLock(lock, timeout=lock_timeout):
-                path = cache / f"{name}.rgb"
-                rows = leased_shards[name]
-                record = _record_if_whole(path, len(rows))  # another process may have written it meanwhile
-                records[name] = record or _write_shard(path, decode_row, rows, workers, progress_label)
-
+    # Where each image is; -1 for images that are not stored.
     shard, start, height, width = np.full((4, len(data.items)), -1)
     paths: list[str] = []
     for name, record in records.items():
@@ -311,6 +294,35 @@ def _stored(
     }
 
 
+def _read_or_write_shards(
+    shards: Shards, cache: Path, decode_row: DecodeRow, workers: int, progress_label: str
+) -> dict[str, dict[str, Any]]:
+    """The record of each shard by name; shards that are missing or damaged in the cache are written now.
+
+    Processes that need the same shards at the same time share the work: each writes those that no other is writing.
+    """
+    records = {}
+    for name, rows in shards.items():
+        record = _record_if_whole(cache / f"{name}.rgb", len(rows))
+        if record:
+            records[name] = record
+
+    for lock_timeout in (0, -1):  # first skip shards that another process is writing (0), then wait for them (-1)
+        missing = [name for name in shards if name not in records]
+        lengths = [len(shards[name]) for name in missing]
+        # One bar for many small shards; a shard of MANY_IMAGES shows a bar of its own while it is written.
+        has_common_bar = sum(lengths) >= MANY_IMAGES > max(lengths, default=0)
+        for name in watched(missing, progress_label, long=has_common_bar):
+            lock = cache / f".{name}.lock"
+            make_way(lock)  # removes what is no file
+            with suppress(Timeout), FileLock(lock, timeout=lock_timeout):
+                path = cache / f"{name}.rgb"
+                rows = shards[name]
+                record = _record_if_whole(path, len(rows))  # another process may have written it meanwhile
+                records[name] = record or _write_shard(path, decode_row, rows, workers, progress_label)
+    return records
+
+
 def _map_into_memory(path: str) -> UInt8[np.ndarray, "_ 3"]:
     """All pixels of a shard, read from the disk only when they are used."""
     with pa.memory_map(path) as file:  # the mapping stays when the file is closed
@@ -324,6 +336,7 @@ class Lease:
     """
 
     def __init__(self, cache: Path, sizes: dict[str, int]) -> None:
+        """Lease shards of a cache.    sizes: name of each shard -> its bytes."""
         self.sizes = sizes
         path = cache / f".{uuid.uuid4().hex}.lease"
         file = path.open("w")
@@ -345,7 +358,8 @@ def _end_lease(path: Path, file: Any, owner: int) -> None:
 def _lease_what_fits(cache: Path, sizes: dict[str, int], limit: float) -> Lease | None:
     """Lease the shards that exist and those that fit into the cache; to make room, idle shards are removed.
 
-    A shard is idle if no process leases it and this call does not need it.
+    A shard is a cache file of decoded images; a lease tells other processes not to remove it. A shard is idle if no
+    process leases it and this call does not need it.
 
     sizes: bytes of each shard that is needed.    limit: of the cache, in bytes.
 
@@ -357,7 +371,7 @@ def _lease_what_fits(cache: Path, sizes: dict[str, int], limit: float) -> Lease 
         cache.mkdir(parents=True, exist_ok=True)
 
     if not _may_be_written(cache):  # without a lease here, another process could remove a shard while it is read
-        level = logging.WARNING if limit else logging.INFO
+        level = logging.WARNING if limit else logging.INFO  # with a limit of 0 nobody expects that images are stored
         log.log(level, "%s cannot be written to: images are decoded at every access", cache)
         return None
 
@@ -365,7 +379,7 @@ def _lease_what_fits(cache: Path, sizes: dict[str, int], limit: float) -> Lease 
     with FileLock(cache / ".lock"):
         on_disk = _shards_on_disk(cache)
         in_use = _leased_bytes(cache)
-        # a shard in use that is not on the disk is being written by another process
+        # A shard that is in use but not on the disk is being written by another process.
         granted = {name: size for name, size in sizes.items() if name in on_disk or name in in_use}
 
         idle_names = on_disk.keys() - in_use.keys() - granted.keys()
@@ -375,11 +389,11 @@ def _lease_what_fits(cache: Path, sizes: dict[str, int], limit: float) -> Lease 
         used_bytes = sum(size_in_cache.values())
         idle_bytes = sum(size_in_cache[name] for _, name in idle)
         for name, size in sizes.items():
-            could_fit = used_bytes - idle_bytes + size <= limit  # if all idle shards were removed
-            if name in granted or not could_fit:
+            fits_without_idle = used_bytes - idle_bytes + size <= limit
+            if name in granted or not fits_without_idle:
                 continue
 
-            while used_bytes + size > limit:  # ends before `idle` is empty, because the shard could fit
+            while used_bytes + size > limit:  # the shard fits at the latest when no idle one is left
                 _, oldest = idle.pop(0)
                 for file_name in (f".{oldest}.lock", f"{oldest}.rgb", f"{oldest}.json"):
                     (cache / file_name).unlink(missing_ok=True)
@@ -495,6 +509,7 @@ def _write_shard(path: Path, decode_row: DecodeRow, rows: Rows, workers: int, pr
             return np.zeros((0, 0, 3), np.uint8)
 
     def write_pixels_and_record(file: BinaryIO) -> None:
+        """Write the images one after another into an open file, and then the record into its own file."""
         digest = xxhash.xxh3_128()
         for image in parallel_map(pixels_or_nothing, len(rows), workers, progress_label):
             shapes.append(image.shape[:2])
