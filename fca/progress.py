@@ -37,7 +37,7 @@ def track(items: Iterable[Item], what: str, total: int | None = None, *, long: b
     items_with_bar = rich.track(items, what, total, transient=True, disable=not has_bar)
     for number, item in enumerate(items_with_bar, 1):
         yield item
-        lines.show(number)
+        lines.show(number)  # runs when the caller asks for the next item, so this one is done
 
 
 def waiting(what: str, *, long: bool = True) -> AbstractContextManager[object]:
@@ -83,7 +83,7 @@ class Meter:
             transient=True,
             disable=not has_bar,
         )
-        self.task = self.bar.add_task(what, total=1.0, count=f"0/{total}")
+        self.task = self.bar.add_task(what, total=1.0, count=f"0/{total}")  # 1.0: the bar shows the share of work
 
     def __enter__(self) -> Meter:
         self.bar.__enter__()
@@ -130,10 +130,11 @@ class ProgressLines:
         self.total = total
         self.done_before = done_before
         self.is_paced = paced
-        self.work_until = [0.0, *accumulate(work)]
+        self.work_until = [0.0, *accumulate(work)]  # [i]: of the first i items
         self.n_written = 0
         self.start_s = self.last_line_s = time.monotonic()
-        self.is_quiet = on_terminal() or multiprocessing.parent_process() is not None
+        is_worker_of_sweep = multiprocessing.parent_process() is not None
+        self.is_quiet = on_terminal() or is_worker_of_sweep
 
     def show(self, done: int, note: str = "", *, last: bool = False) -> None:
         """Write how many items are done, if it is time for a line.

@@ -509,7 +509,7 @@ class Directory:
             entries.dead_links.append(path)
 
     def _file_table(self, paths: Sequence[str]) -> pa.Table:
-        """Size, times and inode of these files, as FILE_SCHEMA, without files that have gone away meanwhile."""
+        """Path, size, times and inode of these files, one line each, without files that have gone away meanwhile."""
         lines = []
         for path in paths:
             with suppress(FileNotFoundError):

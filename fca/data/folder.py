@@ -191,7 +191,10 @@ def _images_below(images: Images, top: str | None = None) -> Images:
 
 
 def _inner_folders(images: Images, top: str) -> list[tuple[str, str]]:
-    """(name, path) of each folder in a top folder, sorted; if one of them wraps all others, also of those in it."""
+    """(name, path) of each folder in a top folder, sorted; if one of them wraps all others, also of those in it.
+
+    images: a folder (the names on its path) -> how many images are directly in it.
+    """
     inner_images = _images_below(images, top)
     parent = top
     inner_folders = {(folder[0], f"{parent}/{folder[0]}") for folder in inner_images}
@@ -204,7 +207,10 @@ def _inner_folders(images: Images, top: str) -> list[tuple[str, str]]:
 
 
 def _is_one_wrapper(images: Images) -> bool:
-    """Whether there is only one top folder, and more than half of the images are in folders inside of it."""
+    """Whether there is only one top folder, and more than half of the images are in folders inside of it.
+
+    images: a folder (the names on its path) -> how many images are directly in it.
+    """
     below = _images_below(images)
     return len({folder[0] for folder in images}) == 1 and below.total() > images.total() / 2
 
@@ -214,6 +220,8 @@ def _are_splits(images: Images, splits: Splits) -> bool:
 
     They are splits if all names are known, or if folders with two known meanings (as train and test) hold folders. With
     one known meaning, its folder must hold only folders, and the others no images directly, as class folders would.
+
+    images: a folder (the names on its path) -> how many images are directly in it.    splits: own split name -> ours.
     """
     top_folders = {folder[0] for folder in images}
     with_direct_images = {folder[0] for folder in images if len(folder) == 1}
@@ -221,11 +229,12 @@ def _are_splits(images: Images, splits: Splits) -> bool:
     if not known_tops or known_tops == top_folders:
         return bool(known_tops)
 
+    # Some names are known and some are not.
     known_with_folders = {folder[0] for folder in images if len(folder) > 1} & known_tops
-    if len({_split_meaning(top, splits) for top in known_with_folders}) > 1:
+    if len({_split_meaning(top, splits) for top in known_with_folders}) > 1:  # train/cat, test/cat, extra/cat
         return True
 
-    unknown_with_images = (top_folders - known_tops) & with_direct_images
+    unknown_with_images = (top_folders - known_tops) & with_direct_images  # these look like classes
     return bool(known_with_folders - with_direct_images) and not unknown_with_images
 
 
@@ -234,6 +243,8 @@ def _hold_splits(images: Images, splits: Splits) -> bool:
 
     If there are images directly in the top folders, two meanings (as train and test) are needed: a single folder
     "train" in a class may be anything.
+
+    images: a folder (the names on its path) -> how many images are directly in it.    splits: own split name -> ours.
     """
     inner_folders = {(folder[0], folder[1]) for folder in images if len(folder) > 1}
     if not inner_folders or {top for top, _ in inner_folders} != {folder[0] for folder in images}:
@@ -350,7 +361,7 @@ def groups_of(file_inventory: Inventory, paths: Sequence[str], group: str) -> li
         raise FcaError("dataset.group", group, needs, step)
     try:
         index = read_table(file_inventory.files.read(INDEX), INDEX)
-    except FcaError:
+    except FcaError:  # it names the line already
         raise
     except Exception as error:  # zipfile raises many kinds
         raise FcaError(INDEX, root, "a CSV with a header", f"mend it: {error}") from error

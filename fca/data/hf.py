@@ -235,9 +235,10 @@ def _encoded_image(value: Any) -> bytes:
 
 
 def _labels_and_digests(path: Path, image: str, label: str) -> pa.Table:
-    """The class and the digest of the image in every row of a file, as IMAGE_SCHEMA.
+    """The `label` (as text) and the `content` (digest of the image's bytes) of every row of a file.
 
-    image, label: the columns. Raises FcaError if the file is damaged or lacks a column, a class or an encoded image.
+    image, label: the file's columns.
+    Raises FcaError if the file is damaged or lacks a column, a class or an encoded image.
     """
     try:
         opened = _open_file(path)

@@ -623,7 +623,7 @@ class AnnotatedImages(Manifest):
             content = file_inventory.files.read(name) if name in sizes else bytes_of(Path(name).expanduser())
             lines = read_table(content, name)
             lines = lines[["image_id", "worker", "phase", "mask", "true_mask"]]
-        except FcaError:
+        except FcaError:  # it names the line already
             raise
         except Exception as error:  # no such file or column, another encoding, a damaged archive: many kinds
             allowed = "a CSV with columns image_id, worker, phase, mask, true_mask"

@@ -91,13 +91,13 @@ class MaskedImageNet:
         """
         check_choice("dataset.name", self.name, LAYOUTS)
         layout = LAYOUTS[self.name]
-        group_of_wnid = read_groups(self.name).of
+        group_of_wnid = read_groups(self.name).of  # wnid: ImageNet's name of a class, such as n04228054
         n_groups = len(set(group_of_wnid.values()))
         check_choice("dataset.classes", self.classes, sorted({len(group_of_wnid), n_groups}))
 
         # Masks, and the images that they belong to.
-        folder_below_root = layout.folder.split("/")[1]  # if the root is the folder of the masks itself
-        masks_root = find_tree(self.root, (layout.folder, folder_below_root), layout.source).parent
+        split_folder = layout.folder.split("/")[1]  # directly below the root, if that is the folder of the masks
+        masks_root = find_tree(self.root, (layout.folder, split_folder), layout.source).parent
         images_root = masks_root / layout.image_folder if self.imagenet is None else Path(self.imagenet).expanduser()
         mask_inventory = inventory(Directory(str(masks_root)))
         path_matches = [re.fullmatch(layout.mask_pattern, path) for path in mask_inventory.listing.sizes]
@@ -143,7 +143,9 @@ class MaskedImageNet:
         )
 
     def _images_with_masks(self, masks: Sequence[re.Match[str]], image_path: str, images_root: Path) -> pd.DataFrame:
-        """One line per mask: `mask` and `image` (paths), `wnid`, `split` and `image_id` (as in dataset=imagenet).
+        """One line per mask: `mask` and `image` (paths), `wnid` (the class), `split` and `image_id`.
+
+        The id is that of the same image in dataset=imagenet, and the split follows ImageNet's: its val is test here.
 
         masks: for each mask, the match of its path with the layout's `mask_pattern`.
         image_path: the path of a downloaded image, as a template for such a match.
@@ -170,9 +172,10 @@ class MaskedImageNet:
 
         If `images` states no number for val, at least one is needed, because the test split consists of them.
         """
-        for split, expected in {"val": None, **(self.images or {})}.items():
+        for split, expected in {"val": None, **(self.images or {})}.items():  # val is checked in any case
             check_choice("dataset.images", split, ("train", "val"))
             ids = set(listed["image_id"][listed["image_id"].str.startswith(split)])
+            # Training images are left out if the folder of ImageNet has only val.
             is_left_out = self.imagenet is not None and split == "train" and not (images_root / split).is_dir()
             is_complete = len(ids) > 0 if expected is None else len(ids) == expected
             if is_left_out or is_complete:

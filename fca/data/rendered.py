@@ -58,10 +58,11 @@ class RenderedObjects:
         test_keys = product(["test"], self.classes, self.attributes, levels, range(self.per_level))
         keys = [*test_keys, *self._keys_outside_test("val"), *self._keys_outside_test("train")]
         listed = pd.DataFrame([_line_of_image(*key) for key in keys])
-        version = f"drawing {VERSION}, size {self.size}, seed {self.seed}"
+        version = f"drawing {VERSION}, size {self.size}, seed {self.seed}"  # decides the pixels, with the image ids
         if self.cue is None:
             return self._assembled("rendered", listed, version)
 
+        # A cue is something behind the object that occurs with a class.
         strength = float(self.cue_strength)
         ids_and_labels = zip(listed["image_id"], listed["label"], strict=True)
         cue_classes = [self._class_of_cue(image_id, label) for image_id, label in ids_and_labels]
@@ -87,7 +88,8 @@ class RenderedObjects:
     def _draw(self, image_id: str) -> Rendered | Cued:
         """Draw an image and its masks, which depend on the id and the settings alone."""
         split, label, attribute, level, index = image_id.split("/")
-        scene = scene_of(label, attribute, level, FIRST_INDEX[split] + int(index), self.seed)
+        scene_index = FIRST_INDEX[split] + int(index)  # no scene is in two splits
+        scene = scene_of(label, attribute, level, scene_index, self.seed)
         if self.cue is None:
             return render(scene, self.size)
         cue_class = self._class_of_cue(image_id, label)
@@ -102,7 +104,8 @@ class RenderedObjects:
     def _class_of_cue(self, image_id: str, label: str) -> str:
         """Draw the class whose cue an image has: with probability `cue_strength` its own (`label`), else any class.
 
-        An image that has the cue of its own class keeps it at any higher strength.
+        A cue is something behind the object, such as a colour, that occurs with a class. An image that has the cue of
+        its own class keeps it at any higher strength.
         """
         rng = keyed_rng("cue", self.seed, image_id)
         has_cue_of_label = rng.random() < self.cue_strength

@@ -97,7 +97,7 @@ class WebDataset:
         return packed(name, listed, read, self.val, self.splits, self.mirror, self.white)
 
     def _sample_tables(self, paths: Sequence[Path]) -> list[pa.Table]:
-        """The samples of each file, as SAMPLE_SCHEMA; several files are read at once."""
+        """For each file, the table of its samples (see `_sample_table`); several files are read at once."""
         # Tables are remembered under this text, so it changes with all that decides what a sample is.
         one_class = " of one class" if "." in self.label else ""  # earlier versions accepted a list
         heic = ", HEIC" if reads_heic() else ""
@@ -111,7 +111,10 @@ class WebDataset:
 
 
 def _warn_of_samples_without_image(root: str, samples: pa.Table) -> None:
-    """Log one line for each reason why samples have no image, with their keys.    samples: as SAMPLE_SCHEMA."""
+    """Log one line for each reason why samples have no image, with the keys of these samples.
+
+    samples: a table of `_sample_table`, where `content` is missing if there is no image, and `why` is the reason.
+    """
     without_image = samples.filter(pc.is_null(samples["content"]))
     for reason in without_image["why"].unique().to_pylist():
         keys = without_image.filter(pc.equal(without_image["why"], reason))["key"].to_pylist()
@@ -120,7 +123,10 @@ def _warn_of_samples_without_image(root: str, samples: pa.Table) -> None:
 
 
 def _sample_table(path: Path, label: str) -> pa.Table:
-    """The samples of a tar file, as SAMPLE_SCHEMA.    label: see WebDataset.
+    """The samples of a tar file, one line each: key, label (text), content (digest of the image), at, size and why.
+
+    The image has `size` bytes from position `at` of the file. A sample without an image has only the reason, `why`.
+    label: the suffix of the members that hold the class, see WebDataset.
 
     Raises FcaError if the file is damaged, compressed or cut, or if a sample has no class, or two images or classes.
     """
@@ -196,7 +202,10 @@ class _SampleCollector:
             self.why_not_read[key] = kind
 
     def table(self) -> pa.Table:
-        """All samples, as SAMPLE_SCHEMA: first those with an image. Raises ValueError for images without a class."""
+        """All samples with the columns of SAMPLE_SCHEMA: first those with an image, then those without one.
+
+        Raises ValueError for images without a class.
+        """
         images = dict(self.images)
         for key, image in self.images_by_content.items():
             images.setdefault(key, image)
