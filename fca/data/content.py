@@ -78,10 +78,11 @@ class Inventory:
     def _remember(self) -> None:
         """Store the digests in the root's index, and share them with the processes of this sweep.
 
-        The index leaves out unreadable files, which may be mended, and files that changed just before they were listed
-        (see the module's docstring).
+        The index leaves out unreadable files, which may be mended, and files that changed just before they were listed:
+        they may change again within one tick of the clock, and would look the same.
         """
         share(self)
+        # Any later change of these files gets another time, even with the coarsest clock of a file system.
         is_unchanged = pc.less(self.known["ctime_ns"], self.began - CLOCK_NS)
         is_readable = pc.not_equal(self.known["digest"], UNREADABLE)  # null, and so left out, where it is not known
         lasting = self.known.filter(pc.and_(is_unchanged, is_readable))
@@ -113,7 +114,10 @@ def has_index(root: str) -> bool:
 
 
 def _with_known_digests(files: pa.Table, index: pa.Table) -> pa.Table:
-    """The files with the digests that the index has for them; missing for files that are new or look changed."""
+    """The files with the digests that the index has for them; missing for files that are new or look changed.
+
+    files: one line per file, with the columns of FILE_SCHEMA: path, size, times and inode.    index: also `digest`.
+    """
     if index.select(FILE_SCHEMA.names).equals(files):
         return index  # nothing has changed: much faster than the comparison of single files
 
@@ -132,7 +136,7 @@ def _with_digests(files: pa.Table, digests: pa.Array) -> pa.Table:
 
 
 def _read_and_digest(files: Files, lines: pa.Table) -> list[str]:
-    """Read files and return the digests of their bytes, in their order.    lines: one per file, as FILE_SCHEMA."""
+    """Read files and return the digests of their bytes, in their order.    lines: path and size of each file."""
     paths = lines["path"].to_pylist()
     sizes = lines["size"].to_pylist()
     is_long = len(paths) >= MANY_IMAGES or sum(sizes) >= MANY_BYTES

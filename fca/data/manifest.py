@@ -182,9 +182,9 @@ class Manifest:
     def _parse(self, content: bytes) -> pd.DataFrame:
         """The table in a manifest's bytes.
 
-        Our columns and the group are text, "" where a value is missing, because a class may be called NA or 01. Other
-        columns have the types that pandas infers, or those of the Parquet file. Raises ValueError for too many lines,
-        and FcaError if one of our columns holds lists or structs.
+        Our columns (path, label, image_id, split, mask) and the group are text, "" where a value is missing, because a
+        class may be called NA or 01. Other columns have the types that pandas infers, or those of the Parquet file.
+        Raises ValueError for too many lines, and FcaError if one of our columns holds lists or structs.
         """
         text_columns = set(self._file_columns().values())
         if self.group:
