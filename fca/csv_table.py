@@ -319,7 +319,7 @@ class _TableText:
 
 
 def _frame_of_lines(lines: Iterator[list[str]], columns: Sequence[str]) -> pd.DataFrame:
-    """A frame of text from lines with one cell per column; in chunks, because lists of cells need much memory."""
+    """A frame of text from lines with one cell per column; in chunks, as many lists slow the garbage collector."""
     import pyarrow as pa
 
     schema = pa.schema([(column, pa.string()) for column in columns])

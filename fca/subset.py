@@ -55,13 +55,13 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
             allowed += f", or all {num_classes} (fca never draws the last class)"
         raise NoSuchSubset("subset.ncl", ncl, allowed, "change subset.ncl or take a dataset with more classes")
 
-    rng = random.Random(seed if is_fca else f"{num_classes}:{ncl}:{seed}")  # a text makes the draws independent
+    rng = random.Random(seed if is_fca else f"{num_classes}:{ncl}:{seed}")  # a text with all three: independent draws
     classes = rng.sample(range(drawable), ncl)
     return ClassSubset(tuple(sorted(classes)), seed, sampler)
 
 
 def number_of_classes(ncl: int | float, num_classes: int) -> int:
-    """The number of classes that a setting `ncl` means: a whole number itself, or a fraction of all classes.
+    """The number of classes in a subset for the setting `ncl`: a whole number itself, or a fraction of all classes.
 
     A fraction is rounded down, as in the paper. Raises FcaError for other numbers.
 
@@ -253,7 +253,7 @@ def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Grou
         raise FcaError("group_columns", ", ".join(columns), allowed, "name them as group_columns=[class, group]")
 
     pairs = table[list(columns)].set_axis(["key", "group"], axis="columns").drop_duplicates()
-    pairs = pairs[pairs["group"] != ""]  # these classes belong to no group
+    pairs = pairs[pairs["group"] != ""]  # the other classes belong to no group
     groups_without_class = pairs.loc[pairs["key"] == "", "group"]
     if len(groups_without_class):
         group = groups_without_class.iloc[0]

@@ -36,6 +36,7 @@ class Allowed:
     non_empty: bool = False
 
     def __str__(self) -> str:
+        """The rule in words, for messages: the choices, or the ends of the range; "" if there is no rule."""
         if self.choices:
             return ", ".join(self.choices)
 
